@@ -1,0 +1,36 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RUN ?= runs/demo
+
+.PHONY: demo test lint bench clean
+
+$(VENV)/core: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,plot,serve]'
+	touch $@
+
+$(VENV)/dev: $(VENV)/core
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: $(VENV)/core ## Train on real film ratings, print accuracy, size and recommendations
+	rm -rf $(RUN)
+	$(BIN)/legcf train movielens-small --data-set min_rating=4 --data-set k_core=5 --set method.c=60 --set method.d=64 --out $(RUN)
+	$(BIN)/legcf recommend $(RUN) --user 15 -k 10
+
+test: lint ## ruff, mypy --strict and every test
+	$(BIN)/pytest -n 2
+
+lint: $(VENV)/dev
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/mypy
+
+bench: $(VENV)/dev ## Every benchmark, each printing ratios measured in one run and writing JSON
+	for file in benchmarks/bench_*.py; do $(BIN)/python $$file; done
+
+clean:
+	rm -rf $(VENV) runs

@@ -1,0 +1,65 @@
+"""The assignment matrix S: at most t weighted meta-embeddings for every entity, stored as two N × t arrays."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float32]
+IntArray = NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class Assignment:
+    """S[p, indices[p, k]] = weights[p, k]; a weight of zero marks an unused place."""
+
+    indices: IntArray
+    weights: FloatArray
+    num_buckets: int
+
+    @property
+    def num_entities(self) -> int:
+        return len(self.indices)
+
+    @property
+    def per_entity(self) -> int:
+        """t, the number of places in a row."""
+        return int(self.indices.shape[1])
+
+    def to_csr(self) -> sp.csr_matrix:
+        """N × c, float32 with int32 indices; equal columns of a row are summed, zeros left out."""
+        indptr = np.arange(0, self.indices.size + 1, self.per_entity, dtype=np.int32)
+        matrix = sp.csr_matrix(
+            (self.weights.ravel().copy(), self.indices.ravel().copy(), indptr),
+            shape=(self.num_entities, self.num_buckets),
+        )
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+        return matrix
+
+    def compose(self, codebook: FloatArray) -> FloatArray:
+        """Eq. 1: S · codebook."""
+        rows: FloatArray = self.to_csr() @ codebook
+        return rows
+
+    def statistics(self) -> dict[str, float]:
+        used = self.weights != 0
+        values = self.weights[used]
+        return {
+            "buckets_used": int(len(np.unique(self.indices[used]))),
+            "weights_per_entity": float(used.sum() / max(self.num_entities, 1)),
+            "weight_mean": float(values.mean()) if values.size else 0.0,
+            "weight_max": float(values.max()) if values.size else 0.0,
+        }
+
+
+def relative_error(vectors: FloatArray, dictionary: FloatArray, assignment: Assignment) -> float:
+    """‖H_full − S·H_meta‖ / ‖H_full‖, computed in row blocks."""
+    matrix = assignment.to_csr()
+    missed = total = 0.0
+    for start in range(0, len(vectors), 16384):
+        block = vectors[start : start + 16384]
+        missed += float(np.square(block - matrix[start : start + 16384] @ dictionary, dtype=np.float64).sum())
+        total += float(np.square(block, dtype=np.float64).sum())
+    return float(np.sqrt(missed / total)) if total else 0.0

@@ -1,0 +1,26 @@
+"""The paper's closed form (Eq. 10–14): S = H_full · pinv(H_meta) by SVD, the t largest entries of a row kept, S ≥ 0."""
+
+import numpy as np
+
+from legcf.assignment.assignment import Assignment, FloatArray
+from legcf.assignment.matching_pursuit import DEFAULT_MEMORY_CAP_MB, rows_within
+
+
+def solve(
+    vectors: FloatArray, dictionary: FloatArray, t: int, memory_cap_mb: float = DEFAULT_MEMORY_CAP_MB
+) -> Assignment:
+    """Dense rows of S exist only one batch at a time, each cut to t entries before the next is made."""
+    inverse = np.linalg.pinv(dictionary.astype(np.float64)).astype(np.float32)
+    num_buckets = len(dictionary)
+    indices = np.empty((len(vectors), t), dtype=np.int32)
+    weights = np.empty((len(vectors), t), dtype=np.float32)
+    rows = rows_within(memory_cap_mb, num_buckets)
+    for start in range(0, len(vectors), rows):
+        block = slice(start, start + rows)
+        dense = vectors[block] @ inverse
+        largest = np.argpartition(-dense, t - 1, axis=1)[:, :t]
+        kept = np.take_along_axis(dense, largest, axis=1)
+        order = np.argsort(-kept, axis=1, kind="stable")
+        indices[block] = np.take_along_axis(largest, order, axis=1)
+        weights[block] = np.maximum(np.take_along_axis(kept, order, axis=1), 0)
+    return Assignment(indices, weights, num_buckets)

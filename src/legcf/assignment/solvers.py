@@ -1,0 +1,14 @@
+"""The assignment solvers by name. A new solver is one file and one line here."""
+
+from collections.abc import Callable
+
+from legcf.assignment import matching_pursuit, pinv
+from legcf.assignment.assignment import Assignment, FloatArray
+
+Solver = Callable[[FloatArray, FloatArray, int, float], Assignment]
+"""(H_full rows, H_meta, t, memory cap in MB) → S with S ≥ 0 and at most t non-zeros a row."""
+
+SOLVERS: dict[str, Solver] = {
+    "pinv": pinv.solve,
+    "matching-pursuit": matching_pursuit.solve,
+}

@@ -1,0 +1,40 @@
+"""The contract of a backbone: how rows travel over the graph."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import scipy.sparse as sp
+import torch
+from torch import nn
+
+from legcf.configuration import Frozen
+from legcf.graph.propagate import FloatArray, Operator, polynomial
+
+
+class Backbone(nn.Module, ABC):
+    """`operator` turns the weighted graph into what is multiplied; `propagate` maps input rows to final vectors.
+
+    A linear backbone says which polynomials of the operator make the blocks of its output; propagation, its gradient
+    and the propagated basis then follow.
+    """
+
+    Config: ClassVar[type[Frozen]]
+    summary: ClassVar[str]
+    citation: ClassVar[str]
+
+    def __init__(self, config: Frozen) -> None:
+        super().__init__()
+        self.config = config
+
+    @abstractmethod
+    def operator(self, graph: sp.csr_matrix) -> Operator: ...
+
+    def coefficients(self) -> FloatArray | None:
+        """blocks × (L+1) polynomial coefficients of a linear backbone, None for one that is not linear."""
+        return None
+
+    def propagate(self, operator: Operator, rows: torch.Tensor) -> torch.Tensor:
+        coefficients = self.coefficients()
+        if coefficients is None:
+            raise TypeError(f"{type(self).__name__} is not linear and must define propagate itself")
+        return polynomial(operator, rows, coefficients)

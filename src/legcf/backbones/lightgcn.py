@@ -1,0 +1,41 @@
+"""LightGCN: H = Σ_l α_l Â^l E0 over the symmetrically normalised graph; nothing is learned in the backbone."""
+
+from typing import Literal
+
+import numpy as np
+import scipy.sparse as sp
+from pydantic import Field, model_validator
+
+from legcf.backbones.base import Backbone
+from legcf.configuration import Frozen
+from legcf.graph.adjacency import normalised
+from legcf.graph.propagate import FloatArray, Operator
+
+
+class LightGCNConfig(Frozen):
+    name: Literal["lightgcn"] = "lightgcn"
+    layers: int = Field(3, ge=0, description="L, how far rows travel")
+    layer_weights: list[float] | None = Field(None, description="α_0 … α_L; all 1/(L+1) by default")
+
+    @model_validator(mode="after")
+    def _one_weight_a_layer(self) -> "LightGCNConfig":
+        if self.layer_weights is not None and len(self.layer_weights) != self.layers + 1:
+            raise ValueError(f"layer_weights needs layers + 1 = {self.layers + 1} numbers")
+        return self
+
+
+class LightGCN(Backbone):
+    Config = LightGCNConfig
+    summary = "neighbourhood averaging without transforms, mean of the layers"
+    citation = "He et al., LightGCN, SIGIR 2020"
+
+    def __init__(self, config: LightGCNConfig) -> None:
+        super().__init__(config)
+        weights = config.layer_weights or [1 / (config.layers + 1)] * (config.layers + 1)
+        self._coefficients = np.array([weights], dtype=np.float32)
+
+    def operator(self, graph: sp.csr_matrix) -> Operator:
+        return Operator(normalised(graph), symmetric=True)
+
+    def coefficients(self) -> FloatArray:
+        return self._coefficients

@@ -1,0 +1,134 @@
+"""`legcf train`: from interactions to a run directory."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from legcf.cli.output import AsJson, print_json, print_pairs
+from legcf.configuration import merged, parse_assignments
+from legcf.errors import UserError
+from legcf.files import read_json
+
+
+def train(
+    data: Annotated[str, typer.Argument(help="A folder, a file, or a known name such as movielens-small.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The run's folder: settings, metrics, checkpoint, model.")],
+    protocol: Annotated[str | None, typer.Option(help="How data is split; `legcf data --help` lists them.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Named settings of the method.  [default: default]")] = None,
+    method: Annotated[str | None, typer.Option(help="What makes the embeddings.  [default: legcf]")] = None,
+    backbone: Annotated[str | None, typer.Option(help="What propagates them.  [default: lightgcn]")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of every draw in the run.  [default: 0]")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Most epochs of each stage.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Any configuration key, e.g. --set training.learning_rate=0.01.")
+    ] = None,
+    data_settings: Annotated[
+        list[str] | None, typer.Option("--data-set", help="Any data option, e.g. --data-set user_col=uid.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="A JSON file with the keys of a run's config.json.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was stopped, to the same end.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train on DATA and write a run directory; ends with accuracy and size."""
+    from legcf.data.source import load
+    from legcf.registry import resolve
+    from legcf.runs import remove_unfinished
+    from legcf.runs import train as run
+
+    given = _from_file(config)
+    options = _data_options(given, protocol, data_settings or [])
+    overrides = merged(
+        {key: value for key, value in given.items() if key in ("method", "backbone", "training")},
+        parse_assignments(settings or []),
+        {} if epochs is None else {"training": {"epochs": epochs}},
+    )
+    resolved = resolve(
+        _first(method, _name(given, "method"), "legcf"),
+        _first(backbone, _name(given, "backbone"), "lightgcn"),
+        _first(preset, given.get("preset"), "default"),
+        _first(seed, given.get("seed"), 0),
+        overrides,
+        {"source": _lasting(data), "options": options.model_dump(mode="json", exclude_defaults=True)},
+    )
+    dataset = load(data, options)
+    try:
+        trained = run(dataset, resolved, out, resume, quiet or as_json, None if as_json else _tell)
+    except UserError:
+        remove_unfinished(out)
+        raise
+    except KeyboardInterrupt:
+        typer.echo(f"Stopped; the same command with --resume continues {out}.", err=True)
+        raise
+    if as_json:
+        print_json(trained.metrics)
+    else:
+        print_pairs(f"{resolved.method.name} on {dataset.name}, protocol {dataset.protocol}", summary(trained.metrics))
+        typer.echo(f"Run: {out}. Next: legcf recommend {out} --user {dataset.users.external([0])[0]}")
+
+
+def summary(metrics: dict[str, Any]) -> dict[str, Any]:
+    """The lines of a result that a person wants first."""
+    test = metrics["test"]
+    return {
+        **{f"test {name}": test[name] for name in ("recall@20", "ndcg@20", "recall@10", "ndcg@10") if name in test},
+        "validation ndcg@20": metrics["validation"].get("ndcg@20"),
+        "values stored (the paper's count)": metrics["num_params"],
+        "bytes stored": metrics["storage_bytes"],
+        "times smaller than the full table": metrics["full_table_bytes"] / max(metrics["storage_bytes"], 1),
+        "seconds": metrics["seconds"]["this_session"],
+        "peak memory, MB": metrics["peak_rss_mb"],
+        "preset": metrics["preset"],
+        "seed": str(metrics["seed"]),
+    }
+
+
+def _tell(line: dict[str, Any]) -> None:
+    validation = line.get("validation", {})
+    shown = "  ".join(f"{name} {validation[name]:.4f}" for name in ("recall@20", "ndcg@20") if name in validation)
+    update = f"  S error {line['update']['relative_error']:.3f}" if "update" in line else ""
+    typer.echo(
+        f"{line['stage']:>10} {line['epoch']:3d}  loss {line['loss']:.4f}  {shown}{update}  {line['seconds']:.1f} s",
+        err=True,
+    )
+
+
+def _data_options(given: dict[str, Any], protocol: str | None, settings: list[str]) -> Any:
+    from legcf.configuration import validated
+    from legcf.data.source import DataOptions
+
+    chosen = merged(given.get("data", {}).get("options", {}), parse_assignments(settings))
+    if protocol is not None:
+        chosen["protocol"] = protocol
+    return validated(DataOptions, chosen, "data")
+
+
+def _from_file(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise UserError(f"{path} must hold a JSON object such as {json.dumps({'training': {'epochs': 5}})}.")
+    known = {"preset", "seed", "method", "backbone", "training", "data", "content_hash"}
+    for key in content:
+        if key not in known:
+            raise UserError(
+                f"Unknown configuration key `{key}` in {path}: the sections are {', '.join(sorted(known))}."
+            )
+    return content
+
+
+def _name(given: dict[str, Any], section: str) -> str | None:
+    name = given.get(section, {}).get("name")
+    return name if isinstance(name, str) else None
+
+
+def _first(*values: Any) -> Any:
+    return next(value for value in values if value is not None)
+
+
+def _lasting(source: str) -> str:
+    """A path that still means the same from another folder; names and patterns stay as they are."""
+    return str(Path(source).resolve()) if Path(source).exists() else source

@@ -1,0 +1,129 @@
+"""Configuration: frozen, fully resolved, unknown keys refused. The command line and the file use the same names."""
+
+import difflib
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from legcf.errors import UserError
+
+
+class Frozen(BaseModel):
+    """Base of every configuration section."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class TrainingConfig(Frozen):
+    """How parameters are learned; the same keys for every method."""
+
+    loss: str = Field("bpr", description="bpr or softmax")
+    negatives: int = Field(5, ge=1, description="negatives a pair (bpr), or shared by a batch (softmax)")
+    order: Literal["interaction", "user"] = Field(
+        "interaction", description="every pair once an epoch, or a uniform user and one of its items"
+    )
+    batch_size: int = Field(2048, ge=1, description="pairs a step; with bpr each brings all its negatives")
+    learning_rate: float = Field(1e-3, gt=0, description="step size of Adam")
+    schedule: Literal["constant", "cosine"] = Field(
+        "constant", description="cosine goes to zero at a stage's last step"
+    )
+    l2: float = Field(0.0, ge=0, description="weight of the squared norms")
+    l2_on: Literal["rows", "parameters"] = Field(
+        "rows", description="the batch's input rows (per pair), or all parameters of the embedding layer"
+    )
+    gradient_clip: float | None = Field(None, gt=0, description="clip every gradient entry to ± this")
+    epochs: int = Field(1000, ge=0, description="most epochs of a stage")
+    patience: int = Field(10, ge=1, description="evaluations without a better validation result that end a stage")
+    monitor: str = Field("ndcg@20", description="validation metric that picks the best epoch")
+    evaluate_every: int = Field(1, ge=1, description="epochs between validations")
+    validation_users: int | None = Field(
+        None, ge=1, description="validate on this many users (a seeded draw) instead of all while training"
+    )
+    continue_from: Literal["best", "last"] = Field("best", description="which weights the next stage starts from")
+    propagation: Literal["auto", "basis", "stepwise"] = Field(
+        "auto", description="train on the propagated basis where the layer allows it, or propagate at every step"
+    )
+    memory_cap_mb: float = Field(
+        1024, gt=0, description="cap for the basis in memory and for the work arrays of basis and assignment update"
+    )
+    max_minutes: float | None = Field(None, gt=0, description="end the run after the epoch that passes this time")
+    threads: int | None = Field(None, ge=1, description="threads to use; all cores by default")
+
+
+class RunConfig(Frozen):
+    """Everything that decides a run. `method` and `backbone` hold the name and the options of each."""
+
+    preset: str
+    seed: int = Field(0, ge=0)
+    method: Any
+    backbone: Any
+    training: TrainingConfig
+    data: dict[str, Any] = Field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        content: dict[str, Any] = self.model_dump(mode="json", exclude={"method", "backbone"})
+        content["method"] = self.method.model_dump(mode="json")
+        content["backbone"] = self.backbone.model_dump(mode="json")
+        return content
+
+    def digest(self) -> str:
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
+
+
+Section = TypeVar("Section", bound=BaseModel)
+
+
+def validated(section: type[Section], values: Mapping[str, Any], where: str) -> Section:
+    """Build a section, turning the first complaint into a sentence that names the key."""
+    try:
+        return section.model_validate(dict(values))
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in (where, *first["loc"]) if part)
+        if first["type"] == "extra_forbidden":
+            raise UserError(unknown_key(key, (f"{where}.{name}" for name in section.model_fields))) from error
+        message = first["msg"][:1].lower() + first["msg"][1:]
+        raise UserError(f"{key} = {first['input']!r} is not possible: {message}.") from error
+
+
+def unknown_key(key: str, known: Iterable[str]) -> str:
+    names = sorted(known)
+    close = difflib.get_close_matches(key, names, n=1)
+    hint = f"did you mean `{close[0]}`?" if close else f"known keys are {', '.join(names)}."
+    return f"Unknown configuration key `{key}`: {hint}"
+
+
+def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested dictionaries laid over each other, later ones on top."""
+    result: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            if isinstance(value, Mapping) and isinstance(result.get(key), Mapping):
+                result[key] = merged(result[key], value)
+            else:
+                result[key] = merged(value) if isinstance(value, Mapping) else value
+    return result
+
+
+def parse_assignments(texts: Iterable[str]) -> dict[str, Any]:
+    """`training.learning_rate=0.01` lines, as typed after --set, as a nested dictionary."""
+    result: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise UserError(f"`--set {text}` is not of the form key=value, for instance --set training.epochs=5.")
+        nested: Any = _value(value.strip())
+        for part in reversed(key.strip().split(".")):
+            nested = {part: nested}
+        result = merged(result, nested)
+    return result
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return {"none": None, "true": True, "false": False}.get(text.lower(), text)

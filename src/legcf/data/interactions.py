@@ -1,0 +1,116 @@
+"""Who interacted with what: immutable CSR parts over contiguous integers, and a dataset made of three of them."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from legcf.data.ids import IdMap
+
+IntArray = NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class Interactions:
+    """User → items in CSR form: sorted, unique int32 items in each row; `indptr` is int64."""
+
+    indptr: NDArray[np.int64]
+    items: IntArray
+    num_items: int
+
+    @classmethod
+    def from_pairs(
+        cls, users: NDArray[np.integer], items: NDArray[np.integer], num_users: int, num_items: int
+    ) -> "Interactions":
+        """Build from pairs in any order; repeated pairs are merged."""
+        keys = users.astype(np.int64) * num_items + items
+        keys = np.unique(keys)
+        indptr = np.zeros(num_users + 1, dtype=np.int64)
+        np.cumsum(np.bincount(keys // max(num_items, 1), minlength=num_users), out=indptr[1:])
+        return cls(indptr, (keys % max(num_items, 1)).astype(np.int32), num_items)
+
+    @classmethod
+    def empty(cls, num_users: int, num_items: int) -> "Interactions":
+        return cls(np.zeros(num_users + 1, dtype=np.int64), np.empty(0, dtype=np.int32), num_items)
+
+    @property
+    def num_users(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def num_pairs(self) -> int:
+        return len(self.items)
+
+    @cached_property
+    def user_degrees(self) -> NDArray[np.int64]:
+        return np.diff(self.indptr)
+
+    @cached_property
+    def item_degrees(self) -> NDArray[np.int64]:
+        return np.bincount(self.items, minlength=self.num_items)
+
+    def users(self) -> IntArray:
+        """The user of every pair, beside `items`."""
+        return np.repeat(np.arange(self.num_users, dtype=np.int32), self.user_degrees)
+
+    def of(self, user: int) -> IntArray:
+        return self.items[self.indptr[user] : self.indptr[user + 1]]
+
+    def transposed(self) -> "Interactions":
+        """Item → users."""
+        return Interactions.from_pairs(self.items, self.users(), self.num_items, self.num_users)
+
+    def to_scipy(self) -> sp.csr_matrix:
+        ones = np.ones(self.num_pairs, dtype=np.float32)
+        return sp.csr_matrix((ones, self.items, self.indptr), shape=(self.num_users, self.num_items))
+
+    def digest(self) -> str:
+        """Hash of the pairs alone, the same for the same pairs on every machine."""
+        hasher = hashlib.sha256(np.array([self.num_users, self.num_items], dtype="<i8").tobytes())
+        hasher.update(np.ascontiguousarray(self.indptr, dtype="<i8").data)
+        hasher.update(np.ascontiguousarray(self.items, dtype="<i4").data)
+        return hasher.hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Three disjoint parts over the same users and items, and where they came from.
+
+    `titles` are optional names of items, in item order. `provenance` says how the parts were made (source, protocol,
+    split seed, options) and is recorded with every run.
+    """
+
+    name: str
+    protocol: str
+    users: IdMap
+    items: IdMap
+    train: Interactions
+    validation: Interactions
+    test: Interactions
+    titles: list[str] | None = None
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def num_users(self) -> int:
+        return len(self.users)
+
+    @property
+    def num_items(self) -> int:
+        return len(self.items)
+
+    @cached_property
+    def content_hash(self) -> str:
+        """Hash of ids and parts: two datasets with the same hash give the same run."""
+        hasher = hashlib.sha256()
+        for ids in (self.users, self.items):
+            for name, array in sorted(ids.to_arrays().items()):
+                hasher.update(f"{name}:{len(array)}:".encode())
+                hasher.update(np.ascontiguousarray(array).data)
+        for part in (self.train, self.validation, self.test):
+            hasher.update(part.digest().encode())
+        return hasher.hexdigest()

@@ -1,0 +1,88 @@
+"""The contract of an embedding layer: a row for every entity, whatever it is made of."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import nn
+
+from legcf.configuration import Frozen
+from legcf.data.interactions import Interactions
+
+
+class EmbeddingLayer(nn.Module, ABC):
+    """Users come first, then items: entity ids 0 … N−1.
+
+    The constructor allocates shapes, `initialise` fills them from the training graph and a seeded generator; loading a
+    saved layer is the constructor and `load_state_dict`. State that is not learned by gradient (assignments, masks,
+    hash constants) lives in buffers, so that checkpoints hold all of it.
+    """
+
+    Config: ClassVar[type[Frozen]]
+    summary: ClassVar[str]
+    citation: ClassVar[str]
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]]
+    """Named settings over the defaults: {section: {key: value}} with the sections method, backbone and training."""
+
+    item_bias: nn.Parameter | None = None
+    """Added to an item's scores where a method has one."""
+
+    def __init__(self, config: Frozen, num_users: int, num_items: int) -> None:
+        super().__init__()
+        self.config = config
+        self.num_users, self.num_items = num_users, num_items
+
+    @property
+    def num_entities(self) -> int:
+        return self.num_users + self.num_items
+
+    @abstractmethod
+    def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
+        """Fill parameters and buffers for training from scratch."""
+
+    @abstractmethod
+    def table(self) -> torch.Tensor:
+        """All N rows, differentiable."""
+
+    def rows(self, ids: torch.Tensor) -> torch.Tensor:
+        """Equal to table()[ids]; override where rows cost less than the table."""
+        return self.table()[ids]
+
+    def input_rows(self) -> torch.Tensor:
+        """What enters the graph: the table, and the rows of any nodes the layer adds to the graph."""
+        return self.table()
+
+    def graph(self, adjacency: sp.csr_matrix) -> sp.csr_matrix:
+        """The graph to propagate on, made from the user–item graph; nodes added by the layer come last."""
+        return adjacency
+
+    def linear_basis(self) -> tuple[sp.csr_matrix, nn.Parameter] | None:
+        """(B, Θ) with input_rows() = B · Θ and Θ small, where the layer is linear; it then trains on the basis."""
+        return None
+
+    @abstractmethod
+    def num_params(self) -> int:
+        """Stored values as the paper counts them."""
+
+    @abstractmethod
+    def storage_bytes(self) -> int:
+        """What storing the layer really takes: values, indices, masks and biases."""
+
+    def total_trainable(self) -> int:
+        return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
+
+
+def bytes_of(*tensors: torch.Tensor | None) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors if tensor is not None)
+
+
+def xavier_uniform(shape: tuple[int, int], rng: np.random.Generator) -> torch.Tensor:
+    bound = np.sqrt(6 / (shape[0] + shape[1]))
+    return torch.from_numpy(rng.uniform(-bound, bound, shape).astype(np.float32))
+
+
+def normal(shape: tuple[int, ...], deviation: float, rng: np.random.Generator) -> torch.Tensor:
+    return torch.from_numpy((rng.standard_normal(shape) * deviation).astype(np.float32))

@@ -1,0 +1,63 @@
+"""The full table, one free vector an entity: the reference that every compression is compared with (the paper's UD)."""
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import nn
+
+from legcf.configuration import Frozen
+from legcf.data.interactions import Interactions
+from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal, xavier_uniform
+
+
+class FullTableConfig(Frozen):
+    name: Literal["full"] = "full"
+    dim: int = Field(64, ge=1, description="width of the table")
+    initial: Literal["normal", "xavier"] = Field("normal", description="N(0, 0.1²) as LightGCN's code, or Xavier")
+
+
+class FullTable(EmbeddingLayer):
+    """E0 = W ∈ R^{N×d}."""
+
+    Config = FullTableConfig
+    summary = "one free vector an entity, the uncompressed reference"
+    citation = "He et al., LightGCN, SIGIR 2020"
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        # LightGCN's release: one negative, batches of 2048, λ = 1e-4 with a ½ (so 5e-5 here).
+        "official": {
+            "training": {"negatives": 1, "order": "user", "batch_size": 2048, "l2": 5e-5, "learning_rate": 1e-3}
+        },
+        # The paper's loop around a table of 128.
+        "paper": {"method": {"dim": 128, "initial": "xavier"}, "training": {"batch_size": 410, "monitor": "ndcg@5"}},
+        # Every step propagates over the whole graph, so few large batches.
+        "default": {
+            "training": {
+                "loss": "softmax", "negatives": 2048, "batch_size": 8192, "learning_rate": 1e-2, "epochs": 40,
+                "patience": 5, "schedule": "cosine",
+            }
+        },
+    }  # fmt: skip
+
+    def __init__(self, config: FullTableConfig, num_users: int, num_items: int) -> None:
+        super().__init__(config, num_users, num_items)
+        self.weight = nn.Parameter(torch.zeros(self.num_entities, config.dim))
+        self._initial = config.initial
+
+    def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
+        shape = (self.weight.shape[0], self.weight.shape[1])
+        drawn = xavier_uniform(shape, rng) if self._initial == "xavier" else normal(shape, 0.1, rng)
+        self.weight.data.copy_(drawn)
+
+    def table(self) -> torch.Tensor:
+        return self.weight
+
+    def rows(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.weight[ids]
+
+    def num_params(self) -> int:
+        return self.weight.numel()
+
+    def storage_bytes(self) -> int:
+        return bytes_of(self.weight)

@@ -1,0 +1,5 @@
+"""How good the rankings are: full ranking in blocks, then metrics over it."""
+
+from legcf.evaluation.evaluate import evaluate, evaluate_per_user
+
+__all__ = ["evaluate", "evaluate_per_user"]

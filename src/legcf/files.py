@@ -1,0 +1,72 @@
+"""Files are written whole or not at all: everything is first written beside its place, then moved into it."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from legcf.errors import UserError
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """Yield a temporary path in the same folder; on success it replaces `path`, on failure nothing is left."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise UserError(f"Cannot write {path}: {error.strerror or error}.") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def folder_written_whole(path: Path) -> Iterator[Path]:
+    """Like `written_whole`, for a folder; an existing folder is replaced only once the new one is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
+    try:
+        yield temporary
+        os.chmod(temporary, 0o777 & ~_umask())
+        if path.exists():
+            previous = temporary.with_suffix(".old")
+            os.replace(path, previous)
+            os.replace(temporary, path)
+            shutil.rmtree(previous)
+        else:
+            os.replace(temporary, path)
+    except OSError as error:
+        raise UserError(f"Cannot write {path}: {error.strerror or error}.") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_json(path: Path, content: Any) -> None:
+    with written_whole(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"{path} does not exist.") from error
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise UserError(f"{path} cannot be read as JSON: {error}.") from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

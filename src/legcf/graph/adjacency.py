@@ -1,0 +1,68 @@
+"""The user–item graph and the paper's expanded graph, built directly as CSR with int32 indices."""
+
+import numpy as np
+import scipy.sparse as sp
+
+from legcf.data.interactions import Interactions
+
+
+def bipartite(train: Interactions) -> sp.csr_matrix:
+    """Eq. 2: A = [[0, R], [Rᵀ, 0]]. Users come first, then items."""
+    by_item = train.transposed()
+    size = train.num_users + train.num_items
+    indptr = np.concatenate([train.indptr, train.num_pairs + by_item.indptr[1:]])
+    indices = np.concatenate([train.items + np.int32(train.num_users), by_item.items])
+    return _csr(np.ones(len(indices), dtype=np.float32), indices, indptr, (size, size))
+
+
+def expanded(adjacency: sp.csr_matrix, assignment: sp.csr_matrix) -> sp.csr_matrix:
+    """Eq. 5: A' = [[A, S], [Sᵀ, 0]], the meta-embeddings joined to the graph as nodes."""
+    num_entities, num_buckets = assignment.shape
+    size = num_entities + num_buckets
+    top = _side_by_side(adjacency, assignment)
+    below = assignment.T.tocsr()
+    below.sort_indices()
+    indptr = np.concatenate([top.indptr, top.nnz + below.indptr[1:].astype(np.int64)])
+    indices = np.concatenate([top.indices, below.indices])
+    data = np.concatenate([top.data, below.data])
+    return _csr(data, indices, indptr, (size, size))
+
+
+def normalised(adjacency: sp.csr_matrix) -> sp.csr_matrix:
+    """D^-1/2 A D^-1/2 with 0 for nodes without edges (Eq. 7). Weights must not be negative."""
+    scale = inverse_power(degrees(adjacency), 0.5)
+    rows = np.repeat(np.arange(adjacency.shape[0]), np.diff(adjacency.indptr))
+    data = adjacency.data * (scale[rows] * scale[adjacency.indices])
+    return _csr(data.astype(np.float32), adjacency.indices, adjacency.indptr, adjacency.shape)
+
+
+def degrees(adjacency: sp.csr_matrix) -> np.ndarray:
+    """Weighted row sums in float64, so that they do not depend on summation order."""
+    rows = np.repeat(np.arange(adjacency.shape[0]), np.diff(adjacency.indptr))
+    return np.bincount(rows, weights=adjacency.data, minlength=adjacency.shape[0])
+
+
+def inverse_power(values: np.ndarray, power: float) -> np.ndarray:
+    """values ** −power, and 0 where the value is 0."""
+    result = np.zeros_like(values, dtype=np.float64)
+    positive = values > 0
+    result[positive] = values[positive] ** -power
+    return result
+
+
+def _side_by_side(left: sp.csr_matrix, right: sp.csr_matrix) -> sp.csr_matrix:
+    """[left, right] without a detour over coordinates: every row's parts are copied to their final place."""
+    left_counts, right_counts = np.diff(left.indptr), np.diff(right.indptr)
+    to_left = np.arange(left.nnz) + np.repeat(right.indptr[:-1], left_counts)
+    to_right = np.arange(right.nnz) + np.repeat(left.indptr[1:], right_counts)
+    indices = np.empty(left.nnz + right.nnz, dtype=np.int32)
+    data = np.empty(left.nnz + right.nnz, dtype=np.float32)
+    indices[to_left], indices[to_right] = left.indices, right.indices + np.int32(left.shape[1])
+    data[to_left], data[to_right] = left.data, right.data
+    indptr = left.indptr.astype(np.int64) + right.indptr
+    return _csr(data, indices, indptr, (left.shape[0], left.shape[1] + right.shape[1]))
+
+
+def _csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> sp.csr_matrix:
+    index_type = np.int32 if len(indices) < 2**31 else np.int64
+    return sp.csr_matrix((data, indices.astype(index_type), indptr.astype(index_type)), shape=shape, copy=False)

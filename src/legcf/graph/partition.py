@@ -1,0 +1,69 @@
+"""Communities of the interaction graph by METIS: balanced, seeded, and cached by the graph's content."""
+
+import hashlib
+import os
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pymetis
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from legcf.files import written_whole
+
+
+def communities(adjacency: sp.csr_matrix, count: int, seed: int) -> NDArray[np.int32]:
+    """The community of every node, 0 … count − 1, none empty.
+
+    METIS may leave communities empty when there are many of them for the graph; then the largest ones give members
+    away, with a warning.
+    """
+    nodes = adjacency.shape[0]
+    if count == 1:
+        return np.zeros(nodes, dtype=np.int32)
+    cached = _cache_file(adjacency, count, seed)
+    if cached.exists():
+        found: NDArray[np.int32] = np.load(cached, allow_pickle=False)
+        if found.shape == (nodes,):
+            return found
+    if count >= nodes:
+        warnings.warn(f"{count} communities of {nodes} nodes: every node becomes its own.", stacklevel=2)
+        return np.arange(nodes, dtype=np.int32)
+    _, membership = pymetis.part_graph(
+        count, xadj=adjacency.indptr, adjncy=adjacency.indices, options=pymetis.Options(seed=seed)
+    )
+    parts = np.asarray(membership, dtype=np.int32)
+    empty = np.flatnonzero(np.bincount(parts, minlength=count) == 0)
+    if empty.size:
+        warnings.warn(
+            f"METIS left {empty.size} of {count} communities empty; the largest ones were divided.", stacklevel=2
+        )
+        _fill_empty(parts, empty, count)
+    with written_whole(cached) as temporary, open(temporary, "wb") as file:
+        np.save(file, parts)
+    return parts
+
+
+def cache_folder() -> Path:
+    """Where what can be computed again is kept: $LEGCF_CACHE, else the user's cache folder."""
+    chosen = os.environ.get("LEGCF_CACHE")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "legcf"
+
+
+def _cache_file(adjacency: sp.csr_matrix, count: int, seed: int) -> Path:
+    hasher = hashlib.sha256(f"metis {pymetis.version} {count} {seed} ".encode())
+    hasher.update(np.ascontiguousarray(adjacency.indptr).data)
+    hasher.update(np.ascontiguousarray(adjacency.indices).data)
+    return cache_folder() / "communities" / f"{hasher.hexdigest()[:32]}.npy"
+
+
+def _fill_empty(parts: NDArray[np.int32], empty: NDArray[np.integer], count: int) -> None:
+    """Every empty community takes one node of a community that can spare it, the largest first."""
+    sizes = np.bincount(parts, minlength=count)
+    by_size = np.argsort(-sizes[parts], kind="stable")
+    first_of_part = np.unique(parts, return_index=True)[1]
+    spare = by_size[~np.isin(by_size, first_of_part)]
+    parts[spare[: len(empty)]] = empty

@@ -1,0 +1,106 @@
+"""A trained model on disk: model.safetensors holds every array, model.json says what they are. No pickle, ever."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from legcf import __version__
+from legcf.configuration import RunConfig
+from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
+from legcf.data.interactions import Interactions
+from legcf.errors import UserError
+from legcf.files import read_json, write_json
+from legcf.model import GraphModel
+from legcf.registry import BACKBONES, METHODS, config_from_json
+from legcf.training import checkpoint
+
+FORMAT = "legcf-model"
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedModel:
+    """A model with all it needs to recommend: the training pairs are its graph, and tell what a user has seen."""
+
+    model: GraphModel
+    config: RunConfig
+    users: IdMap
+    items: IdMap
+    titles: list[str] | None
+    train: Interactions
+    metrics: dict[str, Any]
+    curve: list[dict[str, Any]]
+
+
+def save_model(folder: Path, trained: TrainedModel) -> None:
+    groups = {
+        "model": trained.model.state_dict(),
+        "users": _tensors(trained.users.to_arrays()),
+        "items": _tensors(trained.items.to_arrays()),
+        "train": _tensors({"indptr": trained.train.indptr, "items": trained.train.items}),
+        "titles": _tensors(text_to_arrays(trained.titles)) if trained.titles is not None else {},
+    }
+    mark = {"format": FORMAT, "format_version": FORMAT_VERSION}
+    checkpoint.save(folder / "model.safetensors", groups, mark)
+    description = {
+        **mark,
+        "legcf_version": __version__,
+        "config": trained.config.to_json(),
+        "metrics": trained.metrics,
+        "curve": trained.curve,
+    }
+    write_json(folder / "model.json", description)
+
+
+def load_model(folder: Path) -> TrainedModel:
+    if not folder.is_dir():
+        raise UserError(f"{folder} is not a run: it is not a folder. `legcf train DATA --out {folder}` makes one.")
+    if not (folder / "model.json").exists():
+        hint = (
+            "continue it with `legcf train … --resume`" if (folder / "config.json").exists() else "name another folder"
+        )
+        raise UserError(f"{folder} holds no finished model (model.json is missing): {hint}.")
+    description = read_json(folder / "model.json")
+    _check_format(folder / "model.json", description)
+    groups, facts = checkpoint.load(folder / "model.safetensors")
+    _check_format(folder / "model.safetensors", facts)
+    try:
+        config = config_from_json(description["config"])
+        users = IdMap.from_arrays(_arrays(groups["users"]), "user")
+        items = IdMap.from_arrays(_arrays(groups["items"]), "item")
+        pairs = _arrays(groups["train"])
+        train = Interactions(pairs["indptr"].astype(np.int64), pairs["items"].astype(np.int32), len(items))
+        if train.num_users != len(users) or int(train.indptr[-1]) != train.num_pairs:
+            raise UserError(f"{folder} is damaged: its training pairs do not fit its users; take another copy.")
+        titles = text_from_arrays(_arrays(groups["titles"])) if groups.get("titles") else None
+        layer = METHODS[config.method.name].layer(config.method, len(users), len(items))
+        model = GraphModel(layer, BACKBONES[config.backbone.name](config.backbone), train, config.training)
+        model.load_state_dict(groups["model"])
+        metrics, curve = description["metrics"], description["curve"]
+    except (KeyError, RuntimeError, ValueError) as error:
+        raise UserError(
+            f"{folder} is damaged ({str(error).splitlines()[0]}); take another copy or train again."
+        ) from error
+    model.rebuild()
+    return TrainedModel(model, config, users, items, titles, train, metrics, curve)
+
+
+def _check_format(path: Path, facts: Any) -> None:
+    if not isinstance(facts, Mapping) or facts.get("format") != FORMAT:
+        raise UserError(f"{path} was not written by legcf; give a folder that `legcf train` made.")
+    if facts.get("format_version") != FORMAT_VERSION:
+        raise UserError(
+            f"{path} has format version {facts.get('format_version')}, this legcf reads {FORMAT_VERSION}; train again."
+        )
+
+
+def _tensors(arrays: Mapping[str, np.ndarray]) -> checkpoint.Tensors:
+    return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+
+
+def _arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
+    return {name: tensor.numpy() for name, tensor in tensors.items()}

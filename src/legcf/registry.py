@@ -1,0 +1,92 @@
+"""What there is, by name: a new method or backbone is one file and one line here."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from legcf.backbones.base import Backbone
+from legcf.backbones.lightgcn import LightGCN
+from legcf.configuration import RunConfig, TrainingConfig, merged, unknown_key, validated
+from legcf.embeddings.base import EmbeddingLayer
+from legcf.embeddings.full import FullTable
+from legcf.embeddings.legcf import Legcf
+from legcf.errors import UserError
+from legcf.training.recipes import alternating, single
+from legcf.training.stage import Stage
+
+
+@dataclass(frozen=True)
+class Method:
+    """An embedding layer and the stages that train it."""
+
+    layer: type[EmbeddingLayer]
+    recipe: Callable[[RunConfig], list[Stage]]
+
+
+METHODS: dict[str, Method] = {
+    "legcf": Method(Legcf, alternating.stages),
+    "full": Method(FullTable, single.stages),
+}
+
+BACKBONES: dict[str, type[Backbone]] = {
+    "lightgcn": LightGCN,
+}
+
+
+def chosen(kind: str, name: str, among: Mapping[str, Any]) -> Any:
+    if name not in among:
+        raise UserError(f"There is no {kind} `{name}`: choose one of {', '.join(sorted(among))}.")
+    return among[name]
+
+
+def resolve(
+    method: str = "legcf",
+    backbone: str = "lightgcn",
+    preset: str = "default",
+    seed: int = 0,
+    overrides: Mapping[str, Any] | None = None,
+    data: Mapping[str, Any] | None = None,
+) -> RunConfig:
+    """The full configuration: defaults, then the method's preset, then `overrides`, every key checked."""
+    layer: type[EmbeddingLayer] = chosen("method", method, METHODS).layer
+    settings: Mapping[str, Any] = chosen(f"preset of method {method}", preset, layer.presets)
+    backbone_type: type[Backbone] = chosen("backbone", backbone, BACKBONES)
+    given = merged(settings, overrides or {})
+    sections = {"method", "backbone", "training"}
+    for section, values in given.items():
+        if section not in sections or not isinstance(values, Mapping):
+            every = {
+                f"{name}.{key}"
+                for name, model in (
+                    ("method", layer.Config),
+                    ("backbone", backbone_type.Config),
+                    ("training", TrainingConfig),
+                )
+                for key in model.model_fields
+            }
+            raise UserError(unknown_key(section, every))
+    return RunConfig(
+        preset=preset,
+        seed=seed,
+        method=validated(layer.Config, {**given.get("method", {}), "name": method}, "method"),
+        backbone=validated(backbone_type.Config, {**given.get("backbone", {}), "name": backbone}, "backbone"),
+        training=validated(TrainingConfig, given.get("training", {}), "training"),
+        data=dict(data or {}),
+    )
+
+
+def config_from_json(content: Mapping[str, Any]) -> RunConfig:
+    """The configuration of a saved run."""
+    try:
+        method, backbone = content["method"]["name"], content["backbone"]["name"]
+        layer = chosen("method", method, METHODS).layer
+        return RunConfig(
+            preset=content["preset"],
+            seed=content["seed"],
+            method=validated(layer.Config, content["method"], "method"),
+            backbone=validated(chosen("backbone", backbone, BACKBONES).Config, content["backbone"], "backbone"),
+            training=validated(TrainingConfig, content["training"], "training"),
+            data=content.get("data", {}),
+        )
+    except (KeyError, TypeError) as error:
+        raise UserError(f"This is not a configuration of legcf: {error} is missing or of the wrong kind.") from error

@@ -1,0 +1,152 @@
+"""A run from dataset to files: config.json, metrics.jsonl, checkpoint/, model.safetensors, model.json, metrics.json."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from legcf.configuration import RunConfig
+from legcf.data.interactions import Dataset
+from legcf.errors import UserError
+from legcf.evaluation import evaluate
+from legcf.files import read_json, write_json
+from legcf.model import GraphModel
+from legcf.model_file import TrainedModel, save_model
+from legcf.registry import BACKBONES, METHODS
+from legcf.training.loop import Session, use_threads
+
+
+def prepare_folder(folder: Path, config: RunConfig, dataset: Dataset, resume: bool) -> None:
+    """Make or check the run's folder: a resumed run must have the same configuration and the same data."""
+    path = folder / "config.json"
+    content = {**config.to_json(), "content_hash": dataset.content_hash}
+    if not resume:
+        if folder.exists() and any(folder.iterdir()):
+            raise UserError(f"{folder} is not empty: add --resume to continue that run, or choose another --out.")
+        write_json(path, content)
+        return
+    if not path.exists():
+        raise UserError(f"{folder} holds no run to resume: leave --resume away to start one there.")
+    before = read_json(path)
+    if before.get("content_hash") != content["content_hash"]:
+        raise UserError(f"{folder} was started on other data (or another split); resume it with the same data.")
+    changed = _difference(before, content)
+    if changed:
+        raise UserError(
+            f"{folder} was started with {changed[0]} = {changed[1]!r}, now it is {changed[2]!r};"
+            " resume with the same settings or start a new run."
+        )
+
+
+def build_model(config: RunConfig, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> GraphModel:
+    """A model ready to train: sizes from the configuration, first values from the data and the generator."""
+    layer = METHODS[config.method.name].layer(config.method, dataset.num_users, dataset.num_items)
+    backbone = BACKBONES[config.backbone.name](config.backbone)
+    layer.initialise(dataset.train, rng)
+    spill = folder / "checkpoint" if folder is not None else None
+    model = GraphModel(layer, backbone, dataset.train, config.training, spill)
+    model.rebuild()
+    return model
+
+
+def train(
+    dataset: Dataset,
+    config: RunConfig,
+    folder: Path | None = None,
+    resume: bool = False,
+    quiet: bool = False,
+    on_epoch: Callable[[dict[str, Any]], None] | None = None,
+) -> TrainedModel:
+    """Train, keep the best weights, test once, and write the run's files."""
+    started = time.perf_counter()
+    if dataset.train.num_pairs == 0:
+        raise UserError(f"{dataset.name} has no training pairs.")
+    if folder is not None:
+        prepare_folder(folder, config, dataset, resume)
+    use_threads(config.training.threads)
+    rng = np.random.default_rng(config.seed)
+    model = build_model(config, dataset, rng, folder)
+    session = Session(model, dataset, config, METHODS[config.method.name].recipe(config), rng, folder, quiet)
+    if on_epoch is not None:
+        session.on_epoch = on_epoch
+    set_up = time.perf_counter() - started
+    if resume:
+        session.resume()
+    session.run()
+    judged = time.perf_counter()
+    metrics = assess(model, dataset, config)
+    metrics["seconds"] = {
+        "set_up": set_up,
+        "train": session.state.seconds,
+        "evaluate": time.perf_counter() - judged,
+        "this_session": time.perf_counter() - started,
+    }
+    metrics["peak_rss_mb"] = peak_memory_mb()
+    metrics["best_epoch"] = _best_epoch(session)
+    trained = TrainedModel(
+        model, config, dataset.users, dataset.items, dataset.titles, dataset.train, metrics, session.lines
+    )
+    if folder is not None:
+        save_model(folder, trained)
+        write_json(folder / "metrics.json", metrics)
+        (folder / "checkpoint" / "basis.npy").unlink(missing_ok=True)
+    return trained
+
+
+def assess(model: GraphModel, dataset: Dataset, config: RunConfig) -> dict[str, Any]:
+    """Everything a result has to say for itself: accuracy, size both ways, split, protocol, preset and seed."""
+    users, items = model.vectors()
+    layer = model.layer
+    return {
+        "test": evaluate(users, items, dataset.test, dataset.train),
+        "validation": evaluate(users, items, dataset.validation, dataset.train),
+        "num_params": layer.num_params(),
+        "total_trainable": layer.total_trainable() + sum(p.numel() for p in model.backbone.parameters()),
+        "storage_bytes": layer.storage_bytes(),
+        "full_table_bytes": layer.num_entities * items.shape[1] * 4,
+        "dataset": dataset.name,
+        "protocol": dataset.protocol,
+        "content_hash": dataset.content_hash,
+        "method": config.method.name,
+        "backbone": config.backbone.name,
+        "preset": config.preset,
+        "seed": config.seed,
+    }
+
+
+def peak_memory_mb() -> float:
+    scale = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale / 2**20
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Take away a run's folder that holds nothing but its configuration."""
+    if folder.is_dir() and {entry.name for entry in folder.iterdir()} <= {"config.json"}:
+        shutil.rmtree(folder)
+
+
+def _best_epoch(session: Session) -> dict[str, Any] | None:
+    if not session.state.best_at:
+        return None
+    stage, epoch = session.state.best_at
+    monitor = session.config.training.monitor
+    return {"stage": session.stages[stage].name, "epoch": epoch, f"validation {monitor}": session.state.best}
+
+
+def _difference(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> tuple[str, Any, Any] | None:
+    for key in sorted({*before, *after}):
+        old, new = before.get(key), after.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            found = _difference(old, new, f"{prefix}{key}.")
+            if found:
+                return found
+        elif old != new:
+            return f"{prefix}{key}", old, new
+    return None

@@ -1,0 +1,52 @@
+"""Checkpoints: one file, replaced whole, holding everything a run needs to go on as if it had never stopped."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from legcf.errors import UserError
+from legcf.files import written_whole
+
+Tensors = dict[str, torch.Tensor]
+
+
+def save(path: Path, groups: Mapping[str, Tensors], facts: Mapping[str, Any]) -> None:
+    """Named groups of tensors and JSON facts in one safetensors file."""
+    tensors = {f"{group}/{name}": tensor for group, members in groups.items() for name, tensor in members.items()}
+    with written_whole(path) as temporary:
+        save_file(
+            {name: tensor.contiguous() for name, tensor in tensors.items()}, temporary, {"facts": json.dumps(facts)}
+        )
+
+
+def load(path: Path) -> tuple[dict[str, Tensors], dict[str, Any]]:
+    groups: dict[str, Tensors] = {}
+    try:
+        with safe_open(path, framework="pt") as file:
+            facts: dict[str, Any] = json.loads((file.metadata() or {})["facts"])
+            for key in file.keys():  # noqa: SIM118 (not a dictionary)
+                group, _, name = key.partition("/")
+                groups.setdefault(group, {})[name] = file.get_tensor(key)
+    except (SafetensorError, OSError, KeyError, json.JSONDecodeError) as error:
+        raise UserError(
+            f"{path} is damaged or not a legcf file ({error}); start again or take another copy."
+        ) from error
+    return groups, facts
+
+
+def optimiser_tensors(optimiser: torch.optim.Optimizer) -> Tensors:
+    state = optimiser.state_dict()["state"]
+    return {f"{index}.{name}": value for index, values in state.items() for name, value in values.items()}
+
+
+def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Tensors) -> None:
+    state: dict[int, dict[str, torch.Tensor]] = {}
+    for key, tensor in tensors.items():
+        index, _, name = key.partition(".")
+        state.setdefault(int(index), {})[name] = tensor
+    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})

@@ -1,0 +1,252 @@
+"""The one training loop, for every method and every stage."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import torch
+
+from legcf.configuration import RunConfig
+from legcf.data.interactions import Dataset
+from legcf.errors import UserError
+from legcf.evaluation import evaluate
+from legcf.evaluation.metrics import METRICS
+from legcf.files import written_whole
+from legcf.model import GraphModel
+from legcf.progress import progress
+from legcf.training import checkpoint
+from legcf.training.losses import LOSSES
+from legcf.training.sampler import Batch, Sampler
+from legcf.training.stage import Stage
+
+_CHECKPOINT_SECONDS = 10.0  # a run loses at most this much, and its checkpoints cost it next to nothing
+
+
+@dataclass
+class State:
+    """Where a run stands. Counters only: tensors and the generator are saved beside it."""
+
+    stage: int = 0
+    epoch: int = 0
+    stale: int = 0
+    stage_best: float = -math.inf
+    best: float = -math.inf
+    best_at: list[int] = field(default_factory=list)
+    seconds: float = 0.0
+    lines: int = 0
+
+
+class Session:
+    """A run under way: the model, its data, its generator, its optimiser and where it stands."""
+
+    def __init__(
+        self,
+        model: GraphModel,
+        dataset: Dataset,
+        config: RunConfig,
+        stages: Sequence[Stage],
+        rng: np.random.Generator,
+        folder: Path | None = None,
+        quiet: bool = False,
+    ) -> None:
+        self.model, self.dataset, self.config, self.stages, self.rng = model, dataset, config, stages, rng
+        self.folder, self.quiet = folder, quiet
+        training = config.training
+        if training.loss not in LOSSES:
+            raise UserError(f"training.loss = {training.loss!r} is not one of {', '.join(sorted(LOSSES))}.")
+        self.loss = LOSSES[training.loss]
+        self.sampler = Sampler(
+            dataset.train, training.batch_size, training.negatives, training.order, self.loss.negatives
+        )
+        self.optimiser = torch.optim.Adam(model.parameters(), lr=training.learning_rate)
+        self.state = State()
+        self.best: checkpoint.Tensors = {}
+        self.lines: list[dict[str, Any]] = []
+        self._monitor = _parse_metric(training.monitor)
+        self._judges = self._validation_users(training.validation_users)
+        self._saved_at = time.monotonic()
+
+    # The loop -----------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Every stage until it stops getting better, then the best weights of all."""
+        training = self.config.training
+        while self.state.stage < len(self.stages):
+            stage = self.stages[self.state.stage]
+            while self.state.epoch < stage.epochs and self.state.stale < training.patience and not self._out_of_time():
+                started = time.perf_counter()
+                told = stage.before_epoch(self)
+                loss = self._epoch(stage)
+                told |= stage.after_epoch(self)
+                self.state.epoch += 1
+                if self._validates and self.state.epoch % training.evaluate_every == 0:
+                    told |= self._judge()
+                self._tell(stage, loss, told, time.perf_counter() - started)
+                self._checkpoint(now=False)
+            if training.continue_from == "best" or self.state.stage == len(self.stages) - 1:
+                self.restore_best()
+            self.state.stage, self.state.epoch, self.state.stale = self.state.stage + 1, 0, 0
+            self.state.stage_best = -math.inf
+            self._checkpoint(now=True)
+
+    def _epoch(self, stage: Stage) -> float:
+        total = 0.0
+        steps = self.sampler.steps_per_epoch
+        title = f"{stage.name} {self.state.epoch + 1}/{stage.epochs}"
+        with progress(title, steps, "steps", self.quiet) as task:
+            for number, batch in enumerate(self.sampler.epoch(self.rng)):
+                self._set_learning_rate((self.state.epoch + number / steps) / max(stage.epochs, 1))
+                total += self.step(batch) * batch.num_pairs
+                task.advance(1)
+        mean = total / max(self.dataset.train.num_pairs, 1)
+        if not math.isfinite(mean):
+            raise UserError(
+                f"The loss is no longer a number in {title}; lower training.learning_rate"
+                f" ({self.config.training.learning_rate}) or set training.gradient_clip."
+            )
+        return mean
+
+    def step(self, batch: Batch) -> float:
+        """One gradient step; returns the loss."""
+        training = self.config.training
+        entities = torch.from_numpy(batch.entities)
+        loss = self.loss.function(self.model.encode(entities), batch)
+        if training.l2:
+            loss = loss + training.l2 * self._squared_norms(batch, entities)
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        if training.gradient_clip is not None:
+            torch.nn.utils.clip_grad_value_(self.model.parameters(), training.gradient_clip)
+        self.optimiser.step()
+        return loss.item()
+
+    def _squared_norms(self, batch: Batch, entities: torch.Tensor) -> torch.Tensor:
+        """‖Θ‖² of Eq. 4: over the layer's parameters, or over the input rows of every triplet, per triplet."""
+        if self.config.training.l2_on == "parameters":
+            return torch.stack([parameter.square().sum() for parameter in self.model.layer.parameters()]).sum()
+        each = batch.negatives.shape[1] if batch.negatives.ndim == 2 else 1
+        counts = each * (
+            np.bincount(batch.users, minlength=len(entities)) + np.bincount(batch.positives, minlength=len(entities))
+        ) + np.bincount(batch.negatives.ravel(), minlength=len(entities))
+        norms = self.model.layer.rows(entities).square().sum(dim=1)
+        return norms @ torch.from_numpy(counts.astype(np.float32)) / (batch.num_pairs * each)
+
+    def _set_learning_rate(self, done: float) -> None:
+        training = self.config.training
+        factor = 0.5 * (1 + math.cos(math.pi * done)) if training.schedule == "cosine" else 1.0
+        for group in self.optimiser.param_groups:
+            group["lr"] = training.learning_rate * factor
+
+    # Validation ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _validates(self) -> bool:
+        return self.dataset.validation.num_pairs > 0
+
+    def validation_score(self) -> float:
+        return self._validation()[self.config.training.monitor] if self._validates else 0.0
+
+    def _validation(self) -> dict[str, float]:
+        name, k = self._monitor
+        users, items = self.model.vectors()
+        ks = sorted({k, 20})
+        names = {name, "recall", "ndcg"}
+        return evaluate(users, items, self.dataset.validation, self.dataset.train, ks, self._judges, names)
+
+    def _judge(self) -> dict[str, Any]:
+        """Validate, and remember these weights if none were better."""
+        metrics = self._validation()
+        score = metrics[self.config.training.monitor]
+        if score > self.state.best:
+            self.state.best, self.state.best_at = score, [self.state.stage, self.state.epoch]
+            self.best = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+        if score > self.state.stage_best:
+            self.state.stage_best, self.state.stale = score, 0
+        else:
+            self.state.stale += 1
+        return {"validation": metrics}
+
+    def restore_best(self) -> None:
+        if self.best:
+            self.model.load_state_dict(self.best)
+            self.model.rebuild()
+
+    def _validation_users(self, count: int | None) -> np.ndarray | None:
+        able = np.flatnonzero(self.dataset.validation.user_degrees > 0)
+        if count is None or count >= len(able):
+            return None
+        # A generator of its own: how many users judge must not change what is sampled for training.
+        return np.sort(np.random.default_rng(self.config.seed).choice(able, count, replace=False))
+
+    # What is written ----------------------------------------------------------------------------------------------
+
+    def _tell(self, stage: Stage, loss: float, told: dict[str, Any], seconds: float) -> None:
+        self.state.seconds += seconds
+        line = {"stage": stage.name, "epoch": self.state.epoch, "loss": loss, **told, "seconds": seconds}
+        self.lines.append(line)
+        self.state.lines += 1
+        if self.folder is not None:
+            with open(self.folder / "metrics.jsonl", "a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+        self.on_epoch(line)
+
+    on_epoch: Callable[[dict[str, Any]], None] = staticmethod(lambda line: None)  # what a caller wants to see of it
+
+    def _out_of_time(self) -> bool:
+        limit = self.config.training.max_minutes
+        return limit is not None and self.state.seconds > limit * 60
+
+    def _checkpoint(self, now: bool) -> None:
+        if self.folder is None or not (now or time.monotonic() - self._saved_at > _CHECKPOINT_SECONDS):
+            return
+        groups = {
+            "model": self.model.state_dict(),
+            "best": self.best,
+            "optimiser": checkpoint.optimiser_tensors(self.optimiser),
+        }
+        facts = {"state": asdict(self.state), "generator": self.rng.bit_generator.state}
+        checkpoint.save(self.folder / "checkpoint" / "state.safetensors", groups, facts)
+        self._saved_at = time.monotonic()
+
+    def resume(self) -> bool:
+        """Go back to the last checkpoint, if there is one; the lines told after it are dropped."""
+        assert self.folder is not None
+        path = self.folder / "checkpoint" / "state.safetensors"
+        lines = self.folder / "metrics.jsonl"
+        if not path.exists():
+            lines.unlink(missing_ok=True)
+            return False
+        groups, facts = checkpoint.load(path)
+        self.state = State(**facts["state"])
+        self.rng.bit_generator.state = facts["generator"]
+        self.best = groups.get("best", {})
+        self.model.load_state_dict(groups["model"])
+        self.model.rebuild()
+        checkpoint.restore_optimiser(self.optimiser, groups.get("optimiser", {}))
+        kept = lines.read_text(encoding="utf-8").splitlines()[: self.state.lines] if lines.exists() else []
+        self.lines = [json.loads(line) for line in kept]
+        with written_whole(lines) as temporary:
+            temporary.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+        return True
+
+
+def use_threads(count: int | None) -> None:
+    """Torch and numba on the same number of threads, so that equal settings give equal sums."""
+    if count is not None:
+        torch.set_num_threads(count)
+        numba.set_num_threads(min(count, numba.get_num_threads()))
+
+
+def _parse_metric(text: str) -> tuple[str, int]:
+    name, _, k = text.partition("@")
+    if name not in METRICS or not k.isdigit() or int(k) < 1:
+        raise UserError(f"training.monitor = {text!r} is not a metric such as ndcg@20; names: {', '.join(METRICS)}.")
+    return name, int(k)
