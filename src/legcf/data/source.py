@@ -1,0 +1,129 @@
+"""Any DATA becomes a Dataset here: a folder, a file, several files, an archive, a known name or a frame in memory."""
+
+import glob
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from legcf.data.archives import extract
+from legcf.data.cache import fetch, find_local, open_known, recognise
+from legcf.data.compressed import plain_suffix
+from legcf.data.formats import FORMATS
+from legcf.data.interactions import Dataset
+from legcf.data.lightgcn import open_folder, text_file
+from legcf.data.options import DEFAULTS, DataOptions
+from legcf.data.pipeline import PairSource, build_in_memory
+from legcf.data.prepared import is_prepared, open_prepared, prepare
+from legcf.data.registry import REGISTRY, Entry, find_entry
+from legcf.data.tables import frame_of, open_files, open_frame, select_pairs
+from legcf.errors import UserError
+
+__all__ = ["DataOptions", "from_frame", "load", "prepare_source"]
+
+Location = str | Path | Sequence[str | Path]
+
+
+def load(source: Location, options: DataOptions = DEFAULTS) -> Dataset:
+    """Read and split a source: a LightGCN or prepared folder, a file, several files, a glob, or a registry name."""
+    folder = _prepared_folder(source)
+    if folder is not None:
+        return open_prepared(folder, options)
+    with _opened(source, options) as (pairs, filled):
+        return build_in_memory(pairs, filled)
+
+
+def prepare_source(source: Location, out: Path, options: DataOptions = DEFAULTS, quiet: bool = False) -> Dataset:
+    """Read and split a source into a prepared folder, in bounded memory, and open it."""
+    folder = _prepared_folder(source)
+    if folder is not None:
+        raise UserError(f"{folder} is prepared already: use it as it is, or prepare its source again.")
+    with _opened(source, options) as (pairs, filled):
+        return prepare(pairs, filled, out, quiet)
+
+
+def from_frame(frame: Any, options: DataOptions = DEFAULTS, name: str = "frame") -> Dataset:
+    """Split a polars or pandas frame with a row for each pair."""
+    where = f"Frame {name!r}"
+    chosen = select_pairs(frame_of(frame), options, where)
+    return build_in_memory(open_frame(chosen, options, name, where), options)
+
+
+@contextmanager
+def _opened(source: Location, options: DataOptions) -> Iterator[tuple[PairSource, DataOptions]]:
+    """The source, and the options with what is known of it filled in."""
+    paths = _paths(source)
+    if len(paths) > 1:
+        yield open_files(paths, options), options
+    elif paths[0].suffix.lower() == ".zip" and paths[0].is_file():
+        with tempfile.TemporaryDirectory(prefix="legcf-archive-") as folder:
+            extract(paths[0], Path(folder))
+            inside = _pairs_inside(Path(folder), paths[0])
+            opened = open_folder(inside, options, paths[0].stem) if inside.is_dir() else open_files([inside], options)
+            yield opened, options
+    elif paths[0].is_dir():
+        entry = recognise(paths[0])
+        filled = options if entry is None else _filled(entry, options)
+        yield open_folder(paths[0], filled, None if entry is None else entry.name), filled
+    elif paths[0].exists() or not isinstance(source, str) or _looks_like_path(source):
+        yield open_files(paths, options), options
+    else:
+        entry = find_entry(source)
+        filled = _filled(entry, options)
+        yield open_known(entry, _known_folder(entry), filled), filled
+
+
+def _prepared_folder(source: Location) -> Path | None:
+    if not isinstance(source, str | Path):
+        return None
+    path = Path(source)
+    if not path.exists() and str(source) in REGISTRY:
+        path = find_local(REGISTRY[str(source)]) or path
+    return path if is_prepared(path) else None
+
+
+def _known_folder(entry: Entry) -> Path | None:
+    if not entry.downloads:
+        return None
+    return find_local(entry) or fetch(entry)
+
+
+def _filled(entry: Entry, options: DataOptions) -> DataOptions:
+    """What the registry knows of a dataset, unless the user says otherwise."""
+    return entry.options.model_copy(update=options.model_dump(exclude_unset=True))
+
+
+def _looks_like_path(source: str) -> bool:
+    return "/" in source or "\\" in source or plain_suffix(Path(source)) in FORMATS
+
+
+def _paths(source: Location) -> list[Path]:
+    if not isinstance(source, str | Path):
+        paths = [path for one in source for path in _paths(one)]
+        if not paths:
+            raise UserError("No file was given.")
+        return paths
+    path = Path(source)
+    if path.exists() or not glob.has_magic(str(source)):
+        return [path]
+    found = sorted(Path(match) for match in glob.glob(str(source)))
+    if not found:
+        raise UserError(f"No file matches {source}.")
+    return found
+
+
+def _pairs_inside(folder: Path, archive: Path) -> Path:
+    """The one thing in an unpacked archive that holds pairs: a LightGCN folder, or a table."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    folders = sorted({path.parent for path in files if text_file(path.parent, "train") is not None})
+    tables = [path for path in files if plain_suffix(path) in FORMATS]
+    named = [path for path in tables if path.name.split(".")[0] in ("ratings", "u", "interactions")]
+    named = [path for path in named if plain_suffix(path) != ".item"]
+    candidates = folders or named or tables
+    if len(candidates) != 1:
+        names = ", ".join(str(path.relative_to(folder)) for path in candidates[:5]) or "none"
+        raise UserError(
+            f"{archive} must hold one LightGCN folder or one table of pairs, but it holds {names}: unpack it."
+        )
+    return candidates[0]

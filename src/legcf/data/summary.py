@@ -1,0 +1,80 @@
+"""What a dataset is like: counts, density, degrees, cold users and items; as numbers and as a picture."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from legcf.data.interactions import Dataset
+from legcf.data.splits import PARTS
+from legcf.errors import MissingExtra
+from legcf.files import written_whole
+
+
+def summarise(dataset: Dataset) -> dict[str, Any]:
+    """Plain numbers, ready for JSON."""
+    parts = {part: getattr(dataset, part).num_pairs for part in PARTS}
+    pairs = sum(parts.values())
+    users, items = _degrees(dataset)
+    return {
+        "name": dataset.name,
+        "protocol": dataset.protocol,
+        "users": dataset.num_users,
+        "items": dataset.num_items,
+        "pairs": pairs,
+        "density": pairs / max(dataset.num_users * dataset.num_items, 1),
+        "parts": parts,
+        "cold_users": int(np.count_nonzero(dataset.train.user_degrees == 0)),
+        "cold_items": int(np.count_nonzero(dataset.train.item_degrees == 0)),
+        "users_in_test": int(np.count_nonzero(dataset.test.user_degrees)),
+        "user_degrees": _distribution(users),
+        "item_degrees": _distribution(items),
+        "titles": dataset.titles is not None,
+        "content_hash": dataset.content_hash,
+    }
+
+
+def plot(dataset: Dataset, path: Path) -> None:
+    """Degrees by rank, on logarithmic scales, beside the sizes of the parts."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtra("Drawing a picture", "plot") from error
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    curves, bars = figure.subplots(1, 2, width_ratios=(3, 2))
+    for degrees, name in zip(_degrees(dataset), ("users", "items"), strict=True):
+        curves.loglog(np.arange(1, len(degrees) + 1), np.maximum(np.sort(degrees)[::-1], 0.5), label=name)
+    curves.set(xlabel="rank", ylabel="pairs", title=f"Degrees in {dataset.name}")
+    curves.legend()
+    drawn = bars.bar(PARTS, [getattr(dataset, part).num_pairs for part in PARTS])
+    bars.bar_label(drawn, fmt="{:,.0f}")
+    bars.set(title=f"Pairs, protocol {dataset.protocol}")
+    with written_whole(path) as temporary:
+        figure.savefig(temporary, format=path.suffix.lstrip(".").lower() or "png", dpi=150)
+
+
+def _degrees(dataset: Dataset) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Pairs of each user and item in all parts together."""
+    users = np.zeros(dataset.num_users, dtype=np.int64)
+    items = np.zeros(dataset.num_items, dtype=np.int64)
+    for part in (dataset.train, dataset.validation, dataset.test):
+        users += part.user_degrees
+        items += part.item_degrees
+    return users, items
+
+
+def _distribution(degrees: NDArray[np.int64]) -> dict[str, float]:
+    if len(degrees) == 0:
+        return {}
+    low, median, high = np.quantile(degrees, (0.1, 0.5, 0.9))
+    return {
+        "min": int(degrees.min()),
+        "p10": float(low),
+        "median": float(median),
+        "mean": float(degrees.mean()),
+        "p90": float(high),
+        "max": int(degrees.max()),
+    }
