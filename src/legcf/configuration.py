@@ -20,13 +20,26 @@ class Frozen(BaseModel):
 class TrainingConfig(Frozen):
     """How parameters are learned; the same keys for every method."""
 
-    loss: str = Field("bpr", description="bpr or softmax")
-    negatives: int = Field(5, ge=1, description="negatives a pair (bpr), or shared by a batch (softmax)")
+    loss: str = Field("bpr", description="bpr, softmax, or squared over all pairs without sampling")
+    negatives: int = Field(
+        5, ge=1, description="negatives a pair (bpr) or shared by a batch (softmax); squared draws none"
+    )
+    negative_weight: float = Field(
+        1.0, gt=0, description="how much a negative weighs beside a positive; for squared, any pair not in the data"
+    )
+    user_power: float = Field(0.0, description="a pair weighs its user's degree to minus this")
+    item_power: float = Field(0.0, description="a pair weighs its item's degree to minus this")
     order: Literal["interaction", "user"] = Field(
         "interaction", description="every pair once an epoch, or a uniform user and one of its items"
     )
-    batch_size: int = Field(2048, ge=1, description="pairs a step; with bpr each brings all its negatives")
+    batch_size: int = Field(
+        2048, ge=1, description="pairs a step; with bpr each brings all its negatives; squared takes all pairs at once"
+    )
     learning_rate: float = Field(1e-3, gt=0, description="step size of Adam")
+    relative_rate: bool = Field(
+        False, description="multiply the learning rate by each parameter's root mean square at the start"
+    )
+    adam_memory: float = Field(0.999, ge=0, lt=1, description="β₂, how long Adam remembers squared gradients")
     schedule: Literal["constant", "cosine"] = Field(
         "constant", description="cosine goes to zero at a stage's last step"
     )
@@ -48,6 +61,9 @@ class TrainingConfig(Frozen):
     )
     memory_cap_mb: float = Field(
         1024, gt=0, description="cap for the basis in memory and for the work arrays of basis and assignment update"
+    )
+    checkpoint_seconds: float = Field(
+        10, ge=0, description="least time between checkpoints: what a killed run loses at most, beside its epoch"
     )
     max_minutes: float | None = Field(None, gt=0, description="end the run after the epoch that passes this time")
     threads: int | None = Field(None, ge=1, description="threads to use; all cores by default")
@@ -126,4 +142,4 @@ def _value(text: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError:
-        return {"none": None, "true": True, "false": False}.get(text.lower(), text)
+        return text

@@ -15,11 +15,12 @@ from legcf.errors import UserError
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
     """Yield a temporary path in the same folder; on success it replaces `path`, on failure nothing is left."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    os.close(handle)
-    temporary = Path(name)
+    temporary: Path | None = None
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        os.close(handle)
+        temporary = Path(name)
         yield temporary
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
@@ -28,15 +29,17 @@ def written_whole(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise UserError(f"Cannot write {path}: {error.strerror or error}.") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def folder_written_whole(path: Path) -> Iterator[Path]:
     """Like `written_whole`, for a folder; an existing folder is replaced only once the new one is complete."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
+    temporary: Path | None = None
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
         yield temporary
         os.chmod(temporary, 0o777 & ~_umask())
         if path.exists():
@@ -49,7 +52,8 @@ def folder_written_whole(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise UserError(f"Cannot write {path}: {error.strerror or error}.") from error
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def write_json(path: Path, content: Any) -> None:

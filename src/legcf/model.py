@@ -39,8 +39,8 @@ class GraphModel(nn.Module):
         self._adjacency = bipartite(train)
         self._training = training
         self._spill_folder = spill_folder
-        self._basis: torch.Tensor | None = None
-        self._theta: nn.Parameter | None = None
+        # A pair, so that torch does not take the layer's Θ for a second parameter.
+        self._basis: tuple[torch.Tensor, nn.Parameter] | None = None
 
     @property
     def on_basis(self) -> bool:
@@ -49,26 +49,33 @@ class GraphModel(nn.Module):
     def rebuild(self) -> None:
         """Make graph and basis anew; to be called when the layer is filled and whenever its graph has changed."""
         self._operator = self.backbone.operator(self.layer.graph(self._adjacency))
-        self._basis = self._theta = None
+        self._basis = None
         wanted = self._training.propagation
         coefficients = self.backbone.coefficients()
-        linear = self.layer.linear_basis() if wanted != "stepwise" and coefficients is not None else None
+        travels = coefficients is not None and coefficients.shape[1] > 1
+        linear = self.layer.linear_basis() if wanted == "basis" or (wanted == "auto" and travels) else None
         if linear is None or coefficients is None:
             if wanted == "basis":
                 raise UserError("training.propagation = basis needs a linear layer and a linear backbone; use auto.")
             return
-        selection, self._theta = linear
+        selection, theta = linear
         cap = self._training.memory_cap_mb
-        self._basis = torch.from_numpy(basis(self._operator, selection, coefficients, cap, self._spill_folder))
+        propagated = basis(self._operator, selection, coefficients, cap, self._spill_folder)
+        self._basis = torch.from_numpy(propagated), theta
 
     def encode(self, entities: torch.Tensor) -> torch.Tensor:
         """Final vectors of some entities, differentiable."""
-        if self._basis is not None and self._theta is not None:
-            vectors = (self._basis[entities] @ self._theta).flatten(1)
+        coefficients = self.backbone.coefficients()
+        if self._basis is not None:
+            propagated, theta = self._basis
+            vectors = (propagated[entities] @ theta).flatten(1)
+        elif coefficients is not None and coefficients.shape == (1, 1):
+            vectors = float(coefficients[0, 0]) * self.layer.rows(entities)  # nothing travels: only these rows matter
         else:
             vectors = self.backbone.propagate(self._operator, self.layer.input_rows())[entities]
         return self._with_bias(vectors, entities)
 
+    @torch.no_grad()
     def vectors(self) -> tuple[FloatArray, FloatArray]:
         """Final vectors of all users and of all items."""
         entities = self._all_vectors()[: self.layer.num_entities]
@@ -88,8 +95,9 @@ class GraphModel(nn.Module):
     @torch.no_grad()
     def _all_vectors(self) -> torch.Tensor:
         self.eval()
-        if self._basis is not None and self._theta is not None:
-            vectors = (self._basis @ self._theta).flatten(1)
+        if self._basis is not None:
+            propagated, theta = self._basis
+            vectors = (propagated @ theta).flatten(1)
         else:
             vectors = self.backbone.propagate(self._operator, self.layer.input_rows())
         self.train()
@@ -101,4 +109,4 @@ class GraphModel(nn.Module):
         if bias is None:
             return vectors
         column = torch.cat([torch.ones(self.layer.num_users), bias])[entities]
-        return torch.cat([vectors, column.detach()[:, None] if not vectors.requires_grad else column[:, None]], dim=1)
+        return torch.cat([vectors, column[:, None]], dim=1)

@@ -1,5 +1,6 @@
 """A trained model on disk: model.safetensors holds every array, model.json says what they are. No pickle, ever."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,7 @@ def save_model(folder: Path, trained: TrainedModel) -> None:
     checkpoint.save(folder / "model.safetensors", groups, mark)
     description = {
         **mark,
+        "sha256": _digest(folder / "model.safetensors"),
         "legcf_version": __version__,
         "config": trained.config.to_json(),
         "metrics": trained.metrics,
@@ -64,10 +66,11 @@ def load_model(folder: Path) -> TrainedModel:
             "continue it with `legcf train … --resume`" if (folder / "config.json").exists() else "name another folder"
         )
         raise UserError(f"{folder} holds no finished model (model.json is missing): {hint}.")
-    description = read_json(folder / "model.json")
-    _check_format(folder / "model.json", description)
+    description = read_description(folder)
     groups, facts = checkpoint.load(folder / "model.safetensors")
     _check_format(folder / "model.safetensors", facts)
+    if _digest(folder / "model.safetensors") != description.get("sha256"):
+        raise UserError(f"{folder / 'model.safetensors'} is damaged or of another run; take another copy.")
     try:
         config = config_from_json(description["config"])
         users = IdMap.from_arrays(_arrays(groups["users"]), "user")
@@ -81,12 +84,25 @@ def load_model(folder: Path) -> TrainedModel:
         model = GraphModel(layer, BACKBONES[config.backbone.name](config.backbone), train, config.training)
         model.load_state_dict(groups["model"])
         metrics, curve = description["metrics"], description["curve"]
-    except (KeyError, RuntimeError, ValueError) as error:
+    except (KeyError, TypeError, RuntimeError, ValueError) as error:
         raise UserError(
             f"{folder} is damaged ({str(error).splitlines()[0]}); take another copy or train again."
         ) from error
     model.rebuild()
     return TrainedModel(model, config, users, items, titles, train, metrics, curve)
+
+
+def read_description(folder: Path) -> dict[str, Any]:
+    """model.json of a run, checked to be one."""
+    description = read_json(folder / "model.json")
+    _check_format(folder / "model.json", description)
+    return dict(description)
+
+
+def _digest(path: Path) -> str:
+    """Safetensors has no checksum of its own, and a flipped bit in an index must not get as far as compiled code."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _check_format(path: Path, facts: Any) -> None:

@@ -63,7 +63,7 @@ class _Plain(_Measured):
         self._told = now
         known = self._total is not None
         of = f"/{self._total:,.0f}" if known else ""
-        left = f", {((self._total or 0) - self._done) / rate:,.0f} s left" if known else ""
+        left = f", {((self._total or 0) - self._done) / max(rate, 1e-9):,.0f} s left" if known else ""
         print(
             f"{self._title}: {self._done:,.0f}{of} {self._unit}, {rate:,.1f}/s{left}{', ' if note else ''}{note}",
             file=sys.stderr,

@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from legcf import runs
-from legcf.configuration import RunConfig
+from legcf.configuration import RunConfig, validated
 from legcf.data.ids import ExternalId, IdMap
 from legcf.data.interactions import Dataset, Interactions
 from legcf.data.source import DataOptions, from_frame, load
@@ -70,7 +70,7 @@ class Recommender:
 
         Options of reading and splitting may be given by name: `fit("log.csv", user_col="uid", protocol="ratio")`.
         """
-        chosen = options or DataOptions(**data_options)
+        chosen = options or validated(DataOptions, data_options, "data")
         if isinstance(data, Dataset):
             dataset = data
         elif isinstance(data, str | Path):
@@ -101,6 +101,8 @@ class Recommender:
     def evaluate(self, part: str = "test", ks: Sequence[int] = DEFAULT_KS) -> dict[str, float]:
         """Metrics on the dataset's `test` or `validation` part."""
         self._fitted()
+        if not ks or min(ks) < 1:
+            raise UserError("List lengths to evaluate at start at 1; give at least one.")
         dataset = self.dataset()
         parts = {"test": dataset.test, "validation": dataset.validation}
         if part not in parts:
@@ -124,6 +126,8 @@ class Recommender:
     def similar_items(self, items: ExternalId | Iterable[ExternalId], k: int = 10) -> pl.DataFrame:
         """The k items whose vectors point most nearly the same way (cosine)."""
         self._fitted()
+        if k < 1:
+            raise UserError(f"k = {k} similar items cannot be given; ask for at least 1.")
         positions = self.items.positions([items] if isinstance(items, int | str) else items)
         unit = self.item_vectors / np.maximum(np.linalg.norm(self.item_vectors, axis=1, keepdims=True), 1e-12)
         own = Interactions.from_pairs(np.arange(len(positions)), positions, len(positions), len(self.items))

@@ -34,7 +34,7 @@ BACKBONES: dict[str, type[Backbone]] = {
 
 
 def chosen(kind: str, name: str, among: Mapping[str, Any]) -> Any:
-    if name not in among:
+    if not isinstance(name, str) or name not in among:
         raise UserError(f"There is no {kind} `{name}`: choose one of {', '.join(sorted(among))}.")
     return among[name]
 
@@ -65,14 +65,21 @@ def resolve(
                 for key in model.model_fields
             }
             raise UserError(unknown_key(section, every))
-    return RunConfig(
-        preset=preset,
-        seed=seed,
-        method=validated(layer.Config, {**given.get("method", {}), "name": method}, "method"),
-        backbone=validated(backbone_type.Config, {**given.get("backbone", {}), "name": backbone}, "backbone"),
-        training=validated(TrainingConfig, given.get("training", {}), "training"),
-        data=dict(data or {}),
-    )
+    for section, name in (("method", method), ("backbone", backbone)):
+        if given.get(section, {}).get("name", name) != name:
+            raise UserError(f"{section}.name cannot be set as an option; choose it with --{section}.")
+    method_config = validated(layer.Config, {**given.get("method", {}), "name": method}, "method")
+    backbone_config = validated(backbone_type.Config, {**given.get("backbone", {}), "name": backbone}, "backbone")
+    layer.check(method_config, backbone_config)
+    values = {
+        "preset": preset,
+        "seed": seed,
+        "method": method_config,
+        "backbone": backbone_config,
+        "training": validated(TrainingConfig, given.get("training", {}), "training"),
+        "data": dict(data or {}),
+    }
+    return validated(RunConfig, values, "")
 
 
 def config_from_json(content: Mapping[str, Any]) -> RunConfig:

@@ -27,6 +27,8 @@ def prepare_folder(folder: Path, config: RunConfig, dataset: Dataset, resume: bo
     """Make or check the run's folder: a resumed run must have the same configuration and the same data."""
     path = folder / "config.json"
     content = {**config.to_json(), "content_hash": dataset.content_hash}
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file; choose another --out.")
     if not resume:
         if folder.exists() and any(folder.iterdir()):
             raise UserError(f"{folder} is not empty: add --resume to continue that run, or choose another --out.")
@@ -35,6 +37,8 @@ def prepare_folder(folder: Path, config: RunConfig, dataset: Dataset, resume: bo
     if not path.exists():
         raise UserError(f"{folder} holds no run to resume: leave --resume away to start one there.")
     before = read_json(path)
+    if not isinstance(before, Mapping):
+        raise UserError(f"{path} is not the configuration of a run; choose another --out.")
     if before.get("content_hash") != content["content_hash"]:
         raise UserError(f"{folder} was started on other data (or another split); resume it with the same data.")
     changed = _difference(before, content)
@@ -127,8 +131,8 @@ def peak_memory_mb() -> float:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Take away a run's folder that holds nothing but its configuration."""
-    if folder.is_dir() and {entry.name for entry in folder.iterdir()} <= {"config.json"}:
+    """Take away the folder of a run that failed before there was anything to resume."""
+    if folder.is_dir() and not (folder / "checkpoint" / "state.safetensors").exists():
         shutil.rmtree(folder)
 
 

@@ -10,19 +10,25 @@ from legcf.cli.train import summary
 from legcf.errors import UserError
 from legcf.files import read_json
 
+_SECTIONS = ("method", "backbone", "training")
+
 
 def info(run: Annotated[Path, typer.Argument(help="A run directory.")], as_json: AsJson = False) -> None:
     """Settings, size, accuracy and the training curve of RUN."""
+    from legcf.model_file import read_description
+
     if not (run / "config.json").exists() and not (run / "model.json").exists():
         raise UserError(f"{run} is not a run directory: it has no config.json. `legcf train DATA --out RUN` makes one.")
-    described: dict[str, Any] = read_json(run / "model.json") if (run / "model.json").exists() else {}
-    config = described.get("config") or read_json(run / "config.json")
+    described: dict[str, Any] = read_description(run) if (run / "model.json").exists() else {}
+    config = described.get("config") if described else read_json(run / "config.json")
+    if not isinstance(config, dict) or not all(isinstance(config.get(section), dict) for section in _SECTIONS):
+        raise UserError(f"{run} was not written by legcf; give a folder that `legcf train` made.")
     if as_json:
         print_json(
             {"finished": bool(described), "config": config, **{k: described.get(k) for k in ("metrics", "curve")}}
         )
         return
-    for section in ("method", "backbone", "training"):
+    for section in _SECTIONS:
         print_pairs(section, {key: str(value) for key, value in config[section].items()})
     if not described:
         typer.echo("Not finished yet; `legcf train … --resume` continues it.")

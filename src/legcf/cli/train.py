@@ -6,16 +6,19 @@ from typing import Annotated, Any
 
 import typer
 
+from legcf.cli.data_options import with_data_options
 from legcf.cli.output import AsJson, print_json, print_pairs
 from legcf.configuration import merged, parse_assignments
+from legcf.data.options import DataOptions, make_options
 from legcf.errors import UserError
 from legcf.files import read_json
 
 
+@with_data_options
 def train(
+    data_options: DataOptions,
     data: Annotated[str, typer.Argument(help="A folder, a file, or a known name such as movielens-small.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The run's folder: settings, metrics, checkpoint, model.")],
-    protocol: Annotated[str | None, typer.Option(help="How data is split; `legcf data --help` lists them.")] = None,
     preset: Annotated[str | None, typer.Option(help="Named settings of the method.  [default: default]")] = None,
     method: Annotated[str | None, typer.Option(help="What makes the embeddings.  [default: legcf]")] = None,
     backbone: Annotated[str | None, typer.Option(help="What propagates them.  [default: lightgcn]")] = None,
@@ -23,9 +26,6 @@ def train(
     epochs: Annotated[int | None, typer.Option(help="Most epochs of each stage.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any configuration key, e.g. --set training.learning_rate=0.01.")
-    ] = None,
-    data_settings: Annotated[
-        list[str] | None, typer.Option("--data-set", help="Any data option, e.g. --data-set user_col=uid.")
     ] = None,
     config: Annotated[Path | None, typer.Option(help="A JSON file with the keys of a run's config.json.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was stopped, to the same end.")] = False,
@@ -39,9 +39,10 @@ def train(
     from legcf.runs import train as run
 
     given = _from_file(config)
-    options = _data_options(given, protocol, data_settings or [])
+    typed = data_options.model_dump(include=data_options.model_fields_set)
+    options = make_options({**given.get("data", {}).get("options", {}), **typed})
     overrides = merged(
-        {key: value for key, value in given.items() if key in ("method", "backbone", "training")},
+        {key: _options(given[key]) for key in ("method", "backbone", "training") if key in given},
         parse_assignments(settings or []),
         {} if epochs is None else {"training": {"epochs": epochs}},
     )
@@ -54,10 +55,12 @@ def train(
         {"source": _lasting(data), "options": options.model_dump(mode="json", exclude_defaults=True)},
     )
     dataset = load(data, options)
+    is_new = not out.is_dir() or not any(out.iterdir())
     try:
         trained = run(dataset, resolved, out, resume, quiet or as_json, None if as_json else _tell)
     except UserError:
-        remove_unfinished(out)
+        if is_new:
+            remove_unfinished(out)
         raise
     except KeyboardInterrupt:
         typer.echo(f"Stopped; the same command with --resume continues {out}.", err=True)
@@ -95,16 +98,6 @@ def _tell(line: dict[str, Any]) -> None:
     )
 
 
-def _data_options(given: dict[str, Any], protocol: str | None, settings: list[str]) -> Any:
-    from legcf.configuration import validated
-    from legcf.data.source import DataOptions
-
-    chosen = merged(given.get("data", {}).get("options", {}), parse_assignments(settings))
-    if protocol is not None:
-        chosen["protocol"] = protocol
-    return validated(DataOptions, chosen, "data")
-
-
 def _from_file(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
@@ -112,17 +105,24 @@ def _from_file(path: Path | None) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise UserError(f"{path} must hold a JSON object such as {json.dumps({'training': {'epochs': 5}})}.")
     known = {"preset", "seed", "method", "backbone", "training", "data", "content_hash"}
-    for key in content:
+    for key, value in content.items():
         if key not in known:
             raise UserError(
                 f"Unknown configuration key `{key}` in {path}: the sections are {', '.join(sorted(known))}."
             )
+        if key in ("method", "backbone", "training", "data") and not isinstance(value, dict):
+            raise UserError(f"`{key}` in {path} must be an object of keys and values.")
     return content
 
 
 def _name(given: dict[str, Any], section: str) -> str | None:
     name = given.get(section, {}).get("name")
     return name if isinstance(name, str) else None
+
+
+def _options(section: dict[str, Any]) -> dict[str, Any]:
+    """A section without its name, which is chosen apart: an option on the command line goes before the file."""
+    return {key: value for key, value in section.items() if key != "name"}
 
 
 def _first(*values: Any) -> Any:

@@ -59,6 +59,10 @@ class EmbeddingLayer(nn.Module, ABC):
         """The graph to propagate on, made from the user–item graph; nodes added by the layer come last."""
         return adjacency
 
+    @classmethod
+    def check(cls, config: Frozen, backbone: Frozen) -> None:
+        """Refuse settings that do not go together with the backbone's."""
+
     def linear_basis(self) -> tuple[sp.csr_matrix, nn.Parameter] | None:
         """(B, Θ) with input_rows() = B · Θ and Θ small, where the layer is linear; it then trains on the basis."""
         return None

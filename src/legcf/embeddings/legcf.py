@@ -13,11 +13,13 @@ from pydantic import Field, model_validator
 from torch import nn
 
 from legcf.assignment.assignment import Assignment
+from legcf.assignment.dictionary import balance, learn
 from legcf.assignment.initialise import from_anchors, random_anchors
 from legcf.configuration import Frozen
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal, xavier_uniform
 from legcf.errors import UserError
+from legcf.factorisation.als import AlsSettings, factorise
 from legcf.graph.adjacency import bipartite, expanded, normalised
 from legcf.graph.partition import communities
 
@@ -27,7 +29,13 @@ class LegcfConfig(Frozen):
     c: int = Field(500, ge=1, description="meta-embeddings in the codebook")
     d: int = Field(128, ge=1, description="width of a meta-embedding")
     t: int = Field(2, ge=1, description="meta-embeddings an entity is composed of")
-    start: Literal["metis", "random"] = Field("metis", description="where the first assignment comes from")
+    start: Literal["metis", "random", "als"] = Field(
+        "metis",
+        description="first assignment: METIS or random anchors, or a sparse-coded factorisation with its codebook",
+    )
+    als: AlsSettings = Field(AlsSettings(), description="settings of the factorisation that a warm start codes")
+    score_scale: float = Field(10.0, gt=0, description="a warm start multiplies the factorisation's scores by this")
+    signed: bool = Field(False, description="let a warm start's weights be negative; only with backbone.layers = 0")
     anchor_weight: float = Field(0.5, ge=0, le=1, description="w*, the weight of an entity's anchor at the start")
     distinct_others: bool = Field(False, description="draw an entity's other t − 1 meta-embeddings without replacement")
     codebook: Literal["xavier", "normal"] = Field("xavier", description="how E_meta is drawn: Xavier, or N(0, 1)")
@@ -113,7 +121,20 @@ class Legcf(EmbeddingLayer):
         self.indices.copy_(torch.from_numpy(assignment.indices))
         self.weights.copy_(torch.from_numpy(assignment.weights))
 
+    @classmethod
+    def check(cls, config: Frozen, backbone: Frozen) -> None:
+        if cast(LegcfConfig, config).signed and getattr(backbone, "layers", 1) > 0:
+            raise UserError("method.signed = true puts negative weights into the graph; set backbone.layers=0 with it.")
+
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
+        if self.settings.start == "als":
+            self._start_warm(train, rng)
+        else:
+            self._start_from_anchors(train, rng)
+        if self.item_bias is not None:
+            self.item_bias.data.copy_(normal((self.num_items,), 1.0, rng))
+
+    def _start_from_anchors(self, train: Interactions, rng: np.random.Generator) -> None:
         settings = self.settings
         if settings.start == "metis":
             anchors = communities(bipartite(train), settings.c, seed=int(rng.integers(2**31)))
@@ -125,8 +146,20 @@ class Legcf(EmbeddingLayer):
         shape = (settings.c, settings.d)
         drawn = xavier_uniform(shape, rng) if settings.codebook == "xavier" else normal(shape, 1.0, rng)
         self.codebook.data.copy_(drawn)
-        if self.item_bias is not None:
-            self.item_bias.data.copy_(normal((self.num_items,), 1.0, rng))
+
+    def _start_warm(self, train: Interactions, rng: np.random.Generator) -> None:
+        """Code a factorisation of the training pairs: S and E_meta such that S · E_meta is nearly its table."""
+        settings = self.settings
+        users, items = factorise(train, settings.d, rng, settings.als, quiet=False)
+        users, items, metric = balance(users, items)
+        codebook, assignment = learn(
+            np.concatenate([users, items]), settings.c, settings.t, rng, nonnegative=not settings.signed, quiet=False
+        )
+        # S and E_meta share one free scale: weights of mean square 1 are edges as strong as an interaction.
+        used = assignment.weights[assignment.weights != 0]
+        scale = float(np.sqrt(np.square(used).mean()))
+        self.assignment = Assignment(assignment.indices, assignment.weights / scale, settings.c)
+        self.codebook.data.copy_(torch.from_numpy(codebook * metric * scale * np.sqrt(settings.score_scale)))
 
     def table(self) -> torch.Tensor:
         return self._composed(self.indices, self.weights)

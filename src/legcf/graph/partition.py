@@ -3,6 +3,7 @@
 import hashlib
 import os
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pymetis
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from legcf.errors import UserError
 from legcf.files import written_whole
 
 
@@ -23,16 +25,14 @@ def communities(adjacency: sp.csr_matrix, count: int, seed: int) -> NDArray[np.i
     if count == 1:
         return np.zeros(nodes, dtype=np.int32)
     cached = _cache_file(adjacency, count, seed)
-    if cached.exists():
-        found: NDArray[np.int32] = np.load(cached, allow_pickle=False)
-        if found.shape == (nodes,):
-            return found
+    known = _read(cached, nodes)
+    if known is not None:
+        return known
     if count >= nodes:
         warnings.warn(f"{count} communities of {nodes} nodes: every node becomes its own.", stacklevel=2)
         return np.arange(nodes, dtype=np.int32)
-    _, membership = pymetis.part_graph(
-        count, xadj=adjacency.indptr, adjncy=adjacency.indices, options=pymetis.Options(seed=seed)
-    )
+    graph = pymetis.CSRAdjacency(adjacency.indptr, adjacency.indices)
+    _, membership = pymetis.part_graph(count, graph, options=pymetis.Options(seed=seed))
     parts = np.asarray(membership, dtype=np.int32)
     empty = np.flatnonzero(np.bincount(parts, minlength=count) == 0)
     if empty.size:
@@ -40,7 +40,7 @@ def communities(adjacency: sp.csr_matrix, count: int, seed: int) -> NDArray[np.i
             f"METIS left {empty.size} of {count} communities empty; the largest ones were divided.", stacklevel=2
         )
         _fill_empty(parts, empty, count)
-    with written_whole(cached) as temporary, open(temporary, "wb") as file:
+    with suppress(UserError), written_whole(cached) as temporary, open(temporary, "wb") as file:
         np.save(file, parts)
     return parts
 
@@ -51,6 +51,15 @@ def cache_folder() -> Path:
     if chosen:
         return Path(chosen)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "legcf"
+
+
+def _read(cached: Path, nodes: int) -> NDArray[np.int32] | None:
+    """What the cache holds, or None when it is not there or damaged: it can be computed again."""
+    try:
+        found: NDArray[np.int32] = np.load(cached, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    return found if found.shape == (nodes,) and found.dtype == np.int32 else None
 
 
 def _cache_file(adjacency: sp.csr_matrix, count: int, seed: int) -> Path:

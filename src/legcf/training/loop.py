@@ -27,8 +27,6 @@ from legcf.training.losses import LOSSES
 from legcf.training.sampler import Batch, Sampler
 from legcf.training.stage import Stage
 
-_CHECKPOINT_SECONDS = 10.0  # a run loses at most this much, and its checkpoints cost it next to nothing
-
 
 @dataclass
 class State:
@@ -64,9 +62,16 @@ class Session:
             raise UserError(f"training.loss = {training.loss!r} is not one of {', '.join(sorted(LOSSES))}.")
         self.loss = LOSSES[training.loss]
         self.sampler = Sampler(
-            dataset.train, training.batch_size, training.negatives, training.order, self.loss.negatives
+            dataset.train,
+            training.batch_size,
+            training.negatives,
+            training.order,
+            self.loss.negatives,
+            training.user_power,
+            training.item_power,
         )
-        self.optimiser = torch.optim.Adam(model.parameters(), lr=training.learning_rate)
+        groups = [{"params": [parameter], "scale": self._rate_scale(parameter)} for parameter in model.parameters()]
+        self.optimiser = torch.optim.Adam(groups, lr=training.learning_rate, betas=(0.9, training.adam_memory))
         self.state = State()
         self.best: checkpoint.Tensors = {}
         self.lines: list[dict[str, Any]] = []
@@ -118,7 +123,7 @@ class Session:
         """One gradient step; returns the loss."""
         training = self.config.training
         entities = torch.from_numpy(batch.entities)
-        loss = self.loss.function(self.model.encode(entities), batch)
+        loss = self.loss(self.model.encode(entities), batch, training.negative_weight)
         if training.l2:
             loss = loss + training.l2 * self._squared_norms(batch, entities)
         self.optimiser.zero_grad(set_to_none=True)
@@ -143,7 +148,11 @@ class Session:
         training = self.config.training
         factor = 0.5 * (1 + math.cos(math.pi * done)) if training.schedule == "cosine" else 1.0
         for group in self.optimiser.param_groups:
-            group["lr"] = training.learning_rate * factor
+            group["lr"] = training.learning_rate * factor * group["scale"]
+
+    def _rate_scale(self, parameter: torch.nn.Parameter) -> float:
+        size = float(parameter.detach().square().mean().sqrt())
+        return size if self.config.training.relative_rate and size > 0 else 1.0
 
     # Validation ---------------------------------------------------------------------------------------------------
 
@@ -205,7 +214,8 @@ class Session:
         return limit is not None and self.state.seconds > limit * 60
 
     def _checkpoint(self, now: bool) -> None:
-        if self.folder is None or not (now or time.monotonic() - self._saved_at > _CHECKPOINT_SECONDS):
+        due = time.monotonic() - self._saved_at >= self.config.training.checkpoint_seconds
+        if self.folder is None or not (now or due):
             return
         groups = {
             "model": self.model.state_dict(),
@@ -224,13 +234,20 @@ class Session:
         if not path.exists():
             lines.unlink(missing_ok=True)
             return False
+        for leftover in path.parent.glob(f".{path.name}.*.part"):
+            leftover.unlink(missing_ok=True)
         groups, facts = checkpoint.load(path)
-        self.state = State(**facts["state"])
-        self.rng.bit_generator.state = facts["generator"]
-        self.best = groups.get("best", {})
-        self.model.load_state_dict(groups["model"])
+        try:
+            self.state = State(**facts["state"])
+            self.rng.bit_generator.state = facts["generator"]
+            self.best = groups.get("best", {})
+            self.model.load_state_dict(groups["model"])
+            checkpoint.restore_optimiser(self.optimiser, groups.get("optimiser", {}))
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise UserError(
+                f"{path} does not fit this run ({str(error).splitlines()[0]}); start a new run in another folder."
+            ) from error
         self.model.rebuild()
-        checkpoint.restore_optimiser(self.optimiser, groups.get("optimiser", {}))
         kept = lines.read_text(encoding="utf-8").splitlines()[: self.state.lines] if lines.exists() else []
         self.lines = [json.loads(line) for line in kept]
         with written_whole(lines) as temporary:
@@ -242,7 +259,7 @@ def use_threads(count: int | None) -> None:
     """Torch and numba on the same number of threads, so that equal settings give equal sums."""
     if count is not None:
         torch.set_num_threads(count)
-        numba.set_num_threads(min(count, numba.get_num_threads()))
+        numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
 
 
 def _parse_metric(text: str) -> tuple[str, int]:

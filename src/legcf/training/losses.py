@@ -1,84 +1,137 @@
 """Losses over the vectors of a batch. A new one is a function and one line in LOSSES.
 
-Each takes H, the propagated vectors of the batch's distinct entities, and the batch, and returns a scalar.
+Each takes H, the propagated vectors of the batch's distinct entities, the batch, and the weight of negatives, and
+returns a scalar. Value and gradient are found together in one pass over the batch, so autograd keeps nothing of it.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from numba import njit, prange
 
+from legcf.graph.propagate import Operator
 from legcf.training.sampler import Batch, Negatives
 
 _COLUMNS_A_TASK = 32  # gradients are split by column, so threads never share a place and sums keep their order
 
+ValueAndGradient = Callable[[torch.Tensor, Batch, float], tuple[float, torch.Tensor]]
 
-class _BayesianPersonalisedRanking(torch.autograd.Function):
-    """Value and gradient in one compiled pass; the batch's triplets never become tensors of their own."""
 
-    @staticmethod
-    def forward(ctx, vectors, users, positives, negatives):  # type: ignore[no-untyped-def]
-        values = vectors.detach().numpy()
-        slopes = np.empty(negatives.shape, dtype=np.float32)
-        loss = _bpr_slopes(values, users, positives, negatives, slopes)
-        gradient = np.zeros_like(values)
-        _bpr_gradient(values, users, positives, negatives, slopes, gradient)
-        ctx.gradient = torch.from_numpy(gradient)
-        return vectors.new_tensor(loss)
+class _Known(torch.autograd.Function):
+    """A value whose gradient is computed along with it."""
 
     @staticmethod
-    def backward(ctx, scale):  # type: ignore[no-untyped-def]
-        return ctx.gradient * scale, None, None, None
+    def forward(
+        ctx: Any, vectors: torch.Tensor, batch: Batch, negative_weight: float, function: ValueAndGradient
+    ) -> Any:
+        value, ctx.gradient = function(vectors.detach(), batch, negative_weight)
+        return vectors.new_tensor(value)
+
+    @staticmethod
+    def backward(ctx: Any, *scale: Any) -> Any:
+        return ctx.gradient * scale[0], None, None, None
 
 
-def bpr(vectors: torch.Tensor, batch: Batch) -> torch.Tensor:
-    """Eq. 4 without its penalty: the mean of −ln σ(y_positive − y_negative) over all triplets."""
-    result: torch.Tensor = _BayesianPersonalisedRanking.apply(  # type: ignore[no-untyped-call]
-        vectors, batch.users, batch.positives, batch.negatives
-    )
-    return result
+def bpr(vectors: torch.Tensor, batch: Batch, negative_weight: float) -> tuple[float, torch.Tensor]:
+    """Eq. 4 without its penalty: the mean of −ln σ(y_positive − y_negative) over all triplets.
+
+    A negative weight w other than 1 makes it ln(1 + w · exp(y_negative − y_positive)).
+    """
+    values = vectors.numpy()
+    slopes = np.empty(batch.negatives.shape, dtype=np.float32)
+    offset = float(np.log(negative_weight))
+    value = _bpr_slopes(values, batch.users, batch.positives, batch.negatives, batch.weights, offset, slopes)
+    gradient = np.zeros_like(values)
+    _bpr_gradient(values, batch.users, batch.positives, batch.negatives, slopes, gradient)
+    return value, torch.from_numpy(gradient)
 
 
-def softmax(vectors: torch.Tensor, batch: Batch) -> torch.Tensor:
+def softmax(vectors: torch.Tensor, batch: Batch, negative_weight: float) -> tuple[float, torch.Tensor]:
     """Sampled softmax on raw inner products: each pair's positive against the negatives that the batch shares.
 
-    Vectors are not normalised, since their length carries popularity. A shared negative that is the pair's own
-    positive is left out.
+    The mean of −ln(e^y / (e^y + w Σ e^y_negative)). Vectors are not normalised, since their length carries popularity.
+    A shared negative that is the pair's own positive is left out.
     """
-    users = vectors[torch.from_numpy(batch.users)]
-    positives = vectors[torch.from_numpy(batch.positives)]
-    scores = users @ vectors[torch.from_numpy(batch.negatives)].T
+    user_places, positive_places = torch.from_numpy(batch.users), torch.from_numpy(batch.positives)
+    negative_places = torch.from_numpy(batch.negatives)
+    users, positives, negatives = vectors[user_places], vectors[positive_places], vectors[negative_places]
+    right = (users * positives).sum(dim=1)
+    scores = users @ negatives.T
     clash_row, clash_column = _clashes(batch)
-    if clash_row.size:
-        scores[torch.from_numpy(clash_row), torch.from_numpy(clash_column)] = -torch.inf
-    right = (users * positives).sum(dim=1, keepdim=True)
-    return (torch.logsumexp(torch.cat([right, scores], dim=1), dim=1) - right.squeeze(1)).mean()
+    scores[torch.from_numpy(clash_row), torch.from_numpy(clash_column)] = -torch.inf
+    highest = torch.maximum(scores.max(dim=1).values, right)
+    shares = scores.sub_(highest[:, None]).exp_()
+    own = (right - highest).exp()
+    total = own + negative_weight * shares.sum(dim=1)
+    weights = torch.from_numpy(batch.weights)
+    value = float((weights * (total.log() - (right - highest))).mean())
+    scale = weights / len(weights)
+    shares.mul_((negative_weight * scale / total)[:, None])
+    towards = (scale * (own / total - 1))[:, None]
+    gradient = torch.zeros_like(vectors)
+    gradient.index_add_(0, user_places, torch.addcmul(shares @ negatives, towards, positives))
+    gradient.index_add_(0, positive_places, towards * users)
+    gradient.index_add_(0, negative_places, shares.T @ users)
+    return value, gradient
+
+
+def squared(vectors: torch.Tensor, batch: Batch, negative_weight: float) -> tuple[float, torch.Tensor]:
+    """Σ_pairs w (1 − y)² + w₀ Σ_others y², per pair, over all users and items and without sampling.
+
+    The sum over everything is ⟨UᵀU, VᵀV⟩, two d × d Gram matrices; the pairs themselves then only need a correction.
+    """
+    values = vectors.numpy()
+    num_users = batch.num_users
+    users, items = values[:num_users], values[num_users:]
+    scores = _pair_scores(values, batch.users, batch.positives)
+    weights, rest = batch.weights, np.float32(negative_weight)
+    user_gram, item_gram = users.T @ users, items.T @ items
+    everything = float(np.vdot(user_gram.astype(np.float64), item_gram.astype(np.float64)))
+    count = len(scores)
+    value = (float((weights * (1 - scores) ** 2 - rest * scores**2).sum(dtype=np.float64)) + rest * everything) / count
+    slopes = (2 / count) * (weights * (scores - 1) - rest * scores)
+    pairs = sp.csr_matrix((slopes, (batch.users, batch.positives - num_users)), shape=(len(users), len(items)))
+    of_users = Operator(pairs, symmetric=False)
+    gradient = np.empty_like(values)
+    gradient[:num_users] = of_users.times(items) + (2 * rest / count) * (users @ item_gram)
+    gradient[num_users:] = of_users.transposed.times(users) + (2 * rest / count) * (items @ user_gram)
+    return float(value), torch.from_numpy(gradient)
+
+
+@dataclass(frozen=True)
+class Loss:
+    value_and_gradient: ValueAndGradient
+    negatives: Negatives
+    """What the sampler must draw for it."""
+
+    def __call__(self, vectors: torch.Tensor, batch: Batch, negative_weight: float = 1.0) -> torch.Tensor:
+        result: torch.Tensor = _Known.apply(  # type: ignore[no-untyped-call]
+            vectors, batch, negative_weight, self.value_and_gradient
+        )
+        return result
+
+
+LOSSES: dict[str, Loss] = {
+    "bpr": Loss(bpr, "each"),
+    "softmax": Loss(softmax, "shared"),
+    "squared": Loss(squared, "none"),
+}
 
 
 def _clashes(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+    """Where a shared negative is a pair's own positive."""
     column = np.full(len(batch.entities), -1, dtype=np.int64)
     column[batch.negatives] = np.arange(len(batch.negatives))
     rows = np.flatnonzero(column[batch.positives] >= 0)
     return rows, column[batch.positives[rows]]
 
 
-@dataclass(frozen=True)
-class Loss:
-    function: Callable[[torch.Tensor, Batch], torch.Tensor]
-    negatives: Negatives
-    """What the sampler must draw for it."""
-
-
-LOSSES: dict[str, Loss] = {
-    "bpr": Loss(bpr, "each"),
-    "softmax": Loss(softmax, "shared"),
-}
-
-
 @njit(cache=True, parallel=True, fastmath=True)
-def _bpr_slopes(vectors, users, positives, negatives, slopes):  # type: ignore[no-untyped-def]
+def _bpr_slopes(vectors, users, positives, negatives, weights, offset, slopes):  # type: ignore[no-untyped-def]
     pairs, count = negatives.shape
     losses = np.empty(pairs, dtype=np.float64)
     for row in prange(pairs):
@@ -87,24 +140,25 @@ def _bpr_slopes(vectors, users, positives, negatives, slopes):  # type: ignore[n
         positive = vectors[positives[row]]
         for column in range(vectors.shape[1]):
             right += user[column] * positive[column]
+        share = weights[row] / (pairs * count)
         total = 0.0
         for place in range(count):
             negative = vectors[negatives[row, place]]
             wrong = np.float32(0)
             for column in range(vectors.shape[1]):
                 wrong += user[column] * negative[column]
-            margin = np.float64(right - wrong)
+            margin = np.float64(right - wrong) - offset
             # softplus(−margin) and its slope, written so that neither end overflows
             if margin > 0:
                 small = np.exp(-margin)
                 total += np.log1p(small)
-                slopes[row, place] = small / (1 + small) / (pairs * count)
+                slopes[row, place] = share * small / (1 + small)
             else:
                 small = np.exp(margin)
                 total += np.log1p(small) - margin
-                slopes[row, place] = 1 / (1 + small) / (pairs * count)
-        losses[row] = total
-    return losses.sum() / (pairs * count)
+                slopes[row, place] = share / (1 + small)
+        losses[row] = total * share
+    return losses.sum()
 
 
 @njit(cache=True, parallel=True)
@@ -121,3 +175,14 @@ def _bpr_gradient(vectors, users, positives, negatives, slopes, gradient):  # ty
                     gradient[user, column] += slope * (vectors[negative, column] - vectors[positive, column])
                     gradient[positive, column] -= slope * vectors[user, column]
                     gradient[negative, column] += slope * vectors[user, column]
+
+
+@njit(cache=True, parallel=True, fastmath=True)
+def _pair_scores(vectors, users, positives):  # type: ignore[no-untyped-def]
+    scores = np.empty(len(users), dtype=np.float32)
+    for pair in prange(len(users)):
+        total = np.float32(0)
+        for column in range(vectors.shape[1]):
+            total += vectors[users[pair], column] * vectors[positives[pair], column]
+        scores[pair] = total
+    return scores

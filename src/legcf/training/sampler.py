@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from legcf.data.interactions import Interactions
 
 IntArray = NDArray[np.int64]
-_TRIES = 100  # a user who has nearly everything gets a random item after this many draws
+_TRIES = 100  # for a user who has nearly everything, the search goes on item by item after this many draws
 Order = Literal["interaction", "user"]
 Negatives = Literal["each", "shared", "none"]
+"""Distinct unseen items for every pair, items that a batch shares, or none because a batch is the whole data."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,12 +22,15 @@ class Batch:
     """Distinct entities of a batch, and its pairs as places among them.
 
     `entities` are global: user u is u, item i is U + i. `negatives` is pairs × k ("each") or a list for all ("shared").
+    `weights` of the pairs have mean 1 over the data. `num_users` is U.
     """
 
     entities: IntArray
     users: IntArray
     positives: IntArray
     negatives: IntArray
+    weights: NDArray[np.float32]
+    num_users: int
 
     @property
     def num_pairs(self) -> int:
@@ -38,18 +42,27 @@ class Sampler:
 
     order "interaction": every pair once, shuffled. order "user": a uniform user, then one of its items, so active users
     weigh less. `negatives_kind` "each" draws `negatives` distinct unseen items for every pair, "shared" draws that
-    many uniform items for the whole batch, "none" draws nothing.
+    many uniform items for the whole batch, "none" gives all pairs at once and draws nothing. A pair weighs
+    user degree^−user_power · item degree^−item_power.
     """
 
     def __init__(
-        self, train: Interactions, batch_size: int, negatives: int, order: Order, negatives_kind: Negatives
+        self,
+        train: Interactions,
+        batch_size: int,
+        negatives: int,
+        order: Order,
+        negatives_kind: Negatives,
+        user_power: float = 0.0,
+        item_power: float = 0.0,
     ) -> None:
         self._train = train
-        self._batch_size = batch_size
+        self._batch_size = batch_size if negatives_kind != "none" else max(train.num_pairs, 1)
         self._negatives = negatives
         self._order = order
         self._kind = negatives_kind
         self._users = train.users()
+        self._weights = pair_weights(train, user_power, item_power)
         self._active = np.flatnonzero(train.user_degrees > 0)
         self._place = np.full(train.num_users + train.num_items, -1, dtype=np.int64)
 
@@ -59,6 +72,9 @@ class Sampler:
 
     def epoch(self, rng: np.random.Generator) -> Iterator[Batch]:
         train = self._train
+        if self._kind == "none":
+            yield self._whole()
+            return
         order = rng.permutation(train.num_pairs) if self._order == "interaction" else None
         for start in range(0, train.num_pairs, self._batch_size):
             if order is not None:
@@ -67,23 +83,43 @@ class Sampler:
                 size = min(self._batch_size, train.num_pairs - start)
                 users = self._active[rng.integers(0, len(self._active), size)]
                 chosen = train.indptr[users] + (rng.random(size) * train.user_degrees[users]).astype(np.int64)
-            yield self._batch(self._users[chosen], train.items[chosen], rng)
+            yield self._batch(chosen, rng)
 
-    def _batch(self, users: NDArray[np.int32], positives: NDArray[np.int32], rng: np.random.Generator) -> Batch:
+    def _whole(self) -> Batch:
         train = self._train
+        entities = np.arange(train.num_users + train.num_items)
+        users, positives = self._users.astype(np.int64), train.items + np.int64(train.num_users)
+        return Batch(entities, users, positives, np.empty(0, dtype=np.int64), self._weights, train.num_users)
+
+    def _batch(self, chosen: IntArray, rng: np.random.Generator) -> Batch:
+        train = self._train
+        users, positives = self._users[chosen], train.items[chosen]
         if self._kind == "each":
             negatives = np.empty((len(users), self._negatives), dtype=np.int64)
             _draw_unseen(rng, users, train.indptr, train.items, train.num_items, negatives)
         else:
-            count = min(self._negatives, train.num_items) if self._kind == "shared" else 0
+            count = min(self._negatives, train.num_items)
             negatives = rng.choice(train.num_items, count, replace=False).astype(np.int64)
         entities = np.empty(2 * len(users) + negatives.size, dtype=np.int64)
         local = np.empty(len(entities), dtype=np.int64)
         found = _compact(users, positives, negatives.ravel(), train.num_users, self._place, entities, local)
         pairs = len(users)
         return Batch(
-            entities[:found], local[:pairs], local[pairs : 2 * pairs], local[2 * pairs :].reshape(negatives.shape)
+            entities[:found],
+            local[:pairs],
+            local[pairs : 2 * pairs],
+            local[2 * pairs :].reshape(negatives.shape),
+            self._weights[chosen],
+            train.num_users,
         )
+
+
+def pair_weights(train: Interactions, user_power: float, item_power: float) -> NDArray[np.float32]:
+    """degree^−power of both sides for every training pair, with mean 1."""
+    user_side = np.maximum(train.user_degrees, 1) ** -float(user_power)
+    item_side = np.maximum(train.item_degrees, 1) ** -float(item_power)
+    weights = np.repeat(user_side, train.user_degrees) * item_side[train.items]
+    return (weights / weights.mean()).astype(np.float32) if len(weights) else weights.astype(np.float32)
 
 
 @njit(cache=True)
@@ -91,15 +127,34 @@ def _draw_unseen(rng, users, indptr, items, num_items, negatives):  # type: igno
     for row in range(len(users)):
         seen = items[indptr[users[row]] : indptr[users[row] + 1]]
         for place in range(negatives.shape[1]):
-            for attempt in range(_TRIES):
+            for _ in range(_TRIES):
                 candidate = rng.integers(0, num_items)
                 where = np.searchsorted(seen, candidate)
                 fresh = where >= len(seen) or seen[where] != candidate
                 for other in range(place):
                     fresh = fresh and negatives[row, other] != candidate
-                if fresh or attempt == _TRIES - 1:
-                    negatives[row, place] = candidate
+                if fresh:
                     break
+            if not fresh:
+                candidate = _next_unseen(seen, candidate, num_items, negatives[row, :place])
+            negatives[row, place] = candidate
+
+
+@njit(cache=True)
+def _next_unseen(seen, start, num_items, taken):  # type: ignore[no-untyped-def]
+    """The first item from `start` on that is neither seen nor taken; else one not seen; else `start`."""
+    unseen = start
+    for step in range(num_items):
+        candidate = (start + step) % num_items
+        where = np.searchsorted(seen, candidate)
+        if where >= len(seen) or seen[where] != candidate:
+            unseen = candidate
+            free = True
+            for other in taken:
+                free = free and other != candidate
+            if free:
+                break
+    return unseen
 
 
 @njit(cache=True)
