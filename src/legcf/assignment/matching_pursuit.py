@@ -1,7 +1,8 @@
-"""Orthogonal matching pursuit: the paper's constraint H_full ≈ S · H_meta solved with sparsity inside the solver.
+"""Matching pursuit: the paper's constraint H_full ≈ S · H_meta solved with sparsity inside the solver.
 
-t times: pick the meta-embedding best correlated with what is still unexplained, then refit all chosen weights by least
-squares. It works on correlations and the c × c Gram matrix, so after one product X · Dᵀ a row costs O(t · c).
+Orthogonal least squares: t times, take the meta-embedding whose addition lowers the squared error most once all chosen
+weights are refitted. Then a pass of swaps: each chosen one gives way to any other that does better beside the rest. It
+works on correlations and the c × c Gram matrix, so a row costs O(d · c + t² · c).
 """
 
 import numpy as np
@@ -10,7 +11,11 @@ from numba import njit, prange
 from legcf.assignment.assignment import Assignment, FloatArray, IntArray
 
 DEFAULT_MEMORY_CAP_MB = 256.0
+_SWAP_PASSES = 1
 _RIDGE = 1e-7  # relative to the atom's own norm; keeps near-copies among the atoms from blowing up the weights
+_INDEPENDENT = 1e-5  # an atom must keep this share of its squared norm outside the span of those chosen
+_WORTHWHILE = 1e-12  # a gain below this share of what is explained is rounding noise
+_BETTER = 1.0001  # a swap must win by more than rounding, or near-copies would change places for ever
 
 
 def encode(
@@ -22,17 +27,18 @@ def encode(
 ) -> tuple[IntArray, FloatArray]:
     """Indices and weights (n × t) with Σ_k weights[p,k] · dictionary[indices[p,k]] ≈ vectors[p], largest first.
 
-    Rows are taken in batches so that their correlations with all atoms stay within `memory_cap_mb`.
+    Work memory is the c × c Gram matrix, a few vectors of length c a thread, and a copy of as many rows at a time as
+    `memory_cap_mb` allows. A row's code never depends on the rows beside it.
     """
-    dictionary = np.ascontiguousarray(dictionary, dtype=np.float32)
-    gram = dictionary @ dictionary.T
+    atoms = np.ascontiguousarray(dictionary, dtype=np.float32)
+    across, gram = np.ascontiguousarray(atoms.T), atoms @ atoms.T
     indices = np.zeros((len(vectors), t), dtype=np.int32)
     weights = np.zeros((len(vectors), t), dtype=np.float32)
-    rows = rows_within(memory_cap_mb, len(dictionary))
+    rows = rows_within(memory_cap_mb, atoms.shape[1])
     for start in range(0, len(vectors), rows):
         block = slice(start, start + rows)
-        correlations = np.ascontiguousarray(vectors[block], dtype=np.float32) @ dictionary.T
-        _pursue(correlations, gram, nonnegative, indices[block], weights[block])
+        taken = np.ascontiguousarray(vectors[block], dtype=np.float32)
+        _pursue(taken, across, gram, nonnegative, indices[block], weights[block])
     return indices, weights
 
 
@@ -50,83 +56,170 @@ def rows_within(memory_cap_mb: float, width: int) -> int:
 
 
 @njit(cache=True)
-def _solve_positive_definite(matrix, right, size):  # type: ignore[no-untyped-def]
-    """Cholesky in place on the leading block; the solution replaces `right`."""
-    for i in range(size):
+def _fit(chosen, count, correlation, gram, inverse, weights):  # type: ignore[no-untyped-def]
+    """Least-squares weights on the chosen atoms, and the inverse of their Gram matrix; returns the energy explained."""
+    lower = np.zeros((count, count), dtype=np.float64)
+    for i in range(count):
         for j in range(i + 1):
-            value = matrix[i, j]
+            value = gram[chosen[i], chosen[j]] * (1 + _RIDGE if i == j else 1.0)
             for k in range(j):
-                value -= matrix[i, k] * matrix[j, k]
-            matrix[i, j] = np.sqrt(max(value, 1e-30)) if i == j else value / matrix[j, j]
-    for i in range(size):
-        for k in range(i):
-            right[i] -= matrix[i, k] * right[k]
-        right[i] /= matrix[i, i]
-    for i in range(size - 1, -1, -1):
-        for k in range(i + 1, size):
-            right[i] -= matrix[k, i] * right[k]
-        right[i] /= matrix[i, i]
+                value -= lower[i, k] * lower[j, k]
+            lower[i, j] = np.sqrt(max(value, 1e-30)) if i == j else value / lower[j, j]
+    for column in range(count):
+        for i in range(count):
+            value = 1.0 if i == column else 0.0
+            for k in range(column, i):
+                value -= lower[i, k] * inverse[k, column]
+            inverse[i, column] = value / lower[i, i] if i >= column else 0.0
+        for i in range(count - 1, -1, -1):
+            value = inverse[i, column]
+            for k in range(i + 1, count):
+                value -= lower[k, i] * inverse[k, column]
+            inverse[i, column] = value / lower[i, i]
+    energy = 0.0
+    for i in range(count):
+        weights[i] = 0.0
+        for j in range(count):
+            weights[i] += inverse[i, j] * correlation[chosen[j]]
+        energy += weights[i] * correlation[chosen[i]]
+    return energy
+
+
+@njit(cache=True, fastmath={"contract"})
+def _project(place, chosen, count, gram, inverse, projection):  # type: ignore[no-untyped-def]
+    """⟨u, every atom⟩ for u, the part of the atom at `place` that is orthogonal to the other chosen ones.
+
+    ‖u‖² = 1 / inverse[place, place], and the fit's share along u is weights[place] · u. So to add or take away an atom
+    is to move all residual correlations by weights[place] · projection, and the squared norms of what the atoms keep
+    outside the span by projection² · inverse[place, place].
+    """
+    projection[:] = 0
+    for i in range(count):
+        factor = np.float32(inverse[i, place] / inverse[place, place])
+        atom = gram[chosen[i]]
+        for q in range(len(projection)):
+            projection[q] += factor * atom[q]
+
+
+@njit(cache=True, fastmath={"contract"})
+def _move(projection, weight, inverse_norm, residual, outside):  # type: ignore[no-untyped-def]
+    """Positive arguments take an atom away, negative ones add it."""
+    along, square = np.float32(weight), np.float32(inverse_norm)
+    for q in range(len(projection)):
+        residual[q] += along * projection[q]
+        outside[q] += square * projection[q] * projection[q]
+
+
+@njit(cache=True, fastmath={"contract"}, error_model="numpy")
+def _best(residual, outside, least, nonnegative, gains, chosen, count, skipped):  # type: ignore[no-untyped-def]
+    """The atom outside `chosen` (its place `skipped` does not count) with the largest fall of the squared error."""
+    for q in range(len(residual)):
+        value = residual[q]
+        fit = value * value / outside[q]
+        gains[q] = fit if outside[q] > least[q] and (value > 0 or not nonnegative) else np.float32(0)
+    for i in range(count):
+        if i != skipped:
+            gains[chosen[i]] = 0
+    best, best_gain = -1, np.float32(0)
+    for q in range(len(gains)):
+        if gains[q] > best_gain:
+            best, best_gain = q, gains[q]
+    return best, best_gain
 
 
 @njit(cache=True)
-def _refit(chosen, count, correlation, gram, matrix, weights):  # type: ignore[no-untyped-def]
-    for i in range(count):
-        weights[i] = correlation[chosen[i]]
-        for j in range(count):
-            matrix[i, j] = gram[chosen[i], chosen[j]]
-        matrix[i, i] *= 1 + _RIDGE
-    _solve_positive_definite(matrix, weights, count)
+def _grow(correlation, gram, least, nonnegative, state):  # type: ignore[no-untyped-def]
+    """Add atoms until t are chosen or none helps; with S ≥ 0, those that turn negative leave again for good."""
+    chosen, weights, inverse, residual, outside, projection, gains = state
+    t, count, energy = len(chosen), 0, 0.0
+    barred = np.empty(2 * t, dtype=np.int64)
+    num_barred = 0
+    while count < t and num_barred < 2 * t:
+        for i in range(num_barred):
+            outside[barred[i]] = 0
+        best, gain = _best(residual, outside, least, nonnegative, gains, chosen, count, -1)
+        if best < 0 or gain <= _WORTHWHILE * energy:
+            break
+        chosen[count] = best
+        count += 1
+        energy = _fit(chosen, count, correlation, gram, inverse, weights)
+        _project(count - 1, chosen, count, gram, inverse, projection)
+        _move(projection, -weights[count - 1], -inverse[count - 1, count - 1], residual, outside)
+        while nonnegative and count > 1:
+            lowest = np.argmin(weights[:count])
+            if weights[lowest] >= 0:
+                break
+            _project(lowest, chosen, count, gram, inverse, projection)
+            _move(projection, weights[lowest], inverse[lowest, lowest], residual, outside)
+            if num_barred < 2 * t:
+                barred[num_barred] = chosen[lowest]
+                num_barred += 1
+            for i in range(lowest, count - 1):
+                chosen[i] = chosen[i + 1]
+            count -= 1
+            energy = _fit(chosen, count, correlation, gram, inverse, weights)
+    return count
+
+
+@njit(cache=True)
+def _swap(correlation, gram, least, nonnegative, state, count):  # type: ignore[no-untyped-def]
+    """Let every chosen atom give way to the best one beside the rest, if that one is better."""
+    chosen, weights, inverse, residual, outside, projection, gains = state
+    for place in range(count):
+        old, weight, inverse_norm = chosen[place], weights[place], inverse[place, place]
+        _project(place, chosen, count, gram, inverse, projection)
+        _move(projection, weight, inverse_norm, residual, outside)
+        best, gain = _best(residual, outside, least, nonnegative, gains, chosen, count, place)
+        if best >= 0 and best != old and gain > _BETTER * weight * weight / inverse_norm:
+            chosen[place] = best
+            _fit(chosen, count, correlation, gram, inverse, weights)
+            if nonnegative and weights[:count].min() < 0:
+                chosen[place] = old
+                _fit(chosen, count, correlation, gram, inverse, weights)
+            _project(place, chosen, count, gram, inverse, projection)
+        _move(projection, -weights[place], -inverse[place, place], residual, outside)
+
+
+@njit(cache=True, fastmath={"contract"})
+def _correlate(vector, across, correlation):  # type: ignore[no-untyped-def]
+    """Dictionary · vector by hand: a matrix product rounds a row differently depending on how many stand beside it."""
+    width = len(vector)
+    correlation[:] = 0
+    for k in range(0, width - width % 4, 4):
+        v0, v1, v2, v3 = vector[k], vector[k + 1], vector[k + 2], vector[k + 3]
+        a0, a1, a2, a3 = across[k], across[k + 1], across[k + 2], across[k + 3]
+        for q in range(len(correlation)):
+            correlation[q] += (v0 * a0[q] + v1 * a1[q]) + (v2 * a2[q] + v3 * a3[q])
+    for k in range(width - width % 4, width):
+        value, line = vector[k], across[k]
+        for q in range(len(correlation)):
+            correlation[q] += value * line[q]
 
 
 @njit(cache=True, parallel=True)
-def _pursue(correlations, gram, nonnegative, indices, weights):  # type: ignore[no-untyped-def]
-    num_rows, num_atoms = correlations.shape
-    t = indices.shape[1]
-    inverse_norm = np.zeros(num_atoms, dtype=np.float32)
+def _pursue(vectors, across, gram, nonnegative, indices, weights):  # type: ignore[no-untyped-def]
+    num_atoms, t = len(gram), indices.shape[1]
+    norms = np.empty(num_atoms, dtype=np.float32)
     for q in range(num_atoms):
-        if gram[q, q] > 0:
-            inverse_norm[q] = 1 / np.sqrt(gram[q, q])
-    for row in prange(num_rows):
-        correlation = correlations[row]
-        residual = correlation.copy()
-        barred = np.zeros(num_atoms, dtype=np.bool_)
-        chosen = np.zeros(t, dtype=np.int64)
-        values = np.zeros(t, dtype=np.float64)
-        matrix = np.zeros((t, t), dtype=np.float64)
-        count = 0
-        for _ in range(t):
-            best, best_gain = -1, np.float32(1e-12)
-            for q in range(num_atoms):
-                gain = residual[q] * inverse_norm[q]
-                if not nonnegative:
-                    gain = abs(gain)
-                if gain > best_gain and not barred[q]:
-                    best, best_gain = q, gain
-            if best < 0:
-                break
-            barred[best] = True
-            chosen[count] = best
-            count += 1
-            _refit(chosen, count, correlation, gram, matrix, values)
-            while nonnegative and count > 1:
-                lowest = 0
-                for i in range(1, count):
-                    if values[i] < values[lowest]:
-                        lowest = i
-                if values[lowest] >= 0:
-                    break
-                for i in range(lowest, count - 1):
-                    chosen[i] = chosen[i + 1]
-                count -= 1
-                _refit(chosen, count, correlation, gram, matrix, values)
-            residual[:] = correlation
-            for i in range(count):
-                weight = np.float32(values[i])
-                atom = gram[chosen[i]]
-                for q in range(num_atoms):
-                    residual[q] -= weight * atom[q]
-        order = np.argsort(-np.abs(values[:count]))
+        norms[q] = gram[q, q]
+    least = norms * np.float32(_INDEPENDENT)
+    for row in prange(len(vectors)):
+        correlation = np.empty(num_atoms, dtype=np.float32)
+        _correlate(vectors[row], across, correlation)
+        state = (
+            np.zeros(t, dtype=np.int64),
+            np.zeros(t, dtype=np.float64),
+            np.zeros((t, t), dtype=np.float64),
+            correlation.copy(),
+            norms.copy(),
+            np.empty(num_atoms, dtype=np.float32),
+            np.empty(num_atoms, dtype=np.float32),
+        )
+        count = _grow(correlation, gram, least, nonnegative, state)
+        if count > 1:
+            for _ in range(_SWAP_PASSES):
+                _swap(correlation, gram, least, nonnegative, state, count)
+        order = np.argsort(-np.abs(state[1][:count]), kind="mergesort")
         for i in range(count):
-            value = values[order[i]]
-            indices[row, i] = chosen[order[i]]
-            weights[row, i] = max(value, 0.0) if nonnegative else value
+            indices[row, i] = state[0][order[i]]
+            weights[row, i] = state[1][order[i]]

@@ -1,0 +1,159 @@
+"""Any table as codebook and assignment: alternate matching pursuit (S given D) and least squares (D given S)."""
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+from legcf.assignment.assignment import Assignment, FloatArray
+from legcf.assignment.matching_pursuit import DEFAULT_MEMORY_CAP_MB, encode, rows_within
+from legcf.errors import UserError
+from legcf.progress import progress
+
+DEFAULT_ROUNDS = 8
+_START_ROUNDS = 5  # of k-means: the pursuit's rounds mend the rest
+_START_ROWS_PER_ATOM = 256
+_RIDGE = 1e-3  # relative to an atom's mean use; pulls towards the previous atom, so that a hardly used one stays put
+_LEAST_USE = 2  # an atom that fewer rows use explains no pattern, only a row
+_FLOOR = 1e-9  # relative to the largest singular value
+_GRAM_ROWS = 8192
+
+
+def balance(
+    user_vectors: FloatArray, item_vectors: FloatArray, power: float = 1.0
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Users, items and a metric m in a basis made for coding: user · diag(m²) · item are the scores as they were.
+
+    With U Vᵀ = P Σ Qᵀ the rows are P Σ^power and Q Σ^power, and m = Σ^(½ − power). A squared error in this space is,
+    for power 1, the error in scores: that of a user measured in the items' Gram matrix and the reverse. Power ½ only
+    makes the two sides equally large. Multiply a dictionary learnt here by m, and plain inner products are scores.
+    """
+    user_root, item_root = _gram_root(user_vectors), _gram_root(item_vectors)
+    left, sizes, right = np.linalg.svd(user_root @ item_root.T)
+    sizes = np.maximum(sizes, sizes[0] * _FLOOR or 1.0)
+    # P Σ = U · VᵀQ and Q Σ = V · UᵀP, both from d × d matrices alone.
+    onto_users = item_root.T @ right.T * sizes ** (power - 1)
+    onto_items = user_root.T @ left * sizes ** (power - 1)
+    users: FloatArray = user_vectors @ onto_users.astype(np.float32)
+    items: FloatArray = item_vectors @ onto_items.astype(np.float32)
+    return users, items, (sizes ** (0.5 - power)).astype(np.float32)
+
+
+def _gram_root(vectors: FloatArray) -> NDArray[np.float64]:
+    """R with RᵀR = XᵀX, summed in float64 by blocks of rows."""
+    gram = np.zeros((vectors.shape[1], vectors.shape[1]))
+    for start in range(0, len(vectors), _GRAM_ROWS):
+        block = vectors[start : start + _GRAM_ROWS].astype(np.float64)
+        gram += block.T @ block
+    values, basis = np.linalg.eigh(gram)
+    root: NDArray[np.float64] = np.sqrt(np.maximum(values, 0))[:, None] * basis.T
+    return root
+
+
+def learn(
+    vectors: FloatArray,
+    c: int,
+    t: int,
+    rng: np.random.Generator,
+    rounds: int = DEFAULT_ROUNDS,
+    nonnegative: bool = False,
+    memory_cap_mb: float = DEFAULT_MEMORY_CAP_MB,
+    quiet: bool = True,
+) -> tuple[FloatArray, Assignment]:
+    """A codebook (c × d, unit rows) and an assignment with at most t weights a row, S · codebook ≈ vectors.
+
+    Work memory beside the result stays within `memory_cap_mb` and three c × c matrices.
+    """
+    if c > len(vectors):
+        raise UserError(f"A table of {len(vectors):,} rows cannot have a codebook of {c:,}: choose c below its rows.")
+    if not 1 <= t <= c:
+        raise UserError(f"t = {t} weights a row need a codebook of at least as many rows, and c = {c}.")
+    codebook = _start(vectors, c, rng, nonnegative, memory_cap_mb)
+    with progress("Coding", rounds + 1, "rounds", quiet) as task:
+        for left in range(rounds, 0, -1):
+            assignment = Assignment(*encode(vectors, codebook, t, nonnegative, memory_cap_mb), c)
+            revived = _revive(vectors, codebook, assignment, rng, memory_cap_mb) if left > 2 else 0
+            if not revived:
+                # With new atoms in it the codebook no longer fits these codes: the next round codes anew first.
+                codebook = fit(vectors, codebook, assignment, memory_cap_mb)
+            codebook = _unit(codebook)
+            task.advance()
+        assignment = Assignment(*encode(vectors, codebook, t, nonnegative, memory_cap_mb), c)
+        task.advance()
+    return codebook, assignment
+
+
+def fit(
+    vectors: FloatArray,
+    codebook: FloatArray,
+    assignment: Assignment,
+    memory_cap_mb: float = DEFAULT_MEMORY_CAP_MB,
+) -> FloatArray:
+    """The codebook that fits best given the codes: (SᵀS + λI) D = SᵀH + λ D_before."""
+    matrix = assignment.to_csr()
+    gram = (matrix.T @ matrix).toarray().astype(np.float64)
+    ridge = _RIDGE * max(float(np.trace(gram)), np.finfo(np.float64).tiny) / len(gram)
+    gram[np.diag_indices(len(gram))] += ridge
+    right = ridge * codebook.astype(np.float64)
+    rows = rows_within(memory_cap_mb / 4, vectors.shape[1])
+    for start in range(0, len(vectors), rows):
+        right += matrix[start : start + rows].T @ vectors[start : start + rows]
+    fitted: FloatArray = cho_solve(cho_factor(gram, overwrite_a=True), right, overwrite_b=True).astype(np.float32)
+    return fitted
+
+
+def _revive(
+    vectors: FloatArray,
+    codebook: FloatArray,
+    assignment: Assignment,
+    rng: np.random.Generator,
+    memory_cap_mb: float,
+) -> int:
+    """Restart atoms that hardly any row uses at what badly coded rows still lack; returns how many."""
+    use = np.bincount(assignment.indices[assignment.weights != 0], minlength=len(codebook))
+    idle = np.flatnonzero(use < _LEAST_USE)
+    if not len(idle):
+        return 0
+    matrix = assignment.to_csr()
+    missed = np.empty(len(vectors), dtype=np.float64)
+    rows = rows_within(memory_cap_mb / 4, vectors.shape[1])
+    for start in range(0, len(vectors), rows):
+        block = slice(start, start + rows)
+        missed[block] = np.square(vectors[block] - matrix[block] @ codebook).sum(axis=1)
+    # Nothing is lacking where rows are coded exactly, up to rounding: such atoms may stay idle.
+    missed[missed <= 1e-12 * np.square(np.linalg.norm(vectors[:1])) + np.finfo(np.float32).tiny] = 0
+    idle = idle[: np.count_nonzero(missed)]
+    if len(idle):
+        picked = rng.choice(len(vectors), len(idle), replace=False, p=missed / missed.sum())
+        codebook[idle] = vectors[picked] - matrix[picked] @ codebook
+    return len(idle)
+
+
+def _start(
+    vectors: FloatArray, c: int, rng: np.random.Generator, nonnegative: bool, memory_cap_mb: float
+) -> FloatArray:
+    """Centres of spherical k-means; where signs are free, a row joins the centre with the largest |cosine|."""
+    picked = rng.choice(len(vectors), min(len(vectors), _START_ROWS_PER_ATOM * c), replace=False)
+    directions = _unit(vectors[np.sort(picked)])
+    centres = directions[rng.choice(len(directions), c, replace=False)]
+    rows = rows_within(memory_cap_mb / 4, c)
+    for _ in range(_START_ROUNDS):
+        nearest = np.empty(len(directions), dtype=np.int64)
+        cosines = np.empty(len(directions), dtype=np.float32)
+        for start in range(0, len(directions), rows):
+            block = slice(start, start + rows)
+            found = directions[block] @ centres.T
+            nearest[block] = (found if nonnegative else np.abs(found)).argmax(axis=1)
+            cosines[block] = np.take_along_axis(found, nearest[block, None], axis=1)[:, 0]
+        members = sp.csr_matrix((cosines, (nearest, np.arange(len(directions)))), shape=(c, len(directions)))
+        centres = members @ directions
+        empty = np.flatnonzero(~centres.any(axis=1))
+        centres[empty] = directions[rng.choice(len(directions), len(empty))]
+        centres = _unit(centres)
+    return centres
+
+
+def _unit(rows: FloatArray) -> FloatArray:
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    unit: FloatArray = (rows / np.maximum(norms, np.finfo(np.float32).tiny)).astype(np.float32, copy=False)
+    return unit
