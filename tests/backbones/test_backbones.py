@@ -1,0 +1,119 @@
+"""The contract of every backbone in the registry."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from legcf.backbones.base import Backbone
+from legcf.backbones.lightgcn import LightGCN, LightGCNConfig
+from legcf.data.interactions import Interactions
+from legcf.errors import UserError
+from legcf.graph.adjacency import bipartite
+from legcf.registry import BACKBONES, resolve
+from tests.helpers import dense_bipartite, dense_normalised, graphs, layer_mean, random_interactions
+
+WIDTH = 4
+
+
+def made(name: str, **options: object) -> Backbone:
+    return BACKBONES[name](resolve(backbone=name, overrides={"backbone": options}).backbone)
+
+
+def rows_for(train: Interactions, seed: int = 0) -> torch.Tensor:
+    nodes = train.num_users + train.num_items
+    return torch.randn(nodes, WIDTH, generator=torch.Generator().manual_seed(seed))
+
+
+def propagated(backbone: Backbone, train: Interactions, rows: torch.Tensor) -> torch.Tensor:
+    return backbone.propagate(backbone.operator(bipartite(train)), rows)
+
+
+@pytest.mark.parametrize("name", sorted(BACKBONES))
+class TestBackboneContract:
+    def test_says_what_it_is(self, name: str) -> None:
+        assert BACKBONES[name].summary
+        assert BACKBONES[name].citation
+
+    @given(train=graphs())
+    def test_any_graph_gives_finite_rows(self, name: str, train: Interactions) -> None:
+        vectors = propagated(made(name), train, rows_for(train))
+        assert len(vectors) == train.num_users + train.num_items
+        assert torch.isfinite(vectors).all()
+
+    @given(train=graphs(), seed=st.integers(0, 1000))
+    def test_numbering_of_users_does_not_matter(self, name: str, train: Interactions, seed: int) -> None:
+        torch.manual_seed(0)
+        backbone = made(name)
+        order = np.random.default_rng(seed).permutation(train.num_users)
+        moved = Interactions.from_pairs(order[train.users()], train.items, train.num_users, train.num_items)
+        place = torch.from_numpy(np.concatenate([order, train.num_users + np.arange(train.num_items)]))
+        rows = rows_for(train)
+        shuffled = torch.empty_like(rows)
+        shuffled[place] = rows
+        before, after = propagated(backbone, train, rows), propagated(backbone, moved, shuffled)
+        assert torch.allclose(after[place], before, atol=1e-5)
+
+    def test_gradient_by_finite_differences(self, name: str) -> None:
+        torch.manual_seed(0)
+        train, backbone = random_interactions(5, 6, 0.4, seed=1), made(name)
+        rows = rows_for(train).requires_grad_()
+        pull = torch.randn(propagated(backbone, train, rows).shape)
+        direction = torch.randn(rows.shape)
+        (propagated(backbone, train, rows) * pull).sum().backward()
+        step = 1e-2
+        with torch.no_grad():
+            ahead, behind = (
+                (propagated(backbone, train, rows + sign * step * direction) * pull).sum() for sign in (1, -1)
+            )
+        assert torch.isclose((ahead - behind) / (2 * step), (rows.grad * direction).sum(), rtol=2e-2, atol=1e-2)
+
+    def test_users_hear_only_of_their_items_in_one_layer(self, name: str) -> None:
+        """Two components: what changes in one leaves the other as it is."""
+        train = Interactions.from_pairs(np.array([0, 1]), np.array([0, 1]), 2, 2)
+        torch.manual_seed(0)
+        backbone = made(name)
+        rows = rows_for(train)
+        changed = rows.clone()
+        changed[[0, 2]] += 1
+        before, after = propagated(backbone, train, rows), propagated(backbone, train, changed)
+        assert torch.allclose(before[[1, 3]], after[[1, 3]], atol=1e-6)
+
+    def test_coefficients_say_what_propagate_does(self, name: str) -> None:
+        backbone = made(name)
+        coefficients = backbone.coefficients()
+        if coefficients is None:
+            return
+        train = random_interactions(5, 6, 0.4, seed=2)
+        rows = rows_for(train)
+        operator = backbone.operator(bipartite(train))
+        power, wanted = rows.numpy().astype(np.float64), np.zeros((11, len(coefficients) * WIDTH))
+        for term in coefficients.T:
+            wanted += np.concatenate([weight * power for weight in term], axis=1)
+            power = operator.matrix @ power
+        assert np.allclose(backbone.propagate(operator, rows).numpy(), wanted, atol=1e-5)
+
+
+class TestLightGCN:
+    @given(graphs(), st.integers(0, 4))
+    def test_against_dense(self, train: Interactions, layers: int) -> None:
+        rows = rows_for(train)
+        wanted = layer_mean(dense_normalised(dense_bipartite(train)), rows.numpy(), layers)
+        assert np.allclose(propagated(made("lightgcn", layers=layers), train, rows).numpy(), wanted, atol=1e-5)
+
+    def test_no_layers_change_nothing(self) -> None:
+        train = random_interactions(4, 5, 0.5, seed=0)
+        assert torch.allclose(propagated(made("lightgcn", layers=0), train, rows_for(train)), rows_for(train))
+
+    def test_nodes_without_pairs_keep_their_share(self) -> None:
+        train = Interactions.empty(2, 2)
+        assert torch.allclose(propagated(made("lightgcn", layers=3), train, rows_for(train)), rows_for(train) / 4)
+
+    def test_layers_may_be_weighed(self) -> None:
+        train = random_interactions(4, 5, 0.5, seed=0)
+        backbone = LightGCN(LightGCNConfig(layers=1, layer_weights=[0.0, 2.0]))
+        wanted = 2 * dense_normalised(dense_bipartite(train)) @ rows_for(train).numpy()
+        assert np.allclose(propagated(backbone, train, rows_for(train)).numpy(), wanted, atol=1e-5)
+        with pytest.raises(UserError, match="layer"):
+            made("lightgcn", layers=2, layer_weights=[1.0])

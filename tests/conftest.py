@@ -1,0 +1,42 @@
+"""What every test starts from: a cache of its own, one thread of torch a worker, and repeatable property tests."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+os.environ["OMP_NUM_THREADS"] = "1"  # pytest runs several workers, and commands they start must not fight for cores
+
+import torch
+
+settings.register_profile(
+    "legcf",
+    deadline=None,
+    max_examples=25,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.differing_executors],
+)
+settings.load_profile("legcf")
+torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Neither read nor fill the cache of whoever runs the tests."""
+    before = os.environ.get("LEGCF_CACHE")
+    os.environ["LEGCF_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    yield
+    if before is None:
+        del os.environ["LEGCF_CACHE"]
+    else:
+        os.environ["LEGCF_CACHE"] = before
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    folder = Path(__file__).resolve().parents[2] / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip(f"{folder} with the published datasets is not there.")
+    return folder
