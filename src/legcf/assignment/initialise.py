@@ -37,6 +37,12 @@ def random_anchors(num_entities: int, num_buckets: int, rng: np.random.Generator
 
 
 def _draw(rng: np.random.Generator, count: int, width: int, limit: int, with_replacement: bool) -> NDArray[np.int32]:
+    if not with_replacement and width * width > limit:
+        # Rejection would hardly ever succeed: take the first of a shuffled list instead.
+        every = np.arange(limit, dtype=np.int32)
+        return (
+            np.stack([rng.permutation(every)[:width] for _ in range(count)]) if count else every[:0].reshape(0, width)
+        )
     drawn = rng.integers(0, limit, (count, width), dtype=np.int32)
     if with_replacement or width == 1:
         return drawn

@@ -10,11 +10,13 @@ def solve(
     vectors: FloatArray, dictionary: FloatArray, t: int, memory_cap_mb: float = DEFAULT_MEMORY_CAP_MB
 ) -> Assignment:
     """Dense rows of S exist only one batch at a time, each cut to t entries before the next is made."""
-    inverse = np.linalg.pinv(dictionary.astype(np.float64)).astype(np.float32)
+    # Singular values below the precision of float32 are noise, whose inverse would swamp everything.
+    noise = max(dictionary.shape) * float(np.finfo(np.float32).eps)
+    inverse = np.linalg.pinv(dictionary.astype(np.float64), rcond=noise).astype(np.float32)
     num_buckets = len(dictionary)
     indices = np.empty((len(vectors), t), dtype=np.int32)
     weights = np.empty((len(vectors), t), dtype=np.float32)
-    rows = rows_within(memory_cap_mb, num_buckets)
+    rows = rows_within(memory_cap_mb / 4, num_buckets)  # the rows, their negative, and an int64 order of each
     for start in range(0, len(vectors), rows):
         block = slice(start, start + rows)
         dense = vectors[block] @ inverse

@@ -27,13 +27,14 @@ class EmbeddingLayer(nn.Module, ABC):
     presets: ClassVar[Mapping[str, Mapping[str, Any]]]
     """Named settings over the defaults: {section: {key: value}} with the sections method, backbone and training."""
 
-    item_bias: nn.Parameter | None = None
+    item_bias: nn.Parameter | None
     """Added to an item's scores where a method has one."""
 
     def __init__(self, config: Frozen, num_users: int, num_items: int) -> None:
         super().__init__()
         self.config = config
         self.num_users, self.num_items = num_users, num_items
+        self.register_parameter("item_bias", None)
 
     @property
     def num_entities(self) -> int:
