@@ -20,10 +20,10 @@ from legcf.files import folder_written_whole
 
 
 def cache_folder() -> Path:
-    """Downloads land here: `$LEGCF_CACHE`, else legcf in the user's cache folder."""
+    """Downloads land here: data in `$LEGCF_CACHE`, else in legcf of the user's cache folder."""
     own = os.environ.get("LEGCF_CACHE")
     general = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(own) if own else Path(general) / "legcf"
+    return (Path(own) if own else Path(general) / "legcf") / "data"
 
 
 def places(entry: Entry) -> Iterator[Path]:

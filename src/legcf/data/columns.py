@@ -43,7 +43,7 @@ def required_column(names: Sequence[str], role: str, given: str | None, where: s
     column = _column(names, role, given, where)
     if column is None:
         raise UserError(
-            f"{where} has no column that looks like a {role} id: its columns are {_listed(names)}. "
+            f"{where} has no column that looks like {role} ids: its columns are {_listed(names)}. "
             f"Name the right one with `--{role}-col`."
         )
     return column

@@ -48,9 +48,6 @@ def _problem(path: Path, options: DataOptions, columns: Columns | None) -> str |
 
 
 def _bad_bytes(path: Path) -> str | None:
-    first = next(lines(path), b"")
-    if first.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return f"{path} is UTF-16 text: save it as UTF-8."
     for number, line in enumerate(lines(path), 1):
         if b"\0" in line:
             return f"{path}, line {number} holds a NUL byte; the file is damaged or not text."

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from legcf.data.arrays import sorted_unique
 from legcf.data.ids import IdMap
 from legcf.errors import UserError
 
@@ -29,7 +30,7 @@ class IntegerIds:
         highest = int(values.max())
         if highest >= _TABLE_SIZE:
             large = values >= _TABLE_SIZE
-            self._large = np.union1d(self._large, values[large])
+            self._large = sorted_unique(np.concatenate([self._large, values[large]]))
             values = values[~large]
             highest = int(values.max(initial=0))
         if highest >= len(self._present):

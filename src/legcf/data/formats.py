@@ -68,8 +68,12 @@ def scan_titles(path: Path, options: DataOptions) -> pl.LazyFrame:
 def _existing(path: Path) -> Path:
     if not path.is_file():
         raise UserError(f"{path} does not exist.")
-    if path.stat().st_size == 0:
+    with open(path, "rb") as file:
+        start = file.read(2)
+    if not start:
         raise UserError(f"{path} is empty.")
+    if start in (b"\xff\xfe", b"\xfe\xff"):
+        raise UserError(f"{path} is UTF-16 text: save it as UTF-8.")
     return path
 
 
@@ -83,6 +87,8 @@ def _scan_delimited(source: Source, found: Format, names: Sequence[str]) -> pl.L
         infer_schema=False,
         glob=False,
     )
+    # A line with nothing in it is no row.
+    frame = frame.filter(~pl.all_horizontal(pl.all().is_null()))
     if found.header:
         return frame
     return frame.rename(dict(zip(frame.collect_schema().names(), names, strict=False)))

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from legcf.data.arrays import sorted_unique
 from legcf.data.ids import IdMap
 
 IntArray = NDArray[np.int32]
@@ -29,7 +30,7 @@ class Interactions:
     ) -> "Interactions":
         """Build from pairs in any order; repeated pairs are merged."""
         keys = users.astype(np.int64) * num_items + items
-        keys = np.unique(keys)
+        keys = sorted_unique(keys)
         indptr = np.zeros(num_users + 1, dtype=np.int64)
         np.cumsum(np.bincount(keys // max(num_items, 1), minlength=num_users), out=indptr[1:])
         return cls(indptr, (keys % max(num_items, 1)).astype(np.int32), num_items)

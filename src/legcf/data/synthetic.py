@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf.data import kernels
+from legcf.data.arrays import sorted_unique
 from legcf.data.blocks import Batch
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Dataset
@@ -26,6 +27,7 @@ from legcf.progress import progress
 _EXPONENT = 0.6
 _PAIRS_A_BLOCK = 2_000_000
 _TEST_SHARE = 0.2
+_ROUNDS_BY_RANK, _ROUNDS_INSIDE = 4, 20
 
 
 @dataclass(frozen=True)
@@ -51,18 +53,16 @@ class Planted:
 
     @cached_property
     def degrees(self) -> NDArray[np.int64]:
-        """Pairs of each user; they add up to the wanted number unless too many users are as busy as can be."""
+        """Pairs of each user, falling off with the rank, none busier than half of a community (if that is enough)."""
         weights = np.arange(1, self.num_users + 1, dtype=np.float64) ** -_EXPONENT
         ceiling = max(self.num_items // self.communities // 2, -(-5 * self.num_pairs // (4 * self.num_users)), 1)
         scale = self.num_pairs / weights.sum()
-        for _ in range(50):
-            degrees = np.clip(np.floor(weights * scale), 1, ceiling)
+        for _ in range(100):
+            degrees = np.clip(weights * scale, 1, ceiling)
             scale *= self.num_pairs / degrees.sum()
-        missing = int(self.num_pairs - degrees.sum())
-        room = np.flatnonzero(degrees < ceiling)[: max(missing, 0)]
-        degrees[room] += 1
-        whole: NDArray[np.int64] = degrees.astype(np.int64)
-        return whole
+        # Rounding the running sum makes whole numbers of the same total.
+        ends = np.floor(np.cumsum(degrees) + 0.5).astype(np.int64)
+        return np.sort(np.diff(ends, prepend=0))[::-1].copy()
 
     @cached_property
     def first_users(self) -> NDArray[np.int64]:
@@ -94,23 +94,24 @@ class Planted:
         rows: NDArray[np.int64],
         items: NDArray[np.int64],
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        keys = np.unique(rows * self.num_items + items)
-        # Repeated draws are drawn again; what a busy user still lacks after some rounds may come from anywhere.
-        for noise in (self.noise, self.noise, self.noise, 1.0, 1.0):
-            lacking = np.maximum(degrees - np.bincount(keys // self.num_items, minlength=len(degrees)), 0)
-            if not lacking.any():
-                break
-            rows = np.repeat(np.arange(len(degrees)), lacking)
-            drawn = self._items_for((rows + start) % self.communities, noise, rng)
-            keys = np.unique(np.concatenate([keys, rows * self.num_items + drawn]))
+        keys = sorted_unique(rows * self.num_items + items)
         counts = np.bincount(keys // self.num_items, minlength=len(degrees))
+        rounds = 0
+        while np.any(counts < degrees):
+            rows = np.repeat(np.arange(len(degrees)), np.maximum(degrees - counts, 0))
+            drawn = self._items_for((rows + start) % self.communities, rounds, rng)
+            keys = sorted_unique(np.concatenate([keys, rows * self.num_items + drawn]))
+            counts = np.bincount(keys // self.num_items, minlength=len(degrees))
+            rounds += 1
         return np.concatenate([[0], np.cumsum(counts)]), keys % self.num_items
 
-    def _items_for(self, community: NDArray[np.int64], noise: float, rng: np.random.Generator) -> NDArray[np.int64]:
+    def _items_for(self, community: NDArray[np.int64], rounds: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """An item for each; repeated draws come back here, and are drawn ever more evenly so that it ends."""
         members = (self.num_items - community - 1) // self.communities + 1
-        inside = _ranked(members, rng) * self.communities + community
+        ranks = _ranked(members, rng) if rounds < _ROUNDS_BY_RANK else rng.integers(members)
+        noise = self.noise if rounds < _ROUNDS_INSIDE else 1.0
         anyone = rng.integers(self.num_items, size=len(community))
-        return np.where(rng.random(len(community)) < noise, anyone, inside)
+        return np.where(rng.random(len(community)) < noise, anyone, ranks * self.communities + community)
 
 
 def planted(

@@ -1,0 +1,35 @@
+"""CSR parts: built from pairs in any order, hashed by content."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from legcf.data.interactions import Interactions
+
+pairs_strategy = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9)), max_size=60)
+
+
+def build(pairs: list[tuple[int, int]]) -> Interactions:
+    array = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    return Interactions.from_pairs(array[:, 0], array[:, 1], 7, 10)
+
+
+@given(pairs_strategy)
+def test_pairs_in_any_order_give_the_same_part(pairs: list[tuple[int, int]]) -> None:
+    part = build(pairs)
+    assert list(zip(part.users().tolist(), part.items.tolist(), strict=True)) == sorted(set(pairs))
+    assert part.digest() == build(pairs[::-1]).digest()
+    assert part.items.dtype == np.int32
+
+
+@given(pairs_strategy)
+def test_transposing_twice_is_nothing(pairs: list[tuple[int, int]]) -> None:
+    part = build(pairs)
+    assert part.transposed().transposed().digest() == part.digest()
+    np.testing.assert_array_equal(part.transposed().user_degrees, part.item_degrees)
+    np.testing.assert_array_equal(part.to_scipy().toarray().sum(axis=1), part.user_degrees)
+
+
+def test_the_digest_knows_pairs_and_sizes() -> None:
+    assert build([(0, 1)]).digest() != build([(1, 0)]).digest()
+    assert Interactions.empty(3, 4).digest() != Interactions.empty(4, 3).digest()
