@@ -83,7 +83,7 @@ def test_a_basis_over_the_cap_is_kept_in_a_file(tmp_path: Path) -> None:
     train = random_interactions(9, 7, 0.4, seed=1)
     assignment = Assignment(np.arange(16, dtype=np.int32)[:, None] % 4, np.ones((16, 1), np.float32), 4)
     operator, selection = setting((train, assignment))
-    spilled = basis(operator, selection, mean_of(2), 1e-6, tmp_path / "run")
+    spilled = basis(operator, selection, mean_of(2), 1e-6, tmp_path / "run" / "basis.npy")
     assert isinstance(spilled, np.memmap)
     assert (tmp_path / "run" / "basis.npy").exists()
     assert np.array_equal(spilled, basis(operator, selection, mean_of(2), 1024.0))

@@ -1,5 +1,7 @@
 """Compiled losses against plain torch ones, value and gradient."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -82,11 +84,12 @@ def test_numbering_of_entities_does_not_matter(name: str) -> None:
         pytest.skip("takes all entities, in their own order")
     batch = first_batch(name, 5)
     order = np.random.default_rng(0).permutation(len(batch.entities))
-    moved = Batch(
-        batch.entities[np.argsort(order)],
-        *(order[places] for places in (batch.users, batch.positives, batch.negatives)),
-        batch.weights,
-        batch.num_users,
+    moved = replace(
+        batch,
+        entities=batch.entities[np.argsort(order)],
+        users=order[batch.users],
+        positives=order[batch.positives],
+        negatives=order[batch.negatives],
     )
     vectors = torch.randn(len(order), 8)
     shuffled = torch.empty_like(vectors)

@@ -1,0 +1,290 @@
+"""The loop: when it stops, what it keeps, what it writes, and how it goes on after a stop."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from legcf.configuration import RunConfig
+from legcf.data.interactions import Dataset, Interactions
+from legcf.errors import UserError
+from legcf.registry import METHODS, resolve
+from legcf.runs import build_model
+from legcf.training.loop import Session
+from legcf.training.stage import Stage
+from tests.helpers import planted
+
+SMALL = {"c": 8, "d": 8, "t": 2, "start": "random"}
+
+
+@pytest.fixture(scope="module")
+def dataset() -> Dataset:
+    return planted(40, 40)
+
+
+def configured(method: dict[str, Any] | None = None, **training: Any) -> RunConfig:
+    quick = {"epochs": 3, "batch_size": 200, "learning_rate": 1e-2}
+    return resolve(preset="paper", overrides={"method": SMALL | (method or {}), "training": quick | training})
+
+
+def session(
+    dataset: Dataset, config: RunConfig, folder: Path | None = None, stages: list[Stage] | None = None
+) -> Session:
+    rng = np.random.default_rng(config.seed)
+    model = build_model(config, dataset, rng, folder)
+    return Session(model, dataset, config, stages or METHODS["legcf"].recipe(config), rng, folder, quiet=True)
+
+
+def scripted(monkeypatch: pytest.MonkeyPatch, running: Session, scores: list[float]) -> None:
+    """Let validation say what a test wants it to say."""
+    said = iter(scores)
+    monitor = running.config.training.monitor
+    monkeypatch.setattr(running, "_validation", lambda: {monitor: next(said)})
+
+
+def weights(running: Session) -> torch.Tensor:
+    return running.model.layer.state_dict()["codebook"].clone()
+
+
+def one_stage(epochs: int) -> list[Stage]:
+    return [Stage("train", epochs)]
+
+
+def test_stops_after_patience_and_restores_the_best(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = session(dataset, configured(patience=2), stages=one_stage(50))
+    scripted(monkeypatch, running, [0.1, 0.3, 0.2, 0.3, 9.9])
+    seen: list[torch.Tensor] = []
+    running.on_epoch = lambda line: seen.append(weights(running))
+    running.run()
+    assert len(running.lines) == 4
+    assert running.state.best_at == [0, 2]
+    assert torch.equal(weights(running), seen[1])
+
+
+def test_patience_starts_anew_in_each_stage(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = session(dataset, configured(patience=1), stages=[Stage("one", 50), Stage("two", 50)])
+    scripted(monkeypatch, running, [0.5, 0.4, 0.2, 0.3, 0.1])
+    running.run()
+    assert [line["stage"] for line in running.lines] == ["one", "one", "two", "two", "two"]
+    assert running.state.best_at == [0, 1]
+
+
+@pytest.mark.parametrize("start", ["best", "last"])
+def test_the_next_stage_starts_where_it_should(start: str, dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[torch.Tensor] = []
+
+    class Second(Stage):
+        def before_epoch(self, session: Session) -> dict[str, Any]:
+            begun.append(weights(session))
+            return {}
+
+    running = session(dataset, configured(continue_from=start), stages=[Stage("one", 2), Second("two", 1)])
+    scripted(monkeypatch, running, [0.5, 0.4, 0.3])
+    seen: list[torch.Tensor] = []
+    running.on_epoch = lambda line: seen.append(weights(running))
+    running.run()
+    assert torch.equal(begun[0], seen[0 if start == "best" else 1])
+
+
+def test_without_validation_it_runs_to_the_end_and_keeps_the_last(dataset: Dataset) -> None:
+    bare = Dataset(
+        "bare", "ratio", dataset.users, dataset.items, dataset.train, Interactions.empty(40, 40), dataset.test
+    )
+    running = session(bare, configured(patience=1, epochs=4))
+    running.run()
+    assert len(running.lines) == 8
+    assert not running.best
+    assert all("validation" not in line for line in running.lines)
+
+
+def test_no_epochs_at_all(dataset: Dataset) -> None:
+    running = session(dataset, configured(epochs=0))
+    before = weights(running)
+    running.run()
+    assert torch.equal(weights(running), before)
+
+
+def test_evaluates_only_when_told(dataset: Dataset) -> None:
+    running = session(dataset, configured(evaluate_every=2), stages=one_stage(4))
+    running.run()
+    assert ["validation" in line for line in running.lines] == [False, True, False, True]
+
+
+def test_fewer_validation_users_do_not_change_what_is_learned(dataset: Dataset) -> None:
+    both = [session(dataset, configured(validation_users=count), stages=one_stage(1)) for count in (None, 5)]
+    for running in both:
+        running.run()
+    assert torch.equal(weights(both[0]), weights(both[1]))
+    assert both[0].lines[0]["validation"] != both[1].lines[0]["validation"]
+
+
+def test_time_runs_out_after_the_epoch_that_passes_it(dataset: Dataset) -> None:
+    running = session(dataset, configured(max_minutes=1e-9, epochs=50))
+    running.run()
+    assert len(running.lines) == 1
+
+
+def test_cosine_falls_from_the_full_rate_to_nearly_nothing(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = session(dataset, configured(schedule="cosine", batch_size=25), stages=one_stage(2))
+    rates: list[float] = []
+    step = running.step
+    monkeypatch.setattr(
+        running, "step", lambda batch: rates.append(running.optimiser.param_groups[0]["lr"]) or step(batch)
+    )
+    running.run()
+    assert rates[0] == 1e-2
+    assert rates == sorted(rates, reverse=True)
+    assert rates[len(rates) // 2] == pytest.approx(5e-3, rel=0.3)
+    assert rates[-1] < 2e-3
+
+
+def test_clip_bounds_every_entry_of_the_gradient(dataset: Dataset) -> None:
+    running = session(dataset, configured(gradient_clip=1e-6))
+    running.step(next(running.sampler.epoch(np.random.default_rng(0))))
+    gradients = [parameter.grad for parameter in running.model.parameters()]
+    assert all(gradient is not None and gradient.abs().max() <= 1e-6 for gradient in gradients)
+
+
+@pytest.mark.parametrize(("loss", "kind"), [("bpr", "each"), ("softmax", "shared")])
+def test_l2_over_the_rows_of_every_triplet(loss: str, kind: str, dataset: Dataset) -> None:
+    penalty = 0.3
+    plain, heavy = (session(dataset, configured(loss=loss, l2=l2)) for l2 in (0.0, penalty))
+    batch = next(plain.sampler.epoch(np.random.default_rng(0)))
+    table = plain.model.layer.table().detach().square().sum(dim=1).numpy()[batch.entities]
+    if kind == "each":
+        triplets = table[batch.users][:, None] + table[batch.positives][:, None] + table[batch.negatives]
+        wanted = triplets.mean()
+    else:
+        wanted = (table[batch.users] + table[batch.positives]).mean() + table[batch.negatives].sum() / batch.num_pairs
+    assert heavy.step(batch) - plain.step(batch) == pytest.approx(penalty * wanted, rel=1e-3)
+
+
+def test_l2_over_the_parameters(dataset: Dataset) -> None:
+    plain, heavy = (session(dataset, configured(l2=l2, l2_on="parameters")) for l2 in (0.0, 0.3))
+    batch = next(plain.sampler.epoch(np.random.default_rng(0)))
+    wanted = weights(plain).square().sum().item()
+    assert heavy.step(batch) - plain.step(batch) == pytest.approx(0.3 * wanted, rel=1e-3)
+
+
+def test_a_loss_that_is_no_number_ends_the_run_with_advice(dataset: Dataset) -> None:
+    running = session(dataset, configured())
+    with torch.no_grad():
+        running.model.layer.get_parameter("codebook").fill_(torch.nan)
+    with pytest.raises(UserError, match=r"lower training\.learning_rate"):
+        running.run()
+
+
+@pytest.mark.parametrize("monitor", ["ndcg", "ndcg@0", "taste@20", "ndcg@x"])
+def test_monitor_must_be_a_metric(monitor: str, dataset: Dataset) -> None:
+    with pytest.raises(UserError, match="ndcg@20"):
+        session(dataset, configured(monitor=monitor))
+
+
+def test_an_unknown_loss(dataset: Dataset) -> None:
+    with pytest.raises(UserError, match="bpr"):
+        session(dataset, configured(loss="hinge"))
+
+
+class TestAlternating:
+    """Algorithm 1: S is solved every m epochs of the second stage."""
+
+    @pytest.mark.parametrize("solver", ["pinv", "matching-pursuit"])
+    @pytest.mark.parametrize("at", ["start", "end"])
+    def test_updates_every_m_epochs(self, solver: str, at: str, dataset: Dataset) -> None:
+        config = configured({"update": solver, "update_every": 2, "update_at": at}, epochs=3)
+        running = session(dataset, config)
+        running.run()
+        assert ["update" in line for line in running.lines] == [False] * 3 + [True, False, True]
+        told = running.lines[3]["update"]
+        assert told["relative_error"] >= 0
+        assert {"buckets_used", "weight_mean", "seconds"} <= set(told)
+        state = running.model.layer.state_dict()
+        assert (state["weights"] >= 0).all()
+
+    def test_none_ends_after_pretraining(self, dataset: Dataset) -> None:
+        running = session(dataset, configured({"update": "none"}))
+        running.run()
+        assert {line["stage"] for line in running.lines} == {"pretrain"}
+
+    def test_a_gate_refuses_what_harms(self, dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+        running = session(dataset, configured({"update_gate": True}, epochs=1))
+        before = {key: value.clone() for key, value in running.model.layer.state_dict().items()}
+        said = iter([0.5, 0.4])
+        monkeypatch.setattr(running, "validation_score", lambda: next(said))
+        running.run()
+        assert running.lines[1]["update"]["refused"]
+        after = running.model.layer.state_dict()
+        assert torch.equal(after["indices"], before["indices"])
+        assert torch.equal(after["weights"], before["weights"])
+
+
+class TestResume:
+    def stopped(self, dataset: Dataset, config: RunConfig, folder: Path, after: int) -> None:
+        running = session(dataset, config, folder)
+
+        def stop(line: dict[str, Any]) -> None:
+            if len(running.lines) == after:
+                raise KeyboardInterrupt
+
+        running.on_epoch = stop
+        with pytest.raises(KeyboardInterrupt):
+            running.run()
+
+    @pytest.mark.parametrize("after", [1, 2, 4, 6])
+    @pytest.mark.parametrize("method", [{}, {"tanh": True, "item_bias": True, "update_at": "start"}])
+    def test_ends_where_an_unbroken_run_ends(
+        self, after: int, method: dict[str, Any], dataset: Dataset, tmp_path: Path
+    ) -> None:
+        config = configured(method, checkpoint_seconds=0, schedule="cosine", epochs=3)
+        (tmp_path / "whole").mkdir()
+        (tmp_path / "broken").mkdir()
+        whole = session(dataset, config, tmp_path / "whole")
+        whole.run()
+        self.stopped(dataset, config, tmp_path / "broken", after)
+        resumed = session(dataset, config, tmp_path / "broken")
+        assert resumed.resume() == (after > 1)
+        resumed.run()
+        for name, tensor in whole.model.state_dict().items():
+            assert torch.equal(resumed.model.state_dict()[name], tensor), name
+        without_time = [
+            [{key: line[key] for key in ("stage", "epoch", "loss", "validation")} for line in running.lines]
+            for running in (whole, resumed)
+        ]
+        assert without_time[0] == without_time[1]
+        written = (tmp_path / "broken" / "metrics.jsonl").read_text().splitlines()
+        assert [json.loads(line)["loss"] for line in written] == [line["loss"] for line in whole.lines]
+
+    def test_checkpoints_are_not_written_more_often_than_told(self, dataset: Dataset, tmp_path: Path) -> None:
+        self.stopped(dataset, configured(checkpoint_seconds=1000), tmp_path, after=2)
+        assert not (tmp_path / "checkpoint" / "state.safetensors").exists()
+
+    @pytest.mark.parametrize("damage", ["truncated", "pickle", "empty", "foreign", "other sizes"])
+    def test_a_damaged_checkpoint_is_a_sentence(self, damage: str, dataset: Dataset, tmp_path: Path) -> None:
+        config = configured(checkpoint_seconds=0, epochs=2)
+        self.stopped(dataset, config, tmp_path, after=2)
+        path = tmp_path / "checkpoint" / "state.safetensors"
+        if damage == "truncated":
+            path.write_bytes(path.read_bytes()[:-100])
+        elif damage == "pickle":
+            torch.save({"state": 1}, path)
+        elif damage == "empty":
+            path.write_bytes(b"")
+        elif damage == "foreign":
+            from safetensors.torch import save_file
+
+            save_file({"x": torch.zeros(2)}, path, {"facts": "{}"})
+        else:
+            config = configured({"c": 9}, checkpoint_seconds=0, epochs=2)
+        with pytest.raises(UserError, match="start"):
+            session(dataset, config, tmp_path).resume()
+
+    def test_leftovers_of_a_kill_are_swept(self, dataset: Dataset, tmp_path: Path) -> None:
+        config = configured(checkpoint_seconds=0, epochs=2)
+        self.stopped(dataset, config, tmp_path, after=2)
+        leftover = tmp_path / "checkpoint" / ".state.safetensors.abc.part"
+        leftover.write_bytes(b"half")
+        session(dataset, config, tmp_path).resume()
+        assert not leftover.exists()
