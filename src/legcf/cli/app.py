@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from legcf.cli import data, evaluate, info, recommend, train
+from legcf.cli import data, evaluate, export, info, recommend, serve, train
 from legcf.errors import UserError
 
 app = typer.Typer(
@@ -19,6 +19,8 @@ app.command()(train.train)
 app.command()(evaluate.evaluate)
 app.command()(recommend.recommend)
 app.command()(info.info)
+app.command()(export.export)
+app.command()(serve.serve)
 
 
 def main() -> None:

@@ -1,0 +1,115 @@
+"""`legcf export`: from a run to one small file that serves without the graph."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from legcf.cli.output import AsJson, print_json, print_pairs, print_table
+from legcf.errors import UserError
+
+FORMATS = ("coded", "full", "onnx")
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="A run directory of `legcf train`.")],
+    model: Annotated[Path, typer.Argument(help="The file to write, e.g. model.legcf.")],
+    t: Annotated[int, typer.Option("-t", min=1, max=64, help="Meta-embeddings a row; accuracy against size.")] = 4,
+    c: Annotated[
+        int | None, typer.Option("-c", min=1, help="Meta-embeddings in all.  [default: the model's own]")
+    ] = None,
+    dtype: Annotated[str, typer.Option(help="Numbers as int8 with scales, or float16.")] = "int8",
+    form: Annotated[str, typer.Option("--format", help="coded, full (the propagated table) or onnx.")] = "coded",
+    users: Annotated[
+        str, typer.Option(help="coded, or none: users are solved from their items when they come.")
+    ] = "coded",
+    history: Annotated[
+        bool | None, typer.Option(help="Store what users have seen.  [default: yes, unless --users none]")
+    ] = None,
+    titles: Annotated[bool, typer.Option(help="Store the titles of items, if there are any.")] = True,
+    seed: Annotated[int, typer.Option(help="Seed of the codebook's start and of the samples.")] = 0,
+    evaluate: Annotated[
+        bool, typer.Option(help="Measure accuracy before and after, if the data is still there.")
+    ] = True,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write RUN as one MODEL file: codebook, codes, ids, titles. Prints size and accuracy before and after."""
+    _choose("--dtype", dtype, ("int8", "float16"))
+    _choose("--format", form, FORMATS)
+    _choose("--users", users, ("coded", "none"))
+    if form == "onnx" and users == "none":
+        raise UserError("An ONNX scorer answers for known users: export it with --users coded.")
+
+    from legcf.recommender import Recommender
+    from legcf.serving.build import accuracy, build
+
+    quiet = quiet or as_json
+    trained = Recommender.load(run)
+    try:
+        dataset = trained.dataset()
+    except UserError as error:
+        dataset = None
+        if not quiet:
+            typer.echo(f"legcf: accuracy is not measured: {error}", err=True)
+    keep_history = history if history is not None else users == "coded"
+    served = build(
+        trained,
+        t=t,
+        c=c,
+        dtype=dtype,
+        form="full" if form == "full" else "coded",
+        keep_users=users == "coded",
+        keep_history=keep_history,
+        keep_titles=titles,
+        validation=None if dataset is None else dataset.validation,
+        seed=seed,
+        quiet=quiet,
+    )
+    measured: dict[str, Any] = {}
+    if evaluate and dataset is not None:
+        for name, part in (("validation", dataset.validation), ("test", dataset.test)):
+            before = trained.metrics.get(name) or trained.evaluate(name)
+            after = accuracy(served, dataset.train, part, quiet)
+            keys = ("recall@20", "ndcg@20")
+            measured[name] = {key: {"before": before[key], "after": after[key]} for key in keys}
+        served.card["serving"]["accuracy"] = measured
+    if form == "onnx":
+        from legcf.serving.onnx_file import write_onnx
+
+        sizes = {"onnx": write_onnx(served, model)}
+    else:
+        sizes = served.save(model)
+    report = {
+        "file": str(model),
+        "bytes": model.stat().st_size,
+        "parts": sizes,
+        "full_table_bytes": served.card["full_table_bytes"],
+        "settings": {**served.card["serving"], "dtype": dtype, "format": form, "users": users, "seed": seed},
+        "fold_in": vars(served.fold_in),
+        "accuracy": measured,
+    }
+    report["settings"].pop("accuracy", None)
+    if as_json:
+        print_json(report)
+    else:
+        _show(report)
+
+
+def _show(report: dict[str, Any]) -> None:
+    share = report["full_table_bytes"] / max(report["bytes"], 1)
+    sizes = {f"{name} (bytes)": size for name, size in report["parts"].items() if size}
+    total = {"file (bytes)": report["bytes"], "full table in float32 (bytes)": report["full_table_bytes"]}
+    print_pairs(report["file"], {**sizes, **total, "smaller by": f"{share:.1f}×"})
+    if report["accuracy"]:
+        rows = [
+            (f"{part} {metric}", pair["before"], pair["after"], f"{pair['after'] / max(pair['before'], 1e-12):.1%}")
+            for part, metrics in report["accuracy"].items()
+            for metric, pair in metrics.items()
+        ]
+        print_table("Accuracy", ("", "with the graph", "this file", "kept"), rows)
+
+
+def _choose(option: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise UserError(f"{option} {value} is not known: choose {' or '.join(choices)}.")

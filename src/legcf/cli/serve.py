@@ -1,0 +1,27 @@
+"""`legcf serve`: an exported model over HTTP."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def serve(
+    model: Annotated[
+        Path, typer.Argument(help="A file of `legcf export`; replace it and the server takes the new one.")
+    ],
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 opens it to the network.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8000,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that answer.")] = 1,
+    api_key: Annotated[
+        str | None,
+        typer.Option(envvar="LEGCF_API_KEY", help="Key that requests must carry (X-API-Key or bearer token)."),
+    ] = None,
+    max_body: Annotated[int, typer.Option(min=1024, help="Largest body of a request, in bytes.")] = 2**20,
+    reload_seconds: Annotated[float, typer.Option(min=0.1, help="How often to look for a replaced file.")] = 1.0,
+    access_log: Annotated[bool, typer.Option(help="A log line for every request.")] = True,
+) -> None:
+    """Serve MODEL: recommendations, similar items, a page at / and API docs at /docs. Logs are JSON lines on stderr."""
+    from legcf.serving.run import run_server
+
+    run_server(model, host, port, workers, api_key, max_body, reload_seconds, access_log)

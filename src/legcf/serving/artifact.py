@@ -1,0 +1,184 @@
+"""The serving model: what one small file holds, and how it gets in and out of it. Numpy only.
+
+A coded model stores S (packed columns, quantised weights) and H_meta; a full one stores the propagated table. Beside
+them: id maps, item popularity, and if wanted titles, the history of every user, and the model card.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from legcf.data.ids import IdMap
+from legcf.serving.container import damaged, read_container, write_container
+from legcf.serving.packing import decode_sorted, encode_sorted
+from legcf.serving.parts import (
+    Store,
+    array,
+    count,
+    expect,
+    finite,
+    get_ids,
+    get_matrix,
+    get_rows,
+    get_text,
+    put_ids,
+    put_matrix,
+    put_rows,
+    put_text,
+)
+from legcf.serving.rows import CodedRows, FloatArray, Rows
+
+DTYPES = ("float16", "int8")
+
+
+@dataclass(frozen=True)
+class FoldIn:
+    """How a vector u is solved from the rows v_j of a history, as ALS solves it:
+
+    (unobserved · VᵀV + Σ_j w_j v_j v_jᵀ + ridge · mean(diag VᵀV) · I) u = scale · Σ_j w_j v_j,  w_j = count_j^−damping
+
+    with w scaled to mean 1 over the history. Chosen at export (`legcf.serving.calibrate`).
+    """
+
+    unobserved: float = 0.1
+    ridge: float = 1e-3
+    damping: float = 0.5
+    scale: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """The items of every user, sorted: what to leave out, and what a user is solved from."""
+
+    indptr: NDArray[np.int64]
+    items: NDArray[np.unsignedinteger]
+
+    def of(self, user: int) -> NDArray[np.unsignedinteger]:
+        return self.items[self.indptr[user] : self.indptr[user + 1]]
+
+
+@dataclass(frozen=True, eq=False)
+class ServingModel:
+    items: IdMap
+    item_rows: Rows
+    popularity: NDArray[np.uint8]  # 8 · log2(1 + number of users), rounded: within 5 % of the count in one byte
+    users: IdMap | None = None
+    user_rows: Rows | None = None
+    item_bias: FloatArray | None = None
+    titles: list[str] | None = None
+    history: History | None = None
+    fold_in: FoldIn = FoldIn()  # a user from its items
+    fold_in_item: FoldIn = FoldIn()  # an item from its users
+    atlas: FloatArray | None = None  # where each meta-embedding lies on the map (c × 2)
+    card: dict[str, Any] = field(default_factory=dict)
+    dtype: str = "float16"
+
+    def item_name(self, item: int) -> str:
+        return self.titles[item] if self.titles is not None else str(self.items.values[item])
+
+    def save(self, path: Path) -> dict[str, int]:
+        """Write the model; returns the bytes of each of its parts."""
+        store, config = _to_store(self)
+        metadata = {"config": json.dumps(config), "card": json.dumps(self.card, default=float)}
+        write_container(path, store, metadata)
+        sizes = {"vectors": 0, "ids": 0, "titles": 0, "history": 0}
+        for name, block in store.items():
+            part = name.split(".")[0]
+            sizes[part if part in sizes else "vectors"] += block.nbytes
+        sizes["header"] = path.stat().st_size - sum(sizes.values())
+        return sizes
+
+    @classmethod
+    def load(cls, path: Path) -> "ServingModel":
+        store, metadata = read_container(path)
+        try:
+            return _from_store(store, json.loads(metadata["config"]), json.loads(metadata["card"]))
+        except (KeyError, ValueError, TypeError, IndexError, AttributeError, OverflowError) as error:
+            raise damaged(path, f"its content is not consistent: {error}") from error
+
+
+def popularity_bytes(counts: NDArray[np.integer]) -> NDArray[np.uint8]:
+    coded: NDArray[np.uint8] = np.minimum(np.rint(8 * np.log2(1.0 + counts)), 255).astype(np.uint8)
+    return coded
+
+
+def popularity_counts(coded: NDArray[np.uint8]) -> FloatArray:
+    counts: FloatArray = np.maximum(2.0 ** (coded / 8.0) - 1.0, 1.0).astype(np.float32)
+    return counts
+
+
+def _to_store(model: ServingModel) -> tuple[Store, dict[str, Any]]:
+    config: dict[str, Any] = {"dtype": model.dtype, "items": len(model.items)}
+    config["fold_in"] = {"user": vars(model.fold_in), "item": vars(model.fold_in_item)}
+    store: Store = {"popularity": model.popularity}
+    if isinstance(model.item_rows, CodedRows):
+        config["codebook"] = put_matrix(store, "codebook", model.item_rows.codebook, model.dtype)
+    config["item_rows"] = put_rows(store, "item_rows", model.item_rows, model.dtype)
+    config["item_ids"] = put_ids(store, "ids.items", model.items)
+    if model.item_bias is not None:
+        store["item_bias"] = model.item_bias.astype(np.float16)
+    if model.atlas is not None:
+        store["atlas"] = model.atlas.astype(np.float16)
+    if model.titles is not None:
+        put_text(store, "titles", model.titles)
+    if model.users is not None:
+        config["users"] = len(model.users)
+        config["user_ids"] = put_ids(store, "ids.users", model.users)
+        if model.user_rows is not None:
+            config["user_rows"] = put_rows(store, "user_rows", model.user_rows, model.dtype)
+        if model.history is not None:
+            users = np.repeat(np.arange(len(model.users)), np.diff(model.history.indptr))
+            keys = users * len(model.items) + model.history.items.astype(np.int64)
+            store["history.low"], store["history.high"] = encode_sorted(keys, len(model.users) * len(model.items))
+            config["history"] = len(keys)
+    return store, config
+
+
+def _from_store(store: Store, config: dict[str, Any], card: dict[str, Any]) -> ServingModel:
+    num_items, dtype = count(config["items"]), config["dtype"]
+    if dtype not in DTYPES or not isinstance(card, dict):
+        raise ValueError("unknown number format")
+    codebook = get_matrix(store, "codebook", config["codebook"]) if "codebook" in config else None
+    item_rows = get_rows(store, "item_rows", config["item_rows"], num_items, codebook)
+    users, user_rows, history = None, None, None
+    if "users" in config:
+        num_users = count(config["users"])
+        # ids that count up take no bytes: what they promise must still be in proportion to what the file holds
+        expect(num_users <= 8 * sum(block.nbytes for block in store.values()), "there are too many users")
+        users = get_ids(store, "ids.users", config["user_ids"], num_users, "user")
+        if "user_rows" in config:
+            user_rows = get_rows(store, "user_rows", config["user_rows"], num_users, codebook)
+            expect(user_rows.width == item_rows.width, "users and items differ in width")
+        if "history" in config:
+            history = _get_history(store, count(config["history"]), num_users, num_items)
+    popularity = array(store, "popularity", np.uint8, (num_items,))
+    bias, atlas = None, None
+    if "item_bias" in store:
+        bias = finite(array(store, "item_bias", np.float16, (num_items,)))
+    if "atlas" in store and codebook is not None:
+        atlas = finite(array(store, "atlas", np.float16, (len(codebook), 2)))
+    titles = get_text(store, "titles", num_items) if "titles.text" in store else None
+    fold_in, fold_in_item = (_get_fold_in(config["fold_in"][side]) for side in ("user", "item"))
+    items = get_ids(store, "ids.items", config["item_ids"], num_items, "item")
+    return ServingModel(
+        items, item_rows, popularity, users, user_rows, bias, titles, history, fold_in, fold_in_item, atlas, card, dtype
+    )
+
+
+def _get_fold_in(config: dict[str, Any]) -> FoldIn:
+    settings = FoldIn(**{name: float(value) for name, value in config.items()})
+    expect(all(0 <= value <= 1e6 for value in vars(settings).values()), "fold-in settings are wrong")
+    return settings
+
+
+def _get_history(store: Store, pairs: int, num_users: int, num_items: int) -> History:
+    low = array(store, "history.low", np.uint8, None)
+    high = array(store, "history.high", np.uint8, None)
+    keys = decode_sorted(low, high, pairs, num_users * num_items)
+    indptr = np.searchsorted(keys, np.arange(num_users + 1, dtype=np.int64) * num_items)
+    narrow = np.uint16 if num_items <= 2**16 else np.uint32
+    return History(indptr.astype(np.int64), (keys % max(num_items, 1)).astype(narrow))

@@ -1,0 +1,141 @@
+"""From a trained model to a serving model."""
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from legcf.data.ids import IdMap
+from legcf.data.interactions import Interactions
+from legcf.errors import UserError
+from legcf.evaluation import evaluate
+from legcf.progress import progress
+from legcf.serving import atlas
+from legcf.serving.artifact import History, ServingModel, popularity_bytes, popularity_counts
+from legcf.serving.calibrate import Known, calibrate_items, calibrate_users, with_bias
+from legcf.serving.coding import code_sides, rounded
+from legcf.serving.foldin import FoldInSolver
+from legcf.serving.rows import CodedRows, FloatArray, FullRows, Rows
+
+DEFAULT_CODEBOOK = 500
+_CURVE_POINTS = 200
+
+
+class Trained(Protocol):
+    """What is needed of a trained model; `legcf.Recommender` has it."""
+
+    users: IdMap
+    items: IdMap
+    titles: list[str] | None
+    train: Interactions
+    user_vectors: FloatArray
+    item_vectors: FloatArray
+    meta_vectors: FloatArray | None
+
+    @property
+    def item_bias(self) -> FloatArray | None: ...
+
+    @property
+    def card(self) -> dict[str, Any]: ...
+
+
+def build(
+    trained: Trained,
+    t: int = 4,
+    c: int | None = None,
+    dtype: str = "int8",
+    form: str = "coded",
+    keep_users: bool = True,
+    keep_history: bool = True,
+    keep_titles: bool = True,
+    validation: Interactions | None = None,
+    seed: int = 0,
+    quiet: bool = False,
+) -> ServingModel:
+    """Code the final vectors (or keep them, `form="full"`) with all that serving needs.
+
+    `validation` pairs, when there are any, choose how users are folded in; the training pairs alone do otherwise.
+    """
+    users, items, bias = _vectors(trained)
+    rng = np.random.default_rng(seed)
+    user_rows: Rows
+    item_rows: Rows
+    spots = None
+    if form == "coded":
+        c = c if c is not None else _codebook_size(trained)
+        user_rows, item_rows, book = code_sides(users, items, c, t, dtype, rng, quiet)
+        spots = rounded(atlas.layout(book), "float16")
+    else:
+        user_rows, item_rows = FullRows(rounded(users, dtype)), FullRows(rounded(items, dtype))
+    bias = None if bias is None else rounded(bias, "float16")
+    popularity = popularity_bytes(trained.train.item_degrees)
+    known = Known(user_rows.vectors(slice(None)), item_rows.vectors(slice(None)), bias, trained.train, validation)
+    fold_in = calibrate_users(item_rows, popularity_counts(popularity), known, rng, quiet)
+    fold_in_item = calibrate_items(user_rows, known, rng)
+    return ServingModel(
+        items=trained.items,
+        item_rows=item_rows,
+        popularity=popularity,
+        users=trained.users if keep_users or keep_history else None,
+        user_rows=user_rows if keep_users else None,
+        item_bias=bias,
+        titles=trained.titles if keep_titles else None,
+        history=_history(trained.train) if keep_history else None,
+        fold_in=fold_in,
+        fold_in_item=fold_in_item,
+        atlas=spots,
+        card=_card(trained, len(users) + len(items), item_rows),
+        dtype=dtype,
+    )
+
+
+def accuracy(model: ServingModel, train: Interactions, truth: Interactions, quiet: bool = False) -> dict[str, float]:
+    """Ranking metrics of the serving model as a client would see it: stored users, or users solved from `train`."""
+    if model.user_rows is not None:
+        users = model.user_rows.vectors(slice(None))
+    else:
+        solver = FoldInSolver(model.item_rows, popularity_counts(model.popularity), model.fold_in)
+        users = np.zeros((train.num_users, model.item_rows.width), dtype=np.float32)
+        asked = np.flatnonzero(truth.user_degrees)
+        with progress("Solving users", len(asked), "users", quiet) as task:
+            for user in asked:
+                users[user] = solver.vector(train.of(int(user)))
+                task.advance()
+    items = model.item_rows.vectors(slice(None))
+    return evaluate(*with_bias(users, items, model.item_bias), truth, train, (20,), metrics=("recall", "ndcg"))
+
+
+def _vectors(trained: Trained) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+    """Users, items and bias. A trained model carries its bias as a last column; here it is stored by itself."""
+    users, items, bias = trained.user_vectors, trained.item_vectors, trained.item_bias
+    if not (np.isfinite(users).all() and np.isfinite(items).all()):
+        raise UserError("The model's vectors hold NaN or infinite values, so it cannot be served: train it again.")
+    if bias is not None and np.array_equal(items[:, -1], bias):
+        users, items = users[:, :-1], items[:, :-1]
+    return users, items, bias
+
+
+def _codebook_size(trained: Trained) -> int:
+    entities = len(trained.users) + len(trained.items)
+    return len(trained.meta_vectors) if trained.meta_vectors is not None else min(DEFAULT_CODEBOOK, entities)
+
+
+def _history(train: Interactions) -> History:
+    narrow = np.uint16 if train.num_items <= 2**16 else np.uint32
+    return History(train.indptr.astype(np.int64), train.items.astype(narrow))
+
+
+def _card(trained: Trained, entities: int, rows: Rows) -> dict[str, Any]:
+    """What the page shows of the training; the curve thinned out so that the file stays small."""
+    card = {key: value for key, value in trained.card.items() if key != "config"}
+    curve = [_plain(line) for line in card.get("curve") or []]
+    card["curve"] = curve[:: max(1, -(-len(curve) // _CURVE_POINTS))]
+    card["full_table_bytes"] = entities * trained.item_vectors.shape[1] * 4
+    card["serving"] = {"d": rows.width, "entities": entities}
+    if isinstance(rows, CodedRows):
+        card["serving"] |= {"c": len(rows.codebook), "t": rows.columns.shape[1]}
+    return card
+
+
+def _plain(line: dict[str, Any]) -> dict[str, Any]:
+    """An epoch's line with short numbers."""
+    return {key: float(f"{value:.5g}") if isinstance(value, float) else value for key, value in line.items()}

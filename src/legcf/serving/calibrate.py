@@ -1,0 +1,125 @@
+"""How to fold in, chosen from the data at export: by validation pairs if there are any, else by hidden history."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from legcf.data.interactions import Interactions
+from legcf.evaluation import evaluate
+from legcf.progress import progress
+from legcf.serving.artifact import FoldIn
+from legcf.serving.foldin import FoldInSolver
+from legcf.serving.rows import FloatArray, Rows
+
+_SAMPLE = 400  # users a setting is judged on
+_MOST_PAIRS = 200  # of a history, so that one entity with thousands does not hold up the rest
+_START = FoldIn(unobserved=0.1, ridge=0.1, damping=0.0)
+# One setting after the other, each from the best so far: the settings hardly depend on each other, and a full grid
+# found nothing better in trials. An infinite ridge is the plain sum of the history, so the last one stands for it.
+_STEPS: tuple[tuple[str, tuple[float, ...]], ...] = (
+    ("unobserved", (0.01, 1.0)),
+    ("ridge", (1e-3, 10.0)),
+    ("damping", (0.5,)),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What settings are judged by: the vectors of both sides as served, and the pairs."""
+
+    users: FloatArray
+    items: FloatArray
+    bias: FloatArray | None
+    train: Interactions
+    validation: Interactions | None
+
+
+def calibrate_users(
+    item_rows: Rows, counts: FloatArray, known: Known, rng: np.random.Generator, quiet: bool = True
+) -> FoldIn:
+    """The setting with the best NDCG@20 on users folded in from their history.
+
+    The vectors of known users only set the scale, which matters beside a bias.
+    """
+    seen, truth = known.train, known.validation
+    if truth is None or not truth.num_pairs:
+        seen, truth = _hide(known.train, rng)
+    able = np.flatnonzero((seen.user_degrees > 0) & (truth.user_degrees > 0))
+    users = np.sort(rng.choice(able, min(_SAMPLE, len(able)), replace=False))
+    if not len(users):
+        return _START
+    histories = [seen.of(int(user))[-_MOST_PAIRS:] for user in users]
+
+    def judge(settings: FoldIn) -> tuple[float, FoldIn]:
+        solver = FoldInSolver(item_rows, counts, settings)
+        solved = np.stack([solver.vector(history) for history in histories])
+        scale = _scale(solved, known.users[users])
+        vectors = np.zeros_like(known.users)
+        vectors[users] = scale * solved
+        pair = with_bias(vectors, known.items, known.bias)
+        score = evaluate(*pair, truth, seen, (20,), users, ("ndcg",))["ndcg@20"]
+        return score, replace(settings, scale=scale)
+
+    return _search(judge, ("unobserved", "ridge", "damping"), quiet)
+
+
+def calibrate_items(user_rows: Rows, known: Known, rng: np.random.Generator) -> FoldIn:
+    """The setting whose item vectors, solved from their users, point most nearly where the known ones point."""
+    holders = known.train.transposed()
+    able = np.flatnonzero(holders.user_degrees > 1)
+    items = rng.choice(able, min(_SAMPLE // 2, len(able)), replace=False)
+    if not len(items):
+        return _START
+    wanted = known.items[items]
+    ones = np.ones(len(user_rows), dtype=np.float32)
+    histories = [holders.of(int(item))[:_MOST_PAIRS] for item in items]
+
+    def judge(settings: FoldIn) -> tuple[float, FoldIn]:
+        solver = FoldInSolver(user_rows, ones, settings)
+        solved = np.stack([solver.vector(history) for history in histories])
+        lengths = np.linalg.norm(solved, axis=1) * np.linalg.norm(wanted, axis=1)
+        score = float((np.einsum("ij,ij->i", solved, wanted) / np.maximum(lengths, 1e-12)).mean())
+        return score, replace(settings, scale=_scale(solved, wanted))
+
+    return _search(judge, ("unobserved", "ridge"), quiet=True)
+
+
+def _search(judge: Callable[[FoldIn], tuple[float, FoldIn]], names: tuple[str, ...], quiet: bool) -> FoldIn:
+    steps = [(name, value) for name, values in _STEPS for value in values if name in names]
+    with progress("Choosing how to fold in", len(steps) + 1, "settings", quiet) as task:
+        best_score, best = judge(_START)
+        task.advance()
+        for name, value in steps:
+            score, settings = judge(replace(best, **{name: value}))
+            if score > best_score:
+                best_score, best = score, settings
+            task.advance()
+    return best
+
+
+def with_bias(users: FloatArray, items: FloatArray, bias: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+    """A bias as one more column, so that the evaluator's inner product includes it."""
+    if bias is None:
+        return users, items
+    ones = np.ones((len(users), 1), dtype=np.float32)
+    return np.concatenate([users, ones], axis=1), np.concatenate([items, bias[:, None]], axis=1)
+
+
+def _scale(solved: FloatArray, known: FloatArray) -> float:
+    """The factor that brings solved vectors nearest to known ones."""
+    square = float((solved.astype(np.float64) ** 2).sum())
+    factor = float((solved.astype(np.float64) * known).sum()) / square if square > 0 else 1.0
+    return factor if 1e-6 < factor < 1e6 else 1.0
+
+
+def _hide(train: Interactions, rng: np.random.Generator) -> tuple[Interactions, Interactions]:
+    """A fifth of the pairs taken out to be found again."""
+    hidden: NDArray[np.bool_] = rng.random(train.num_pairs) < 0.2
+    users = train.users()
+    shape = (train.num_users, train.num_items)
+    return (
+        Interactions.from_pairs(users[~hidden], train.items[~hidden], *shape),
+        Interactions.from_pairs(users[hidden], train.items[hidden], *shape),
+    )

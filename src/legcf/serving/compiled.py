@@ -1,0 +1,121 @@
+"""Top-k for many users at once, compiled: the same answers as numpy to the last bit, many times faster.
+
+Users are taken 64 at a time. Their projections lie beside each other (c × 64, in the cache), so an item's code turns
+into t products of one weight with 64 neighbouring numbers, which the compiler turns into vector instructions; and a
+score has to beat the user's k-th best so far before anything else is looked at.
+"""
+
+import numpy as np
+from numba import njit, prange
+from numpy.typing import NDArray
+
+from legcf.serving.artifact import History
+from legcf.serving.rows import CodedRows, FloatArray
+
+_TOGETHER = 64
+
+
+def top_k(
+    rows: CodedRows,
+    projected: FloatArray,
+    k: int,
+    bias: FloatArray | None,
+    seen: History | None,
+) -> tuple[NDArray[np.int32], FloatArray]:
+    """Best k rows for each projection, best first, lower index first among equals; −1 where there are fewer than k."""
+    items = np.full((len(projected), k), -1, dtype=np.int32)
+    scores = np.full((len(projected), k), -np.inf, dtype=np.float32)
+    if seen is None:
+        seen = History(np.zeros(len(projected) + 1, dtype=np.int64), np.zeros(0, dtype=np.uint16))
+    offsets = np.zeros(0, dtype=np.float32) if bias is None else bias
+    _search(projected, rows.columns, rows.weights, offsets, seen.indptr, seen.items, items, scores)
+    return items, scores
+
+
+@njit(cache=True)
+def _add(total, weight, row):  # type: ignore[no-untyped-def]
+    for x in range(total.shape[0]):
+        total[x] += weight * row[x]
+
+
+@njit(cache=True)
+def _add_four(total, w0, r0, w1, r1, w2, r2, w3, r3):  # type: ignore[no-untyped-def]
+    for x in range(total.shape[0]):
+        total[x] = (((total[x] + w0 * r0[x]) + w1 * r1[x]) + w2 * r2[x]) + w3 * r3[x]
+
+
+@njit(cache=True)
+def _any_above(total, bar):  # type: ignore[no-untyped-def]
+    above = np.int32(0)
+    for x in range(total.shape[0]):
+        above += np.int32(total[x] > bar[x])
+    return above > 0
+
+
+@njit(cache=True)
+def _contains(values, start, end, wanted):  # type: ignore[no-untyped-def]
+    stop = end
+    while start < end:
+        middle = (start + end) // 2
+        if values[middle] < wanted:
+            start = middle + 1
+        else:
+            end = middle
+    return start < stop and values[start] == wanted
+
+
+@njit(cache=True)
+def _insert(items, scores, item, score):  # type: ignore[no-untyped-def]
+    place = len(items) - 1
+    while place > 0 and scores[place - 1] < score:
+        items[place], scores[place] = items[place - 1], scores[place - 1]
+        place -= 1
+    items[place], scores[place] = item, score
+
+
+@njit(cache=True)
+def _score_item(total, columns, weights, across):  # type: ignore[no-untyped-def]
+    total[:] = 0
+    t = len(columns)
+    k = 0
+    while k + 4 <= t:
+        _add_four(
+            total,
+            weights[k],
+            across[columns[k]],
+            weights[k + 1],
+            across[columns[k + 1]],
+            weights[k + 2],
+            across[columns[k + 2]],
+            weights[k + 3],
+            across[columns[k + 3]],
+        )
+        k += 4
+    while k < t:
+        _add(total, weights[k], across[columns[k]])
+        k += 1
+
+
+@njit(cache=True, parallel=True)
+def _search(projected, columns, weights, bias, indptr, seen, items, scores):  # type: ignore[no-untyped-def]
+    num_users, num_atoms = projected.shape
+    for block in prange((num_users + _TOGETHER - 1) // _TOGETHER):
+        first = block * _TOGETHER
+        count = min(_TOGETHER, num_users - first)
+        across = np.zeros((num_atoms, _TOGETHER), dtype=np.float32)
+        for x in range(count):
+            for q in range(num_atoms):
+                across[q, x] = projected[first + x, q]
+        total = np.empty(_TOGETHER, dtype=np.float32)
+        bar = np.full(_TOGETHER, np.inf, dtype=np.float32)  # lanes without a user never pass
+        bar[:count] = -np.inf
+        for item in range(len(columns)):
+            _score_item(total, columns[item], weights[item], across)
+            if len(bias):
+                total += bias[item]
+            if _any_above(total, bar):
+                for x in range(count):
+                    user = first + x
+                    if total[x] > bar[x] and not _contains(seen, indptr[user], indptr[user + 1], item):
+                        _insert(items[user], scores[user], item, total[x])
+                        bar[x] = scores[user, -1]

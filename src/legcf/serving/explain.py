@@ -1,0 +1,95 @@
+"""Why an item was recommended: the meta-embeddings that user and item share, and the user's items that speak for it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from legcf.data.ids import ExternalId
+from legcf.serving.rows import CodedRows, FloatArray
+from legcf.serving.scorer import Scored, Scorer, Taste
+
+_EXAMPLES = 4
+_LEAST_SHARE = 0.3  # of an item's length that a meta-embedding must carry for the item to be an example of it
+_MOST = 3
+
+
+@dataclass(frozen=True)
+class SharedMeta:
+    """A meta-embedding in the item's code: what it adds to the score, and well-known items it stands for."""
+
+    meta: int
+    contribution: float
+    examples: list[Scored]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    item: ExternalId
+    score: float
+    shared: list[SharedMeta]
+    because: list[Scored]
+
+
+def explain(scorer: Scorer, taste: Taste, items: Sequence[int]) -> list[Explanation]:
+    """The parts of each score. All terms of an item's code (and its bias) would sum up to the score exactly."""
+    model = scorer.model
+    if not len(items):
+        return []
+    targets = model.item_rows.vectors(np.asarray(items))
+    scores = targets @ taste.vector
+    if model.item_bias is not None:
+        scores = scores + model.item_bias[np.asarray(items)]
+    parts = scorer.solver.contributions(taste.history, targets)
+    return [
+        Explanation(
+            model.items.external([item])[0],
+            float(scores[place]),
+            _shared(scorer, taste.vector, item),
+            _because(scorer, taste, item, parts[:, place]),
+        )
+        for place, item in enumerate(items)
+    ]
+
+
+def _shared(scorer: Scorer, vector: FloatArray, item: int) -> list[SharedMeta]:
+    rows = scorer.model.item_rows
+    if not isinstance(rows, CodedRows):
+        return []
+    columns, weights = rows.columns[item], rows.weights[item]
+    parts = weights * (rows.codebook[columns] @ vector)
+    order = [k for k in np.argsort(-parts, kind="stable")[:_MOST].tolist() if parts[k] > 0]
+    return [
+        SharedMeta(int(columns[k]), float(parts[k]), examples(scorer, int(columns[k]), weights[k] >= 0)) for k in order
+    ]
+
+
+def _because(scorer: Scorer, taste: Taste, item: int, parts: FloatArray) -> list[Scored]:
+    model, history = scorer.model, taste.history
+    order = [k for k in np.argsort(-parts, kind="stable")[: _MOST + 1].tolist() if parts[k] > 0 and history[k] != item]
+    ids = model.items.external(history[order[:_MOST]])
+    pairs = zip(ids, order[:_MOST], strict=True)
+    return [Scored(identifier, float(parts[k]), model.item_name(int(history[k]))) for identifier, k in pairs]
+
+
+def examples(scorer: Scorer, meta: int, positive: bool = True) -> list[Scored]:
+    """Items that lean most on a meta-embedding (or against it), the better known ones first."""
+    key = (meta, bool(positive))
+    if key not in scorer.examples:
+        scorer.examples[key] = _find_examples(scorer, meta, positive)
+    return scorer.examples[key]
+
+
+def _find_examples(scorer: Scorer, meta: int, positive: bool) -> list[Scored]:
+    rows, model = scorer.model.item_rows, scorer.model
+    assert isinstance(rows, CodedRows)
+    items, terms = np.nonzero(rows.columns == meta)
+    weights = rows.weights[items, terms] * (1 if positive else -1)
+    share = weights / scorer.item_norms[items] * np.linalg.norm(rows.codebook[meta])
+    order = np.argsort(-np.where(share > _LEAST_SHARE, share * model.popularity[items], -1.0), kind="stable")[
+        :_EXAMPLES
+    ]
+    order = order[share[order] > _LEAST_SHARE]
+    ids = model.items.external(items[order])
+    chosen = zip(ids, items[order].tolist(), weights[order].tolist(), strict=True)
+    return [Scored(identifier, weight, model.item_name(item)) for identifier, item, weight in chosen]

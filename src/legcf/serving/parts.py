@@ -1,0 +1,129 @@
+"""The parts of a model file: matrices, rows, ids and texts in, and out again with every size checked. Numpy only."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
+from legcf.serving.packing import (
+    bits_for,
+    dequantise_rows,
+    pack_bits,
+    quantise_rows,
+    smallest_integers,
+    unpack_bits,
+)
+from legcf.serving.rows import CodedRows, FloatArray, FullRows, Rows
+
+Store = dict[str, NDArray[np.generic]]
+_LARGEST = 1e6
+
+
+def put_matrix(store: Store, name: str, matrix: FloatArray, dtype: str) -> dict[str, Any]:
+    if dtype == "int8":
+        store[f"{name}.values"], store[f"{name}.scale"], top = quantise_rows(matrix)
+        return {"shape": list(matrix.shape), "top": top}
+    store[f"{name}.values"] = matrix.astype(np.float16)
+    return {"shape": list(matrix.shape)}
+
+
+def get_matrix(store: Store, name: str, config: dict[str, Any]) -> FloatArray:
+    rows, columns = (count(size) for size in config["shape"])
+    expect(rows >= 1 and columns >= 1, f"{name} is empty")
+    if "top" not in config:
+        return finite(array(store, f"{name}.values", np.float16, (rows, columns)))
+    values = array(store, f"{name}.values", np.int8, (rows, columns))
+    scale = array(store, f"{name}.scale", np.uint8, (rows,))
+    expect(0 < config["top"] <= _LARGEST, f"the scale of {name} is wrong")
+    return finite(dequantise_rows(values, scale, float(config["top"])))
+
+
+def put_rows(store: Store, name: str, rows: Rows, dtype: str) -> dict[str, Any]:
+    if isinstance(rows, CodedRows):
+        store[f"{name}.columns"] = pack_bits(rows.columns, bits_for(len(rows.codebook)))
+        return {"kind": "coded", "weights": put_matrix(store, f"{name}.weights", rows.weights, dtype)}
+    assert isinstance(rows, FullRows)
+    return {"kind": "full", "table": put_matrix(store, f"{name}.table", rows.table, dtype)}
+
+
+def get_rows(store: Store, name: str, config: dict[str, Any], count: int, codebook: FloatArray | None) -> Rows:
+    rows: Rows
+    if config["kind"] == "full":
+        rows = FullRows(get_matrix(store, f"{name}.table", config["table"]))
+    else:
+        expect(codebook is not None, "there is no codebook")
+        assert codebook is not None
+        weights = get_matrix(store, f"{name}.weights", config["weights"])
+        packed = array(store, f"{name}.columns", np.uint8, None)
+        columns = unpack_bits(packed, bits_for(len(codebook)), weights.size)
+        expect(not len(columns) or int(columns.max()) < len(codebook), "a column lies outside the codebook")
+        narrow = np.uint16 if len(codebook) <= 2**16 else np.uint32
+        short: NDArray[np.unsignedinteger] = columns.astype(narrow)
+        rows = CodedRows(short.reshape(weights.shape), weights, codebook)
+    expect(len(rows) == count, f"{name} has the wrong number of rows")
+    return rows
+
+
+def put_ids(store: Store, name: str, ids: IdMap) -> dict[str, Any]:
+    if ids.is_text:
+        put_text(store, name, ids.values.tolist())
+        return {"kind": "text"}
+    first = int(ids.values[0]) if len(ids) else 0
+    if np.array_equal(ids.values, np.arange(first, first + len(ids))):
+        return {"kind": "range", "first": first}
+    store[f"{name}.values"] = smallest_integers(np.asarray(ids.values, dtype=ids.values.dtype))
+    return {"kind": "integers"}
+
+
+def get_ids(store: Store, name: str, config: dict[str, Any], count: int, kind: str) -> IdMap:
+    if config["kind"] == "text":
+        return IdMap(np.array(get_text(store, name, count), dtype=object), kind)
+    if config["kind"] == "range":
+        first = config["first"]
+        expect(type(first) is int and abs(first) < 2**62, "the first id is wrong")
+        return IdMap(np.arange(first, first + count, dtype=np.int64), kind)
+    values = store[f"{name}.values"]
+    expect(values.dtype.kind in "iu" and values.shape == (count,), f"{name} has the wrong form")
+    return IdMap(values, kind)
+
+
+def put_text(store: Store, name: str, texts: list[str]) -> None:
+    arrays = text_to_arrays(texts)
+    store[f"{name}.text"] = arrays["text"]
+    store[f"{name}.lengths"] = smallest_integers(
+        np.array([len(text.encode("utf-8", "surrogatepass")) for text in texts], dtype=np.int64)
+    )
+
+
+def get_text(store: Store, name: str, count: int) -> list[str]:
+    text, lengths = array(store, f"{name}.text", np.uint8, None), store[f"{name}.lengths"]
+    expect(lengths.dtype.kind == "u" and lengths.shape == (count,), f"{name} has the wrong form")
+    offsets = np.concatenate([[0], np.cumsum(lengths.astype(np.int64))])
+    expect(int(offsets[-1]) == len(text) and bool(np.all(np.diff(offsets) >= 0)), f"{name} has the wrong length")
+    return text_from_arrays({"text": text, "offsets": offsets})
+
+
+def array(store: Store, name: str, dtype: type[np.generic], shape: tuple[int, ...] | None) -> NDArray[Any]:
+    array = store[name]
+    fits = array.ndim == 1 if shape is None else array.shape == shape
+    expect(array.dtype == dtype and fits, f"{name} has the wrong form")
+    return array
+
+
+def finite(values: NDArray[Any]) -> FloatArray:
+    """Numbers small enough that no sum of their products can overflow: a score is always a number."""
+    numbers: FloatArray = values.astype(np.float32)
+    expect(bool(np.all(np.abs(numbers) <= _LARGEST)), "a number is not finite or too large")
+    return numbers
+
+
+def count(value: object) -> int:
+    expect(type(value) is int and 0 <= value < 2**40, "a size is wrong")
+    assert isinstance(value, int)
+    return value
+
+
+def expect(condition: bool, complaint: str) -> None:
+    if not condition:
+        raise ValueError(complaint)

@@ -1,0 +1,117 @@
+"""The vectors of one side, users or items: coded over the shared codebook, or as the full table. Numpy only."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float32]
+Positions = NDArray[np.integer]
+_BLOCK = 8192  # rows worked on at once, so that no N × d table ever stands in memory
+
+
+class Rows(Protocol):
+    """What scoring needs to know of a side."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def width(self) -> int: ...
+
+    def vectors(self, which: Positions | slice) -> FloatArray:
+        """ĥ_p = Σ_q S[p,q] · H_meta[q] of the rows asked for."""
+
+    def project(self, queries: FloatArray) -> FloatArray:
+        """What `scores` wants for each query vector (b × d): computed once, used for every row."""
+
+    def scores(self, projected: FloatArray) -> FloatArray:
+        """Dot products of the queries behind `projected` with all rows (b × n)."""
+
+
+@dataclass(frozen=True, eq=False)
+class CodedRows:
+    """Row p is Σ_k weights[p,k] · codebook[columns[p,k]], t terms."""
+
+    columns: NDArray[np.unsignedinteger]
+    weights: FloatArray
+    codebook: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    @property
+    def width(self) -> int:
+        return int(self.codebook.shape[1])
+
+    def vectors(self, which: Positions | slice) -> FloatArray:
+        columns, weights = self.columns[which], self.weights[which]
+        total: FloatArray = weights[:, :1] * self.codebook[columns[:, 0]]
+        for k in range(1, columns.shape[1]):
+            total += weights[:, k : k + 1] * self.codebook[columns[:, k]]
+        return total
+
+    def project(self, queries: FloatArray) -> FloatArray:
+        """g = H_meta h_u: after this an item costs t multiply-adds instead of d."""
+        projected: FloatArray = queries @ self.codebook.T
+        return projected
+
+    def scores(self, projected: FloatArray) -> FloatArray:
+        out = np.empty((len(projected), len(self)), dtype=np.float32)
+        columns, weights = self._by_term
+        term = np.empty(len(self), dtype=np.float32)
+        # One term after the other in the order of the codes: the compiled path adds in the same order, so that both
+        # give the same float32 numbers to the last bit.
+        for row, g in zip(out, projected, strict=True):
+            np.multiply(g[columns[0]], weights[0], out=row)
+            for k in range(1, len(columns)):
+                np.multiply(g[columns[k]], weights[k], out=term)
+                row += term
+        return out
+
+    @cached_property
+    def _by_term(self) -> tuple[NDArray[np.intp], FloatArray]:
+        # numpy gathers fastest by its own index type from contiguous arrays
+        return np.ascontiguousarray(self.columns.T, dtype=np.intp), np.ascontiguousarray(self.weights.T)
+
+
+@dataclass(frozen=True, eq=False)
+class FullRows:
+    """The table itself, for comparison and for those who have the memory."""
+
+    table: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @property
+    def width(self) -> int:
+        return int(self.table.shape[1])
+
+    def vectors(self, which: Positions | slice) -> FloatArray:
+        return self.table[which]
+
+    def project(self, queries: FloatArray) -> FloatArray:
+        return queries
+
+    def scores(self, projected: FloatArray) -> FloatArray:
+        scores: FloatArray = projected @ self.table.T
+        return scores
+
+
+def gram(rows: Rows) -> NDArray[np.float64]:
+    """Σ_p ĥ_p ĥ_pᵀ (d × d), block by block."""
+    total = np.zeros((rows.width, rows.width), dtype=np.float64)
+    for start in range(0, len(rows), _BLOCK):
+        block = rows.vectors(slice(start, start + _BLOCK))
+        total += block.T @ block
+    return total
+
+
+def norms(rows: Rows) -> FloatArray:
+    """Lengths of all rows, never zero, to divide by."""
+    out = np.empty(len(rows), dtype=np.float32)
+    for start in range(0, len(rows), _BLOCK):
+        out[start : start + _BLOCK] = np.linalg.norm(rows.vectors(slice(start, start + _BLOCK)), axis=1)
+    return np.maximum(out, np.float32(1e-12))

@@ -1,0 +1,85 @@
+"""What the server takes and gives: bodies of requests and responses, with their limits."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+MAX_K = 1000
+MAX_BATCH = 256
+MAX_LIST = 10_000  # ids in one history, allow or deny list
+
+_Text = Annotated[str, StringConstraints(max_length=512)]
+_Number = Annotated[int, Field(strict=True, ge=-(2**63), lt=2**64)]
+Id = Annotated[_Number | _Text, Field(description="An id as it was in the training data.")]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Ask(_Strict):
+    """One wish: a known `user`, someone with these `items`, or a known user with news (both)."""
+
+    user: Id | None = None
+    items: list[Id] = Field(
+        default=[], max_length=MAX_LIST, description="Items the user has; unknown ones are an error."
+    )
+    k: int = Field(20, ge=1, le=MAX_K, strict=True)
+    exclude_seen: bool = Field(True, description="Leave out `items` and the known user's history.")
+    allow: list[Id] | None = Field(None, max_length=MAX_LIST, description="Recommend only from these items.")
+    deny: list[Id] = Field(default=[], max_length=MAX_LIST, description="Never recommend these items.")
+    explain: int = Field(0, ge=0, le=100, strict=True, description="Say why for so many of the first items.")
+
+
+class AskMany(_Strict):
+    requests: list[Ask] = Field(min_length=1, max_length=MAX_BATCH)
+
+
+class Item(BaseModel):
+    id: int | str
+    title: str
+    score: float
+
+
+class Shared(BaseModel):
+    """A meta-embedding that user and item share; `examples` are items it stands for."""
+
+    meta: int
+    contribution: float
+    examples: list[Item]
+
+
+class Why(BaseModel):
+    item: int | str
+    score: float
+    shared: list[Shared]
+    because: list[Item] = Field(description="Items of the user that speak for this one, with what they add.")
+
+
+class Recommendations(BaseModel):
+    user: int | str | None
+    items: list[Item]
+    why: list[Why] = []
+
+
+class ManyRecommendations(BaseModel):
+    results: list[Recommendations]
+
+
+class Similar(BaseModel):
+    to: int | str
+    items: list[Item]
+
+
+class Problem(BaseModel):
+    """An error: one sentence that says what is wrong and what to do."""
+
+    detail: str
+
+
+class Health(BaseModel):
+    status: str
+    model: str
+    users: int
+    items: int
+    loaded_at: float

@@ -1,0 +1,7 @@
+// Runs before the page is drawn, so that a chosen theme does not flash.
+(() => {
+  try {
+    const chosen = localStorage.getItem("legcf-theme");
+    if (chosen) document.documentElement.dataset.theme = chosen;
+  } catch { /* storage may be barred; the system's preference then holds */ }
+})();
