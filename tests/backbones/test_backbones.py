@@ -27,7 +27,7 @@ def rows_for(train: Interactions, seed: int = 0) -> torch.Tensor:
 
 
 def propagated(backbone: Backbone, train: Interactions, rows: torch.Tensor) -> torch.Tensor:
-    return backbone.propagate(backbone.operator(bipartite(train)), rows)
+    return backbone.propagate(backbone.operator(bipartite(train), train.num_users, train.num_items), rows)
 
 
 @pytest.mark.parametrize("name", sorted(BACKBONES))
@@ -87,7 +87,7 @@ class TestBackboneContract:
             return
         train = random_interactions(5, 6, 0.4, seed=2)
         rows = rows_for(train)
-        operator = backbone.operator(bipartite(train))
+        operator = backbone.operator(bipartite(train), train.num_users, train.num_items)
         power, wanted = rows.numpy().astype(np.float64), np.zeros((11, len(coefficients) * WIDTH))
         for term in coefficients.T:
             wanted += np.concatenate([weight * power for weight in term], axis=1)

@@ -1,0 +1,55 @@
+"""`legcf info`, and the command as a program of its own."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import legcf as package
+from tests.cli.typed import legcf, refused
+
+
+def test_what_a_run_is(run: Path) -> None:
+    answer = legcf("info", run)
+    assert answer.code == 0
+    for wanted in ("method", "training", "pretrain", "alternate", "recall@20"):
+        assert wanted in answer.out
+
+
+def test_json(run: Path) -> None:
+    found = json.loads(legcf("info", run, "--json").out)
+    assert found["finished"]
+    assert found["config"]["method"]["c"] == 8
+    assert len(found["curve"]) == 4
+    assert found["metrics"]["seed"] == 3
+
+
+def test_a_run_under_way(run: Path, tmp_path: Path) -> None:
+    shutil.copy(run / "config.json", tmp_path / "config.json")
+    assert "Not finished" in legcf("info", tmp_path).out
+    assert not json.loads(legcf("info", tmp_path, "--json").out)["finished"]
+
+
+def test_what_is_no_run(tmp_path: Path) -> None:
+    assert "not a run" in refused("info", tmp_path)
+    for content in ("{}", "[]", '{"method": 1, "backbone": 2, "training": 3}'):
+        (tmp_path / "config.json").write_text(content)
+        assert "legcf train" in refused("info", tmp_path)
+
+
+def test_the_program_itself(tmp_path: Path) -> None:
+    """Installed entry point, exit code, one line on stderr."""
+    program = Path(sys.executable).with_name("legcf")
+    answer = subprocess.run([program, "info", tmp_path / "nowhere"], capture_output=True, text=True, check=False)
+    assert answer.returncode == 2
+    assert answer.stderr.startswith("legcf: ")
+    assert answer.stderr.count("\n") == 1
+    assert package.__version__
+
+
+def test_usage(tmp_path: Path) -> None:
+    assert legcf("--help").code == 0
+    assert "--resume" in legcf("train", "--help").out
+    assert legcf("fly").code == 2
+    assert legcf("train").code == 2

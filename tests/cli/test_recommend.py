@@ -1,0 +1,73 @@
+"""`legcf recommend`: one user, some, all; printed, as JSON, or in a file."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tests.cli.typed import legcf, refused
+from tests.helpers import planted
+
+
+def test_one_user(run: Path) -> None:
+    answer = legcf("recommend", run, "--user", 7, "-k", 5, "--json")
+    rows = json.loads(answer.out)["recommendations"]
+    assert [row["rank"] for row in rows] == [1, 2, 3, 4, 5]
+    assert {row["user"] for row in rows} == {7}
+    scores = [row["score"] for row in rows]
+    assert scores == sorted(scores, reverse=True)
+    assert not {row["item"] for row in rows} & set(planted(40, 40).train.of(7).tolist())
+
+
+def test_a_table_for_people(run: Path) -> None:
+    answer = legcf("recommend", run, "-u", 7, "-u", 9, "-k", 2)
+    assert answer.code == 0
+    assert "For user 7" in answer.out
+    assert "For user 9" in answer.out
+
+
+def test_seen_items_only_when_asked(run: Path) -> None:
+    every = json.loads(legcf("recommend", run, "--user", 7, "-k", 40, "--include-seen", "--json").out)
+    assert len(every["recommendations"]) == 40
+    unseen = json.loads(legcf("recommend", run, "--user", 7, "-k", 40, "--json").out)
+    assert len(unseen["recommendations"]) == 35
+
+
+@pytest.mark.parametrize(
+    ("ending", "read"), [("parquet", pl.read_parquet), ("csv", pl.read_csv), ("jsonl", pl.read_ndjson)]
+)
+def test_many_users_into_a_file(ending: str, read: object, run: Path, tmp_path: Path) -> None:
+    (tmp_path / "users.txt").write_text("3\n\n 11 \n")
+    path = tmp_path / f"recs.{ending}"
+    answer = legcf("recommend", run, "--users", tmp_path / "users.txt", "--output", path, "-k", 4)
+    assert answer.code == 0, answer.err
+    frame = read(path)  # type: ignore[operator]
+    assert frame.columns == ["user", "rank", "item", "score"]
+    assert frame["user"].to_list() == [3] * 4 + [11] * 4
+    assert {path.name for path in tmp_path.iterdir()} == {"users.txt", f"recs.{ending}"}
+
+
+def test_all_users_into_a_file(run: Path, tmp_path: Path) -> None:
+    answer = legcf("recommend", run, "--output", tmp_path / "recs.parquet", "-k", 3, "--json")
+    assert json.loads(answer.out)["rows"] == 120
+    assert pl.read_parquet(tmp_path / "recs.parquet")["user"].n_unique() == 40
+
+
+def test_what_cannot_be(run: Path, tmp_path: Path) -> None:
+    assert "Say for whom" in refused("recommend", run)
+    assert "Unknown user id 'nobody'" in refused("recommend", run, "--user", "nobody")
+    assert "Unknown user id '4000'" in refused("recommend", run, "--user", 4000)
+    assert "at least 1" in refused("recommend", run, "--user", 7, "-k", 0)
+    assert "list of user ids" in refused("recommend", run, "--users", tmp_path / "missing.txt")
+    (tmp_path / "none.txt").write_text("\n")
+    assert "no user id" in refused("recommend", run, "--users", tmp_path / "none.txt")
+    assert ".parquet" in refused("recommend", run, "--output", tmp_path / "recs.xlsx")
+    assert "Cannot write" in refused("recommend", run, "--output", "/proc/recs.csv")
+    assert {path.name for path in tmp_path.iterdir()} == {"none.txt"}
+
+
+def test_nothing_is_written_for_an_unknown_user(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "users.txt").write_text("3\nnobody\n")
+    refused("recommend", run, "--users", tmp_path / "users.txt", "--output", tmp_path / "recs.csv")
+    assert {path.name for path in tmp_path.iterdir()} == {"users.txt"}

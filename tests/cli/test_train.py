@@ -1,0 +1,200 @@
+"""`legcf train`: what it writes, and every way it says no."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import QUICK
+from tests.cli.typed import legcf, refused
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_writes_a_whole_run(run: Path) -> None:
+    assert files(run) == {
+        "config.json",
+        "metrics.jsonl",
+        "metrics.json",
+        "model.json",
+        "model.safetensors",
+        "checkpoint/state.safetensors",
+    }
+    metrics = json.loads((run / "metrics.json").read_text())
+    wanted = {
+        "test",
+        "validation",
+        "num_params",
+        "storage_bytes",
+        "seconds",
+        "peak_rss_mb",
+        "protocol",
+        "preset",
+        "seed",
+    }
+    assert wanted <= set(metrics)
+    for part in ("test", "validation"):
+        assert {"recall@20", "ndcg@20", "precision@20", "hitrate@20", "mrr@20", "map@20", "coverage@20"} <= set(
+            metrics[part]
+        )
+    assert metrics["num_params"] == 8 * 8 + 2 * 80
+    assert (metrics["protocol"], metrics["preset"], metrics["seed"]) == ("legcf", "paper", 3)
+    config = json.loads((run / "config.json").read_text())
+    assert config["method"]["c"] == 8
+    assert config["training"]["negatives"] == 5
+    assert len((run / "metrics.jsonl").read_text().splitlines()) == 4
+
+
+def test_json_is_the_metrics_and_nothing_else(folder: Path, tmp_path: Path) -> None:
+    answer = legcf("train", folder, "--out", tmp_path / "run", "--json", *QUICK)
+    assert answer.code == 0
+    assert json.loads(answer.out) == json.loads((tmp_path / "run" / "metrics.json").read_text())
+
+
+def test_the_table_says_what_to_do_next(folder: Path, tmp_path: Path) -> None:
+    answer = legcf("train", folder, "-o", tmp_path / "run", *QUICK)
+    assert "recall@20" in answer.out
+    assert "legcf recommend" in answer.out
+
+
+def test_a_config_file_repeats_a_run(run: Path, folder: Path, tmp_path: Path) -> None:
+    answer = legcf("train", folder, "--out", tmp_path / "again", "--config", run / "config.json", "--quiet")
+    assert answer.code == 0, answer.err
+    first, again = (json.loads((place / "metrics.json").read_text()) for place in (run, tmp_path / "again"))
+    assert first["test"] == again["test"]
+    assert first["seed"] == again["seed"]
+
+
+def test_options_go_before_the_file(run: Path, folder: Path, tmp_path: Path) -> None:
+    legcf("train", folder, "--out", tmp_path / "r", "--config", run / "config.json", "--seed", 8, "--epochs", 1, "-q")
+    config = json.loads((tmp_path / "r" / "config.json").read_text())
+    assert (config["seed"], config["training"]["epochs"], config["method"]["c"]) == (8, 1, 8)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--set", "method.t=9", "--set", "method.c=8"], "lower t"),
+        (["--set", "method.c=81"], "lower c"),
+        (["--set", "training.lerning_rate=1"], "did you mean `training.learning_rate`"),
+        (["--set", "method.name=full"], "--method"),
+        (["--set", "seed=3"], "seed"),
+        (["--set", "training=5"], "training"),
+        (["--set", "training.epochs=many"], "training.epochs"),
+        (["--set", "training.learning_rate=-1"], "training.learning_rate"),
+        (["--set", "training.epochs"], "key=value"),
+        (["--set", "=5"], "key=value"),
+        (["--preset", "best"], "default"),
+        (["--method", "magic"], "legcf"),
+        (["--backbone", "magic"], "lightgcn"),
+        (["--protocol", "magic"], "protocol"),
+        (["--seed", "-1"], "seed"),
+        (["--set", "training.loss=hinge"], "bpr"),
+        (["--set", "training.monitor=taste@20"], "ndcg@20"),
+    ],
+)
+def test_settings_that_cannot_be(options: list[str], said: str, folder: Path, tmp_path: Path) -> None:
+    assert said in refused("train", folder, "--out", tmp_path / "run", *QUICK, *options)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "does not exist"),
+        ("", "JSON"),
+        ("{", "JSON"),
+        ("[1]", "object"),
+        ('{"trainin": {}}', "trainin"),
+        ('{"training": 5}', "object"),
+        ('{"method": "legcf"}', "object"),
+        ('{"data": []}', "object"),
+        ('{"method": {"q": 1}}', "method.q"),
+        ('{"seed": "x"}', "seed"),
+        ('{"preset": ["paper"]}', "preset"),
+        ('{"data": {"options": {"protocl": "legcf"}}}', "protocl"),
+    ],
+)
+def test_config_files_that_cannot_be(content: str | None, said: str, folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    if content is not None:
+        path.write_text(content)
+    assert said in refused("train", folder, "--out", tmp_path / "run", "--config", path)
+    assert not (tmp_path / "run").exists()
+
+
+def test_data_that_cannot_be(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert "missing" in refused("train", tmp_path / "missing", "--out", out)
+    (tmp_path / "empty.csv").write_text("")
+    assert "empty" in refused("train", tmp_path / "empty.csv", "--out", out)
+    broken = tmp_path / "broken"
+    shutil.copytree(folder, broken)
+    lines = (broken / "train.txt").read_text().splitlines()
+    lines[4] += " x7"
+    (broken / "train.txt").write_text("\n".join(lines))
+    assert "line 5" in refused("train", broken, "--out", out)
+    assert not out.exists()
+
+
+def test_a_folder_in_use_is_left_as_it_is(folder: Path, tmp_path: Path) -> None:
+    """Even one with nothing but a config.json: it may be a run that has just begun."""
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "config.json").write_text("{}")
+    assert "not empty" in refused("train", folder, "--out", out, *QUICK)
+    assert files(out) == {"config.json"}
+    (tmp_path / "file").write_text("mine")
+    assert "file" in refused("train", folder, "--out", tmp_path / "file", *QUICK)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_place_that_cannot_be_written(folder: Path) -> None:
+    assert "Cannot write" in refused("train", folder, "--out", "/proc/legcf-run", *QUICK)
+
+
+def test_a_run_that_fails_leaves_nothing(folder: Path, tmp_path: Path) -> None:
+    message = refused("train", folder, "--out", tmp_path / "run", *QUICK, "--set", "training.learning_rate=1e30")
+    assert "training.learning_rate" in message
+    assert list(tmp_path.iterdir()) == []
+
+
+class TestResume:
+    @pytest.fixture
+    def copy(self, run: Path, tmp_path: Path) -> Path:
+        return Path(shutil.copytree(run, tmp_path / "run"))
+
+    def again(self, folder: Path, out: Path, *more: object) -> tuple[object, ...]:
+        return ("train", folder, "--out", out, "--resume", "--seed", 3, "--preset", "paper", *QUICK, *more)
+
+    def test_a_finished_run_stays_what_it_was(self, copy: Path, run: Path, folder: Path) -> None:
+        assert legcf(*self.again(folder, copy)).code == 0
+        first, again = (json.loads((place / "metrics.json").read_text()) for place in (run, copy))
+        assert first["test"] == again["test"]
+
+    def test_nothing_there(self, folder: Path, tmp_path: Path) -> None:
+        assert "no run to resume" in refused(*self.again(folder, tmp_path / "run"))
+        assert not (tmp_path / "run").exists()
+
+    def test_another_config(self, copy: Path, folder: Path) -> None:
+        before = files(copy)
+        assert "method.t" in refused(*self.again(folder, copy, "--set", "method.t=3"))
+        assert files(copy) == before
+
+    def test_other_data(self, copy: Path, folder: Path, tmp_path: Path) -> None:
+        other = tmp_path / "other"
+        shutil.copytree(folder, other)
+        lines = (other / "train.txt").read_text().splitlines()
+        (other / "train.txt").write_text("\n".join([*lines[:-1], lines[-1].rsplit(" ", 1)[0]]) + "\n")
+        before = files(copy)
+        assert "other data" in refused(*self.again(other, copy))
+        assert files(copy) == before
+
+    def test_a_damaged_checkpoint(self, copy: Path, folder: Path) -> None:
+        path = copy / "checkpoint" / "state.safetensors"
+        path.write_bytes(path.read_bytes()[:200])
+        assert "damaged" in refused(*self.again(folder, copy))
+        assert path.exists()

@@ -1,0 +1,43 @@
+"""Commands as a user types them, in this process: what they print and how they exit."""
+
+import contextlib
+import io
+import sys
+from dataclasses import dataclass
+from unittest.mock import patch
+
+from legcf.cli.app import main
+
+
+@dataclass(frozen=True)
+class Answer:
+    code: int
+    out: str
+    err: str
+
+
+def legcf(*arguments: object) -> Answer:
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        patch.object(sys, "argv", ["legcf", *map(str, arguments)]),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            main()
+            code = 0
+        except SystemExit as leaving:
+            code = leaving.code if isinstance(leaving.code, int) else 1
+    return Answer(code, out.getvalue(), err.getvalue())
+
+
+def refused(*arguments: object) -> str:
+    """The one sentence of a command that must fail for a reason the user can mend."""
+    answer = legcf(*arguments)
+    assert answer.code == 2, answer
+    assert answer.out == ""
+    assert "Traceback" not in answer.err
+    lines = answer.err.strip().splitlines()
+    assert len(lines) == 1, answer.err
+    assert lines[0].startswith("legcf: ")
+    return lines[0]

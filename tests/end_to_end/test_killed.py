@@ -1,0 +1,69 @@
+"""A run killed with SIGKILL at any moment and resumed ends with the numbers of a run that was left alone."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.helpers import planted, write_folder
+
+OPTIONS = (
+    "--preset", "paper", "--seed", "5", "--epochs", "25", "--quiet", "--json",
+    "--set", "method.c=8", "--set", "method.d=8", "--set", "method.update=matching-pursuit",
+    "--set", "training.batch_size=20", "--set", "training.patience=100", "--set", "training.checkpoint_seconds=0.02",
+    "--set", "training.threads=1",
+)  # fmt: skip
+
+
+def command(data: Path, out: Path, *more: str) -> list[str]:
+    return [str(Path(sys.executable).with_name("legcf")), "train", str(data), "--out", str(out), *OPTIONS, *more]
+
+
+def numbers(out: Path) -> dict[str, Any]:
+    metrics = json.loads((out / "metrics.json").read_text())
+    return {key: value for key, value in metrics.items() if key not in ("seconds", "peak_rss_mb")}
+
+
+@pytest.mark.slow
+def test_killed_and_resumed(tmp_path: Path) -> None:
+    data = write_folder(planted(60, 60), tmp_path / "data")
+    subprocess.run(command(data, tmp_path / "whole"), check=True, capture_output=True)
+    out, rng = tmp_path / "killed", np.random.default_rng()
+    kills = 0
+    for _ in range(4):
+        begun = (out / "config.json").exists()
+        known = lines_of(out)
+        process = subprocess.Popen(
+            command(data, out, *(["--resume"] if begun else [])), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        wait_for_progress(process, out, known + int(rng.integers(0, 8)))
+        time.sleep(float(rng.random()) * 0.1)
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+            kills += 1
+        process.wait()
+    assert kills > 0
+    assert not (out / "metrics.json").exists() or kills < 4
+    subprocess.run(command(data, out, "--resume"), check=True, capture_output=True)
+    assert numbers(out) == numbers(tmp_path / "whole")
+    assert lines_of(out) == lines_of(tmp_path / "whole")
+    assert not list(out.rglob("*.part"))
+
+
+def lines_of(out: Path) -> int:
+    path = out / "metrics.jsonl"
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def wait_for_progress(process: subprocess.Popen[bytes], out: Path, lines: int) -> None:
+    """Until the run has told this many epochs, or has ended; a resumed one may first drop some."""
+    deadline = time.monotonic() + 60
+    while process.poll() is None and lines_of(out) < lines and time.monotonic() < deadline:
+        time.sleep(0.01)
