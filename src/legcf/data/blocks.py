@@ -117,11 +117,13 @@ def sort_batches(
 
 def _sorted_block(batch: Batch, first_user: int, num_rows: int, num_items: int, merged: Merged) -> Block:
     rows = batch.users - np.int32(first_user) if first_user else batch.users
-    order = kernels.counting_order(batch.items, np.arange(len(rows)), num_items)[0]
-    order, starts = kernels.counting_order(rows, order, num_rows)
-    items = batch.items[order]
-    times = None if batch.times is None else batch.times[order]
-    testing = None if batch.testing is None else batch.testing[order]
+    # A stable sort by item, then one by user.
+    by_item = kernels.places_by(batch.items, num_items)[0]
+    by_user, starts = kernels.places_by(kernels.moved(rows, by_item), num_rows)
+    places = by_user[by_item]
+    items = kernels.moved(batch.items, places)
+    times = None if batch.times is None else kernels.moved(batch.times, places)
+    testing = None if batch.testing is None else kernels.moved(batch.testing, places)
     indptr, keep, count, repeated, in_both = kernels.merge_rows(
         starts,
         items,
@@ -130,7 +132,9 @@ def _sorted_block(batch: Batch, first_user: int, num_rows: int, num_items: int, 
     )
 
     def pair(position: int) -> tuple[int, int] | None:
-        return (int(rows[order[position]]) + first_user, int(items[position])) if position >= 0 else None
+        if position < 0:
+            return None
+        return int(np.searchsorted(starts, position, side="right")) - 1 + first_user, int(items[position])
 
     merged.merged += count
     merged.repeated = merged.repeated or pair(repeated)
@@ -164,10 +168,10 @@ def _spill(batches: Iterable[Batch], width: int, scratch: Path) -> tuple[list[Pa
             columns = {name: column for name, column in batch._asdict().items() if column is not None}
             layout = np.dtype([(name, column.dtype) for name, column in columns.items()])
             bucket = batch.users // np.int32(width)
-            order, starts = kernels.counting_order(bucket, np.arange(len(bucket)), _BUCKETS)
+            places, starts = kernels.places_by(bucket, _BUCKETS)
             records = np.empty(len(bucket), dtype=layout)
             for name, column in columns.items():
-                records[name] = column[order]
+                records[name] = kernels.moved(column, places)
             for number in np.flatnonzero(np.diff(starts)):
                 handles[number].write(records[starts[number] : starts[number + 1]].data)
     return paths, layout

@@ -54,10 +54,14 @@ def _zst_pieces(path: Path) -> Iterator[bytes]:
 def _whole_lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
     rest, first = b"", True
     for piece in pieces:
-        data = rest + piece
+        data = rest + piece if rest else piece
         if first and len(data) >= len(_BOM):
             data, first = data.removeprefix(_BOM), False
         end = data.rfind(b"\n") + 1
+        if end == len(data):
+            rest = b""
+            yield data
+            continue
         if end:
             yield data[:end]
         rest = data[end:]

@@ -6,6 +6,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+# Up to this many smallest entries are found by insertion, more by sorting.
+_FEW = 24
+
 # What `parse_lines` may find wrong with a line.
 FINE, NOT_A_NUMBER, NEGATIVE, TOO_LARGE, NUL_BYTE, NOT_TEXT = range(6)
 
@@ -15,19 +18,14 @@ _NEWLINE, _SPACE, _TAB, _RETURN, _MINUS, _ZERO, _NINE = 10, 32, 9, 13, 45, 48, 5
 @njit(cache=True, nogil=True)
 def parse_lines(buffer: NDArray[np.uint8]) -> Any:
     """Parse `user item item …` lines. Returns users, line numbers and bounds of lines, items, problem, its line."""
-    lines, tokens, inside = 1, 0, False
-    for position in range(len(buffer)):
-        byte = buffer[position]
-        if byte == _NEWLINE:
-            lines += 1
-        blank = byte in (_NEWLINE, _SPACE, _TAB, _RETURN)
-        if not blank and not inside:
-            tokens += 1
-        inside = not blank
+    lines = 1
+    for byte in buffer:
+        lines += byte == _NEWLINE
     users = np.empty(lines, dtype=np.uint64)
     numbers = np.empty(lines, dtype=np.int64)
     bounds = np.zeros(lines + 1, dtype=np.int64)
-    items = np.empty(tokens, dtype=np.uint64)
+    # A number takes at least two bytes; what is not filled of the array takes no memory.
+    items = np.empty(len(buffer) // 2 + 1, dtype=np.uint64)
 
     largest_tenth = np.uint64(1844674407370955161)
     line, found, filled = 1, 0, 0
@@ -67,20 +65,28 @@ def parse_lines(buffer: NDArray[np.uint8]) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def counting_order(keys: NDArray[np.int32], order: NDArray[np.int64], size: int) -> Any:
-    """Stable order of `keys[order]`, and where each key's run starts."""
+def places_by(keys: NDArray[np.int32], size: int) -> Any:
+    """Where each entry goes in a stable sort by keys from 0 to size - 1, and where each key's run starts."""
     starts = np.zeros(size + 1, dtype=np.int64)
     for key in keys:
         starts[key + 1] += 1
     for key in range(size):
         starts[key + 1] += starts[key]
     fill = starts[:-1].copy()
-    result = np.empty(len(keys), dtype=np.int64)
-    for position in order:
+    places = np.empty(len(keys), dtype=np.int32)
+    for position in range(len(keys)):
         key = keys[position]
-        result[fill[key]] = position
+        places[position] = fill[key]
         fill[key] += 1
-    return result, starts
+    return places, starts
+
+
+@njit(cache=True, nogil=True)
+def moved(column: NDArray[Any], places: NDArray[np.int32]) -> NDArray[Any]:
+    result = np.empty_like(column)
+    for position in range(len(column)):
+        result[places[position]] = column[position]
+    return result
 
 
 @njit(cache=True, nogil=True)
@@ -109,10 +115,7 @@ def merge_rows(
                 repeated = position if repeated < 0 else repeated
             if len(times):
                 times[first] = min(times[first], times[position])
-        kept = 0
-        for position in range(starts[row], starts[row + 1]):
-            kept += keep[position]
-        indptr[row + 1] = indptr[row] + kept
+        indptr[row + 1] = starts[row + 1] - merged
     return indptr, keep, merged, repeated, in_both
 
 
@@ -120,20 +123,70 @@ def merge_rows(
 def smallest_of_each_row(indptr: NDArray[np.int64], keys: NDArray[Any], counts: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Mark in every row the `counts[row]` entries with the smallest keys; the earlier entry wins a tie."""
     chosen = np.zeros(len(keys), dtype=np.bool_)
+    best = np.empty(_FEW, dtype=np.int64)
     for row in range(len(indptr) - 1):
-        wanted = counts[row]
-        if wanted == 0:
-            continue
-        ordered = np.sort(keys[indptr[row] : indptr[row + 1]])
-        last = ordered[wanted - 1]
-        ties = wanted - np.searchsorted(ordered, last)
-        for position in range(indptr[row], indptr[row + 1]):
-            if keys[position] < last:
-                chosen[position] = True
-            elif keys[position] == last and ties > 0:
-                chosen[position] = True
-                ties -= 1
+        start, stop, wanted = indptr[row], indptr[row + 1], counts[row]
+        if 0 < wanted <= _FEW:
+            # Insertion into a short sorted list: most keys are refused by its last place.
+            held = 0
+            for position in range(start, stop):
+                if held == wanted and keys[position] >= keys[best[held - 1]]:
+                    continue
+                place = held if held < wanted else held - 1
+                while place > 0 and keys[position] < keys[best[place - 1]]:
+                    best[place] = best[place - 1]
+                    place -= 1
+                best[place] = position
+                held = min(held + 1, wanted)
+            for place in range(held):
+                chosen[best[place]] = True
+        elif wanted > 0:
+            ordered = np.sort(keys[start:stop])
+            last = ordered[wanted - 1]
+            ties = wanted - np.searchsorted(ordered, last)
+            for position in range(start, stop):
+                if keys[position] < last or (keys[position] == last and ties > 0):
+                    chosen[position] = True
+                    ties -= keys[position] == last
     return chosen
+
+
+@njit(cache=True, nogil=True)
+def part_rows(indptr: NDArray[np.int64], items: NDArray[np.int32], labels: NDArray[np.uint8], label: int) -> Any:
+    """Of CSR rows the entries with one label: how many in each row, and their items."""
+    degrees = np.zeros(len(indptr) - 1, dtype=np.int64)
+    chosen = np.empty(len(items), dtype=np.int32)
+    filled = 0
+    for row in range(len(indptr) - 1):
+        before = filled
+        for position in range(indptr[row], indptr[row + 1]):
+            if labels[position] == label:
+                chosen[filled] = items[position]
+                filled += 1
+        degrees[row] = filled - before
+    return degrees, chosen[:filled].copy()
+
+
+@njit(cache=True, nogil=True)
+def add_degrees(
+    first_user: int,
+    indptr: NDArray[np.int64],
+    items: NDArray[np.int32],
+    left_out: NDArray[np.bool_],
+    users: NDArray[np.bool_],
+    kept_items: NDArray[np.bool_],
+    user_degrees: NDArray[np.int64],
+    item_degrees: NDArray[np.int64],
+) -> None:
+    """Count the pairs of kept users and items into their degrees; `left_out` may be empty."""
+    for row in range(len(indptr) - 1):
+        user = first_user + row
+        if users[user]:
+            for position in range(indptr[row], indptr[row + 1]):
+                item = items[position]
+                if kept_items[item] and not (len(left_out) and left_out[position]):
+                    user_degrees[user] += 1
+                    item_degrees[item] += 1
 
 
 @njit(cache=True, nogil=True)

@@ -10,11 +10,12 @@ from typing import Protocol as Interface
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf.data import kernels
 from legcf.data.blocks import Batch, Block, BlockStore, Merged, sort_batches
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Dataset, Interactions
 from legcf.data.options import DataOptions
-from legcf.data.splits import PARTS, TRAIN, find_protocol
+from legcf.data.splits import PARTS, find_protocol
 from legcf.errors import UserError
 from legcf.progress import progress
 
@@ -134,8 +135,7 @@ def build(
             for block in kept:
                 labels = label(block)
                 for number, part in enumerate(parts):
-                    chosen = block.chosen(labels == number)
-                    part.append(chosen.degrees, chosen.items)
+                    part.append(*kernels.part_rows(block.indptr, block.items, labels, number))
                 task.advance(len(block.indptr) - 1)
     users = IdMap(source.users.values[kept.users], "user")
     items = IdMap(source.items.values[kept.items], "item")
@@ -191,7 +191,7 @@ def _kept(source: PairSource, options: DataOptions, store: BlockStore, needs_tes
     kept = _k_core(source, options.k_core, store)
     if not needs_test:
         return kept
-    user_degrees, item_degrees = _degrees(source, kept, TRAIN)
+    user_degrees, item_degrees = _degrees(source, kept, train_only=True)
     cold_users, cold_items = kept.users & (user_degrees == 0), kept.items & (item_degrees == 0)
     if not (cold_users.any() or cold_items.any()) or options.cold == "keep":
         return kept
@@ -216,16 +216,13 @@ def _k_core(source: PairSource, k: int, store: BlockStore) -> _KeptBlocks:
 
 
 def _degrees(
-    source: PairSource, kept: _KeptBlocks, part: int | None = None
+    source: PairSource, kept: _KeptBlocks, train_only: bool = False
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Pairs of every user and item (by their old numbers) among what is kept; of train.txt only, if asked."""
     users = np.zeros(len(source.users), dtype=np.int64)
     items = np.zeros(len(source.items), dtype=np.int64)
     for block in kept.store:
-        rows = block.rows() + block.first_user
-        counted = kept.users[rows] & kept.items[block.items]
-        if part == TRAIN and block.testing is not None:
-            counted &= ~block.testing
-        users += np.bincount(rows[counted], minlength=len(users))
-        items += np.bincount(block.items[counted], minlength=len(items))
+        left_out = block.testing if train_only else None
+        left_out = np.empty(0, dtype=np.bool_) if left_out is None else left_out
+        kernels.add_degrees(block.first_user, block.indptr, block.items, left_out, kept.users, kept.items, users, items)
     return users, items
