@@ -58,13 +58,13 @@ class IntegerIds:
         return np.searchsorted(self.ids.values.astype(np.uint64), values).astype(np.int32)
 
 
-def id_lookup(distinct: pl.Series, kind: str, where: str) -> tuple[IdMap, pl.DataFrame]:
-    """The id map of a column's distinct values, and a frame to join with: value (named `kind`) and its position."""
-    if distinct.dtype.is_integer():
-        values = distinct
-    else:
-        integers = _as_integers(distinct)
-        values = distinct if integers is None else integers
+def id_lookup(distinct: pl.Series, kind: str, untyped: bool) -> tuple[IdMap, pl.DataFrame]:
+    """The id map of a column's distinct values, and a frame to join with: value (named `kind`) and its position.
+
+    In an `untyped` column, one of a text file, what looks like integers throughout is taken for integers.
+    """
+    integers = _as_integers(distinct) if untyped and distinct.dtype == pl.String else None
+    values = distinct if integers is None else integers
     if values.dtype.is_integer() and (values.dtype != pl.UInt64 or _highest(values) <= _LARGEST):
         values = values.cast(pl.Int64)
     frame = pl.DataFrame({kind: distinct, "value": values}).sort("value")

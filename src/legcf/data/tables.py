@@ -223,9 +223,9 @@ def _lookup(frame: pl.LazyFrame, kind: str, where: str, files: _Files) -> tuple[
             raise files.error(f"{where} holds a NUL byte in a {kind} id")
         not_a_number = distinct.str.to_lowercase() == "nan"
         others = distinct.filter(~not_a_number)
-        if not_a_number.any() and len(others) and id_lookup(others, kind, where)[0].values.dtype != object:
+        if not_a_number.any() and len(others) and id_lookup(others, kind, untyped=True)[0].values.dtype != object:
             raise files.error(f"{where} holds NaN for a {kind} id")
-    return id_lookup(distinct, kind, where)
+    return id_lookup(distinct, kind, files.is_text())
 
 
 def _titles(frame: pl.LazyFrame, options: DataOptions, items: IdMap) -> list[str] | None:
