@@ -3,9 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["DataOptions", "Dataset", "Recommender", "UserError", "__version__", "load"]
+__all__ = ["DataOptions", "Dataset", "Recommender", "UserError", "__version__", "compress", "load"]
 
 if TYPE_CHECKING:
+    from legcf.compression.compress import compress
     from legcf.data.interactions import Dataset
     from legcf.data.source import DataOptions, load
     from legcf.errors import UserError
@@ -16,6 +17,7 @@ _HOMES = {
     "Dataset": "legcf.data.interactions",
     "DataOptions": "legcf.data.source",
     "load": "legcf.data.source",
+    "compress": "legcf.compression.compress",
     "UserError": "legcf.errors",
 }
 

@@ -1,5 +1,7 @@
 """Any table as codebook and assignment: alternate matching pursuit (S given D) and least squares (D given S)."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -19,24 +21,42 @@ _FLOOR = 1e-9  # relative to the largest singular value
 _GRAM_ROWS = 8192
 
 
+@dataclass(frozen=True, eq=False)
+class Balance:
+    """A basis made for coding, as d × k matrices that rows are multiplied by, and the metric m that leads out of it.
+
+    With U Vᵀ = P Σ Qᵀ the rows become P Σ^power and Q Σ^power, and m = Σ^(½ − power): user · diag(m²) · item are the
+    scores as they were. A squared error in this space is, for power 1, the error in scores: that of a user measured in
+    the items' Gram matrix and the reverse. Power ½ only makes the two sides equally large. Multiply a codebook learnt
+    here by m, and plain inner products are scores.
+    """
+
+    onto_users: FloatArray
+    onto_items: FloatArray
+    metric: FloatArray
+
+
+def find_balance(
+    user_vectors: FloatArray, item_vectors: FloatArray, power: float = 1.0, least: float | None = None
+) -> Balance:
+    """The basis for these two sides; directions whose share of Σ is at most `least` are left out."""
+    user_root, item_root = _gram_root(user_vectors), _gram_root(item_vectors)
+    left, sizes, right = np.linalg.svd(user_root @ item_root.T)
+    kept = max(1, np.count_nonzero(sizes > least * sizes[0])) if least is not None else len(sizes)
+    sizes = np.maximum(sizes, sizes[0] * _FLOOR or 1.0)[:kept]
+    # P Σ = U · VᵀQ and Q Σ = V · UᵀP, both from d × d matrices alone.
+    onto_users = item_root.T @ right[:kept].T * sizes ** (power - 1)
+    onto_items = user_root.T @ left[:, :kept] * sizes ** (power - 1)
+    metric = sizes ** (0.5 - power)
+    return Balance(onto_users.astype(np.float32), onto_items.astype(np.float32), metric.astype(np.float32))
+
+
 def balance(
     user_vectors: FloatArray, item_vectors: FloatArray, power: float = 1.0
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Users, items and a metric m in a basis made for coding: user · diag(m²) · item are the scores as they were.
-
-    With U Vᵀ = P Σ Qᵀ the rows are P Σ^power and Q Σ^power, and m = Σ^(½ − power). A squared error in this space is,
-    for power 1, the error in scores: that of a user measured in the items' Gram matrix and the reverse. Power ½ only
-    makes the two sides equally large. Multiply a dictionary learnt here by m, and plain inner products are scores.
-    """
-    user_root, item_root = _gram_root(user_vectors), _gram_root(item_vectors)
-    left, sizes, right = np.linalg.svd(user_root @ item_root.T)
-    sizes = np.maximum(sizes, sizes[0] * _FLOOR or 1.0)
-    # P Σ = U · VᵀQ and Q Σ = V · UᵀP, both from d × d matrices alone.
-    onto_users = item_root.T @ right.T * sizes ** (power - 1)
-    onto_items = user_root.T @ left * sizes ** (power - 1)
-    users: FloatArray = user_vectors @ onto_users.astype(np.float32)
-    items: FloatArray = item_vectors @ onto_items.astype(np.float32)
-    return users, items, (sizes ** (0.5 - power)).astype(np.float32)
+    """Users, items and the metric m in the basis of `find_balance`."""
+    basis = find_balance(user_vectors, item_vectors, power)
+    return user_vectors @ basis.onto_users, item_vectors @ basis.onto_items, basis.metric
 
 
 def _gram_root(vectors: FloatArray) -> NDArray[np.float64]:
@@ -133,7 +153,8 @@ def _start(
     vectors: FloatArray, c: int, rng: np.random.Generator, nonnegative: bool, memory_cap_mb: float
 ) -> FloatArray:
     """Centres of spherical k-means; where signs are free, a row joins the centre with the largest |cosine|."""
-    picked = rng.choice(len(vectors), min(len(vectors), _START_ROWS_PER_ATOM * c), replace=False)
+    affordable = max(c, rows_within(memory_cap_mb / 4, vectors.shape[1]))
+    picked = rng.choice(len(vectors), min(len(vectors), _START_ROWS_PER_ATOM * c, affordable), replace=False)
     directions = _unit(vectors[np.sort(picked)])
     centres = directions[rng.choice(len(directions), c, replace=False)]
     rows = rows_within(memory_cap_mb / 4, c)

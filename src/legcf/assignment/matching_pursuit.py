@@ -13,7 +13,10 @@ from legcf.assignment.assignment import Assignment, FloatArray, IntArray
 DEFAULT_MEMORY_CAP_MB = 256.0
 _SWAP_PASSES = 1
 _RIDGE = 1e-7  # relative to the atom's own norm; keeps near-copies among the atoms from blowing up the weights
-_INDEPENDENT = 1e-5  # an atom must keep this share of its squared norm outside the span of those chosen
+_INDEPENDENT = (
+    1e-3  # an atom must keep this share of its squared norm outside the span of those chosen, or weights explode
+)
+_DEPENDENT = 1e-6  # the same, once it is computed anew in double precision
 _WORTHWHILE = 1e-12  # a gain below this share of what is explained is rounding noise
 _BETTER = 1.0001  # a swap must win by more than rounding, or near-copies would change places for ever
 
@@ -57,14 +60,22 @@ def rows_within(memory_cap_mb: float, width: int) -> int:
 
 @njit(cache=True)
 def _fit(chosen, count, correlation, gram, inverse, weights):  # type: ignore[no-untyped-def]
-    """Least-squares weights on the chosen atoms, and the inverse of their Gram matrix; returns the energy explained."""
+    """Least-squares weights on the chosen atoms, and the inverse of their Gram matrix.
+
+    Returns the energy explained, or −1 where one of the atoms lies in the span of the others.
+    """
     lower = np.zeros((count, count), dtype=np.float64)
     for i in range(count):
         for j in range(i + 1):
             value = gram[chosen[i], chosen[j]] * (1 + _RIDGE if i == j else 1.0)
             for k in range(j):
                 value -= lower[i, k] * lower[j, k]
-            lower[i, j] = np.sqrt(max(value, 1e-30)) if i == j else value / lower[j, j]
+            if i > j:
+                lower[i, j] = value / lower[j, j]
+            elif value > _DEPENDENT * gram[chosen[i], chosen[i]]:
+                lower[i, i] = np.sqrt(value)
+            else:
+                return -1.0
     for column in range(count):
         for i in range(count):
             value = 1.0 if i == column else 0.0
@@ -111,15 +122,14 @@ def _move(projection, weight, inverse_norm, residual, outside):  # type: ignore[
 
 
 @njit(cache=True, fastmath={"contract"}, error_model="numpy")
-def _best(residual, outside, least, nonnegative, gains, chosen, count, skipped):  # type: ignore[no-untyped-def]
-    """The atom outside `chosen` (its place `skipped` does not count) with the largest fall of the squared error."""
+def _best(residual, outside, least, nonnegative, gains, excluded):  # type: ignore[no-untyped-def]
+    """The atom with the largest fall of the squared error once all weights are refitted, and that fall."""
     for q in range(len(residual)):
         value = residual[q]
         fit = value * value / outside[q]
         gains[q] = fit if outside[q] > least[q] and (value > 0 or not nonnegative) else np.float32(0)
-    for i in range(count):
-        if i != skipped:
-            gains[chosen[i]] = 0
+    for q in excluded:
+        gains[q] = 0
     best, best_gain = -1, np.float32(0)
     for q in range(len(gains)):
         if gains[q] > best_gain:
@@ -132,17 +142,17 @@ def _grow(correlation, gram, least, nonnegative, state):  # type: ignore[no-unty
     """Add atoms until t are chosen or none helps; with S ≥ 0, those that turn negative leave again for good."""
     chosen, weights, inverse, residual, outside, projection, gains = state
     t, count, energy = len(chosen), 0, 0.0
-    barred = np.empty(2 * t, dtype=np.int64)
-    num_barred = 0
-    while count < t and num_barred < 2 * t:
-        for i in range(num_barred):
-            outside[barred[i]] = 0
-        best, gain = _best(residual, outside, least, nonnegative, gains, chosen, count, -1)
-        if best < 0 or gain <= _WORTHWHILE * energy:
+    tried = np.empty(3 * t, dtype=np.int64)
+    for attempt in range(3 * t):
+        best, gain = _best(residual, outside, least, nonnegative, gains, tried[:attempt])
+        if count == t or best < 0 or gain <= _WORTHWHILE * energy:
             break
-        chosen[count] = best
-        count += 1
-        energy = _fit(chosen, count, correlation, gram, inverse, weights)
+        tried[attempt] = chosen[count] = best
+        fitted = _fit(chosen, count + 1, correlation, gram, inverse, weights)
+        if fitted < 0:
+            _fit(chosen, count, correlation, gram, inverse, weights)
+            continue
+        count, energy = count + 1, fitted
         _project(count - 1, chosen, count, gram, inverse, projection)
         _move(projection, -weights[count - 1], -inverse[count - 1, count - 1], residual, outside)
         while nonnegative and count > 1:
@@ -151,9 +161,6 @@ def _grow(correlation, gram, least, nonnegative, state):  # type: ignore[no-unty
                 break
             _project(lowest, chosen, count, gram, inverse, projection)
             _move(projection, weights[lowest], inverse[lowest, lowest], residual, outside)
-            if num_barred < 2 * t:
-                barred[num_barred] = chosen[lowest]
-                num_barred += 1
             for i in range(lowest, count - 1):
                 chosen[i] = chosen[i + 1]
             count -= 1
@@ -165,17 +172,21 @@ def _grow(correlation, gram, least, nonnegative, state):  # type: ignore[no-unty
 def _swap(correlation, gram, least, nonnegative, state, count):  # type: ignore[no-untyped-def]
     """Let every chosen atom give way to the best one beside the rest, if that one is better."""
     chosen, weights, inverse, residual, outside, projection, gains = state
+    energy = _fit(chosen, count, correlation, gram, inverse, weights)
+    rest = np.empty(count - 1, dtype=np.int64)
     for place in range(count):
         old, weight, inverse_norm = chosen[place], weights[place], inverse[place, place]
+        rest[:place], rest[place:] = chosen[:place], chosen[place + 1 : count]
         _project(place, chosen, count, gram, inverse, projection)
         _move(projection, weight, inverse_norm, residual, outside)
-        best, gain = _best(residual, outside, least, nonnegative, gains, chosen, count, place)
+        best, gain = _best(residual, outside, least, nonnegative, gains, rest)
         if best >= 0 and best != old and gain > _BETTER * weight * weight / inverse_norm:
             chosen[place] = best
-            _fit(chosen, count, correlation, gram, inverse, weights)
-            if nonnegative and weights[:count].min() < 0:
+            fitted = _fit(chosen, count, correlation, gram, inverse, weights)
+            if fitted <= energy or (nonnegative and weights[:count].min() < 0):
                 chosen[place] = old
-                _fit(chosen, count, correlation, gram, inverse, weights)
+                fitted = _fit(chosen, count, correlation, gram, inverse, weights)
+            energy = fitted
             _project(place, chosen, count, gram, inverse, projection)
         _move(projection, -weights[place], -inverse[place, place], residual, outside)
 

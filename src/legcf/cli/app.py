@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from legcf.cli import data, evaluate, export, info, recommend, serve, train
+from legcf.cli import compress, data, evaluate, export, info, recommend, serve, train
 from legcf.errors import UserError
 
 app = typer.Typer(
@@ -19,6 +19,7 @@ app.command()(train.train)
 app.command()(evaluate.evaluate)
 app.command()(recommend.recommend)
 app.command()(info.info)
+app.command()(compress.compress)
 app.command()(export.export)
 app.command()(serve.serve)
 
