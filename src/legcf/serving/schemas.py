@@ -1,16 +1,25 @@
 """What the server takes and gives: bodies of requests and responses, with their limits."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
-MAX_K = 1000
-MAX_BATCH = 256
+MAX_K = 500
+MAX_BATCH = 100
+MAX_EXPLAINED = 50
 MAX_LIST = 10_000  # ids in one history, allow or deny list
 
+
+def _whole(value: Any) -> Any:
+    """JSON knows no integers: 5.0 is 5 there."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 _Text = Annotated[str, StringConstraints(max_length=512)]
-_Number = Annotated[int, Field(strict=True, ge=-(2**63), lt=2**64)]
-Id = Annotated[_Number | _Text, Field(description="An id as it was in the training data.")]
+_Number = Annotated[int, Field(strict=True)]
+Id = Annotated[_Number | _Text, BeforeValidator(_whole), Field(description="An id as it was in the training data.")]
+_Count = Annotated[int, BeforeValidator(_whole), Field(strict=True)]
+_YesNo = Annotated[bool, Field(strict=True)]
 
 
 class _Strict(BaseModel):
@@ -24,11 +33,11 @@ class Ask(_Strict):
     items: list[Id] = Field(
         default=[], max_length=MAX_LIST, description="Items the user has; unknown ones are an error."
     )
-    k: int = Field(20, ge=1, le=MAX_K, strict=True)
-    exclude_seen: bool = Field(True, description="Leave out `items` and the known user's history.")
+    k: _Count = Field(20, ge=1, le=MAX_K)
+    exclude_seen: _YesNo = Field(True, description="Leave out `items` and the known user's history.")
     allow: list[Id] | None = Field(None, max_length=MAX_LIST, description="Recommend only from these items.")
     deny: list[Id] = Field(default=[], max_length=MAX_LIST, description="Never recommend these items.")
-    explain: int = Field(0, ge=0, le=100, strict=True, description="Say why for so many of the first items.")
+    explain: _Count = Field(0, ge=0, le=MAX_EXPLAINED, description="Say why for so many of the first items.")
 
 
 class AskMany(_Strict):

@@ -31,7 +31,6 @@ from legcf.serving.telemetry import Telemetry, log
 
 SETTINGS_VARIABLE = "LEGCF_SERVE_SETTINGS"
 _DESCRIPTION = "Recommendations from one small file: no graph, no training set. Ids are those of the training data."
-_MAX_K_TOTAL = 20_000  # results in one batch, over all its requests
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,9 @@ def _add_recommend(app: FastAPI, holder: Holder) -> None:
         user: Annotated[str, InPath(description="A user's id.")],
         k: Annotated[int, Query(ge=1, le=schemas.MAX_K)] = 20,
         exclude_seen: bool = True,
-        explain: Annotated[int, Query(ge=0, le=100, description="Say why for so many of the first items.")] = 0,
+        explain: Annotated[
+            int, Query(ge=0, le=schemas.MAX_EXPLAINED, description="Say why for so many of the first items.")
+        ] = 0,
     ) -> Response:
         """The best k items for a known user."""
         scorer = holder.current.scorer
@@ -105,11 +106,9 @@ def _add_recommend(app: FastAPI, holder: Holder) -> None:
             return _unknown("user", user, users is None)
         return Json(_answer(scorer, Request(user, (), k, exclude_seen), explain))
 
-    @app.post("/recommend", response_model=schemas.ManyRecommendations, responses=_problems(400, 413))
+    @app.post("/recommend", response_model=schemas.ManyRecommendations, responses=_problems(400, 404, 409, 413))
     async def recommend_many(body: Annotated[schemas.AskMany, Body()]) -> Response:
         """Many at once: known users, people known only by their items, and filters."""
-        if sum(ask.k for ask in body.requests) > _MAX_K_TOTAL:
-            raise UserError(f"A batch may ask for {_MAX_K_TOTAL} results in all: ask for fewer or in several batches.")
         scorer = holder.current.scorer
         # in a thread: a batch takes a while, and others should not wait for it
         return Json({"results": await asyncio.to_thread(lambda: [_answer_ask(scorer, ask) for ask in body.requests])})
@@ -128,7 +127,7 @@ def _add_similar(app: FastAPI, holder: Holder) -> None:
         found = scorer.similar_items(item, k)
         return Json({"to": scorer.model.items.external([position])[0], "items": [_item(entry) for entry in found]})
 
-    @app.get("/similar-users/{user:path}", response_model=schemas.Similar, responses=_problems(404))
+    @app.get("/similar-users/{user:path}", response_model=schemas.Similar, responses=_problems(404, 409))
     async def similar_users(
         user: Annotated[str, InPath(description="A user's id.")], k: Annotated[int, Query(ge=1, le=schemas.MAX_K)] = 10
     ) -> Response:
@@ -160,7 +159,17 @@ def _add_state(app: FastAPI, holder: Holder, telemetry: Telemetry) -> None:
         return PlainTextResponse(telemetry.text(gauges), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
+class UnknownId(UserError):
+    """Asked for what the model does not know."""
+
+
 def _answer_ask(scorer: Scorer, ask: schemas.Ask) -> dict[str, Any]:
+    model = scorer.model
+    if ask.user is not None and model.users is not None and model.users.find(ask.user) is None:
+        raise UnknownId(f"There is no user {str(ask.user)[:100]!r} in this model.")
+    for item in (*ask.items, *(ask.allow or ()), *ask.deny):
+        if model.items.find(item) is None:
+            raise UnknownId(f"There is no item {str(item)[:100]!r} in this model.")
     request = Request(ask.user, ask.items, ask.k, ask.exclude_seen, ask.allow, ask.deny)
     return _answer(scorer, request, ask.explain)
 
@@ -206,7 +215,8 @@ async def _invalid(request: HttpRequest, error: Exception) -> Response:
 
 
 async def _refused(request: HttpRequest, error: Exception) -> Response:
-    return Json({"detail": str(error)}, status_code=422)
+    """What this model does not know is not found; what it cannot do as it was exported is a conflict."""
+    return Json({"detail": str(error)}, status_code=404 if isinstance(error, UnknownId) else 409)
 
 
 def _problems(*codes: int) -> dict[int | str, dict[str, Any]]:

@@ -45,8 +45,9 @@ export const ask = async (path, body) => {
 
 // A combobox: type, choose by mouse, or by arrows and Enter; Escape closes.
 export const combo = (input, list, find, choose) => {
-  let options = [], active = -1, turn = 0;
-  const close = () => { list.hidden = true; active = -1; input.setAttribute("aria-expanded", "false"); input.removeAttribute("aria-activedescendant"); };
+  let options = [], active = -1, turn = 0, timer;
+  // closing also calls off what is still being looked up, or the list would open again behind the choice
+  const close = () => { clearTimeout(timer); turn++; list.hidden = true; active = -1; input.setAttribute("aria-expanded", "false"); input.removeAttribute("aria-activedescendant"); };
   const mark = (place) => {
     active = place;
     [...list.children].forEach((element, k) => element.setAttribute("aria-selected", String(k === place)));
@@ -71,7 +72,6 @@ export const combo = (input, list, find, choose) => {
     input.setAttribute("aria-expanded", "true");
     say(found.length ? `${found.length} suggestions` : "Nothing found");
   };
-  let timer;
   input.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(open, 120); });
   input.addEventListener("focus", open);
   input.addEventListener("blur", close);
