@@ -17,10 +17,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="the browser test
 
 expect = playwright.expect
 CHROMIUM = shutil.which("chromium")
-ARGUMENTS = (
-    "--no-sandbox --headless --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
+ARGUMENTS = ["--no-sandbox", "--headless", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
 PATIENCE = 60_000  # milliseconds; a busy machine is no failure
 
 
@@ -94,7 +91,7 @@ def test_build_a_taste_by_keyboard_alone(page: Any, base: str) -> None:
         page.keyboard.press("Enter")
     expect(page.locator("#history-title")).to_contain_text("(2)", timeout=PATIENCE)
     page.wait_for_selector("#results li")
-    expect(page.locator("#status")).to_contain_text("recommendations for your taste", timeout=PATIENCE)
+    expect(page.locator("#status")).to_contain_text("recommendations for a taste of 2 items", timeout=PATIENCE)
     titles = page.locator("#results .card-title").all_inner_texts()[:10]
     assert all(int(title.split()[1]) % 3 == 1 for title in titles)
     page.get_by_role("button", name="Remove Title 1 é").click()

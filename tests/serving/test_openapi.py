@@ -3,17 +3,16 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 
 pytest.importorskip("fastapi", reason="the server is an extra")
 schemathesis = pytest.importorskip("schemathesis")
 
-from hypothesis import HealthCheck, settings
-
-from legcf.serving.server import Settings, create_app
-
 
 @pytest.mark.slow
 def test_nothing_that_fits_or_breaks_the_document_is_a_failure(model_file: Path) -> None:
+    from legcf.serving.server import Settings, create_app
+
     app = create_app(Settings(str(model_file), access_log=False))
     schema = schemathesis.openapi.from_asgi("/openapi.json", app)
     for result in schema.get_all_operations():
@@ -25,7 +24,4 @@ def test_nothing_that_fits_or_breaks_the_document_is_a_failure(model_file: Path)
             assert response.status_code < 500
             case.validate_response(response)
 
-        strategy = operation.as_strategy()
-        from hypothesis import given
-
-        given(strategy)(check)()
+        given(operation.as_strategy())(check)()

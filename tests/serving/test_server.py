@@ -7,9 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("fastapi", reason="the server is an extra")
-
 from fastapi.testclient import TestClient
 
 from legcf.serving.artifact import ServingModel

@@ -97,7 +97,7 @@ const showTaste = async () => {
     $("results-title").textContent = "Recommendations";
     return;
   }
-  await showResults({ items: [...taste.keys()] }, "your taste");
+  await showResults({ items: [...taste.keys()] }, taste.size === 1 ? "a taste of 1 item" : `a taste of ${taste.size} items`);
 };
 
 const addToTaste = (item) => {
