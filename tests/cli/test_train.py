@@ -45,7 +45,8 @@ def test_writes_a_whole_run(run: Path) -> None:
     config = json.loads((run / "config.json").read_text())
     assert config["method"]["c"] == 8
     assert config["training"]["negatives"] == 5
-    assert len((run / "metrics.jsonl").read_text().splitlines()) == 4
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [line["stage"] for line in lines if line["epoch"]] == ["pretrain"] * 2 + ["alternate"] * 2
 
 
 def test_json_is_the_metrics_and_nothing_else(folder: Path, tmp_path: Path) -> None:
