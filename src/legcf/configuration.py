@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from legcf.errors import UserError
 
@@ -47,6 +47,15 @@ class TrainingConfig(Frozen):
     l2_on: Literal["rows", "parameters"] = Field(
         "rows", description="the batch's input rows (per pair), or all parameters of the embedding layer"
     )
+    leave_out: bool = Field(
+        False, description="learn a pair from its user's vector without that pair; for backbones that can (history)"
+    )
+    edge_folds: int = Field(
+        0,
+        ge=0,
+        le=16,
+        description="learn pairs from the graph without their edges, left out in this many folds; 0: off",
+    )
     gradient_clip: float | None = Field(None, gt=0, description="clip every gradient entry to ± this")
     epochs: int = Field(1000, ge=0, description="most epochs of a stage")
     patience: int = Field(10, ge=1, description="evaluations without a better validation result that end a stage")
@@ -67,6 +76,16 @@ class TrainingConfig(Frozen):
     )
     max_minutes: float | None = Field(None, gt=0, description="end the run after the epoch that passes this time")
     threads: int | None = Field(None, ge=1, description="threads to use; all cores by default")
+
+    @model_validator(mode="after")
+    def _folds_go_with(self) -> "TrainingConfig":
+        if self.edge_folds == 1:
+            raise ValueError("edge_folds = 1 would leave out every edge; use 0 for none, or at least 2")
+        if self.edge_folds and (self.order == "user" or self.loss == "squared"):
+            raise ValueError("edge_folds needs order = interaction and a loss that takes pairs in batches")
+        if self.leave_out and self.loss == "squared":
+            raise ValueError("leave_out needs a loss that takes pairs in batches")
+        return self
 
 
 class RunConfig(Frozen):

@@ -1,5 +1,6 @@
 """A layer, a backbone and a graph together: the vectors that are trained and ranked."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,19 @@ from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer
 from legcf.errors import UserError
 from legcf.graph.adjacency import bipartite
-from legcf.graph.propagate import basis
+from legcf.graph.basis import Basis, build_basis
+from legcf.graph.propagate import Operator
 
 FloatArray = NDArray[np.float32]
+WHOLE = -1
+"""The view of the graph with all its edges; view f ≥ 0 is the graph without the edges of fold f."""
+
+
+@dataclass(frozen=True, eq=False)
+class _View:
+    operator: Operator
+    basis: tuple[Basis, nn.Parameter] | None
+    """M and Θ with H = M · Θ, where layer and backbone are linear."""
 
 
 class GraphModel(nn.Module):
@@ -24,6 +35,9 @@ class GraphModel(nn.Module):
     On the propagated basis (M, constant between changes of the graph) a batch costs one small dense product, H = M·Θ
     for its rows alone. Step by step, the whole input is propagated every time: for layers or backbones that are not
     linear, and as the reference that the basis is checked against.
+
+    With `folds` (a number for every training pair), there is a view of the graph without the edges of each fold, so
+    that a pair can be learnt from vectors that do not already know of it.
     """
 
     def __init__(
@@ -33,46 +47,37 @@ class GraphModel(nn.Module):
         train: Interactions,
         training: TrainingConfig,
         spill_folder: Path | None = None,
+        folds: NDArray[np.integer] | None = None,
     ) -> None:
         super().__init__()
         self.layer, self.backbone = layer, backbone
-        self._adjacency = bipartite(train)
+        self._train, self._folds = train, folds
         self._training = training
         self._spill_folder = spill_folder
-        # A pair, so that torch does not take the layer's Θ for a second parameter.
-        self._basis: tuple[torch.Tensor, nn.Parameter] | None = None
+        self._views: dict[int, _View] = {}
 
     @property
     def on_basis(self) -> bool:
-        return self._basis is not None
+        return self._views[WHOLE].basis is not None
 
     def rebuild(self) -> None:
         """Make graph and basis anew; to be called when the layer is filled and whenever its graph has changed."""
-        self._operator = self.backbone.operator(self.layer.graph(self._adjacency))
-        self._basis = None
-        wanted = self._training.propagation
-        coefficients = self.backbone.coefficients()
-        travels = coefficients is not None and coefficients.shape[1] > 1
-        linear = self.layer.linear_basis() if wanted == "basis" or (wanted == "auto" and travels) else None
-        if linear is None or coefficients is None:
-            if wanted == "basis":
-                raise UserError("training.propagation = basis needs a linear layer and a linear backbone; use auto.")
-            return
-        selection, theta = linear
-        cap = self._training.memory_cap_mb
-        propagated = basis(self._operator, selection, coefficients, cap, self._spill_folder)
-        self._basis = torch.from_numpy(propagated), theta
+        self._views = {}  # first: old and new need not be in memory together
+        numbers = [] if self._folds is None else range(int(self._folds.max(initial=-1)) + 1)
+        for number in (WHOLE, *numbers):
+            self._views[number] = self._view(number, count=1 + len(numbers))
 
-    def encode(self, entities: torch.Tensor) -> torch.Tensor:
+    def encode(self, entities: torch.Tensor, view: int = WHOLE) -> torch.Tensor:
         """Final vectors of some entities, differentiable."""
+        operator, on_basis = self._views[view].operator, self._views[view].basis
         coefficients = self.backbone.coefficients()
-        if self._basis is not None:
-            propagated, theta = self._basis
-            vectors = (propagated[entities] @ theta).flatten(1)
+        if on_basis is not None:
+            propagated, theta = on_basis
+            vectors = propagated.rows_times(entities, theta)
         elif coefficients is not None and coefficients.shape == (1, 1):
             vectors = float(coefficients[0, 0]) * self.layer.rows(entities)  # nothing travels: only these rows matter
         else:
-            vectors = self.backbone.propagate(self._operator, self.layer.input_rows())[entities]
+            vectors = self.backbone.propagate(operator, self.layer.input_rows())[entities]
         return self._with_bias(vectors, entities)
 
     @torch.no_grad()
@@ -92,14 +97,32 @@ class GraphModel(nn.Module):
         vectors: FloatArray = self._all_vectors()[: self.layer.num_entities].numpy()
         return vectors
 
+    def _view(self, number: int, count: int) -> _View:
+        wanted, coefficients = self._training.propagation, self.backbone.coefficients()
+        kept = None if self._folds is None or number == WHOLE else self._folds != number
+        operator = self.backbone.operator(
+            self.layer.graph(bipartite(self._train, kept)), self.layer.num_users, self.layer.num_items
+        )
+        travels = coefficients is not None and coefficients.shape[1] > 1
+        linear = self.layer.linear_basis() if wanted == "basis" or (wanted == "auto" and travels) else None
+        if linear is None or coefficients is None:
+            if wanted == "basis":
+                raise UserError("training.propagation = basis needs a linear layer and a linear backbone; use auto.")
+            return _View(operator, None)
+        selection, theta = linear
+        spill = self._spill_folder / f"basis{number}.npy" if self._spill_folder is not None else None
+        propagated = build_basis(operator, selection, coefficients, self._training.memory_cap_mb / count, spill)
+        return _View(operator, (propagated, theta))
+
     @torch.no_grad()
     def _all_vectors(self) -> torch.Tensor:
         self.eval()
-        if self._basis is not None:
-            propagated, theta = self._basis
-            vectors = (propagated @ theta).flatten(1)
+        whole = self._views[WHOLE]
+        if whole.basis is not None:
+            propagated, theta = whole.basis
+            vectors = propagated.times(theta)
         else:
-            vectors = self.backbone.propagate(self._operator, self.layer.input_rows())
+            vectors = self.backbone.propagate(whole.operator, self.layer.input_rows())
         self.train()
         return vectors
 

@@ -48,7 +48,7 @@ class Recommender:
     def __init__(
         self,
         method: str = "legcf",
-        backbone: str = "lightgcn",
+        backbone: str | None = None,
         preset: str = "default",
         seed: int = 0,
         *,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from legcf.backbones.base import Backbone
+from legcf.backbones.history import History
 from legcf.backbones.lightgcn import LightGCN
 from legcf.configuration import RunConfig, TrainingConfig, merged, unknown_key, validated
 from legcf.embeddings.base import EmbeddingLayer
@@ -28,8 +29,11 @@ METHODS: dict[str, Method] = {
     "full": Method(FullTable, single.stages),
 }
 
+DEFAULT_BACKBONE = "lightgcn"
+
 BACKBONES: dict[str, type[Backbone]] = {
     "lightgcn": LightGCN,
+    "history": History,
 }
 
 
@@ -41,7 +45,7 @@ def chosen(kind: str, name: str, among: Mapping[str, Any]) -> Any:
 
 def resolve(
     method: str = "legcf",
-    backbone: str = "lightgcn",
+    backbone: str | None = None,
     preset: str = "default",
     seed: int = 0,
     overrides: Mapping[str, Any] | None = None,
@@ -50,7 +54,15 @@ def resolve(
     """The full configuration: defaults, then the method's preset, then `overrides`, every key checked."""
     layer: type[EmbeddingLayer] = chosen("method", method, METHODS).layer
     settings: Mapping[str, Any] = chosen(f"preset of method {method}", preset, layer.presets)
+    made_for = settings.get("backbone", {}).get("name", DEFAULT_BACKBONE)
+    backbone = backbone or made_for
     backbone_type: type[Backbone] = chosen("backbone", backbone, BACKBONES)
+    if backbone != made_for and "name" in settings.get("backbone", {}):
+        others = [name for name, other in layer.presets.items() if "name" not in other.get("backbone", {})]
+        raise UserError(
+            f"Preset {preset} of {method} is made for backbone {made_for}; with {backbone} use --preset"
+            f" {' or '.join(others)}."
+        )
     given = merged(settings, overrides or {})
     sections = {"method", "backbone", "training"}
     for section, values in given.items():

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from legcf.configuration import RunConfig
 from legcf.data.interactions import Dataset
@@ -21,6 +22,7 @@ from legcf.model import GraphModel
 from legcf.model_file import TrainedModel, save_model
 from legcf.registry import BACKBONES, METHODS
 from legcf.training.loop import Session, use_threads
+from legcf.training.sampler import edge_folds
 
 
 def prepare_folder(folder: Path, config: RunConfig, dataset: Dataset, resume: bool) -> None:
@@ -49,13 +51,19 @@ def prepare_folder(folder: Path, config: RunConfig, dataset: Dataset, resume: bo
         )
 
 
-def build_model(config: RunConfig, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> GraphModel:
+def build_model(
+    config: RunConfig,
+    dataset: Dataset,
+    rng: np.random.Generator,
+    folder: Path | None,
+    folds: NDArray[np.integer] | None = None,
+) -> GraphModel:
     """A model ready to train: sizes from the configuration, first values from the data and the generator."""
     layer = METHODS[config.method.name].layer(config.method, dataset.num_users, dataset.num_items)
     backbone = BACKBONES[config.backbone.name](config.backbone)
     layer.initialise(dataset.train, rng)
     spill = folder / "checkpoint" if folder is not None else None
-    model = GraphModel(layer, backbone, dataset.train, config.training, spill)
+    model = GraphModel(layer, backbone, dataset.train, config.training, spill, folds)
     model.rebuild()
     return model
 
@@ -72,12 +80,16 @@ def train(
     started = time.perf_counter()
     if dataset.train.num_pairs == 0:
         raise UserError(f"{dataset.name} has no training pairs.")
+    sized = METHODS[config.method.name].layer.sized(config.method, dataset.num_users, dataset.num_items)
+    config = config.model_copy(update={"method": sized})
     if folder is not None:
         prepare_folder(folder, config, dataset, resume)
     use_threads(config.training.threads)
     rng = np.random.default_rng(config.seed)
-    model = build_model(config, dataset, rng, folder)
-    session = Session(model, dataset, config, METHODS[config.method.name].recipe(config), rng, folder, quiet)
+    count = config.training.edge_folds
+    folds = edge_folds(dataset.train, count, rng) if count else None
+    model = build_model(config, dataset, rng, folder, folds)
+    session = Session(model, dataset, config, METHODS[config.method.name].recipe(config), rng, folder, quiet, folds)
     if on_epoch is not None:
         session.on_epoch = on_epoch
     set_up = time.perf_counter() - started
@@ -100,7 +112,8 @@ def train(
     if folder is not None:
         save_model(folder, trained)
         write_json(folder / "metrics.json", metrics)
-        (folder / "checkpoint" / "basis.npy").unlink(missing_ok=True)
+        for spilled in (folder / "checkpoint").glob("basis*.npy"):
+            spilled.unlink()
     return trained
 
 

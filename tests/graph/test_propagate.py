@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from legcf.assignment.assignment import Assignment
 from legcf.data.interactions import Interactions
 from legcf.graph.adjacency import bipartite, expanded, normalised
-from legcf.graph.propagate import Operator, basis, basis_rows, polynomial, product
+from legcf.graph.basis import basis_rows, dense_basis
+from legcf.graph.propagate import Operator, polynomial, product
 from tests.helpers import assigned_graphs, dense_bipartite, dense_normalised, graphs, layer_mean, random_interactions
 
 Assigned = tuple[Interactions, Assignment]
@@ -45,7 +46,7 @@ def test_basis_equals_stepwise_in_value_and_gradient(assigned: Assigned, layers:
     pull = torch.randn(selection.shape[0], WIDTH, generator=generator)
 
     on_basis = theta.clone().requires_grad_()
-    made = torch.from_numpy(basis(operator, selection, mean_of(layers), 1024.0))[:, 0]
+    made = torch.from_numpy(dense_basis(operator, selection, mean_of(layers), 1024.0))[:, 0]
     vectors = made @ on_basis
     (vectors * pull).sum().backward()
 
@@ -65,7 +66,7 @@ def test_basis_equals_stepwise_in_value_and_gradient(assigned: Assigned, layers:
 def test_chosen_rows_equal_all_rows(assigned: Assigned, layers: int) -> None:
     operator, selection = setting(assigned)
     coefficients = np.vstack([mean_of(layers), np.eye(1, layers + 1, layers, dtype=np.float32)])
-    whole = basis(operator, selection, coefficients, 1024.0)
+    whole = dense_basis(operator, selection, coefficients, 1024.0)
     half = len(whole) // 2
     for rows in (np.arange(half), np.arange(half, len(whole)), np.array([len(whole) - 1, 0])):
         assert np.allclose(basis_rows(operator, selection, coefficients, rows), whole[rows], atol=1e-6)
@@ -75,7 +76,7 @@ def test_chosen_rows_equal_all_rows(assigned: Assigned, layers: int) -> None:
 def test_the_memory_cap_does_not_change_the_basis(assigned: Assigned, layers: int, cap: float) -> None:
     operator, selection = setting(assigned)
     assert np.array_equal(
-        basis(operator, selection, mean_of(layers), cap), basis(operator, selection, mean_of(layers), 1024.0)
+        dense_basis(operator, selection, mean_of(layers), cap), dense_basis(operator, selection, mean_of(layers), 1024.0)
     )
 
 
@@ -83,10 +84,10 @@ def test_a_basis_over_the_cap_is_kept_in_a_file(tmp_path: Path) -> None:
     train = random_interactions(9, 7, 0.4, seed=1)
     assignment = Assignment(np.arange(16, dtype=np.int32)[:, None] % 4, np.ones((16, 1), np.float32), 4)
     operator, selection = setting((train, assignment))
-    spilled = basis(operator, selection, mean_of(2), 1e-6, tmp_path / "run" / "basis.npy")
+    spilled = dense_basis(operator, selection, mean_of(2), 1e-6, tmp_path / "run" / "basis.npy")
     assert isinstance(spilled, np.memmap)
     assert (tmp_path / "run" / "basis.npy").exists()
-    assert np.array_equal(spilled, basis(operator, selection, mean_of(2), 1024.0))
+    assert np.array_equal(spilled, dense_basis(operator, selection, mean_of(2), 1024.0))
 
 
 @given(graphs(), st.integers(0, 3))

@@ -11,6 +11,15 @@ from legcf.configuration import Frozen
 from legcf.graph.propagate import FloatArray, Operator, polynomial
 
 
+class BackboneConfig(Frozen):
+    """Base of every backbone's options."""
+
+    @property
+    def weighs_added_nodes(self) -> bool:
+        """Whether edges to nodes that a layer adds enter the degrees, so that their weights must not be negative."""
+        return True
+
+
 class Backbone(nn.Module, ABC):
     """`operator` turns the weighted graph into what is multiplied; `propagate` maps input rows to final vectors.
 
@@ -18,19 +27,26 @@ class Backbone(nn.Module, ABC):
     and the propagated basis then follow.
     """
 
-    Config: ClassVar[type[Frozen]]
+    Config: ClassVar[type[BackboneConfig]]
     summary: ClassVar[str]
     citation: ClassVar[str]
 
-    def __init__(self, config: Frozen) -> None:
+    def __init__(self, config: BackboneConfig) -> None:
         super().__init__()
         self.config = config
 
     @abstractmethod
-    def operator(self, graph: sp.csr_matrix) -> Operator: ...
+    def operator(self, graph: sp.csr_matrix, num_users: int, num_items: int) -> Operator:
+        """What rows are multiplied by. Nodes of the graph: users, then items, then what the layer added."""
 
     def coefficients(self) -> FloatArray | None:
         """blocks × (L+1) polynomial coefficients of a linear backbone, None for one that is not linear."""
+        return None
+
+    def without_pairs(
+        self, vectors: torch.Tensor, entities: torch.Tensor, users: torch.Tensor, items: torch.Tensor
+    ) -> torch.Tensor | None:
+        """For each pair of places in `vectors`, its user's vector as if the pair had never been; None if not known."""
         return None
 
     def propagate(self, operator: Operator, rows: torch.Tensor) -> torch.Tensor:

@@ -6,13 +6,12 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field, model_validator
 
-from legcf.backbones.base import Backbone
-from legcf.configuration import Frozen
+from legcf.backbones.base import Backbone, BackboneConfig
 from legcf.graph.adjacency import normalised
 from legcf.graph.propagate import FloatArray, Operator
 
 
-class LightGCNConfig(Frozen):
+class LightGCNConfig(BackboneConfig):
     name: Literal["lightgcn"] = "lightgcn"
     layers: int = Field(3, ge=0, description="L, how far rows travel")
     layer_weights: list[float] | None = Field(None, description="α_0 … α_L; all 1/(L+1) by default")
@@ -22,6 +21,10 @@ class LightGCNConfig(Frozen):
         if self.layer_weights is not None and len(self.layer_weights) != self.layers + 1:
             raise ValueError(f"layer_weights needs layers + 1 = {self.layers + 1} numbers")
         return self
+
+    @property
+    def weighs_added_nodes(self) -> bool:
+        return self.layers > 0
 
 
 class LightGCN(Backbone):
@@ -34,7 +37,7 @@ class LightGCN(Backbone):
         weights = config.layer_weights or [1 / (config.layers + 1)] * (config.layers + 1)
         self._coefficients = np.array([weights], dtype=np.float32)
 
-    def operator(self, graph: sp.csr_matrix) -> Operator:
+    def operator(self, graph: sp.csr_matrix, num_users: int, num_items: int) -> Operator:
         return Operator(normalised(graph), symmetric=True)
 
     def coefficients(self) -> FloatArray:

@@ -21,7 +21,7 @@ def train(
     out: Annotated[Path, typer.Option("--out", "-o", help="The run's folder: settings, metrics, checkpoint, model.")],
     preset: Annotated[str | None, typer.Option(help="Named settings of the method.  [default: default]")] = None,
     method: Annotated[str | None, typer.Option(help="What makes the embeddings.  [default: legcf]")] = None,
-    backbone: Annotated[str | None, typer.Option(help="What propagates them.  [default: lightgcn]")] = None,
+    backbone: Annotated[str | None, typer.Option(help="What propagates them; the preset names one by default.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of every draw in the run.  [default: 0]")] = None,
     epochs: Annotated[int | None, typer.Option(help="Most epochs of each stage.")] = None,
     settings: Annotated[
@@ -48,7 +48,7 @@ def train(
     )
     resolved = resolve(
         _first(method, _name(given, "method"), "legcf"),
-        _first(backbone, _name(given, "backbone"), "lightgcn"),
+        backbone or _name(given, "backbone"),
         _first(preset, given.get("preset"), "default"),
         _first(seed, given.get("seed"), 0),
         overrides,
@@ -92,10 +92,8 @@ def _tell(line: dict[str, Any]) -> None:
     validation = line.get("validation", {})
     shown = "  ".join(f"{name} {validation[name]:.4f}" for name in ("recall@20", "ndcg@20") if name in validation)
     update = f"  S error {line['update']['relative_error']:.3f}" if "update" in line else ""
-    typer.echo(
-        f"{line['stage']:>10} {line['epoch']:3d}  loss {line['loss']:.4f}  {shown}{update}  {line['seconds']:.1f} s",
-        err=True,
-    )
+    loss = "start      " if line["loss"] is None else f"loss {line['loss']:.4f}"
+    typer.echo(f"{line['stage']:>10} {line['epoch']:3d}  {loss}  {shown}{update}  {line['seconds']:.1f} s", err=True)
 
 
 def _from_file(path: Path | None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 import torch
 from torch import nn
 
+from legcf.backbones.base import BackboneConfig
 from legcf.configuration import Frozen
 from legcf.data.interactions import Interactions
 
@@ -61,7 +62,12 @@ class EmbeddingLayer(nn.Module, ABC):
         return adjacency
 
     @classmethod
-    def check(cls, config: Frozen, backbone: Frozen) -> None:
+    def sized(cls, config: Frozen, num_users: int, num_items: int) -> Frozen:
+        """The same settings with every size that was left to the data filled in, within the budget they name."""
+        return config
+
+    @classmethod
+    def check(cls, config: Frozen, backbone: BackboneConfig) -> None:
         """Refuse settings that do not go together with the backbone's."""
 
     def linear_basis(self) -> tuple[sp.csr_matrix, nn.Parameter] | None:

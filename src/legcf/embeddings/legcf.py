@@ -15,27 +15,38 @@ from torch import nn
 from legcf.assignment.assignment import Assignment
 from legcf.assignment.dictionary import balance, learn
 from legcf.assignment.initialise import from_anchors, random_anchors
+from legcf.backbones.base import BackboneConfig
 from legcf.configuration import Frozen
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal, xavier_uniform
 from legcf.errors import UserError
-from legcf.factorisation.als import AlsSettings, factorise
+from legcf.factorisation.als import AlsSettings, factorise, history_metric
 from legcf.graph.adjacency import bipartite, expanded, normalised
 from legcf.graph.partition import communities
+
+_ENTITIES_A_BUCKET = 4  # a codebook wider than a fourth of what it codes is no longer shared
 
 
 class LegcfConfig(Frozen):
     name: Literal["legcf"] = "legcf"
-    c: int = Field(500, ge=1, description="meta-embeddings in the codebook")
+    c: int | None = Field(
+        None, ge=1, description="meta-embeddings in the codebook; as many as the budget allows if null"
+    )
     d: int = Field(128, ge=1, description="width of a meta-embedding")
     t: int = Field(2, ge=1, description="meta-embeddings an entity is composed of")
+    coded: Literal["all", "items"] = Field(
+        "all", description="who has weights of its own; with items, users are what the graph brings them"
+    )
+    budget: int | None = Field(
+        None, ge=1, description="stored values when c is null; c = 500, d = 128, t = 2 with everyone coded if null too"
+    )
     start: Literal["metis", "random", "als"] = Field(
         "metis",
         description="first assignment: METIS or random anchors, or a sparse-coded factorisation with its codebook",
     )
     als: AlsSettings = Field(AlsSettings(), description="settings of the factorisation that a warm start codes")
     score_scale: float = Field(10.0, gt=0, description="a warm start multiplies the factorisation's scores by this")
-    signed: bool = Field(False, description="let a warm start's weights be negative; only with backbone.layers = 0")
+    signed: bool = Field(False, description="let a warm start's weights be negative; only where no graph weighs them")
     anchor_weight: float = Field(0.5, ge=0, le=1, description="w*, the weight of an entity's anchor at the start")
     distinct_others: bool = Field(False, description="draw an entity's other t − 1 meta-embeddings without replacement")
     codebook: Literal["xavier", "normal"] = Field("xavier", description="how E_meta is drawn: Xavier, or N(0, 1)")
@@ -55,7 +66,7 @@ class LegcfConfig(Frozen):
 
     @model_validator(mode="after")
     def _fits(self) -> "LegcfConfig":
-        if self.t > self.c:
+        if self.c is not None and self.t > self.c:
             raise ValueError(f"t = {self.t} meta-embeddings an entity cannot be chosen from c = {self.c}; lower t")
         return self
 
@@ -69,7 +80,7 @@ class Legcf(EmbeddingLayer):
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The text: Xavier, one normalisation, S ≥ 0, Alg. 1, 5 negatives, about 2,048 triplets a step.
         "paper": {
-            "method": {"anchor_weight": 0.5, "update": "pinv"},
+            "method": {"c": 500, "anchor_weight": 0.5, "update": "pinv"},
             "training": {
                 "batch_size": 410, "learning_rate": 1e-3, "l2": 5e-4, "monitor": "ndcg@5", "continue_from": "last",
             },
@@ -77,7 +88,7 @@ class Legcf(EmbeddingLayer):
         # The release: tanh, item bias, two normalisations, N(0, 1), w* = 0.9, uniform users, clip ± 3.
         "official": {
             "method": {
-                "anchor_weight": 0.9, "distinct_others": True, "codebook": "normal", "normalise": "twice",
+                "c": 500, "anchor_weight": 0.9, "distinct_others": True, "codebook": "normal", "normalise": "twice",
                 "tanh": True, "item_bias": True, "update": "pinv", "update_at": "start",
             },
             "training": {
@@ -85,10 +96,24 @@ class Legcf(EmbeddingLayer):
                 "gradient_clip": 3.0, "continue_from": "last",
             },
         },
-        "default": {
-            "method": {"update": "matching-pursuit"},
+        # The paper's model with our solver: the expanded graph, METIS anchors, matching pursuit, larger batches.
+        "graph": {
+            "method": {"c": 500, "update": "matching-pursuit"},
             "training": {
                 "batch_size": 8192, "learning_rate": 1e-2, "epochs": 20, "patience": 3, "validation_users": 10_000,
+            },
+        },
+        # Our best, chosen on validation (docs/study.md): all values go to the items, users are their histories.
+        "default": {
+            "method": {
+                "coded": "items", "start": "als", "signed": True, "update": "none",
+                "als": {"rounds": 8, "degree_power": 0.4},
+            },
+            "backbone": {"name": "history"},
+            "training": {
+                "loss": "softmax", "negatives": 512, "negative_weight": 8.0, "user_power": 0.75, "item_power": -0.25,
+                "batch_size": 4096, "learning_rate": 0.05, "relative_rate": True, "adam_memory": 0.99,
+                "schedule": "cosine", "leave_out": True, "epochs": 4, "validation_users": 10_000,
             },
         },
     }  # fmt: skip
@@ -97,34 +122,60 @@ class Legcf(EmbeddingLayer):
     weights: torch.Tensor
 
     def __init__(self, config: LegcfConfig, num_users: int, num_items: int) -> None:
-        super().__init__(config, num_users, num_items)
-        if config.c > self.num_entities:
+        super().__init__(self.sized(config, num_users, num_items), num_users, num_items)
+        if self.num_buckets > self.num_entities:
             raise UserError(
                 f"method.c = {config.c} meta-embeddings are more than the {self.num_entities} users and items; lower c."
             )
-        self.codebook = nn.Parameter(torch.zeros(config.c, config.d))
+        self.codebook = nn.Parameter(torch.zeros(self.num_buckets, config.d))
         if config.item_bias:
             self.item_bias = nn.Parameter(torch.zeros(num_items))
-        self.register_buffer("indices", torch.zeros(self.num_entities, config.t, dtype=torch.int32))
-        self.register_buffer("weights", torch.zeros(self.num_entities, config.t))
+        self._first_coded = num_users if config.coded == "items" else 0
+        coded = self.num_entities - self._first_coded
+        self.register_buffer("indices", torch.zeros(coded, config.t, dtype=torch.int32))
+        self.register_buffer("weights", torch.zeros(coded, config.t))
 
     @property
     def settings(self) -> LegcfConfig:
         return cast(LegcfConfig, self.config)
 
     @property
+    def num_buckets(self) -> int:
+        """c"""
+        return cast(int, self.settings.c)
+
+    @property
     def assignment(self) -> Assignment:
-        return Assignment(self.indices.numpy(), self.weights.numpy(), self.settings.c)
+        """S for all N entities; those without weights of their own have empty rows."""
+        empty = ((self._first_coded, 0), (0, 0))
+        return Assignment(np.pad(self.indices, empty), np.pad(self.weights, empty), self.num_buckets)
 
     @assignment.setter
     def assignment(self, assignment: Assignment) -> None:
-        self.indices.copy_(torch.from_numpy(assignment.indices))
-        self.weights.copy_(torch.from_numpy(assignment.weights))
+        self.indices.copy_(torch.from_numpy(assignment.indices[self._first_coded :]))
+        self.weights.copy_(torch.from_numpy(assignment.weights[self._first_coded :]))
 
     @classmethod
-    def check(cls, config: Frozen, backbone: Frozen) -> None:
-        if cast(LegcfConfig, config).signed and getattr(backbone, "layers", 1) > 0:
-            raise UserError("method.signed = true puts negative weights into the graph; set backbone.layers=0 with it.")
+    def sized(cls, config: Frozen, num_users: int, num_items: int) -> Frozen:
+        """c from the budget, but never so many meta-embeddings that they are hardly shared."""
+        settings = cast(LegcfConfig, config)
+        if settings.c is not None:
+            return settings
+        budget = settings.budget or 500 * 128 + 2 * (num_users + num_items)
+        coded = num_items if settings.coded == "items" else num_users + num_items
+        affordable = (budget - settings.t * coded) // settings.d
+        if affordable < settings.t:
+            least = settings.t * coded + settings.t * settings.d
+            raise UserError(f"method.budget = {budget:,} stored values are too few: {least:,} are the least here.")
+        return settings.model_copy(update={"c": max(settings.t, min(affordable, coded // _ENTITIES_A_BUCKET))})
+
+    @classmethod
+    def check(cls, config: Frozen, backbone: BackboneConfig) -> None:
+        if cast(LegcfConfig, config).signed and backbone.weighs_added_nodes:
+            raise UserError(
+                "method.signed = true would put negative weights into the graph;"
+                " it goes with --backbone history or with --set backbone.layers=0."
+            )
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
         if self.settings.start == "als":
@@ -137,13 +188,13 @@ class Legcf(EmbeddingLayer):
     def _start_from_anchors(self, train: Interactions, rng: np.random.Generator) -> None:
         settings = self.settings
         if settings.start == "metis":
-            anchors = communities(bipartite(train), settings.c, seed=int(rng.integers(2**31)))
+            anchors = communities(bipartite(train), self.num_buckets, seed=int(rng.integers(2**31)))
         else:
-            anchors = random_anchors(self.num_entities, settings.c, rng)
+            anchors = random_anchors(self.num_entities, self.num_buckets, rng)
         self.assignment = from_anchors(
-            anchors, settings.c, settings.t, settings.anchor_weight, rng, not settings.distinct_others
+            anchors, self.num_buckets, settings.t, settings.anchor_weight, rng, not settings.distinct_others
         )
-        shape = (settings.c, settings.d)
+        shape = (self.num_buckets, settings.d)
         drawn = xavier_uniform(shape, rng) if settings.codebook == "xavier" else normal(shape, 1.0, rng)
         self.codebook.data.copy_(drawn)
 
@@ -152,20 +203,28 @@ class Legcf(EmbeddingLayer):
         settings = self.settings
         users, items = factorise(train, settings.d, rng, settings.als, quiet=False)
         users, items, metric = balance(users, items)
+        table = np.concatenate([users, items])[self._first_coded :]
         codebook, assignment = learn(
-            np.concatenate([users, items]), settings.c, settings.t, rng, nonnegative=not settings.signed, quiet=False
+            table, self.num_buckets, settings.t, rng, nonnegative=not settings.signed, quiet=False
         )
+        codebook = codebook * metric
+        if settings.coded == "items":
+            codebook = codebook @ history_metric(train, assignment.compose(codebook), users * metric)
         # S and E_meta share one free scale: weights of mean square 1 are edges as strong as an interaction.
         used = assignment.weights[assignment.weights != 0]
         scale = float(np.sqrt(np.square(used).mean()))
-        self.assignment = Assignment(assignment.indices, assignment.weights / scale, settings.c)
-        self.codebook.data.copy_(torch.from_numpy(codebook * metric * scale * np.sqrt(settings.score_scale)))
+        self.indices.copy_(torch.from_numpy(assignment.indices))
+        self.weights.copy_(torch.from_numpy(assignment.weights / scale))
+        self.codebook.data.copy_(torch.from_numpy(codebook * scale * np.sqrt(settings.score_scale)))
 
     def table(self) -> torch.Tensor:
-        return self._composed(self.indices, self.weights)
+        coded = self._composed(self.indices, self.weights)
+        return torch.cat([coded.new_zeros(self._first_coded, self.settings.d), coded]) if self._first_coded else coded
 
     def rows(self, ids: torch.Tensor) -> torch.Tensor:
-        return self._composed(self.indices[ids], self.weights[ids])
+        places = (ids - self._first_coded).clamp(min=0)
+        owns = (ids >= self._first_coded)[:, None]
+        return self._composed(self.indices[places], self.weights[places] * owns)
 
     def input_rows(self) -> torch.Tensor:
         """Eq. 6: the composed rows above the codebook."""
@@ -178,15 +237,15 @@ class Legcf(EmbeddingLayer):
     def linear_basis(self) -> tuple[sp.csr_matrix, nn.Parameter] | None:
         if self.settings.tanh:
             return None
-        own = sp.identity(self.settings.c, dtype=np.float32, format="csr")
+        own = sp.identity(self.num_buckets, dtype=np.float32, format="csr")
         return sp.vstack([self.assignment.to_csr(), own], format="csr"), self.codebook
 
     def num_params(self) -> int:
-        """c·d + t·N; the column indices of S are not counted."""
+        """c·d + t·N (t·I with items only); the column indices of S are not counted."""
         return self.codebook.numel() + self.weights.numel()
 
     def storage_bytes(self) -> int:
-        column_bytes = 1 if self.settings.c <= 2**8 else 2 if self.settings.c <= 2**16 else 4
+        column_bytes = 1 if self.num_buckets <= 2**8 else 2 if self.num_buckets <= 2**16 else 4
         return bytes_of(self.codebook, self.weights, self.item_bias) + self.indices.numel() * column_bytes
 
     def _composed(self, indices: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:

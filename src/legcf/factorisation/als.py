@@ -13,10 +13,12 @@ from pydantic import Field
 
 from legcf.configuration import Frozen
 from legcf.data.interactions import Interactions
-from legcf.graph.adjacency import inverse_power
+from legcf.graph.adjacency import bipartite, inverse_power, normalised
 from legcf.progress import progress
 
 FloatArray = NDArray[np.float32]
+_METRIC_RIDGE = 1e-3
+_METRIC_FLOOR = 1e-3
 
 
 class AlsSettings(Frozen):
@@ -63,6 +65,23 @@ def solve_side(confidence: sp.csr_matrix, own: FloatArray, others: FloatArray, s
     """Improve one side's vectors in place, given the other side's."""
     gram = others.T @ others + settings.regularisation * np.eye(others.shape[1], dtype=np.float32)
     _solve_rows(confidence.indptr, confidence.indices, confidence.data, own, others, gram, settings.gradient_steps)
+
+
+def history_metric(train: Interactions, items: FloatArray, users: FloatArray) -> FloatArray:
+    """A (d × d) such that, with items · A for items, the normalised sums over histories act like these users.
+
+    W with (sums · W) ≈ users is a least-squares fit; the scores it gives are sums · W · itemsᵀ, and W's symmetric,
+    positive part is A · Aᵀ, one half for each side.
+    """
+    history = normalised(bipartite(train))[: train.num_users, train.num_users :]
+    sums = history @ items
+    gram = sums.T.astype(np.float64) @ sums
+    ridge = _METRIC_RIDGE * np.trace(gram) / len(gram)
+    fitted = np.linalg.solve(gram + ridge * np.eye(len(gram)), sums.T.astype(np.float64) @ users)
+    values, directions = np.linalg.eigh((fitted + fitted.T) / 2)
+    positive = np.maximum(values, values.max() * _METRIC_FLOOR)
+    root: FloatArray = ((directions * np.sqrt(positive)) @ directions.T).astype(np.float32)
+    return root
 
 
 @njit(cache=True, fastmath=True)

@@ -1,11 +1,10 @@
-"""Propagation: one compiled sparse product, polynomials of it under autograd, and the propagated basis.
+"""Propagation: one compiled sparse product, and polynomials of it under autograd.
 
 Every linear backbone is a polynomial of its operator Â: block b of H is Σ_l coefficients[b, l] · Â^l · E0, and H is
 the blocks side by side. LightGCN has one block (the layer mean), a concatenating readout has one block a layer.
 """
 
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
@@ -101,50 +100,6 @@ def product(operator: Operator, rows: torch.Tensor) -> torch.Tensor:
     """One differentiable sparse product, for backbones that are not linear."""
     result: torch.Tensor = _Product.apply(rows, operator)  # type: ignore[no-untyped-call]
     return result
-
-
-def basis(
-    operator: Operator,
-    selection: sp.csr_matrix,
-    coefficients: FloatArray,
-    memory_cap_mb: float,
-    spill_folder: Path | None = None,
-) -> FloatArray:
-    """The propagated basis M with shape (nodes, blocks, c'): H = M · Θ for input rows `selection` · Θ.
-
-    Columns are independent, so they are propagated in groups that keep the work arrays within `memory_cap_mb`. A basis
-    that is itself larger than the cap is kept in a file under `spill_folder` and mapped, never held in memory.
-    """
-    nodes, columns = selection.shape
-    blocks = len(coefficients)
-    shape = (nodes, blocks, columns)
-    if blocks * nodes * columns * 4 > memory_cap_mb * 2**20 and spill_folder is not None:
-        spill_folder.mkdir(parents=True, exist_ok=True)
-        result: FloatArray = np.lib.format.open_memmap(
-            spill_folder / "basis.npy", mode="w+", dtype=np.float32, shape=shape
-        )
-    else:
-        result = np.empty(shape, dtype=np.float32)
-    group = max(1, min(columns, int(memory_cap_mb * 2**20 / (4 * nodes * (3 + blocks)))))
-    by_column = selection.tocsc()
-    for start in range(0, columns, group):
-        dense = by_column[:, start : start + group].toarray()
-        width = dense.shape[1]
-        result[:, :, start : start + width] = operator.polynomial(dense, coefficients).reshape(nodes, blocks, width)
-    return result
-
-
-def basis_rows(
-    operator: Operator, selection: sp.csr_matrix, coefficients: FloatArray, rows: NDArray[np.integer]
-) -> FloatArray:
-    """Chosen rows of the basis alone, without the others: propagate the rows' indicators backwards."""
-    indicators = np.zeros((operator.matrix.shape[0], len(rows)), dtype=np.float32)
-    indicators[rows, np.arange(len(rows))] = 1
-    blocks = [
-        operator.adjoint_polynomial(indicators, coefficients[block : block + 1]).T @ selection
-        for block in range(len(coefficients))
-    ]
-    return np.stack(blocks, axis=1).astype(np.float32)
 
 
 @njit(cache=True, parallel=True, fastmath=True)

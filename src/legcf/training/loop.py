@@ -6,13 +6,14 @@ import json
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from legcf.configuration import RunConfig
 from legcf.data.interactions import Dataset
@@ -54,6 +55,7 @@ class Session:
         rng: np.random.Generator,
         folder: Path | None = None,
         quiet: bool = False,
+        folds: NDArray[np.integer] | None = None,
     ) -> None:
         self.model, self.dataset, self.config, self.stages, self.rng = model, dataset, config, stages, rng
         self.folder, self.quiet = folder, quiet
@@ -69,6 +71,7 @@ class Session:
             self.loss.negatives,
             training.user_power,
             training.item_power,
+            folds,
         )
         groups = [{"params": [parameter], "scale": self._rate_scale(parameter)} for parameter in model.parameters()]
         self.optimiser = torch.optim.Adam(groups, lr=training.learning_rate, betas=(0.9, training.adam_memory))
@@ -84,6 +87,8 @@ class Session:
     def run(self) -> None:
         """Every stage until it stops getting better, then the best weights of all."""
         training = self.config.training
+        if self._validates and not self.state.lines:
+            self._judge_start()
         while self.state.stage < len(self.stages):
             stage = self.stages[self.state.stage]
             while self.state.epoch < stage.epochs and self.state.stale < training.patience and not self._out_of_time():
@@ -123,7 +128,11 @@ class Session:
         """One gradient step; returns the loss."""
         training = self.config.training
         entities = torch.from_numpy(batch.entities)
-        loss = self.loss(self.model.encode(entities), batch, training.negative_weight)
+        vectors = self.model.encode(entities, batch.fold)
+        pairs = batch
+        if training.leave_out:
+            vectors, pairs = self._left_out(vectors, entities, batch)
+        loss = self.loss(vectors, pairs, training.negative_weight)
         if training.l2:
             loss = loss + training.l2 * self._squared_norms(batch, entities)
         self.optimiser.zero_grad(set_to_none=True)
@@ -132,6 +141,17 @@ class Session:
             torch.nn.utils.clip_grad_value_(self.model.parameters(), training.gradient_clip)
         self.optimiser.step()
         return loss.item()
+
+    def _left_out(self, vectors: torch.Tensor, entities: torch.Tensor, batch: Batch) -> tuple[torch.Tensor, Batch]:
+        """Give every pair a user of its own that does not know of the pair."""
+        users, positives = torch.from_numpy(batch.users), torch.from_numpy(batch.positives)
+        own = self.model.backbone.without_pairs(vectors, entities, users, positives)
+        if own is None:
+            raise UserError(
+                f"Backbone {self.config.backbone.name} cannot do training.leave_out; use training.edge_folds instead."
+            )
+        places = np.arange(len(vectors), len(vectors) + batch.num_pairs)
+        return torch.cat([vectors, own]), replace(batch, users=places)
 
     def _squared_norms(self, batch: Batch, entities: torch.Tensor) -> torch.Tensor:
         """‖Θ‖² of Eq. 4: over the layer's parameters, or over the input rows of every triplet, per triplet."""
@@ -183,6 +203,12 @@ class Session:
             self.state.stale += 1
         return {"validation": metrics}
 
+    def _judge_start(self) -> None:
+        """The values that training starts from are a candidate too: a warm start may be hard to better."""
+        started = time.perf_counter()
+        told = self._judge()
+        self._tell(self.stages[0], None, told, time.perf_counter() - started)
+
     def restore_best(self) -> None:
         if self.best:
             self.model.load_state_dict(self.best)
@@ -197,7 +223,7 @@ class Session:
 
     # What is written ----------------------------------------------------------------------------------------------
 
-    def _tell(self, stage: Stage, loss: float, told: dict[str, Any], seconds: float) -> None:
+    def _tell(self, stage: Stage, loss: float | None, told: dict[str, Any], seconds: float) -> None:
         self.state.seconds += seconds
         line = {"stage": stage.name, "epoch": self.state.epoch, "loss": loss, **told, "seconds": seconds}
         self.lines.append(line)

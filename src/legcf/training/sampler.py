@@ -9,6 +9,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from legcf.data.interactions import Interactions
+from legcf.model import WHOLE
 
 IntArray = NDArray[np.int64]
 _TRIES = 100  # for a user who has nearly everything, the search goes on item by item after this many draws
@@ -23,6 +24,7 @@ class Batch:
 
     `entities` are global: user u is u, item i is U + i. `negatives` is pairs × k ("each") or a list for all ("shared").
     `weights` of the pairs have mean 1 over the data. `num_users` is U.
+    All pairs are of one fold, or `fold` is WHOLE.
     """
 
     entities: IntArray
@@ -31,6 +33,7 @@ class Batch:
     negatives: IntArray
     weights: NDArray[np.float32]
     num_users: int
+    fold: int
 
     @property
     def num_pairs(self) -> int:
@@ -43,7 +46,8 @@ class Sampler:
     order "interaction": every pair once, shuffled. order "user": a uniform user, then one of its items, so active users
     weigh less. `negatives_kind` "each" draws `negatives` distinct unseen items for every pair, "shared" draws that
     many uniform items for the whole batch, "none" gives all pairs at once and draws nothing. A pair weighs
-    user degree^−user_power · item degree^−item_power.
+    user degree^−user_power · item degree^−item_power. With `folds` (a number for every pair), a batch holds pairs of
+    one fold, so that its vectors can come from the graph without them.
     """
 
     def __init__(
@@ -55,12 +59,14 @@ class Sampler:
         negatives_kind: Negatives,
         user_power: float = 0.0,
         item_power: float = 0.0,
+        folds: NDArray[np.integer] | None = None,
     ) -> None:
         self._train = train
         self._batch_size = batch_size if negatives_kind != "none" else max(train.num_pairs, 1)
         self._negatives = negatives
         self._order = order
         self._kind = negatives_kind
+        self._folds = folds
         self._users = train.users()
         self._weights = pair_weights(train, user_power, item_power)
         self._active = np.flatnonzero(train.user_degrees > 0)
@@ -68,30 +74,41 @@ class Sampler:
 
     @property
     def steps_per_epoch(self) -> int:
-        return -(-self._train.num_pairs // self._batch_size)
+        sizes = [self._train.num_pairs] if self._folds is None else np.bincount(self._folds)
+        return int(sum(-(-size // self._batch_size) for size in sizes))
 
     def epoch(self, rng: np.random.Generator) -> Iterator[Batch]:
-        train = self._train
         if self._kind == "none":
             yield self._whole()
             return
-        order = rng.permutation(train.num_pairs) if self._order == "interaction" else None
-        for start in range(0, train.num_pairs, self._batch_size):
-            if order is not None:
-                chosen = order[start : start + self._batch_size]
-            else:
-                size = min(self._batch_size, train.num_pairs - start)
-                users = self._active[rng.integers(0, len(self._active), size)]
-                chosen = train.indptr[users] + (rng.random(size) * train.user_degrees[users]).astype(np.int64)
-            yield self._batch(chosen, rng)
+        for fold, chosen in self._chosen_pairs(rng):
+            yield self._batch(chosen, fold, rng)
+
+    def _chosen_pairs(self, rng: np.random.Generator) -> Iterator[tuple[int, IntArray]]:
+        train, size = self._train, self._batch_size
+        if self._order == "user":
+            for start in range(0, train.num_pairs, size):
+                users = self._active[rng.integers(0, len(self._active), min(size, train.num_pairs - start))]
+                places = (rng.random(len(users)) * train.user_degrees[users]).astype(np.int64)
+                yield WHOLE, train.indptr[users] + places
+            return
+        order = rng.permutation(train.num_pairs)
+        if self._folds is None:
+            yield from ((WHOLE, order[start : start + size]) for start in range(0, len(order), size))
+            return
+        batches = []
+        for fold in range(int(self._folds.max()) + 1):
+            members = order[self._folds[order] == fold]
+            batches += [(fold, members[start : start + size]) for start in range(0, len(members), size)]
+        yield from (batches[number] for number in rng.permutation(len(batches)))
 
     def _whole(self) -> Batch:
         train = self._train
         entities = np.arange(train.num_users + train.num_items)
         users, positives = self._users.astype(np.int64), train.items + np.int64(train.num_users)
-        return Batch(entities, users, positives, np.empty(0, dtype=np.int64), self._weights, train.num_users)
+        return Batch(entities, users, positives, np.empty(0, dtype=np.int64), self._weights, train.num_users, WHOLE)
 
-    def _batch(self, chosen: IntArray, rng: np.random.Generator) -> Batch:
+    def _batch(self, chosen: IntArray, fold: int, rng: np.random.Generator) -> Batch:
         train = self._train
         users, positives = self._users[chosen], train.items[chosen]
         if self._kind == "each":
@@ -111,7 +128,13 @@ class Sampler:
             local[2 * pairs :].reshape(negatives.shape),
             self._weights[chosen],
             train.num_users,
+            fold,
         )
+
+
+def edge_folds(train: Interactions, count: int, rng: np.random.Generator) -> NDArray[np.int8]:
+    """A fold for every training pair, all of nearly the same size."""
+    return (rng.permutation(train.num_pairs) % count).astype(np.int8)
 
 
 def pair_weights(train: Interactions, user_power: float, item_power: float) -> NDArray[np.float32]:

@@ -1,0 +1,62 @@
+"""History: one hop. An item is its own row, a user the weighted sum of the rows of its items.
+
+Nothing of a user is stored, and a user never seen in training is the same case as a known one: its history is all there
+is to know. The model of Kabbur, Ning and Karypis (FISM, KDD 2013) and Steck (EASE, WWW 2019) in the form of a graph
+backbone with h_u = Σ_{i ∈ N(u)} e_i / (deg_u^a deg_i^b) and h_i = e_i.
+"""
+
+from typing import Literal
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from pydantic import Field
+
+from legcf.backbones.base import Backbone, BackboneConfig
+from legcf.graph.adjacency import inverse_power
+from legcf.graph.propagate import FloatArray, Operator
+
+
+class HistoryConfig(BackboneConfig):
+    name: Literal["history"] = "history"
+    user_power: float = Field(0.5, description="a, how far long histories are shortened")
+    item_power: float = Field(0.5, description="b, how much less popular items tell about a user")
+
+    @property
+    def weighs_added_nodes(self) -> bool:
+        return False
+
+
+class History(Backbone):
+    Config = HistoryConfig
+    summary = "a user is the weighted sum of its items; no user is stored, new users are like known ones"
+    citation = "Kabbur et al., FISM, KDD 2013"
+
+    def __init__(self, config: HistoryConfig) -> None:
+        super().__init__(config)
+        self._settings = config
+
+    def operator(self, graph: sp.csr_matrix, num_users: int, num_items: int) -> Operator:
+        """[[0, R'], [0, I]]: users take from their items, everything else keeps its own row."""
+        size = graph.shape[0]
+        block = graph[:num_users, num_users : num_users + num_items].tocsr()
+        user_scale = inverse_power(np.diff(block.indptr), self._settings.user_power)
+        item_scale = inverse_power(np.bincount(block.indices, minlength=num_items), self._settings.item_power)
+        self._scales = torch.from_numpy(np.concatenate([user_scale, item_scale]).astype(np.float32))
+        weights = np.repeat(user_scale, np.diff(block.indptr)) * item_scale[block.indices]
+        own = np.arange(num_users, size)
+        data = np.concatenate([weights, np.ones(len(own))]).astype(np.float32)
+        indices = np.concatenate([block.indices + num_users, own])
+        indptr = np.concatenate([block.indptr, block.nnz + 1 + np.arange(len(own))])
+        matrix = sp.csr_matrix((data, indices.astype(np.int32), indptr.astype(np.int32)), shape=(size, size))
+        return Operator(matrix, symmetric=False)
+
+    def coefficients(self) -> FloatArray:
+        return np.array([[0, 1]], dtype=np.float32)
+
+    def without_pairs(
+        self, vectors: torch.Tensor, entities: torch.Tensor, users: torch.Tensor, items: torch.Tensor
+    ) -> torch.Tensor:
+        """Exact here: what the item gave to its user is taken back."""
+        share = self._scales[entities[users]] * self._scales[entities[items]]
+        return vectors[users] - share[:, None] * vectors[items]

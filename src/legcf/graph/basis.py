@@ -1,0 +1,156 @@
+"""The propagated basis: exact propagation without touching the graph at every step.
+
+Where input rows are B · Θ with B sparse and Θ small, and the backbone is a polynomial P of its operator, the final
+vectors are H = P(Â) B Θ = M Θ, and M is constant until the graph changes. Row-batches of M give row-batches of H.
+"""
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numba import njit, prange
+from numpy.typing import NDArray
+
+from legcf.graph.propagate import FloatArray, Operator
+
+_SPARSE_BELOW = 0.15  # share of non-zeros up to which a sparse product beats the dense one on two cores
+_COLUMNS_A_TASK = 32  # gradients are split by column, so threads never share a place and sums keep their order
+
+
+class Basis(ABC):
+    """M with H = M · Θ."""
+
+    @abstractmethod
+    def times(self, theta: torch.Tensor) -> torch.Tensor:
+        """All rows of H."""
+
+    @abstractmethod
+    def rows_times(self, rows: torch.Tensor, theta: torch.Tensor) -> torch.Tensor:
+        """Some rows of H, differentiable in Θ."""
+
+
+class DenseBasis(Basis):
+    """nodes × blocks × c'. After a few hops nearly everything reaches everything."""
+
+    def __init__(self, values: FloatArray) -> None:
+        self.values = torch.from_numpy(values)
+
+    def times(self, theta: torch.Tensor) -> torch.Tensor:
+        return (self.values @ theta).flatten(1)
+
+    def rows_times(self, rows: torch.Tensor, theta: torch.Tensor) -> torch.Tensor:
+        return (self.values[rows] @ theta).flatten(1)
+
+
+class SparseBasis(Basis):
+    """CSR. After one hop a row holds little more than its neighbours' few weights."""
+
+    def __init__(self, matrix: sp.csr_matrix) -> None:
+        self.matrix = matrix
+
+    def times(self, theta: torch.Tensor) -> torch.Tensor:
+        return self.rows_times(torch.arange(self.matrix.shape[0]), theta)
+
+    def rows_times(self, rows: torch.Tensor, theta: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = _SparseRows.apply(theta, self.matrix, rows.numpy())  # type: ignore[no-untyped-call]
+        return result
+
+
+def build_basis(
+    operator: Operator,
+    selection: sp.csr_matrix,
+    coefficients: FloatArray,
+    memory_cap_mb: float,
+    spill: Path | None = None,
+) -> Basis:
+    """M for input rows `selection` · Θ, kept sparse where that is the smaller work."""
+    if coefficients.shape == (1, 2):
+        identity_share, hop_share = (float(value) for value in coefficients[0])
+        matrix = operator.matrix @ selection * hop_share
+        matrix = (matrix + selection * identity_share).tocsr() if identity_share else matrix.tocsr()
+        if matrix.nnz < _SPARSE_BELOW * matrix.shape[0] * matrix.shape[1]:
+            return SparseBasis(matrix.astype(np.float32))
+    return DenseBasis(dense_basis(operator, selection, coefficients, memory_cap_mb, spill))
+
+
+def dense_basis(
+    operator: Operator,
+    selection: sp.csr_matrix,
+    coefficients: FloatArray,
+    memory_cap_mb: float,
+    spill: Path | None = None,
+) -> FloatArray:
+    """M with shape (nodes, blocks, c').
+
+    Columns are independent, so they are propagated in groups that keep the work arrays within `memory_cap_mb`. A basis
+    that is itself larger than the cap is kept in the file `spill` and mapped, never held in memory.
+    """
+    nodes, columns = selection.shape
+    blocks = len(coefficients)
+    shape = (nodes, blocks, columns)
+    if blocks * nodes * columns * 4 > memory_cap_mb * 2**20 and spill is not None:
+        spill.parent.mkdir(parents=True, exist_ok=True)
+        result: FloatArray = np.lib.format.open_memmap(spill, mode="w+", dtype=np.float32, shape=shape)
+    else:
+        result = np.empty(shape, dtype=np.float32)
+    group = max(1, min(columns, int(memory_cap_mb * 2**20 / (4 * nodes * (3 + blocks)))))
+    by_column = selection.tocsc()
+    for start in range(0, columns, group):
+        dense = by_column[:, start : start + group].toarray()
+        width = dense.shape[1]
+        result[:, :, start : start + width] = operator.polynomial(dense, coefficients).reshape(nodes, blocks, width)
+    return result
+
+
+def basis_rows(
+    operator: Operator, selection: sp.csr_matrix, coefficients: FloatArray, rows: NDArray[np.integer]
+) -> FloatArray:
+    """Chosen rows of the basis alone, without the others: propagate the rows' indicators backwards."""
+    indicators = np.zeros((operator.matrix.shape[0], len(rows)), dtype=np.float32)
+    indicators[rows, np.arange(len(rows))] = 1
+    blocks = [
+        operator.adjoint_polynomial(indicators, coefficients[block : block + 1]).T @ selection
+        for block in range(len(coefficients))
+    ]
+    return np.stack(blocks, axis=1).astype(np.float32)
+
+
+class _SparseRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, theta, matrix, rows):  # type: ignore[no-untyped-def]
+        ctx.matrix, ctx.rows, ctx.shape = matrix, rows, theta.shape
+        result = np.empty((len(rows), theta.shape[1]), dtype=np.float32)
+        _take_rows(matrix.indptr, matrix.indices, matrix.data, rows, theta.detach().numpy(), result)
+        return torch.from_numpy(result)
+
+    @staticmethod
+    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
+        result = np.zeros(ctx.shape, dtype=np.float32)
+        matrix = ctx.matrix
+        _give_rows(matrix.indptr, matrix.indices, matrix.data, ctx.rows, gradient.contiguous().numpy(), result)
+        return torch.from_numpy(result), None, None
+
+
+@njit(cache=True, parallel=True, fastmath=True)
+def _take_rows(indptr, indices, data, rows, dense, result):  # type: ignore[no-untyped-def]
+    for place in prange(len(rows)):
+        out = result[place]
+        out[:] = 0
+        for entry in range(indptr[rows[place]], indptr[rows[place] + 1]):
+            weight, source = data[entry], dense[indices[entry]]
+            for column in range(dense.shape[1]):
+                out[column] += weight * source[column]
+
+
+@njit(cache=True, parallel=True, fastmath=True)
+def _give_rows(indptr, indices, data, rows, gradient, result):  # type: ignore[no-untyped-def]
+    width = gradient.shape[1]
+    for task in prange(-(-width // _COLUMNS_A_TASK)):
+        first, last = task * _COLUMNS_A_TASK, min((task + 1) * _COLUMNS_A_TASK, width)
+        for place in range(len(rows)):
+            for entry in range(indptr[rows[place]], indptr[rows[place] + 1]):
+                weight, target = data[entry], indices[entry]
+                for column in range(first, last):
+                    result[target, column] += weight * gradient[place, column]
