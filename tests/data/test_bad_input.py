@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from legcf.data import compressed
 from legcf.data.options import DataOptions, make_options
 from legcf.data.source import from_frame, load, prepare_source
 from legcf.errors import UserError
@@ -42,6 +43,7 @@ TABLES: dict[str, tuple[str, bytes, str]] = {
     "JSON without id": ("a.jsonl", b'{"user":1,"item":2}\n{"item":2}\n', "line 2 has no user id"),
     "not Parquet": ("a.parquet", b"PAR1 certainly not", "a.parquet"),
     "truncated gzip": ("a.csv.gz", gzip.compress(b"user,item\n" + b"1,2\n" * 5000)[:-20], "cut off"),
+    "bomb of zeros": ("a.csv.gz", gzip.compress(bytes(4 << 20)), "line 1 is longer than 1 MiB"),
     "not gzip": ("a.csv.gz", b"user,item\n1,2\n3,\n", "a.csv.gz"),
     "fields of :: too few": ("a.dat", b"1::2::3::4\n1::3\n", "line 2 has 2 fields where the first line has 4"),
     "fields of :: too many": ("a.dat", b"1::2::3::4\n1::3::4::5::6\n", "line 2 has 5 fields"),
@@ -87,6 +89,14 @@ def _refused(source: Path, said: str, folder: Path) -> None:
     with pytest.raises(UserError):
         prepare_source(source, folder / "out", quiet=True)
     assert sorted(folder.iterdir()) == before
+
+
+def test_a_folder_that_unpacks_to_one_endless_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compressed, "CHUNK_BYTES", 1 << 20)
+    monkeypatch.setattr(compressed, "MAX_LINE_BYTES", 2 << 20)
+    (tmp_path / "graph").mkdir()
+    (tmp_path / "graph" / "train.txt.gz").write_bytes(gzip.compress(bytes(8 << 20)))
+    _refused(tmp_path / "graph", "has a line of more than 2 MiB", tmp_path)
 
 
 def test_missing_things(tmp_path: Path) -> None:

@@ -11,6 +11,9 @@ from legcf.errors import UserError
 
 COMPRESSIONS = (".gz", ".zst")
 CHUNK_BYTES = 64 << 20
+# No user has so many items; a packed file of zeros that unpacks to more than memory holds has.
+MAX_LINE_BYTES = 256 << 20
+_MAX_FIRST_LINE_BYTES = 1 << 20
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -22,14 +25,33 @@ def plain_suffix(path: Path) -> str:
     return path.suffix.lower()
 
 
+def first_bytes(path: Path) -> bytes:
+    """The start of a table's text, unpacked; refused if no line ends in it, as in a bomb or in what is no text."""
+    if path.suffix.lower() == ".zst":
+        with open(path, "rb") as file:
+            return file.read(2)
+    try:
+        with gzip.open(path) if path.suffix.lower() == ".gz" else open(path, "rb") as file:
+            start = file.read(_MAX_FIRST_LINE_BYTES)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise _damaged(path) from error
+    if len(start) == _MAX_FIRST_LINE_BYTES and b"\n" not in start:
+        raise UserError(f"{path}, line 1 is longer than {_MAX_FIRST_LINE_BYTES >> 20} MiB: it is not a table of text.")
+    return start
+
+
+def _damaged(path: Path) -> UserError:
+    return UserError(f"{path} is damaged or cut off: its compressed data cannot be read to the end.")
+
+
 def line_chunks(path: Path) -> Iterator[bytes]:
     """The content without a leading byte order mark, each chunk ending with whole lines."""
     try:
-        yield from _whole_lines(_zst_pieces(path) if path.suffix.lower() == ".zst" else _pieces(path))
+        yield from _whole_lines(_zst_pieces(path) if path.suffix.lower() == ".zst" else _pieces(path), path)
     except FileNotFoundError as error:
         raise UserError(f"{path} does not exist.") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(f"{path} is damaged or cut off: its compressed data cannot be read to the end.") from error
+        raise _damaged(path) from error
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}.") from error
 
@@ -51,7 +73,7 @@ def _zst_pieces(path: Path) -> Iterator[bytes]:
         yield ("\n".join(batch.to_series().to_list()) + "\n").encode()
 
 
-def _whole_lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _whole_lines(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
     rest, first = b"", True
     for piece in pieces:
         data = rest + piece if rest else piece
@@ -65,5 +87,7 @@ def _whole_lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
         if end:
             yield data[:end]
         rest = data[end:]
+        if len(rest) > MAX_LINE_BYTES:
+            raise UserError(f"{path} has a line of more than {MAX_LINE_BYTES >> 20} MiB: it is damaged or not text.")
     if rest.removeprefix(_BOM):
         yield rest.removeprefix(_BOM)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from legcf.data.compressed import line_chunks, lines, plain_suffix
+from legcf.data.compressed import first_bytes, line_chunks, lines, plain_suffix
 from legcf.data.options import DataOptions
 from legcf.errors import UserError
 
@@ -48,13 +48,13 @@ def find_format(path: Path, options: DataOptions) -> Format:
 
 
 def scan_pairs(path: Path, options: DataOptions) -> pl.LazyFrame:
-    found = find_format(_existing(path), options)
+    found = _checked(path, options)
     return found.scan(path, found, PAIR_NAMES)
 
 
 def scan_titles(path: Path, options: DataOptions) -> pl.LazyFrame:
     """Like `scan_pairs`, but text that is not UTF-8 is taken for Latin-1, as in the older MovieLens sets."""
-    found = find_format(_existing(path), options)
+    found = _checked(path, options)
     if not found.is_text:
         return found.scan(path, found, TITLE_NAMES)
     content = b"".join(line_chunks(path))
@@ -65,16 +65,20 @@ def scan_titles(path: Path, options: DataOptions) -> pl.LazyFrame:
     return found.scan(content, found, TITLE_NAMES)
 
 
-def _existing(path: Path) -> Path:
+def _checked(path: Path, options: DataOptions) -> Format:
+    """The format of a file, once it is clear that there is something to read in it."""
     if not path.is_file():
         raise UserError(f"{path} does not exist.")
-    with open(path, "rb") as file:
-        start = file.read(2)
-    if not start:
+    usual = FORMATS.get(plain_suffix(path))
+    if path.stat().st_size == 0:
         raise UserError(f"{path} is empty.")
-    if start in (b"\xff\xfe", b"\xfe\xff"):
-        raise UserError(f"{path} is UTF-16 text: save it as UTF-8.")
-    return path
+    if usual is not None and usual.is_text:
+        start = first_bytes(path)
+        if not start:
+            raise UserError(f"{path} is empty.")
+        if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise UserError(f"{path} is UTF-16 text: save it as UTF-8.")
+    return find_format(path, options)
 
 
 def _scan_delimited(source: Source, found: Format, names: Sequence[str]) -> pl.LazyFrame:
