@@ -36,12 +36,18 @@ class DenseBasis(Basis):
 
     def __init__(self, values: FloatArray) -> None:
         self.values = torch.from_numpy(values)
+        self._taken = self.values[:0]
 
     def times(self, theta: torch.Tensor) -> torch.Tensor:
         return (self.values @ theta).flatten(1)
 
     def rows_times(self, rows: torch.Tensor, theta: torch.Tensor) -> torch.Tensor:
-        return (self.values[rows] @ theta).flatten(1)
+        # The batch's rows go into memory that is kept: to be given new memory costs more than to copy them. The
+        # gradient must be taken before the next batch; torch refuses it afterwards.
+        if len(self._taken) < len(rows):
+            self._taken = torch.empty((len(rows), *self.values.shape[1:]))
+        taken = torch.index_select(self.values, 0, rows, out=self._taken[: len(rows)])
+        return (taken @ theta).flatten(1)
 
 
 class SparseBasis(Basis):
