@@ -18,7 +18,7 @@ _START_ROWS_PER_ATOM = 256
 _RIDGE = 1e-3  # relative to an atom's mean use; pulls towards the previous atom, so that a hardly used one stays put
 _LEAST_USE = 2  # an atom that fewer rows use explains no pattern, only a row
 _FLOOR = 1e-9  # relative to the largest singular value
-_GRAM_ROWS = 8192
+_GRAM_ROWS = 2048
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ from legcf.errors import UserError
 
 Matrix = NDArray[np.generic]
 _ROWS = 8192
+_LARGEST = 1e9
 
 
 def check_table(users: Matrix | None, items: Matrix, keep_zero_rows: bool) -> None:
@@ -29,7 +30,7 @@ def check_table(users: Matrix | None, items: Matrix, keep_zero_rows: bool) -> No
 
 
 def _check_rows(matrix: Matrix, side: str, keep_zero_rows: bool) -> None:
-    zeros, first_zero = 0, -1
+    zeros, first_zero, largest = 0, -1, 0.0
     for start in range(0, len(matrix), _ROWS):
         with np.errstate(over="ignore"):
             block = np.asarray(matrix[start : start + _ROWS], dtype=np.float32)
@@ -39,10 +40,16 @@ def _check_rows(matrix: Matrix, side: str, keep_zero_rows: bool) -> None:
                 f"The {side} vectors hold NaN or infinite values (or some too large for float32), first in row "
                 f"{start + bad[0]:,}: repair or remove such rows, then compress again."
             )
+        largest = max(largest, float(np.abs(block).max()))
         empty = np.flatnonzero(~block.any(axis=1))
         if len(empty) and first_zero < 0:
             first_zero = start + int(empty[0])
         zeros += len(empty)
+    if largest > _LARGEST or 0 < largest < 1 / _LARGEST:
+        raise UserError(
+            f"The {side} vectors reach {largest:.1e}, outside of what float32 products hold: multiply all of them by "
+            f"{1 / largest:.0e} first; rankings do not change."
+        )
     if zeros and not keep_zero_rows:
         raise UserError(
             f"{zeros:,} of the {len(matrix):,} {side} vectors are all zeros, the first in row {first_zero:,}: remove "

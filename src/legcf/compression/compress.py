@@ -21,6 +21,7 @@ DEFAULT_C, DEFAULT_T = 500, 4
 DEFAULT_MEMORY_MB = 512.0
 DTYPES = ("int8", "float16")
 _LEAST_DIRECTION = 1e-6  # share of the largest singular value; what lies below is float32 noise
+_ERROR_ROWS = 1024
 _LARGEST = 6e4  # what float16 and the model file hold
 
 
@@ -99,10 +100,10 @@ def compress(
     check_sizes(sizes.c, sizes.t, rows)
     check_memory(sizes.c, memory_cap_mb)
     rng = np.random.default_rng(seed)
+    split = rows - len(item_vectors)
     with _balanced(user_vectors, item_vectors, basis, memory_cap_mb) as vectors:
         learnt, assignment = learn(vectors, sizes.c, sizes.t, rng, rounds, False, memory_cap_mb / 2, quiet)
-        codebook, assignment = _as_stored(vectors, learnt, assignment, basis.metric, dtype, memory_cap_mb / 2)
-        split = rows - len(item_vectors)
+        codebook, assignment = _as_stored(vectors, split, learnt, assignment, basis.metric, dtype, memory_cap_mb / 2)
         users = _part(assignment, slice(0, split)) if user_vectors is not None else None
         items = _part(assignment, slice(split, None))
         errors = _errors(vectors, split, basis.metric, codebook, assignment)
@@ -111,11 +112,17 @@ def compress(
 
 
 def _basis(users: Matrix | None, items: Matrix) -> Balance:
-    """With one side there is nothing to balance: its own axes, so that directions without weight fall away too."""
+    """The coding space, scaled so that no square in it can overflow, whatever the scale of the table.
+
+    With one side there is nothing to balance: its own axes, so that directions without weight fall away too.
+    """
     if users is not None:
-        return find_balance(users, items, least=_LEAST_DIRECTION)  # type: ignore[arg-type]
-    basis = find_balance(items, items, power=0.5, least=_LEAST_DIRECTION**2)  # type: ignore[arg-type]
-    return Balance(basis.onto_items, basis.onto_items, np.ones_like(basis.metric))
+        basis = find_balance(users, items, least=_LEAST_DIRECTION)  # type: ignore[arg-type]
+    else:
+        own = find_balance(items, items, power=0.5, least=_LEAST_DIRECTION**2)  # type: ignore[arg-type]
+        basis = Balance(own.onto_items, own.onto_items, np.ones_like(own.metric))
+    size = np.abs(basis.onto_users).max() or np.float32(1)
+    return Balance(basis.onto_users / size, basis.onto_items / size, basis.metric * size)
 
 
 @contextmanager
@@ -142,6 +149,7 @@ def _balanced(users: Matrix | None, items: Matrix, basis: Balance, memory_cap_mb
 
 def _as_stored(
     vectors: FloatArray,
+    split: int,
     learnt: FloatArray,
     assignment: Assignment,
     metric: FloatArray,
@@ -157,13 +165,16 @@ def _as_stored(
     factor = np.sqrt(largest) / max(float(np.abs(out).max()), np.finfo(np.float32).tiny) or 1.0
     if np.sqrt(largest) > _LARGEST or (dtype == "float16" and 0 < np.sqrt(largest) < 1e-2):
         raise UserError(
-            f"The scores of this table reach {largest:.1e}, which {dtype} cannot hold: multiply all vectors by "
-            f"{1 / np.sqrt(largest):.0e} first; rankings do not change."
+            f"The vectors of this table reach {largest:.1e}, which {dtype} cannot hold: multiply all of them by "
+            f"{1 / largest:.0e} first; rankings do not change."
         )
     codebook = rounded(out * np.float32(factor), dtype)
     book = codebook / (metric * np.float32(factor))
     indices, weights = encode(vectors, book, assignment.per_entity, False, memory_cap_mb)
-    weights = rounded(weights / np.float32(factor), dtype)
+    weights /= np.float32(factor)
+    # The file keeps the two sides apart, each with a scale of its own.
+    for side in (slice(0, split), slice(split, None)):
+        weights[side] = rounded(weights[side], dtype)
     return codebook, Assignment(indices, weights, len(codebook))
 
 
@@ -192,9 +203,6 @@ def _errors(
     scores = float((true[0] * true[1]).sum())
     missing = scores - 2 * float((cross[0] * cross[1]).sum()) + float((coded[0] * coded[1]).sum())
     return _ratio(missed, total), _ratio(missing, scores)
-
-
-_ERROR_ROWS = 4096
 
 
 def _ratio(missed: float, total: float) -> float:

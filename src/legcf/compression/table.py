@@ -105,14 +105,14 @@ def _read_npy(path: Path) -> Table:
 
 
 def _read_npz(path: Path) -> Table:
+    if not zipfile.is_zipfile(path):
+        raise UserError(f"{path} is not an .npz archive: it is damaged, cut short or of another type.")
     try:
         with np.load(path, allow_pickle=False) as archive:
-            if not hasattr(archive, "files"):
-                raise UserError(f"{path} is not an .npz archive: name an .npy file .npy.")
-            # Names first: a member that is not needed (an `implicit` model stores its settings too) is not read.
             arrays = {name: archive[name] for name in archive.files}
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         raise _unreadable(path, error) from error
+    # What is no matrix belongs to something else: an `implicit` model stores its settings beside its factors.
     return _sides({name: array for name, array in arrays.items() if array.ndim == 2}, path, ordered=True)
 
 
@@ -197,7 +197,7 @@ def _shape(array: Matrix) -> str:
 
 
 def _unreadable(path: Path, error: Exception) -> UserError:
-    if "pickle" in str(error).lower() or "Object arrays" in str(error):
+    if any(word in str(error) for word in ("pickle", "Object arrays", "Python objects")):
         return UserError(f"{path} is pickled, which can run any code when read: save it as a plain array of numbers.")
     reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
     return UserError(
