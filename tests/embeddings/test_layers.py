@@ -167,7 +167,9 @@ class TestLegcf:
     @pytest.mark.parametrize("layers", [0, 1, 3])
     def test_eq_5_to_9(self, dataset: Dataset, normalise: str, layers: int) -> None:
         config = resolve(
-            overrides={"method": {**SMALL["legcf"], "normalise": normalise}, "backbone": {"layers": layers}}
+            backbone="lightgcn",
+            preset="paper",
+            overrides={"method": {**SMALL["legcf"], "normalise": normalise}, "backbone": {"layers": layers}},
         )
         model = build_model(config, dataset, np.random.default_rng(0), None)
         layer = model.layer
