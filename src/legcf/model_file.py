@@ -81,7 +81,9 @@ def load_model(folder: Path) -> TrainedModel:
             raise UserError(f"{folder} is damaged: its training pairs do not fit its users; take another copy.")
         titles = text_from_arrays(_arrays(groups["titles"])) if groups.get("titles") else None
         layer = METHODS[config.method.name].layer(config.method, len(users), len(items))
-        model = GraphModel(layer, BACKBONES[config.backbone.name](config.backbone), train, config.training)
+        # To recommend, rows are propagated once; a basis pays only when there are many steps.
+        once = config.training.model_copy(update={"propagation": "stepwise"})
+        model = GraphModel(layer, BACKBONES[config.backbone.name](config.backbone), train, once)
         model.load_state_dict(groups["model"])
         metrics, curve = description["metrics"], description["curve"]
     except (KeyError, TypeError, RuntimeError, ValueError) as error:

@@ -122,8 +122,10 @@ def assess(model: GraphModel, dataset: Dataset, config: RunConfig) -> dict[str, 
     users, items = model.vectors()
     layer = model.layer
     return {
-        "test": evaluate(users, items, dataset.test, dataset.train),
-        "validation": evaluate(users, items, dataset.validation, dataset.train),
+        **{
+            name: evaluate(users, items, part, dataset.train) if part.num_pairs else {}
+            for name, part in (("test", dataset.test), ("validation", dataset.validation))
+        },
         "num_params": layer.num_params(),
         "total_trainable": layer.total_trainable() + sum(p.numel() for p in model.backbone.parameters()),
         "storage_bytes": layer.storage_bytes(),

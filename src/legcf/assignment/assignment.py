@@ -47,7 +47,7 @@ class Assignment:
         used = self.weights != 0
         values = self.weights[used]
         return {
-            "buckets_used": int(len(np.unique(self.indices[used]))),
+            "buckets_used": len(np.unique(self.indices[used])),
             "weights_per_entity": float(used.sum() / max(self.num_entities, 1)),
             "weight_mean": float(values.mean()) if values.size else 0.0,
             "weight_max": float(values.max()) if values.size else 0.0,

@@ -10,7 +10,7 @@ from legcf.errors import UserError
 from legcf.files import written_whole
 
 if TYPE_CHECKING:
-    import polars as pl
+    pass
 
 
 def recommend(

@@ -103,6 +103,18 @@ class Legcf(EmbeddingLayer):
                 "batch_size": 8192, "learning_rate": 1e-2, "epochs": 20, "patience": 3, "validation_users": 10_000,
             },
         },
+        # Users and items both coded and no graph at all, in training or after: h = S · E_meta.
+        "graph-free": {
+            "method": {
+                "c": 500, "start": "als", "signed": True, "update": "none", "als": {"rounds": 8, "degree_power": 0.4},
+            },
+            "backbone": {"layers": 0},
+            "training": {
+                "loss": "softmax", "negatives": 512, "negative_weight": 8.0, "user_power": 0.75, "item_power": -0.25,
+                "batch_size": 4096, "learning_rate": 0.05, "relative_rate": True, "adam_memory": 0.99,
+                "schedule": "cosine", "epochs": 5, "validation_users": 10_000,
+            },
+        },
         # Our best, chosen on validation (docs/study.md): all values go to the items, users are their histories.
         "default": {
             "method": {
