@@ -42,13 +42,15 @@ def test_sorted_keys_come_back(keys: set[int], stretch: int) -> None:
     ordered = np.array(sorted(keys), dtype=np.int64)
     universe = 5001 * stretch
     low, high = encode_sorted(ordered, universe)
-    np.testing.assert_array_equal(decode_sorted(low, high, len(ordered), universe), ordered)
+    again = np.concatenate([np.zeros(0, np.int64), *decode_sorted(low, high, len(ordered), universe)])
+    np.testing.assert_array_equal(again, ordered)
 
 
 @given(st.binary(max_size=40), st.binary(max_size=40), st.integers(0, 50), st.integers(1, 10_000))
 def test_foreign_sorted_keys_never_crash(low: bytes, high: bytes, count: int, universe: int) -> None:
     try:
-        keys = decode_sorted(np.frombuffer(low, np.uint8), np.frombuffer(high, np.uint8), count, universe)
+        chunks = decode_sorted(np.frombuffer(low, np.uint8), np.frombuffer(high, np.uint8), count, universe)
+        keys = np.concatenate([np.zeros(0, np.int64), *chunks])
     except ValueError:
         return
     assert len(keys) == count
@@ -68,3 +70,10 @@ def test_rows_within_half_a_step(rows: list[list[float]]) -> None:
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=10))
 def test_smallest_integers(values: list[int]) -> None:
     assert smallest_integers(np.array(values, dtype=np.int64)).tolist() == values
+
+
+def test_sorted_keys_across_chunks() -> None:
+    keys = np.unique(np.random.default_rng(0).integers(0, 10**8, 200_000))
+    low, high = encode_sorted(keys, 10**8)
+    np.testing.assert_array_equal(np.concatenate(list(decode_sorted(low, high, len(keys), 10**8))), keys)
+    assert (len(low) + len(high)) * 8 / len(keys) < 2.6 + np.log2(10**8 / len(keys))

@@ -155,7 +155,8 @@ def _from_store(store: Store, config: dict[str, Any], card: dict[str, Any]) -> S
             expect(user_rows.width == item_rows.width, "users and items differ in width")
         if "history" in config:
             history = _get_history(store, count(config["history"]), num_users, num_items)
-    popularity = array(store, "popularity", np.uint8, (num_items,))
+    # a copy: a view would keep the whole file in memory
+    popularity = array(store, "popularity", np.uint8, (num_items,)).copy()
     bias, atlas = None, None
     if "item_bias" in store:
         bias = finite(array(store, "item_bias", np.float16, (num_items,)))
@@ -178,7 +179,14 @@ def _get_fold_in(config: dict[str, Any]) -> FoldIn:
 def _get_history(store: Store, pairs: int, num_users: int, num_items: int) -> History:
     low = array(store, "history.low", np.uint8, None)
     high = array(store, "history.high", np.uint8, None)
-    keys = decode_sorted(low, high, pairs, num_users * num_items)
-    indptr = np.searchsorted(keys, np.arange(num_users + 1, dtype=np.int64) * num_items)
-    narrow = np.uint16 if num_items <= 2**16 else np.uint32
-    return History(indptr.astype(np.int64), (keys % max(num_items, 1)).astype(narrow))
+    expect(pairs <= 8 * high.nbytes, "there are too many pairs")
+    items: NDArray[Any] = np.empty(pairs, dtype=np.uint16 if num_items <= 2**16 else np.uint32)
+    indptr = np.zeros(num_users + 1, dtype=np.int64)
+    done = 0
+    for keys in decode_sorted(low, high, pairs, num_users * num_items):
+        users, items[done : done + len(keys)] = np.divmod(keys, num_items)
+        first, last = int(users[0]), int(users[-1])
+        indptr[first + 1 : last + 2] += np.bincount(users - first)
+        done += len(keys)
+    np.cumsum(indptr, out=indptr)
+    return History(indptr, items)

@@ -4,12 +4,14 @@ Every decoder is told how many values to expect and refuses bytes that do not ho
 or hostile file can neither read outside its arrays nor grow in memory.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float32]
 Bytes = NDArray[np.uint8]
-_CHUNK = 1 << 16  # a multiple of eight: every chunk of values starts on a whole byte
+_CHUNK = 1 << 13  # values at a time, so that temporaries stay small; of eight, so that each chunk starts a byte
 _SCALE_STEP = 1.03  # row scales are powers of this: one byte spans 0.97 … 1/1800 of the largest row
 
 
@@ -29,19 +31,29 @@ def pack_bits(values: NDArray[np.integer], bits: int) -> Bytes:
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.uint8)
 
 
-def unpack_bits(packed: Bytes, bits: int, count: int) -> NDArray[np.int64]:
-    """The `count` values that `pack_bits` wrote. Each value is cut out of the eight bytes that it begins in."""
-    if not 1 <= bits <= 56 or packed.ndim != 1 or len(packed) != (count * bits + 7) // 8:
-        raise ValueError("packed values do not have the expected length")
-    out = np.empty(count, dtype=np.int64)
-    padded = np.concatenate([packed, np.zeros(8, dtype=np.uint8)])
-    words = np.lib.stride_tricks.sliding_window_view(padded, 8)
-    mask = np.uint64((1 << bits) - 1)
+def unpack_bits(packed: Bytes, bits: int, count: int, dtype: type[np.integer] = np.int64) -> NDArray[np.integer]:
+    """The `count` values that `pack_bits` wrote, as a type that is wide enough for them."""
+    reader = BitReader(packed, bits, count)
+    out = np.empty(count, dtype=dtype)
     for start in range(0, count, _CHUNK):
-        position = np.arange(start, min(start + _CHUNK, count), dtype=np.int64) * bits
-        word = np.ascontiguousarray(words[position >> 3]).view("<u8")[:, 0]
-        out[start : start + _CHUNK] = ((word >> (position & 7).astype(np.uint64)) & mask).astype(np.int64)
+        out[start : start + _CHUNK] = reader.read(start, min(start + _CHUNK, count))
     return out
+
+
+class BitReader:
+    """Packed values a range at a time: each is cut out of the eight bytes that it begins in."""
+
+    def __init__(self, packed: Bytes, bits: int, count: int) -> None:
+        if not 1 <= bits <= 56 or packed.ndim != 1 or len(packed) != (count * bits + 7) // 8:
+            raise ValueError("packed values do not have the expected length")
+        self._bits, self._mask = bits, np.uint64((1 << bits) - 1)
+        self._words = np.lib.stride_tricks.sliding_window_view(np.append(packed, np.zeros(8, dtype=np.uint8)), 8)
+
+    def read(self, start: int, stop: int) -> NDArray[np.int64]:
+        position = np.arange(start, stop, dtype=np.int64) * self._bits
+        word = np.ascontiguousarray(self._words[position >> 3]).view("<u8")[:, 0]
+        values: NDArray[np.int64] = ((word >> (position & 7).astype(np.uint64)) & self._mask).astype(np.int64)
+        return values
 
 
 def quantise_rows(rows: FloatArray) -> tuple[NDArray[np.int8], Bytes, float]:
@@ -64,7 +76,8 @@ def row_scales(scale: Bytes, top: float) -> FloatArray:
 
 
 def dequantise_rows(values: NDArray[np.int8], scale: Bytes, top: float) -> FloatArray:
-    rows: FloatArray = values.astype(np.float32) * row_scales(scale, top)[:, None]
+    rows: FloatArray = values.astype(np.float32)
+    rows *= row_scales(scale, top)[:, None]
     return rows
 
 
@@ -81,19 +94,31 @@ def encode_sorted(keys: NDArray[np.int64], universe: int) -> tuple[Bytes, Bytes]
     return low, np.packbits(flags, bitorder="little")
 
 
-def decode_sorted(low: Bytes, high: Bytes, count: int, universe: int) -> NDArray[np.int64]:
+def decode_sorted(low: Bytes, high: Bytes, count: int, universe: int) -> Iterator[NDArray[np.int64]]:
+    """The keys in order, a chunk at a time: nobody needs them all at once, and eight bytes a key would be the most
+    memory that serving ever takes."""
     low_bits = _low_bits(count, universe)
     if len(high) != (count + (universe >> low_bits) + 1 + 7) // 8:
         raise ValueError("sorted keys do not have the expected length")
-    positions = np.flatnonzero(np.unpackbits(high, bitorder="little"))
-    if len(positions) != count:
+    lower = BitReader(low, low_bits, count) if low_bits else None
+    done, last = 0, -1
+    for start in range(0, len(high), _CHUNK // 8):
+        flags = np.unpackbits(high[start : start + _CHUNK // 8], bitorder="little")
+        places = np.flatnonzero(flags) + 8 * start
+        end = done + len(places)
+        if end > count:
+            break
+        keys = (places - np.arange(done, end)) << low_bits
+        if lower is not None:
+            keys |= lower.read(done, end)
+        if len(keys):
+            if keys[0] <= last or keys[-1] >= universe or bool(np.any(np.diff(keys) <= 0)):
+                raise ValueError("sorted keys are out of order")
+            last = int(keys[-1])
+            yield keys
+        done = end
+    if done != count:
         raise ValueError("sorted keys do not have the expected number")
-    keys = (positions - np.arange(count)) << low_bits
-    if low_bits:
-        keys |= unpack_bits(low, low_bits, count)
-    if count and (keys[-1] >= universe or bool(np.any(np.diff(keys) <= 0))):
-        raise ValueError("sorted keys are out of order")
-    return keys
 
 
 def _low_bits(count: int, universe: int) -> int:

@@ -56,11 +56,10 @@ def get_rows(store: Store, name: str, config: dict[str, Any], count: int, codebo
         assert codebook is not None
         weights = get_matrix(store, f"{name}.weights", config["weights"])
         packed = array(store, f"{name}.columns", np.uint8, None)
-        columns = unpack_bits(packed, bits_for(len(codebook)), weights.size)
-        expect(not len(columns) or int(columns.max()) < len(codebook), "a column lies outside the codebook")
         narrow = np.uint16 if len(codebook) <= 2**16 else np.uint32
-        short: NDArray[np.unsignedinteger] = columns.astype(narrow)
-        rows = CodedRows(short.reshape(weights.shape), weights, codebook)
+        columns: NDArray[Any] = unpack_bits(packed, bits_for(len(codebook)), weights.size, narrow)
+        expect(not len(columns) or int(columns.max()) < len(codebook), "a column lies outside the codebook")
+        rows = CodedRows(columns.reshape(weights.shape), weights, codebook)
     expect(len(rows) == count, f"{name} has the wrong number of rows")
     return rows
 
@@ -82,10 +81,11 @@ def get_ids(store: Store, name: str, config: dict[str, Any], count: int, kind: s
     if config["kind"] == "range":
         first = config["first"]
         expect(type(first) is int and abs(first) < 2**62, "the first id is wrong")
-        return IdMap(np.arange(first, first + count, dtype=np.int64), kind)
+        ends = smallest_integers(np.array([first, first + count], dtype=np.int64))
+        return IdMap(np.arange(first, first + count, dtype=ends.dtype), kind)
     values = store[f"{name}.values"]
     expect(values.dtype.kind in "iu" and values.shape == (count,), f"{name} has the wrong form")
-    return IdMap(values, kind)
+    return IdMap(values.copy(), kind)  # a view would keep the whole file in memory
 
 
 def put_text(store: Store, name: str, texts: list[str]) -> None:
@@ -113,8 +113,9 @@ def array(store: Store, name: str, dtype: type[np.generic], shape: tuple[int, ..
 
 def finite(values: NDArray[Any]) -> FloatArray:
     """Numbers small enough that no sum of their products can overflow: a score is always a number."""
-    numbers: FloatArray = values.astype(np.float32)
-    expect(bool(np.all(np.abs(numbers) <= _LARGEST)), "a number is not finite or too large")
+    numbers: FloatArray = values.astype(np.float32, copy=values.dtype != np.float32)
+    lowest, highest = (numbers.min(), numbers.max()) if numbers.size else (0, 0)
+    expect(bool(lowest >= -_LARGEST and highest <= _LARGEST), "a number is not finite or too large")
     return numbers
 
 

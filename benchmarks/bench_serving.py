@@ -1,0 +1,404 @@
+"""Serving, measured in one run: batches against `implicit`, HTTP, accuracy against size, folded-in users.
+
+    python benchmarks/bench_serving.py                       # batches and HTTP, on factors of implicit's ALS-128
+    python benchmarks/bench_serving.py --run RUN             # the same and accuracy against size, on a trained run
+    python benchmarks/bench_serving.py --part foldin         # trains twice, with and without some of the users
+
+Every ratio comes from one run on one machine. `--json FILE` keeps the numbers, `--plot FILE` draws accuracy and size.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # implicit threads by itself and asks for this
+
+import numpy as np
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "gowalla"
+PARTS = ("batch", "http", "accuracy", "foldin")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default=str(DATA), help="a LightGCN folder, for ALS factors and for foldin")
+    parser.add_argument("--run", type=Path, help="a run of `legcf train`; without it ALS-128 stands in")
+    parser.add_argument("--part", action="append", choices=PARTS, help="what to measure [all but foldin]")
+    parser.add_argument("--requests", type=int, default=100_000)
+    parser.add_argument("--connections", type=int, default=32)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--terms", type=int, nargs="*", default=[1, 2, 4, 8, 16])
+    parser.add_argument("--epochs", type=int, default=4, help="of each stage, for foldin")
+    parser.add_argument(
+        "--set", action="append", default=[], help="settings of training for foldin, e.g. method.start=als"
+    )
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        print(json.dumps({"implicit": child_implicit, "legcf": child_legcf}[options.child[0]](Path(options.child[1]))))
+        return
+    parts = options.part or [part for part in PARTS if part != "foldin" and (part != "accuracy" or options.run)]
+    report: dict[str, Any] = {"cores": os.cpu_count()}
+    with tempfile.TemporaryDirectory(prefix="legcf-bench-") as folder:
+        if {"batch", "http", "accuracy"} & set(parts):
+            trained, dataset = load_trained(options)
+            prepare(trained, dataset, Path(folder), report)
+        if "batch" in parts:
+            report["batch"] = batch(Path(folder))
+        if "http" in parts:
+            report["http"] = http(Path(folder) / "model.legcf", options)
+        if "accuracy" in parts:
+            report["accuracy"] = accuracy_by_size(trained, dataset, options)
+        if "foldin" in parts:
+            report["foldin"] = held_out(options)
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=2) + "\n")
+    if options.plot and "accuracy" in report:
+        plot(report, options.plot)
+
+
+def load_trained(options: argparse.Namespace) -> tuple[Any, Any]:
+    if options.run:
+        from legcf.recommender import Recommender
+
+        trained = Recommender.load(options.run)
+        return trained, trained.dataset()
+    from implicit.als import AlternatingLeastSquares
+
+    from legcf.data.source import DataOptions, load
+
+    dataset = load(options.data, DataOptions(protocol="legcf"))
+    als = AlternatingLeastSquares(factors=128, iterations=10, random_state=0)
+    als.fit(dataset.train.to_scipy(), show_progress=False)
+    trained = SimpleNamespace(
+        users=dataset.users,
+        items=dataset.items,
+        titles=dataset.titles,
+        train=dataset.train,
+        user_vectors=als.user_factors,
+        item_vectors=als.item_factors,
+        meta_vectors=None,
+        item_bias=None,
+        metrics={},
+        card={"name": dataset.name, "method": "implicit's ALS-128"},
+    )
+    return trained, dataset
+
+
+def prepare(trained: Any, dataset: Any, folder: Path, report: dict[str, Any]) -> None:
+    """The model file, and the same vectors (the first 128 columns) as plain arrays for implicit."""
+    from legcf.serving.build import build
+
+    start = time.perf_counter()
+    model = build(trained, t=4, validation=dataset.validation, quiet=True)
+    report["export_seconds"] = time.perf_counter() - start
+    report["parts"] = model.save(folder / "model.legcf")
+    np.save(folder / "users.npy", np.ascontiguousarray(trained.user_vectors[:, :128], dtype=np.float32))
+    np.save(folder / "items.npy", np.ascontiguousarray(trained.item_vectors[:, :128], dtype=np.float32))
+    np.save(folder / "indptr.npy", trained.train.indptr.astype(np.int32))
+    np.save(folder / "indices.npy", trained.train.items)
+    say("export", f"{report['export_seconds']:.1f} s; bytes: {report['parts']}")
+
+
+def batch(folder: Path) -> dict[str, Any]:
+    """Top-20 for all users, seen items left out, each in a process of its own; the second of two passes is timed."""
+    results: dict[str, Any] = {}
+    for name in ("implicit", "legcf"):
+        command = [sys.executable, __file__, "--child", name, str(folder)]
+        results[name] = json.loads(
+            subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
+        )
+        entry = results[name]
+        say(
+            f"batch {name}",
+            f"{entry['users_per_second']:,.0f} users/s, peak memory {entry['growth_mb']:.1f} MB above the "
+            f"{entry['base_mb']:.0f} MB of the process with its libraries",
+        )
+    results["throughput_ratio"] = results["legcf"]["users_per_second"] / results["implicit"]["users_per_second"]
+    results["memory_ratio"] = results["legcf"]["growth_mb"] / results["implicit"]["growth_mb"]
+    say("batch", f"{results['throughput_ratio']:.1f}× the throughput at {results['memory_ratio']:.3f} of the memory")
+    return results
+
+
+def child_implicit(folder: Path) -> dict[str, float]:
+    import scipy.sparse as sp
+    from implicit.als import AlternatingLeastSquares
+
+    toy = AlternatingLeastSquares(factors=4)
+    toy.user_factors = toy.item_factors = np.ones((4, 4), np.float32)
+    toy.recommend(np.arange(4), sp.csr_matrix((4, 4), dtype=np.float32), N=2)
+    base = memory_mb("VmRSS")
+    model = AlternatingLeastSquares(factors=128)
+    model.user_factors, model.item_factors = np.load(folder / "users.npy"), np.load(folder / "items.npy")
+    indices = np.load(folder / "indices.npy")
+    shape = (len(model.user_factors), len(model.item_factors))
+    seen = sp.csr_matrix((np.ones(len(indices), np.float32), indices, np.load(folder / "indptr.npy")), shape=shape)
+    users = np.arange(shape[0])
+    return timed(lambda: model.recommend(users, seen, N=20), shape[0], base)
+
+
+def child_legcf(folder: Path) -> dict[str, float]:
+    from legcf.data.ids import IdMap
+    from legcf.serving.artifact import History, ServingModel
+    from legcf.serving.rows import CodedRows
+    from legcf.serving.scorer import Scorer
+
+    rows = CodedRows(np.zeros((128, 4), np.uint16), np.ones((128, 4), np.float32), np.ones((4, 4), np.float32))
+    ids = IdMap.consecutive(128)
+    history = History(np.zeros(129, np.int64), np.zeros(0, np.uint16))
+    toy = ServingModel(ids, rows, np.zeros(128, np.uint8), ids, rows, history=history)
+    Scorer(toy).recommend_all(2, compiled=True)
+    base = memory_mb("VmRSS")
+    scorer = Scorer.load(folder / "model.legcf")
+    assert scorer.model.users is not None
+    return timed(lambda: scorer.recommend_all(20, compiled=True), len(scorer.model.users), base)
+
+
+def timed(call: Any, users: int, base: float) -> dict[str, float]:
+    call()
+    start = time.perf_counter()
+    call()
+    seconds = time.perf_counter() - start
+    peak = memory_mb("VmHWM")
+    return {
+        "seconds": seconds,
+        "users_per_second": users / seconds,
+        "base_mb": base,
+        "peak_mb": peak,
+        "growth_mb": peak - base,
+    }
+
+
+def memory_mb(name: str, process: int | str = "self") -> float:
+    for line in Path(f"/proc/{process}/status").read_text().splitlines():
+        if line.startswith(name + ":"):
+            return int(line.split()[1]) / 1024
+    raise KeyError(name)
+
+
+def http(path: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Start-up, latency of single requests, then a load during which the file is replaced again and again."""
+    import urllib.request
+
+    command = [sys.executable, "-c", "from legcf.cli.app import main; main()", "serve", str(path), "--port", "0"]
+    command += ["--no-access-log", "--workers", str(options.workers)]
+    start = time.perf_counter()
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        port = next(json.loads(line)["port"] for line in process.stderr if '"listening"' in line)
+        while True:
+            with contextlib.suppress(OSError):
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/health").read()
+                break
+            time.sleep(0.01)
+        result: dict[str, Any] = {"start_seconds": time.perf_counter() - start}
+        loading = time.perf_counter()
+        subprocess.run(
+            [sys.executable, "-c", f"from legcf.serving.scorer import Scorer; Scorer.load({str(path)!r}).prepare()"],
+            check=True,
+        )
+        result["load_model_process_seconds"] = time.perf_counter() - loading
+        users = json.loads(urllib.request.urlopen(f"http://127.0.0.1:{port}/health").read())["users"]
+        result["resident_mb"] = memory_mb("VmRSS", process.pid)
+        single = asyncio.run(load(port, users, 2000, 1, None))
+        result["single"] = {key: single[key] for key in ("p50_ms", "p99_ms", "failed")}
+        result["load"] = asyncio.run(load(port, users, options.requests, options.connections, path))
+        result["resident_after_mb"] = memory_mb("VmRSS", process.pid)
+        process.terminate()
+        process.communicate(timeout=60)
+        result["exit_code"] = process.returncode
+    finally:
+        if process.poll() is None:
+            process.kill()
+    say("http", f"ready in {result['start_seconds']:.2f} s, {result['resident_mb']:.0f} MB resident")
+    say("http single", f"p50 {result['single']['p50_ms']:.2f} ms, p99 {result['single']['p99_ms']:.2f} ms")
+    full = result["load"]
+    say(
+        "http load",
+        f"{full['requests']:,} requests over {full['connections']} connections: {full['failed']} failed, "
+        f"{full['per_second']:,.0f}/s, p50 {full['p50_ms']:.1f} ms, p99 {full['p99_ms']:.1f} ms, "
+        f"file replaced {full['swaps']} times",
+    )
+    return result
+
+
+async def load(port: int, users: int, requests: int, connections: int, swapped: Path | None) -> dict[str, Any]:
+    """GET /recommend of random users over kept-alive connections; nothing but asyncio, so that the client is light."""
+    rng = np.random.default_rng(0)
+    asked = iter(rng.integers(0, users, requests).tolist())
+    times: list[float] = []
+    failed = 0
+    swaps = 0
+
+    async def client() -> None:
+        nonlocal failed
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for user in asked:
+            start = time.perf_counter()
+            writer.write(f"GET /recommend/{user}?k=20 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+            await reader.readexactly(length)
+            times.append(time.perf_counter() - start)
+            failed += not head.startswith(b"HTTP/1.1 200")
+        writer.close()
+
+    async def swap() -> None:
+        nonlocal swaps
+        assert swapped is not None
+        content = swapped.read_bytes()
+        while True:
+            await asyncio.sleep(3)
+            copy = swapped.with_suffix(".new")
+            copy.write_bytes(content)
+            os.replace(copy, swapped)
+            swaps += 1
+
+    start = time.perf_counter()
+    swapping = asyncio.create_task(swap()) if swapped is not None else None
+    done = await asyncio.gather(*(client() for _ in range(connections)), return_exceptions=True)
+    failed += sum(isinstance(result, BaseException) for result in done)
+    if swapping is not None:
+        swapping.cancel()
+    seconds = time.perf_counter() - start
+    p50, p99 = np.quantile(times, [0.5, 0.99]) * 1e3
+    return {
+        "requests": len(times),
+        "connections": connections,
+        "failed": failed,
+        "per_second": len(times) / seconds,
+        "p50_ms": float(p50),
+        "p99_ms": float(p99),
+        "swaps": swaps,
+    }
+
+
+def accuracy_by_size(trained: Any, dataset: Any, options: argparse.Namespace) -> dict[str, Any]:
+    """Accuracy kept against the bytes of the vectors alone (no ids, titles, histories), and items only."""
+    from legcf.evaluation import evaluate
+    from legcf.serving.build import accuracy, build
+
+    ks, metrics = (20,), ("recall", "ndcg")
+    before = evaluate(trained.user_vectors, trained.item_vectors, dataset.test, dataset.train, ks, metrics=metrics)
+    rows = []
+    say("accuracy", f"trained model: recall@20 {before['recall@20']:.4f}, ndcg@20 {before['ndcg@20']:.4f}")
+    for users in ("coded", "none"):
+        for dtype in ("int8", "float16"):
+            for t in options.terms if users == "coded" else [4]:
+                model = build(
+                    trained,
+                    t=t,
+                    dtype=dtype,
+                    keep_users=users == "coded",
+                    keep_history=False,
+                    keep_titles=False,
+                    validation=dataset.validation,
+                    quiet=True,
+                )
+                with tempfile.NamedTemporaryFile() as file:
+                    parts = model.save(Path(file.name))
+                after = accuracy(model, dataset.train, dataset.test, quiet=True)
+                size = parts["vectors"] + parts["header"]
+                row = {"t": t, "dtype": dtype, "users": users, "bytes": size, **after}
+                rows.append(row)
+                kept = [after[key] / before[key] for key in ("recall@20", "ndcg@20")]
+                say(
+                    f"users {users}, t={t}, {dtype}",
+                    f"{size:,} bytes, recall@20 {after['recall@20']:.4f} ({kept[0]:.1%}), "
+                    f"ndcg@20 {after['ndcg@20']:.4f} ({kept[1]:.1%})",
+                )
+    return {"before": before, "rows": rows}
+
+
+def held_out(options: argparse.Namespace) -> dict[str, Any]:
+    """Train with and without every twentieth user; fold the left-out ones in and compare them with themselves."""
+    from legcf.configuration import merged, parse_assignments
+    from legcf.data.interactions import Interactions
+    from legcf.data.source import DataOptions
+    from legcf.data.source import load as load_data
+    from legcf.evaluation import evaluate
+    from legcf.recommender import Recommender
+    from legcf.registry import resolve
+    from legcf.runs import train
+    from legcf.serving.build import build
+    from legcf.serving.scorer import Request, Scorer
+
+    dataset = load_data(options.data, DataOptions(protocol="legcf"))
+    overrides = merged({"training": {"epochs": options.epochs}}, parse_assignments(options.set))
+    config = resolve("legcf", "lightgcn", "default", 0, overrides)
+    held = np.arange(0, dataset.num_users, 20)
+    users = dataset.train.users()
+    kept = ~np.isin(users, held)
+    shape = (dataset.num_users, dataset.num_items)
+    smaller = Interactions.from_pairs(users[kept], dataset.train.items[kept], *shape)
+    known = ~np.isin(dataset.validation.users(), held)
+    pairs = dataset.validation.users()[known], dataset.validation.items[known]
+    without = dataclasses.replace(dataset, train=smaller, validation=Interactions.from_pairs(*pairs, *shape))
+    result: dict[str, Any] = {"held_out_users": len(held)}
+    ks, metrics = (20,), ("recall", "ndcg")
+    whole = train(dataset, config, quiet=True)
+    vectors = whole.model.vectors()
+    result["trained_on"] = evaluate(*vectors, dataset.test, dataset.train, ks, held, metrics)
+    say("foldin trained on", describe(result["trained_on"]))
+    part = Recommender.of(train(without, config, quiet=True))
+    for form in ("full", "coded"):
+        model = build(part, t=4, form=form, validation=without.validation, quiet=True)
+        scorer = Scorer(dataclasses.replace(model, users=None, user_rows=None, history=None))
+        folded = np.zeros((dataset.num_users, model.item_rows.width), np.float32)
+        for user in held.tolist():
+            folded[user] = scorer.taste(Request(items=dataset.items.external(dataset.train.of(user)))).vector
+        items = model.item_rows.vectors(slice(None))
+        result[form] = evaluate(folded, items, dataset.test, dataset.train, ks, held, metrics)
+        result[f"{form}_kept"] = {
+            key: result[form][key] / result["trained_on"][key] for key in ("recall@20", "ndcg@20")
+        }
+        say(f"foldin {form}", f"{describe(result[form])}, kept {result[f'{form}_kept']}, {model.fold_in}")
+    return result
+
+
+def describe(metrics: dict[str, float]) -> str:
+    return f"recall@20 {metrics['recall@20']:.4f}, ndcg@20 {metrics['ndcg@20']:.4f}"
+
+
+def plot(report: dict[str, Any], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), sharex=True)
+    before = report["accuracy"]["before"]
+    for axis, metric in zip(axes, ("recall@20", "ndcg@20"), strict=True):
+        for dtype, mark in (("int8", "o-"), ("float16", "s--")):
+            rows = [row for row in report["accuracy"]["rows"] if row["dtype"] == dtype and row["users"] == "coded"]
+            axis.plot([row["bytes"] / 1e6 for row in rows], [row[metric] for row in rows], mark, label=dtype)
+            for row in rows if dtype == "int8" else []:
+                axis.annotate(f"t={row['t']}", (row["bytes"] / 1e6, row[metric]), (2, -12), textcoords="offset points")
+        axis.axhline(before[metric], color="grey", linewidth=1, label="with the graph")
+        axis.axhline(0.97 * before[metric], color="grey", linewidth=1, linestyle=":", label="97 % of it")
+        axis.set(xlabel="MB without ids, titles and histories", title=metric)
+        axis.grid(alpha=0.3)
+    axes[0].legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def say(title: str, text: str) -> None:
+    print(f"{title}: {text}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
