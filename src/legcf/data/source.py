@@ -2,8 +2,9 @@
 
 import glob
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from legcf.data.prepared import is_prepared, open_prepared, prepare
 from legcf.data.registry import REGISTRY, Entry, find_entry
 from legcf.data.tables import frame_of, open_files, open_frame, select_pairs
 from legcf.errors import UserError
+from legcf.progress import progress
 
 __all__ = ["DataOptions", "from_frame", "load", "prepare_source"]
 
@@ -30,7 +32,7 @@ def load(source: Location, options: DataOptions = DEFAULTS) -> Dataset:
     folder = _prepared_folder(source)
     if folder is not None:
         return open_prepared(folder, options)
-    with _opened(source, options) as (pairs, filled):
+    with _opened(source, options, quiet=True) as (pairs, filled):
         return build_in_memory(pairs, filled)
 
 
@@ -39,7 +41,7 @@ def prepare_source(source: Location, out: Path, options: DataOptions = DEFAULTS,
     folder = _prepared_folder(source)
     if folder is not None:
         raise UserError(f"{folder} is prepared already: use it as it is, or prepare its source again.")
-    with _opened(source, options) as (pairs, filled):
+    with _opened(source, options, quiet) as (pairs, filled):
         return prepare(pairs, filled, out, quiet)
 
 
@@ -51,27 +53,37 @@ def from_frame(frame: Any, options: DataOptions = DEFAULTS, name: str = "frame")
 
 
 @contextmanager
-def _opened(source: Location, options: DataOptions) -> Iterator[tuple[PairSource, DataOptions]]:
+def _opened(source: Location, options: DataOptions, quiet: bool) -> Iterator[tuple[PairSource, DataOptions]]:
     """The source, and the options with what is known of it filled in."""
+    with ExitStack() as stack:
+        look, filled = _resolved(source, options, stack)
+        with progress("Finding users and items", None, "steps", quiet):
+            pairs = look()
+        yield pairs, filled
+
+
+def _resolved(source: Location, options: DataOptions, stack: ExitStack) -> tuple[Callable[[], PairSource], DataOptions]:
+    """What kind of source it is: how to look at it, and with which options."""
     paths = _paths(source)
+    first = paths[0]
     if len(paths) > 1:
-        yield open_files(paths, options), options
-    elif paths[0].suffix.lower() == ".zip" and paths[0].is_file():
-        with tempfile.TemporaryDirectory(prefix="legcf-archive-") as folder:
-            extract(paths[0], Path(folder))
-            inside = _pairs_inside(Path(folder), paths[0])
-            opened = open_folder(inside, options, paths[0].stem) if inside.is_dir() else open_files([inside], options)
-            yield opened, options
-    elif paths[0].is_dir():
-        entry = recognise(paths[0])
+        return partial(open_files, paths, options), options
+    if first.suffix.lower() == ".zip" and first.is_file():
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="legcf-archive-")))
+        extract(first, folder)
+        inside = _pairs_inside(folder, first)
+        if inside.is_dir():
+            return partial(open_folder, inside, options, first.stem), options
+        return partial(open_files, [inside], options), options
+    if first.is_dir():
+        entry = recognise(first)
         filled = options if entry is None else _filled(entry, options)
-        yield open_folder(paths[0], filled, None if entry is None else entry.name), filled
-    elif paths[0].exists() or not isinstance(source, str) or _looks_like_path(source):
-        yield open_files(paths, options), options
-    else:
-        entry = find_entry(source)
-        filled = _filled(entry, options)
-        yield open_known(entry, _known_folder(entry), filled), filled
+        return partial(open_folder, first, filled, None if entry is None else entry.name), filled
+    if first.exists() or not isinstance(source, str) or _looks_like_path(source):
+        return partial(open_files, paths, options), options
+    entry = find_entry(source)
+    filled = _filled(entry, options)
+    return partial(open_known, entry, _known_folder(entry), filled), filled
 
 
 def _prepared_folder(source: Location) -> Path | None:
