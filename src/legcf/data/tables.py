@@ -79,13 +79,12 @@ def open_frame(
     """A frame with the columns of `select_pairs` as a source."""
     with reading(files.paths, options, files.columns):
         schema = frame.collect_schema()
-        _check(frame, schema, options, where, files)
+        num_rows = _checked_rows(frame, schema, options, where, files)
         frame = _with_time(frame, schema, options, where, files)
         if options.min_rating is not None:
             frame = frame.filter(pl.col("rating") >= options.min_rating)
         users = _lookup(frame, "user", where, files)
         items = _lookup(frame, "item", where, files)
-        num_rows = int(frame.select(pl.len()).collect(engine="streaming").item())
     if num_rows == 0:
         raise UserError(f"{where} holds no interactions{'' if options.min_rating is None else ' rated so high'}.")
     has_time = "time" in frame.collect_schema()
@@ -175,8 +174,8 @@ def _united(frames: list[pl.LazyFrame]) -> pl.LazyFrame:
     return pl.concat([frame.select(casts) for frame in frames]) if len(frames) > 1 else frames[0]
 
 
-def _check(frame: pl.LazyFrame, schema: pl.Schema, options: DataOptions, where: str, files: _Files) -> None:
-    """Count what must not be there: missing ids, ratings that are no numbers, lines of different lengths."""
+def _checked_rows(frame: pl.LazyFrame, schema: pl.Schema, options: DataOptions, where: str, files: _Files) -> int:
+    """Count the rows, and what must not be there: missing ids, ratings that are no numbers, ragged lines."""
     counts = [pl.col(kind).null_count().alias(f"has no {kind} id") for kind in ("user", "item")]
     if "rating" in schema:
         bad = pl.col("rating").is_null() | pl.col("rating").is_nan()
@@ -185,10 +184,14 @@ def _check(frame: pl.LazyFrame, schema: pl.Schema, options: DataOptions, where: 
         counts.append(
             (pl.col(FIELD_COUNT) != pl.col(FIELD_COUNT).first()).sum().alias("has too many or too few fields")
         )
-    row = frame.select(counts).collect(engine="streaming", optimizations=_ALL_COLUMNS).row(0, named=True)
+    rows = pl.len() if options.min_rating is None else (pl.col("rating") >= options.min_rating).sum()
+    checked = frame.select(*counts, rows.alias("rows")).collect(engine="streaming", optimizations=_ALL_COLUMNS)
+    row = checked.row(0, named=True)
+    num_rows = int(row.pop("rows"))
     for problem, count in row.items():
         if count:
             raise files.error(f"{where} {problem} in {count:,} rows")
+    return num_rows
 
 
 def _with_time(frame: pl.LazyFrame, schema: pl.Schema, options: DataOptions, where: str, files: _Files) -> pl.LazyFrame:
