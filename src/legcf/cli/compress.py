@@ -76,8 +76,10 @@ def compress(
     measured = compare(named, coded)
     serving = {"d": coded.codebook.shape[1], "entities": coded.num_rows, "c": coded.sizes.c, "t": coded.sizes.t}
     card = {
-        "name": out.stem,
+        "name": out.stem if named.dataset is None else named.dataset.name,
+        "method": "compressed table",
         "source": read.origin,
+        "num_params": coded.num_values,
         "full_table_bytes": coded.num_values_before * 4,
         "serving": {**serving, "accuracy": measured},
         "relative_error": coded.relative_error,

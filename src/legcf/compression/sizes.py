@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from legcf.errors import UserError
 
-_CODE_SHARE = 0.6
+_CODE_SHARE = 0.7
 _LARGEST_T = 32
 _LADDER_STEP = 1.25
 GRAM_BYTES = 20  # for each of c × c places: a Gram matrix, the normal equations and their factor
