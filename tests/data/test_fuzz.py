@@ -6,6 +6,7 @@ Ten thousand files: each of 2 × 250 examples is 20 small files, right in their 
 import gzip
 import io
 import json
+import zipfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,7 +20,20 @@ from legcf.data.options import DataOptions
 from legcf.data.source import load
 from legcf.errors import UserError
 
-NAMES = ("a.csv", "a.tsv", "a.jsonl", "a.inter", "a.dat", "a.data", "a.csv.gz", "train.txt", "a.parquet", "a.item")
+NAMES = (
+    "a.csv",
+    "a.tsv",
+    "a.jsonl",
+    "a.inter",
+    "a.dat",
+    "a.data",
+    "a.csv.gz",
+    "train.txt",
+    "a.parquet",
+    "a.item",
+    "a.zip",
+    "a.json",
+)
 FILES_AN_EXAMPLE = 20
 FIELDS = (
     *("0", "1", "2", "3", "4", "5", "-1", "007", "1e5", "1.5", "nan", "inf", "", "null", "true", "+3", "x", "ä", "𝔘"),
@@ -76,7 +90,12 @@ def contents(name: str, rng: np.random.Generator) -> bytes:
 
 
 def written(name: str, header: list[str], rows: list[list[str]]) -> bytes:
-    if name == "a.jsonl":
+    if name == "a.zip":
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr("a.csv", written("a.csv", header, rows))
+        return file.getvalue()
+    if name in ("a.jsonl", "a.json"):
         return "".join(json.dumps(dict(zip(header, row, strict=True))) + "\n" for row in rows).encode()
     if name == "a.parquet":
         file = io.BytesIO()

@@ -1,5 +1,7 @@
 """Zip archives from strangers: names that lead out of the folder and bombs are refused before anything is written."""
 
+import lzma
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterable
@@ -12,6 +14,18 @@ _MAX_BYTES = 64 << 30
 _MAX_RATIO = 200
 _ALWAYS_FINE_BYTES = 16 << 20
 _CHUNK = 1 << 20
+# What zipfile and the decompressors raise on damaged archives, and on encrypted ones and methods they do not know.
+_UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    IndexError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+)
 
 
 def extract(archive: Path, folder: Path, wanted: Iterable[str] | None = None) -> list[Path]:
@@ -26,8 +40,10 @@ def extract(archive: Path, folder: Path, wanted: Iterable[str] | None = None) ->
             if wanted is not None:
                 members = [_member(archive, opened, name) for name in wanted]
             return [_unpack(archive, opened, member, folder) for member in members]
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except _UNREADABLE as error:
         raise UserError(f"{archive} is not a readable zip archive ({error}).") from error
+    except OSError as error:
+        raise UserError(f"{archive} cannot be unpacked into {folder}: {error.strerror or error}.") from error
 
 
 def _member(archive: Path, opened: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
@@ -40,7 +56,7 @@ def _member(archive: Path, opened: zipfile.ZipFile, name: str) -> zipfile.ZipInf
 def _refuse_unsafe(archive: Path, member: zipfile.ZipInfo) -> None:
     path = PurePosixPath(member.filename.replace("\\", "/"))
     is_link = (member.external_attr >> 16) & 0o170000 == 0o120000
-    if path.is_absolute() or ".." in path.parts or ":" in path.parts[0] or is_link:
+    if not path.parts or path.is_absolute() or ".." in path.parts or ":" in path.parts[0] or is_link:
         raise UserError(f"{archive} holds the member {member.filename!r}, which leads out of its folder: not unpacked.")
     if member.file_size > _ALWAYS_FINE_BYTES and member.file_size > _MAX_RATIO * max(member.compress_size, 1):
         raise UserError(

@@ -8,7 +8,7 @@ from legcf.errors import UserError
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "user": ("user", "user_id", "userid", "uid", "users", "customer", "customer_id", "visitor_id", "visitorid",
-             "account_id", "member_id", "session_id", "u"),
+             "account_id", "member_id", "reviewer_id", "reviewerid", "session_id", "u"),
     "item": ("item", "item_id", "itemid", "iid", "items", "movie", "movie_id", "movieid", "product", "product_id",
              "productid", "asin", "parent_asin", "isbn", "book_id", "business_id", "artist_id", "artistid", "track_id",
              "song_id", "article_id", "venue_id", "location_id", "i"),

@@ -133,6 +133,7 @@ FORMATS: dict[str, Format] = {
     ".parquet": Format("Parquet", _scan_parquet, is_text=False),
     ".jsonl": _JSON_LINES,
     ".ndjson": _JSON_LINES,
+    ".json": _JSON_LINES,
     ".inter": Format("RecBole", _scan_typed, "\t"),
     ".item": Format("RecBole", _scan_typed, "\t"),
     ".dat": Format("MovieLens ::", _scan_split_lines, "::", header=False),
