@@ -76,7 +76,8 @@ def test_chosen_rows_equal_all_rows(assigned: Assigned, layers: int) -> None:
 def test_the_memory_cap_does_not_change_the_basis(assigned: Assigned, layers: int, cap: float) -> None:
     operator, selection = setting(assigned)
     assert np.array_equal(
-        dense_basis(operator, selection, mean_of(layers), cap), dense_basis(operator, selection, mean_of(layers), 1024.0)
+        dense_basis(operator, selection, mean_of(layers), cap),
+        dense_basis(operator, selection, mean_of(layers), 1024.0),
     )
 
 
