@@ -117,10 +117,8 @@ def batch(folder: Path) -> dict[str, Any]:
     results: dict[str, Any] = {}
     for name in ("implicit", "legcf"):
         command = [sys.executable, __file__, "--child", name, str(folder)]
-        results[name] = json.loads(
-            subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
-        )
-        entry = results[name]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        entry = results[name] = json.loads(done.stdout.splitlines()[-1])
         say(
             f"batch {name}",
             f"{entry['users_per_second']:,.0f} users/s, peak memory {entry['growth_mb']:.1f} MB above the "
@@ -341,9 +339,9 @@ def held_out(options: argparse.Namespace) -> dict[str, Any]:
     config = resolve("legcf", "lightgcn", "default", 0, overrides)
     held = np.arange(0, dataset.num_users, 20)
     users = dataset.train.users()
-    kept = ~np.isin(users, held)
+    remain = ~np.isin(users, held)
     shape = (dataset.num_users, dataset.num_items)
-    smaller = Interactions.from_pairs(users[kept], dataset.train.items[kept], *shape)
+    smaller = Interactions.from_pairs(users[remain], dataset.train.items[remain], *shape)
     known = ~np.isin(dataset.validation.users(), held)
     pairs = dataset.validation.users()[known], dataset.validation.items[known]
     without = dataclasses.replace(dataset, train=smaller, validation=Interactions.from_pairs(*pairs, *shape))
@@ -362,10 +360,9 @@ def held_out(options: argparse.Namespace) -> dict[str, Any]:
             folded[user] = scorer.taste(Request(items=dataset.items.external(dataset.train.of(user)))).vector
         items = model.item_rows.vectors(slice(None))
         result[form] = evaluate(folded, items, dataset.test, dataset.train, ks, held, metrics)
-        result[f"{form}_kept"] = {
-            key: result[form][key] / result["trained_on"][key] for key in ("recall@20", "ndcg@20")
-        }
-        say(f"foldin {form}", f"{describe(result[form])}, kept {result[f'{form}_kept']}, {model.fold_in}")
+        kept = {key: result[form][key] / result["trained_on"][key] for key in ("recall@20", "ndcg@20")}
+        result[f"{form}_kept"] = kept
+        say(f"foldin {form}", f"{describe(result[form])}, kept {kept}, {model.fold_in}")
     return result
 
 

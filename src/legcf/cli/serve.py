@@ -1,5 +1,6 @@
 """`legcf serve`: an exported model over HTTP."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +23,8 @@ def serve(
     access_log: Annotated[bool, typer.Option(help="A log line for every request.")] = True,
 ) -> None:
     """Serve MODEL: recommendations, similar items, a page at / and API docs at /docs. Logs are JSON lines on stderr."""
+    # Requests are many and their matrices small: threads inside numpy would only get in each other's way.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from legcf.serving.run import run_server
 
     run_server(model, host, port, workers, api_key, max_body, reload_seconds, access_log)

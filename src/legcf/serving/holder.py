@@ -16,7 +16,8 @@ from legcf.serving.rows import CodedRows
 from legcf.serving.scorer import Scorer
 from legcf.serving.telemetry import Telemetry, log
 
-_MAP_POINTS = 6000  # the best-known items; more would neither be seen nor travel well
+_LEAST_GROUP = 3
+_MAP_POINTS = 4000  # the best-known items; more would neither be seen nor travel well
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,22 +46,31 @@ class Loaded:
         return order
 
     @cached_property
+    def hues(self) -> list[int]:
+        """A colour for each anchor: by its direction on the map, so that regions show, a little off its neighbours'."""
+        spots = self.scorer.model.atlas
+        if spots is None:
+            return [220]
+        around = np.degrees(np.arctan2(spots[:, 1], spots[:, 0])) + 25 * np.sin(2.4 * np.arange(len(spots)))
+        hues: list[int] = (around % 360).astype(int).tolist()
+        return hues
+
+    @cached_property
     def map(self) -> dict[str, Any]:
         """Places, colours and names for the canvas."""
         model = self.scorer.model
         shown = np.array(self.by_popularity[:_MAP_POINTS], dtype=np.int64)
         places = atlas.place(model.item_rows, model.atlas)[shown]
         colours = atlas.anchors(model.item_rows)[shown]
-        groups = []
-        if isinstance(model.item_rows, CodedRows):
-            for meta, count in sorted(
-                zip(*np.unique(colours, return_counts=True), strict=True), key=lambda pair: -pair[1]
-            ):
-                if count >= max(3, len(shown) // 200):
-                    best_known = shown[colours == meta][:2].tolist()
-                    names = [model.item_name(item) for item in best_known]
-                    groups.append({"meta": int(meta), "count": int(count), "examples": names})
         counts = popularity_counts(model.popularity)[shown]
+        groups = []
+        for meta in np.unique(colours).tolist():
+            members = np.flatnonzero(colours == meta)
+            if len(members) >= _LEAST_GROUP and isinstance(model.item_rows, CodedRows):
+                names = [model.item_name(item) for item in shown[members[:2]].tolist()]
+                known = float(counts[members].sum())
+                groups.append({"meta": meta, "count": len(members), "examples": names, "known": known})
+        groups.sort(key=_best_known)
         return {
             "ids": model.items.external(shown),
             "titles": [model.item_name(item) for item in shown.tolist()],
@@ -71,6 +81,10 @@ class Loaded:
             "groups": groups[:40],
             "of": len(model.items),
         }
+
+
+def _best_known(group: dict[str, Any]) -> float:
+    return -float(group["known"])
 
 
 class Holder:

@@ -21,6 +21,7 @@ from legcf.serving.artifact import History, ServingModel, popularity_counts
 from legcf.serving.foldin import FoldInSolver
 from legcf.serving.rows import CodedRows, FloatArray, Positions, Rows, norms
 
+_SHRINK = 5.0
 _BLOCK = 64 * (os.cpu_count() or 1)  # users projected at once: 64 for each core, as the compiled path takes them
 
 
@@ -128,9 +129,15 @@ class Scorer:
         return np.zeros(0, dtype=np.int32) if stored is None else stored.of(user).astype(np.int32)
 
     def similar_items(self, item: ExternalId, k: int = 10) -> list[Scored]:
-        """Items whose vectors point the same way (cosine)."""
+        """Items whose vectors point the same way: cosine, shrunk by n / (n + 5) for items of only n users.
+
+        Where a handful of people decide, vectors point somewhere by chance, and some of thousands of rare items always
+        point the right way.
+        """
         position = self.model.items.position(item)
         cosines = self._cosines(self.model.item_rows, position, self.item_norms)
+        counts = popularity_counts(self.model.popularity)
+        cosines *= counts / (counts + _SHRINK)
         return self._named_items(*best(cosines, k, np.array([position]), None))
 
     def similar_users(self, user: ExternalId, k: int = 10) -> list[Scored]:

@@ -119,7 +119,7 @@ def _add_similar(app: FastAPI, holder: Holder) -> None:
     async def similar(
         item: Annotated[str, InPath(description="An item's id.")], k: Annotated[int, Query(ge=1, le=schemas.MAX_K)] = 10
     ) -> Response:
-        """Items like this one (cosine of their vectors)."""
+        """Items like this one: cosine of their vectors, less for items of few users."""
         scorer = holder.current.scorer
         position = scorer.model.items.find(item)
         if position is None:

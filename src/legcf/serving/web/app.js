@@ -1,5 +1,5 @@
 // The page: choosing whom to recommend for, showing what and why; the map and the model card live in their own files.
-import { $, ask, bytes, colour, combo, findItems, isDark, make, problem, say } from "./ui.js";
+import { $, ask, bytes, colour, combo, findItems, isDark, make, problem, say, setHues } from "./ui.js";
 import { showMap, redrawMap } from "./map.js";
 import { showCard } from "./card.js";
 
@@ -172,6 +172,7 @@ const start = async () => {
   $("model-name").textContent = model.card.name ?? "legcf";
   $("model-line").textContent = `${model.items.toLocaleString("en")} items, ${model.users.toLocaleString("en")} users in ${bytes(model.bytes)}`;
   document.title = `${model.card.name ?? "legcf"} · recommendations from one small file`;
+  setHues(model.hues);
   showCard(model);
   const wanted = new URLSearchParams(location.hash.slice(1));
   if (!model.users) { document.querySelector('input[value="user"]').disabled = true; setMode("taste"); }

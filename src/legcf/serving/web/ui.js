@@ -87,7 +87,9 @@ export const combo = (input, list, find, choose) => {
 
 export const findItems = async (text) => (await ask(`/api/items?q=${encodeURIComponent(text)}`)).items.map((item) => ({ ...item, label: item.title, note: `${item.users} users` }));
 
-// The colour of an anchor: neighbours in number get colours far apart.
-export const colour = (meta, dark) => `hsl(${(meta * 137.508) % 360} ${dark ? "65% 66%" : "62% 44%"})`;
+// The colour of an anchor, as the server chose it.
+let hues = [220];
+export const setHues = (given) => { hues = given; };
+export const colour = (meta, dark) => `hsl(${hues[meta % hues.length]} ${dark ? "70% 64%" : "65% 42%"})`;
 export const isDark = () => getComputedStyle(document.documentElement).colorScheme.includes("dark");
 export const bytes = (size) => size >= 1e6 ? `${(size / 1e6).toFixed(2)} MB` : `${(size / 1e3).toFixed(0)} kB`;
