@@ -11,7 +11,7 @@ import pytest
 
 from legcf.data import compressed
 from legcf.data.options import DataOptions, make_options
-from legcf.data.source import from_frame, load, prepare_source
+from legcf.data.source import Location, from_frame, load, prepare_source
 from legcf.errors import UserError
 from tests.data.files import write_lightgcn
 
@@ -100,7 +100,8 @@ def test_a_folder_that_unpacks_to_one_endless_line(tmp_path: Path, monkeypatch: 
 
 
 def test_missing_things(tmp_path: Path) -> None:
-    for source in (tmp_path / "no.csv", str(tmp_path / "none-*.csv"), "no-such-dataset", tmp_path, []):
+    sources: list[Location] = [tmp_path / "no.csv", str(tmp_path / "none-*.csv"), "no-such-dataset", tmp_path, []]
+    for source in sources:
         with pytest.raises(UserError):
             load(source)
     with pytest.raises(UserError, match=r"without train\.txt"):

@@ -129,19 +129,21 @@ def test_changed_pairs_are_noticed_by_verify(tmp_path: Path) -> None:
     assert not verify(load(out))
 
 
-def test_no_space_left(tmp_path: Path) -> None:
-    """A real failed write: the process may not write files larger than a few kilobytes."""
+@pytest.mark.parametrize("call", ["prepare_source(sys.argv[1], Path(sys.argv[2]), quiet=True)", "load(sys.argv[1])"])
+def test_no_space_left(call: str, tmp_path: Path) -> None:
+    """A real failed write: the process may not write files larger than 200 bytes."""
     path = write_table(tmp_path, "ratings.csv")
     code = (
-        "import sys; from pathlib import Path; from legcf.data.source import prepare_source\n"
-        "from legcf.errors import UserError\n"
-        "try: prepare_source(sys.argv[1], Path(sys.argv[2]), quiet=True)\n"
+        "import sys; from pathlib import Path; from legcf.data.source import load, prepare_source\n"
+        "from legcf.data import pipeline; from legcf.errors import UserError\n"
+        "pipeline.SPILL_PAIRS = 10\n"
+        f"try: {call}\n"
         "except UserError as error: print(error); sys.exit(2)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(path), str(tmp_path / "out")],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200)),
-        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1", "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
         check=False,

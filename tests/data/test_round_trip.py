@@ -1,6 +1,7 @@
 """Ids of any kind go through prepare, train, save, load and recommend, and come back as they went in."""
 
 import shutil
+from collections.abc import Sequence
 
 import polars as pl
 import pytest
@@ -44,7 +45,7 @@ def test_ids_come_back_from_a_trained_model(
     shutil.rmtree(folder)
 
 
-def _kind(values: list[int] | list[str]) -> type[pl.DataType]:
+def _kind(values: Sequence[object]) -> type[pl.DataType]:
     if isinstance(values[0], str):
         return pl.String
-    return pl.UInt64 if max(map(int, values)) > 2**63 - 1 else pl.Int64
+    return pl.UInt64 if max(value for value in values if isinstance(value, int)) > 2**63 - 1 else pl.Int64

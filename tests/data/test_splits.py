@@ -46,7 +46,7 @@ def source(rows: Rows) -> PairSource:
 
 
 def split(rows: Rows, protocol: str, **options: object) -> Dataset:
-    return build_in_memory(source(rows), DataOptions(protocol=protocol, cold="keep", **options))  # type: ignore[arg-type]
+    return build_in_memory(source(rows), DataOptions(protocol=protocol, cold="keep", **options))
 
 
 def pairs(dataset: Dataset, part: str) -> set[tuple[int, int]]:

@@ -147,8 +147,14 @@ def _spill_folder(needed: bool, scratch: Path | None) -> Iterator[Path | None]:
     if not needed:
         yield None
         return
-    with tempfile.TemporaryDirectory(dir=scratch, prefix="legcf-spill-") as folder:
-        yield Path(folder)
+    try:
+        with tempfile.TemporaryDirectory(dir=scratch, prefix="legcf-spill-") as folder:
+            yield Path(folder)
+    except OSError as error:
+        place = scratch or tempfile.gettempdir()
+        raise UserError(
+            f"Cannot write into {place}: {error.strerror or error}; TMPDIR may name another place."
+        ) from error
 
 
 def _refuse_repeated(source: PairSource, options: DataOptions, merged: Merged) -> None:
