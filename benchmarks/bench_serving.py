@@ -287,6 +287,7 @@ async def load(port: int, users: int, requests: int, connections: int, swapped: 
 def accuracy_by_size(trained: Any, dataset: Any, options: argparse.Namespace) -> dict[str, Any]:
     """Accuracy kept against the bytes of the vectors alone (no ids, titles, histories), and items only."""
     from legcf.evaluation import evaluate
+    from legcf.serving.artifact import FoldIn
     from legcf.serving.build import accuracy, build
 
     ks, metrics = (20,), ("recall", "ndcg")
@@ -304,6 +305,8 @@ def accuracy_by_size(trained: Any, dataset: Any, options: argparse.Namespace) ->
                     keep_history=False,
                     keep_titles=False,
                     validation=dataset.validation,
+                    # stored users are not solved, so how to solve them need not be chosen
+                    fold_in=(FoldIn(), FoldIn()) if users == "coded" else None,
                     quiet=True,
                 )
                 with tempfile.NamedTemporaryFile() as file:

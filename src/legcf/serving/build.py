@@ -10,7 +10,7 @@ from legcf.errors import UserError
 from legcf.evaluation import evaluate
 from legcf.progress import progress
 from legcf.serving import atlas
-from legcf.serving.artifact import History, ServingModel, popularity_bytes, popularity_counts
+from legcf.serving.artifact import FoldIn, History, ServingModel, popularity_bytes, popularity_counts
 from legcf.serving.calibrate import Known, calibrate_items, calibrate_users, with_bias
 from legcf.serving.coding import code_sides, rounded
 from legcf.serving.foldin import FoldInSolver
@@ -48,12 +48,14 @@ def build(
     keep_history: bool = True,
     keep_titles: bool = True,
     validation: Interactions | None = None,
+    fold_in: tuple[FoldIn, FoldIn] | None = None,
     seed: int = 0,
     quiet: bool = False,
 ) -> ServingModel:
     """Code the final vectors (or keep them, `form="full"`) with all that serving needs.
 
     `validation` pairs, when there are any, choose how users are folded in; the training pairs alone do otherwise.
+    `fold_in` gives the settings for users and items instead of choosing them.
     """
     users, items, bias = _vectors(trained)
     rng = np.random.default_rng(seed)
@@ -69,8 +71,9 @@ def build(
     bias = None if bias is None else rounded(bias, "float16")
     popularity = popularity_bytes(trained.train.item_degrees)
     known = Known(user_rows.vectors(slice(None)), item_rows.vectors(slice(None)), bias, trained.train, validation)
-    fold_in = calibrate_users(item_rows, popularity_counts(popularity), known, rng, quiet)
-    fold_in_item = calibrate_items(user_rows, known, rng)
+    if fold_in is None:
+        counts = popularity_counts(popularity)
+        fold_in = calibrate_users(item_rows, counts, known, rng, quiet), calibrate_items(user_rows, known, rng)
     return ServingModel(
         items=trained.items,
         item_rows=item_rows,
@@ -80,8 +83,8 @@ def build(
         item_bias=bias,
         titles=trained.titles if keep_titles else None,
         history=_history(trained.train) if keep_history else None,
-        fold_in=fold_in,
-        fold_in_item=fold_in_item,
+        fold_in=fold_in[0],
+        fold_in_item=fold_in[1],
         atlas=spots,
         card=_card(trained, len(users) + len(items), item_rows),
         dtype=dtype,
