@@ -18,7 +18,7 @@ WIDTH = 4
 
 
 def made(name: str, **options: object) -> Backbone:
-    return BACKBONES[name](resolve(backbone=name, overrides={"backbone": options}).backbone)
+    return BACKBONES[name](resolve("full", backbone=name, overrides={"backbone": options}).backbone)
 
 
 def rows_for(train: Interactions, seed: int = 0) -> torch.Tensor:

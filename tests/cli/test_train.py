@@ -82,9 +82,9 @@ def test_options_go_before_the_file(run: Path, folder: Path, tmp_path: Path) -> 
         (["--set", "method.c=81"], "lower c"),
         (["--set", "training.lerning_rate=1"], "did you mean `training.learning_rate`"),
         (["--set", "method.name=full"], "--method"),
-        (["--set", "seed=3"], "seed"),
+        (["--set", "seed=3"], "training.epochs=5"),
         (["--set", "training=5"], "training"),
-        (["--set", "training.epochs=many"], "training.epochs"),
+        (["--set", "training.patience=many"], "training.patience"),
         (["--set", "training.learning_rate=-1"], "training.learning_rate"),
         (["--set", "training.epochs"], "key=value"),
         (["--set", "=5"], "key=value"),
@@ -157,8 +157,11 @@ def test_a_place_that_cannot_be_written(folder: Path) -> None:
     assert "Cannot write" in refused("train", folder, "--out", "/proc/legcf-run", *QUICK)
 
 
+DIVERGES = ("--set", "training.learning_rate=1e30", "--set", "training.batch_size=8")
+
+
 def test_a_run_that_fails_leaves_nothing(folder: Path, tmp_path: Path) -> None:
-    message = refused("train", folder, "--out", tmp_path / "run", *QUICK, "--set", "training.learning_rate=1e30")
+    message = refused("train", folder, "--out", tmp_path / "run", *QUICK, "-q", *DIVERGES)
     assert "training.learning_rate" in message
     assert list(tmp_path.iterdir()) == []
 

@@ -7,7 +7,6 @@ import typer
 
 from legcf.cli.output import AsJson, print_json, print_table
 from legcf.errors import UserError
-from legcf.evaluation.metrics import METRICS
 
 
 def evaluate(
@@ -17,6 +16,7 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Rank all items for every user of RUN's data and print the metrics."""
+    from legcf.evaluation.metrics import METRICS
     from legcf.recommender import Recommender
 
     ks = sorted(set(k or [5, 10, 20]))

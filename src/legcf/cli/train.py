@@ -29,7 +29,7 @@ def train(
     ] = None,
     config: Annotated[Path | None, typer.Option(help="A JSON file with the keys of a run's config.json.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was stopped, to the same end.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no line an epoch.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Train on DATA and write a run directory; ends with accuracy and size."""
@@ -41,9 +41,12 @@ def train(
     given = _from_file(config)
     typed = data_options.model_dump(include=data_options.model_fields_set)
     options = make_options({**given.get("data", {}).get("options", {}), **typed})
+    typed_settings = parse_assignments(settings or [])
+    if not all(isinstance(values, dict) for values in typed_settings.values()):
+        raise UserError("--set takes a section and a key: method.…, backbone.… or training.…, as in training.epochs=5.")
     overrides = merged(
         {key: _options(given[key]) for key in ("method", "backbone", "training") if key in given},
-        parse_assignments(settings or []),
+        typed_settings,
         {} if epochs is None else {"training": {"epochs": epochs}},
     )
     resolved = resolve(
@@ -57,7 +60,7 @@ def train(
     dataset = load(data, options)
     is_new = not out.is_dir() or not any(out.iterdir())
     try:
-        trained = run(dataset, resolved, out, resume, quiet or as_json, None if as_json else _tell)
+        trained = run(dataset, resolved, out, resume, quiet or as_json, None if quiet or as_json else _tell)
     except UserError:
         if is_new:
             remove_unfinished(out)
