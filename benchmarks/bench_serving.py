@@ -42,6 +42,8 @@ def main() -> None:
     parser.add_argument(
         "--set", action="append", default=[], help="settings of training for foldin, e.g. method.start=als"
     )
+    parser.add_argument("--preset", default="default", help="for foldin")
+    parser.add_argument("--backbone", default="history", help="for foldin")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
@@ -339,7 +341,7 @@ def held_out(options: argparse.Namespace) -> dict[str, Any]:
 
     dataset = load_data(options.data, DataOptions(protocol="legcf"))
     overrides = merged({"training": {"epochs": options.epochs}}, parse_assignments(options.set))
-    config = resolve("legcf", "lightgcn", "default", 0, overrides)
+    config = resolve("legcf", options.backbone, options.preset, 0, overrides)
     held = np.arange(0, dataset.num_users, 20)
     users = dataset.train.users()
     remain = ~np.isin(users, held)

@@ -16,12 +16,14 @@ from legcf.serving.rows import FloatArray, Rows
 _SAMPLE = 400  # users a setting is judged on
 _MOST_PAIRS = 200  # of a history, so that one entity with thousands does not hold up the rest
 _START = FoldIn(unobserved=0.1, ridge=0.1, damping=0.0)
-# One setting after the other, each from the best so far: the settings hardly depend on each other, and a full grid
-# found nothing better in trials. An infinite ridge is the plain sum of the history, so the last one stands for it.
+# With a ridge that outweighs everything the solution is the damped sum of the history: what the `history` backbone and
+# one step of propagation give a user.
+_SUM = FoldIn(unobserved=0.01, ridge=100.0, damping=0.5)
+# From the better of the two one setting after the other: they hardly depend on each other.
 _STEPS: tuple[tuple[str, tuple[float, ...]], ...] = (
     ("unobserved", (0.01, 1.0)),
     ("ridge", (1e-3, 10.0)),
-    ("damping", (0.5,)),
+    ("damping", (0.0, 0.25, 0.5)),
 )
 
 
@@ -87,12 +89,15 @@ def calibrate_items(user_rows: Rows, known: Known, rng: np.random.Generator) -> 
 
 
 def _search(judge: Callable[[FoldIn], tuple[float, FoldIn]], names: tuple[str, ...], quiet: bool) -> FoldIn:
-    steps = [(name, value) for name, values in _STEPS for value in values if name in names]
-    with progress("Choosing how to fold in", len(steps) + 1, "settings", quiet) as task:
+    trials: list[FoldIn | tuple[str, float]] = [_SUM if "damping" in names else replace(_SUM, damping=0.0)]
+    trials += [(name, value) for name, values in _STEPS for value in values if name in names]
+    with progress("Choosing how to fold in", len(trials), "settings", quiet) as task:
         best_score, best = judge(_START)
-        task.advance()
-        for name, value in steps:
-            score, settings = judge(replace(best, **{name: value}))
+        for trial in trials:
+            settings = trial if isinstance(trial, FoldIn) else replace(best, **{trial[0]: trial[1]})
+            if settings == replace(best, scale=settings.scale):
+                continue
+            score, settings = judge(settings)
             if score > best_score:
                 best_score, best = score, settings
             task.advance()
