@@ -42,7 +42,7 @@ def export(
         raise UserError("An ONNX scorer answers for known users: export it with --users coded.")
 
     from legcf.recommender import Recommender
-    from legcf.serving.build import accuracy, build
+    from legcf.serving.build import accuracy, build, served_users
 
     quiet = quiet or as_json
     trained = Recommender.load(run)
@@ -68,9 +68,10 @@ def export(
     )
     measured: dict[str, Any] = {}
     if evaluate and dataset is not None:
+        vectors = served_users(served, dataset.train, quiet)
         for name, part in (("validation", dataset.validation), ("test", dataset.test)):
             before = trained.metrics.get(name) or trained.evaluate(name)
-            after = accuracy(served, dataset.train, part, quiet)
+            after = accuracy(served, dataset.train, part, quiet, vectors)
             keys = ("recall@20", "ndcg@20")
             measured[name] = {key: {"before": before[key], "after": after[key]} for key in keys}
         served.card["serving"]["accuracy"] = measured

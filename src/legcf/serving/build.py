@@ -91,20 +91,30 @@ def build(
     )
 
 
-def accuracy(model: ServingModel, train: Interactions, truth: Interactions, quiet: bool = False) -> dict[str, float]:
-    """Ranking metrics of the serving model as a client would see it: stored users, or users solved from `train`."""
-    if model.user_rows is not None:
-        users = model.user_rows.vectors(slice(None))
-    else:
-        solver = FoldInSolver(model.item_rows, popularity_counts(model.popularity), model.fold_in)
-        users = np.zeros((train.num_users, model.item_rows.width), dtype=np.float32)
-        asked = np.flatnonzero(truth.user_degrees)
-        with progress("Solving users", len(asked), "users", quiet) as task:
-            for user in asked:
-                users[user] = solver.vector(train.of(int(user)))
-                task.advance()
+def accuracy(
+    model: ServingModel,
+    train: Interactions,
+    truth: Interactions,
+    quiet: bool = False,
+    users: FloatArray | None = None,
+) -> dict[str, float]:
+    """Ranking metrics of the serving model as a client would see it; `users` are from `served_users` if at hand."""
+    users = served_users(model, train, quiet) if users is None else users
     items = model.item_rows.vectors(slice(None))
     return evaluate(*with_bias(users, items, model.item_bias), truth, train, (20,), metrics=("recall", "ndcg"))
+
+
+def served_users(model: ServingModel, train: Interactions, quiet: bool = False) -> FloatArray:
+    """The vectors that users get: the stored ones, or all of them solved from `train`."""
+    if model.user_rows is not None:
+        return model.user_rows.vectors(slice(None))
+    solver = FoldInSolver(model.item_rows, popularity_counts(model.popularity), model.fold_in)
+    users = np.zeros((train.num_users, model.item_rows.width), dtype=np.float32)
+    with progress("Solving users", train.num_users, "users", quiet) as task:
+        for user in range(train.num_users):
+            users[user] = solver.vector(train.of(user))
+            task.advance()
+    return users
 
 
 def _vectors(trained: Trained) -> tuple[FloatArray, FloatArray, FloatArray | None]:
