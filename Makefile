@@ -18,7 +18,7 @@ $(VENV)/dev: $(VENV)/core
 
 demo: $(VENV)/core ## Train on real film ratings, print accuracy, size and recommendations
 	rm -rf $(RUN)
-	$(BIN)/legcf train movielens-small --min-rating 4 --k-core 5 --set method.c=60 --set method.d=64 --out $(RUN)
+	$(BIN)/legcf train movielens-small --min-rating 4 --k-core 5 --set method.budget=25000 --out $(RUN)
 	$(BIN)/legcf recommend $(RUN) --user 15 -k 10
 
 test: lint ## ruff, mypy --strict and every test

@@ -27,6 +27,8 @@ def recommend(
     as_json: AsJson = False,
 ) -> None:
     """Print the best items for --user, or write those of many users to --output."""
+    import polars as pl
+
     from legcf.recommender import Recommender
 
     if user is None and users is None and output is None:
@@ -48,7 +50,7 @@ def recommend(
         typer.echo(f"{frame.height:,} recommendations written to {output}.")
     else:
         for (name,), rows in frame.group_by("user", maintain_order=True):
-            shown = rows.drop("user")
+            shown = rows.drop("user").with_columns(pl.col("item").cast(pl.String))  # an id is a name, not a number
             print_table(f"For user {name}", shown.columns, shown.rows())
 
 
