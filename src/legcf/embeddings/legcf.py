@@ -125,7 +125,7 @@ class Legcf(EmbeddingLayer):
             "training": {
                 "loss": "softmax", "negatives": 512, "negative_weight": 8.0, "user_power": 0.75, "item_power": -0.25,
                 "batch_size": 4096, "learning_rate": 0.015, "relative_rate": True, "adam_memory": 0.99,
-                "schedule": "cosine", "leave_out": True, "epochs": 4, "validation_users": 10_000,
+                "schedule": "cosine", "leave_out": True, "epochs": 4,
             },
         },
     }  # fmt: skip

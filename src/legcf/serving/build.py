@@ -4,6 +4,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from legcf.assignment.assignment import Assignment
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Interactions
 from legcf.errors import UserError
@@ -12,7 +13,7 @@ from legcf.progress import progress
 from legcf.serving import atlas
 from legcf.serving.artifact import FoldIn, History, ServingModel, popularity_bytes, popularity_counts
 from legcf.serving.calibrate import Known, calibrate_items, calibrate_users, with_bias
-from legcf.serving.coding import code_sides, rounded
+from legcf.serving.coding import code_sides, keep_codes, rounded
 from legcf.serving.foldin import FoldInSolver
 from legcf.serving.rows import CodedRows, FloatArray, FullRows, Rows
 
@@ -33,6 +34,9 @@ class Trained(Protocol):
 
     @property
     def item_bias(self) -> FloatArray | None: ...
+
+    @property
+    def item_codes(self) -> tuple[FloatArray, Assignment] | None: ...
 
     @property
     def card(self) -> dict[str, Any]: ...
@@ -62,7 +66,12 @@ def build(
     user_rows: Rows
     item_rows: Rows
     spots = None
-    if form == "coded":
+    own = trained.item_codes if form == "coded" and c is None and not keep_users else None
+    if own is not None and own[1].per_entity <= t:
+        # The model's items are codes already: nothing is lost by keeping them, and users are solved from their items.
+        user_rows, item_rows = FullRows(users), keep_codes(*own, dtype)
+        spots = rounded(atlas.layout(item_rows.codebook), "float16")
+    elif form == "coded":
         c = c if c is not None else _codebook_size(trained)
         user_rows, item_rows, book = code_sides(users, items, c, t, dtype, rng, quiet)
         spots = rounded(atlas.layout(book), "float16")

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf.assignment.assignment import Assignment
 from legcf.assignment.dictionary import balance, learn
 from legcf.assignment.matching_pursuit import encode
 from legcf.serving.packing import dequantise_rows, quantise_rows
@@ -30,6 +31,12 @@ def code_sides(
     split = len(users)
     coded_users = CodedRows(narrow[:split], weights[:split], stored)
     return coded_users, CodedRows(narrow[split:], weights[split:], stored), book
+
+
+def keep_codes(codebook: FloatArray, assignment: Assignment, dtype: str) -> CodedRows:
+    """Codes that are there already, rounded as the file will give them back."""
+    narrow: NDArray[np.unsignedinteger] = assignment.indices.astype(np.uint16 if len(codebook) <= 2**16 else np.uint32)
+    return CodedRows(narrow, rounded(assignment.weights, dtype), rounded(codebook, dtype))
 
 
 def rounded(matrix: NDArray[np.floating], dtype: str) -> FloatArray:

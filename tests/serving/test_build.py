@@ -1,0 +1,31 @@
+"""A model whose items are codes already is served from those very codes."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from legcf.assignment.assignment import Assignment
+from legcf.serving.build import build
+from tests.serving.conftest import Toy
+
+
+def coded(toy: Toy, t: int) -> Toy:
+    rng = np.random.default_rng(0)
+    items = len(toy.items)
+    codebook = rng.standard_normal((9, toy.item_vectors.shape[1])).astype(np.float32)
+    indices = np.argsort(rng.random((items, 9)), axis=1)[:, :t].astype(np.int32)
+    assignment = Assignment(indices, rng.standard_normal((items, t)).astype(np.float32), 9)
+    return replace(toy, item_vectors=assignment.compose(codebook), item_codes=(codebook, assignment))
+
+
+def test_own_codes_are_kept_when_no_user_is_stored(toy: Toy) -> None:
+    model = coded(toy, t=2)
+    built = build(model, t=4, dtype="float16", keep_users=False, keep_history=False, quiet=True)
+    assert built.user_rows is None
+    assert np.allclose(built.item_rows.vectors(slice(None)), model.item_vectors, atol=1e-2)
+    assert built.item_rows.columns.shape == (len(toy.items), 2)
+
+
+def test_fewer_weights_than_the_model_has_are_fitted_anew(toy: Toy) -> None:
+    built = build(coded(toy, t=4), t=2, c=None, keep_users=False, keep_history=False, quiet=True)
+    assert built.item_rows.columns.shape == (len(toy.items), 2)
