@@ -202,3 +202,17 @@ class TestResume:
         path.write_bytes(path.read_bytes()[:200])
         assert "damaged" in refused(*self.again(folder, copy))
         assert path.exists()
+
+
+def test_starts_from_the_vectors_of_another_run(folder: Path, tmp_path: Path) -> None:
+    full = ("train", folder, "--method", "full", "--set", "method.dim=8", "--epochs", "1", "-q")
+    assert legcf(*full, "--out", tmp_path / "full").code == 0
+    answer = legcf("train", folder, "--out", tmp_path / "run", "--warm-start", tmp_path / "full", *QUICK)
+    assert answer.code == 0, answer.err
+    wider = refused(
+        "train", folder, "--out", tmp_path / "wide", "--warm-start", tmp_path / "full", *QUICK, "--set", "method.d=9"
+    )
+    assert "method.d" in wider
+    assert "does not exist" in refused(
+        "train", folder, "--out", tmp_path / "none", "--warm-start", tmp_path / "nowhere.npy", *QUICK
+    )

@@ -24,6 +24,10 @@ def train(
     backbone: Annotated[str | None, typer.Option(help="What propagates them; the preset names one by default.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of every draw in the run.  [default: 0]")] = None,
     epochs: Annotated[int | None, typer.Option(help="Most epochs of each stage.")] = None,
+    warm_start: Annotated[
+        str | None,
+        typer.Option(help="A run or a file of vectors to start the codebook from."),
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any configuration key, e.g. --set training.learning_rate=0.01.")
     ] = None,
@@ -47,6 +51,7 @@ def train(
     overrides = merged(
         {key: _options(given[key]) for key in ("method", "backbone", "training") if key in given},
         typed_settings,
+        {} if warm_start is None else {"method": {"start": "table", "table": _lasting(warm_start)}},
         {} if epochs is None else {"training": {"epochs": epochs}},
     )
     resolved = resolve(

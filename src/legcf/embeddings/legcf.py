@@ -4,6 +4,7 @@ Liang et al., "Lightweight Embeddings for Graph Collaborative Filtering", SIGIR 
 `codebook`, S (N × c, t non-zeros a row) is `assignment`, and E = S · E_meta (Eq. 1).
 """
 
+from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -21,9 +22,15 @@ from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal, xavier_uniform
 from legcf.errors import UserError
 from legcf.factorisation.als import AlsSettings, factorise, history_metric
+from legcf.factorisation.given import read_vectors
 from legcf.graph.adjacency import bipartite, expanded, normalised
 from legcf.graph.partition import communities
 
+_WARM_METHOD = {"start": "als", "signed": True, "update": "none"}
+_WARM_TRAINING = {
+    "loss": "softmax", "negatives": 512, "negative_weight": 8.0, "user_power": 0.75, "item_power": -0.25,
+    "batch_size": 4096, "relative_rate": True, "adam_memory": 0.99, "schedule": "cosine",
+}  # fmt: skip
 _ENTITIES_A_BUCKET = 4  # a codebook wider than a fourth of what it codes is no longer shared
 
 
@@ -40,10 +47,11 @@ class LegcfConfig(Frozen):
     budget: int | None = Field(
         None, ge=1, description="stored values when c is null; c = 500, d = 128, t = 2 with everyone coded if null too"
     )
-    start: Literal["metis", "random", "als"] = Field(
+    start: Literal["metis", "random", "als", "table"] = Field(
         "metis",
-        description="first assignment: METIS or random anchors, or a sparse-coded factorisation with its codebook",
+        description="first S: METIS or random anchors; or S and codebook by coding a factorisation or table",
     )
+    table: str | None = Field(None, description="run or file whose user and item vectors start = table codes")
     als: AlsSettings = Field(AlsSettings(), description="settings of the factorisation that a warm start codes")
     score_scale: float = Field(10.0, gt=0, description="a warm start multiplies the factorisation's scores by this")
     signed: bool = Field(False, description="let a warm start's weights be negative; only where no graph weighs them")
@@ -66,6 +74,8 @@ class LegcfConfig(Frozen):
 
     @model_validator(mode="after")
     def _fits(self) -> "LegcfConfig":
+        if (self.start == "table") != (self.table is not None):
+            raise ValueError("start = table and a table go together; --warm-start sets both")
         if self.c is not None and self.t > self.c:
             raise ValueError(f"t = {self.t} meta-embeddings an entity cannot be chosen from c = {self.c}; lower t")
         return self
@@ -105,28 +115,15 @@ class Legcf(EmbeddingLayer):
         },
         # Users and items both coded and no graph at all, in training or after: h = S · E_meta.
         "graph-free": {
-            "method": {
-                "c": 500, "start": "als", "signed": True, "update": "none", "als": {"rounds": 8, "degree_power": 0.4},
-            },
+            "method": {**_WARM_METHOD, "c": 500},
             "backbone": {"layers": 0},
-            "training": {
-                "loss": "softmax", "negatives": 512, "negative_weight": 8.0, "user_power": 0.75, "item_power": -0.25,
-                "batch_size": 4096, "learning_rate": 0.05, "relative_rate": True, "adam_memory": 0.99,
-                "schedule": "cosine", "epochs": 5, "validation_users": 10_000,
-            },
+            "training": {**_WARM_TRAINING, "learning_rate": 0.05, "epochs": 5, "validation_users": 10_000},
         },
         # Our best, chosen on validation (docs/study.md): all values go to the items, users are their histories.
         "default": {
-            "method": {
-                "coded": "items", "start": "als", "signed": True, "update": "none",
-                "als": {"rounds": 8, "degree_power": 0.4},
-            },
+            "method": {**_WARM_METHOD, "coded": "items"},
             "backbone": {"name": "history"},
-            "training": {
-                "loss": "softmax", "negatives": 512, "negative_weight": 8.0, "user_power": 0.75, "item_power": -0.25,
-                "batch_size": 4096, "learning_rate": 0.015, "relative_rate": True, "adam_memory": 0.99,
-                "schedule": "cosine", "leave_out": True, "epochs": 4,
-            },
+            "training": {**_WARM_TRAINING, "learning_rate": 0.015, "leave_out": True, "epochs": 4},
         },
     }  # fmt: skip
 
@@ -190,7 +187,7 @@ class Legcf(EmbeddingLayer):
             )
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
-        if self.settings.start == "als":
+        if self.settings.start in ("als", "table"):
             self._start_warm(train, rng)
         else:
             self._start_from_anchors(train, rng)
@@ -211,9 +208,12 @@ class Legcf(EmbeddingLayer):
         self.codebook.data.copy_(drawn)
 
     def _start_warm(self, train: Interactions, rng: np.random.Generator) -> None:
-        """Code a factorisation of the training pairs: S and E_meta such that S · E_meta is nearly its table."""
+        """Code a table that ranks already: S and E_meta such that S · E_meta is nearly that table."""
         settings = self.settings
-        users, items = factorise(train, settings.d, rng, settings.als, quiet=False)
+        if settings.table is not None:
+            users, items = read_vectors(Path(settings.table), (self.num_users, self.num_items), settings.d)
+        else:
+            users, items = factorise(train, settings.d, rng, settings.als, quiet=False)
         users, items, metric = balance(users, items)
         table = np.concatenate([users, items])[self._first_coded :]
         codebook, assignment = learn(

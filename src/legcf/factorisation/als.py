@@ -24,9 +24,9 @@ _METRIC_FLOOR = 1e-3
 class AlsSettings(Frozen):
     alpha: float = Field(20.0, gt=0, description="how much more an observed pair weighs than another")
     regularisation: float = Field(1.0, ge=0, description="λ, the weight of the squared norms")
-    rounds: int = Field(15, ge=1, description="times both sides are solved")
+    rounds: int = Field(8, ge=1, description="times both sides are solved")
     degree_power: float = Field(
-        0.5, description="a pair weighs 1 / (user degree · item degree)^power, rescaled to mean 1; 0: all the same"
+        0.4, description="a pair weighs 1 / (user degree · item degree)^power, rescaled to mean 1; 0: all the same"
     )
     gradient_steps: int = Field(3, ge=1, description="conjugate gradient steps a row and round")
 
