@@ -55,6 +55,7 @@ class GraphModel(nn.Module):
         self._training = training
         self._spill_folder = spill_folder
         self._views: dict[int, _View] = {}
+        self._kept: NDArray[np.bool_] | None = None
 
     @property
     def on_basis(self) -> bool:
@@ -66,6 +67,11 @@ class GraphModel(nn.Module):
         numbers = [] if self._folds is None else range(int(self._folds.max(initial=-1)) + 1)
         for number in (WHOLE, *numbers):
             self._views[number] = self._view(number, count=1 + len(numbers))
+
+    def keep_edges(self, kept: NDArray[np.bool_] | None) -> None:
+        """Only the marked training pairs are edges from now on; all of them with None."""
+        self._kept = kept
+        self.rebuild()
 
     def encode(self, entities: torch.Tensor, view: int = WHOLE) -> torch.Tensor:
         """Final vectors of some entities, differentiable."""
@@ -99,7 +105,7 @@ class GraphModel(nn.Module):
 
     def _view(self, number: int, count: int) -> _View:
         wanted, coefficients = self._training.propagation, self.backbone.coefficients()
-        kept = None if self._folds is None or number == WHOLE else self._folds != number
+        kept = self._kept if self._folds is None or number == WHOLE else self._folds != number
         operator = self.backbone.operator(
             self.layer.graph(bipartite(self._train, kept)), self.layer.num_users, self.layer.num_items
         )

@@ -43,6 +43,12 @@ def chosen(kind: str, name: str, among: Mapping[str, Any]) -> Any:
     return among[name]
 
 
+def width_option(method: str) -> str:
+    """What the width is called in the method's section."""
+    layer: type[EmbeddingLayer] = chosen("method", method, METHODS).layer
+    return layer.width_option
+
+
 def resolve(
     method: str = "legcf",
     backbone: str | None = None,

@@ -14,6 +14,7 @@ from legcf.errors import UserError
 from legcf.registry import METHODS, resolve
 from legcf.runs import build_model
 from legcf.training.loop import Session
+from legcf.training.sampler import Batch
 from legcf.training.stage import Stage
 from tests.helpers import planted
 
@@ -293,3 +294,87 @@ class TestResume:
         leftover.write_bytes(b"half")
         session(dataset, config, tmp_path).resume()
         assert not leftover.exists()
+
+
+def test_a_stage_that_holds_pairs_out_learns_from_the_rest_alone(dataset: Dataset) -> None:
+    seen: list[tuple[int, int]] = []
+
+    class Search(Stage):
+        held_out, counts = 0.25, False
+
+        def after_step(self, session: Session, batch: Batch) -> None:
+            users, items = batch.entities[batch.users], batch.entities[batch.positives] - batch.num_users
+            seen.extend(zip(users.tolist(), items.tolist(), strict=True))
+
+        def after_epoch(self, session: Session) -> dict[str, Any]:
+            assert session.held_out is not None
+            apart = set(zip(session.held_out.users().tolist(), session.held_out.items.tolist(), strict=True))
+            assert apart.isdisjoint(seen)
+            assert len(apart) + len(set(seen)) == session.dataset.train.num_pairs
+            return {"held": len(apart)}
+
+    running = session(dataset, configured(), stages=[Search("search", 1), Stage("train", 1)])
+    running.run()
+    assert running.lines[0]["held"] == round(0.25 * dataset.train.num_pairs)
+    assert running.sampler.num_pairs == dataset.train.num_pairs
+    assert running.held_out is None
+    assert running.state.best_at[0] == 1  # the search does not compete
+
+
+class Still(Stage):
+    """Trains nothing, and counts how often it began."""
+
+    def __init__(self, name: str, epochs: int) -> None:
+        super().__init__(name, epochs)
+        self.begun = torch.zeros(1)
+
+    def begin(self, session: Session) -> dict[str, Any]:
+        self.begun += 1
+        return {"begun": True}
+
+    def trains(self, parameter: str) -> bool:
+        return False
+
+    def state(self) -> dict[str, torch.Tensor]:
+        return {"begun": self.begun}
+
+    def load_state(self, state: dict[str, torch.Tensor]) -> None:
+        self.begun = state["begun"]
+
+
+def test_a_stage_trains_only_what_it_names(dataset: Dataset) -> None:
+    running = session(dataset, configured(), stages=[Still("still", 2)])
+    before = weights(running)
+    running.run()
+    assert torch.equal(weights(running), before)
+
+
+def test_a_stage_finds_its_state_after_a_stop(dataset: Dataset, tmp_path: Path) -> None:
+    class Stopped(Still):
+        def before_epoch(self, session: Session) -> dict[str, Any]:
+            if session.state.epoch == 1:
+                raise KeyboardInterrupt
+            return {}
+
+    with pytest.raises(KeyboardInterrupt):
+        session(dataset, configured(checkpoint_seconds=0), tmp_path, [Stopped("still", 2)]).run()
+    stage = Still("still", 2)
+    resumed = session(dataset, configured(checkpoint_seconds=0), tmp_path, [stage])
+    assert resumed.resume()
+    assert stage.begun == 1
+    resumed.run()
+    assert stage.begun == 1  # a stage that goes on does not begin again
+    assert len(epochs(resumed)) == 2
+
+
+def test_a_finished_stage_gives_way_and_time_is_shared(dataset: Dataset) -> None:
+    class Enough(Stage):
+        def finished(self, session: Session) -> bool:
+            return session.state.epoch == 1
+
+    class NoTime(Stage):
+        until = 0.0
+
+    running = session(dataset, configured(max_minutes=60), stages=[Enough("a", 5), NoTime("b", 5), Stage("c", 1)])
+    running.run()
+    assert [line["stage"] for line in epochs(running)] == ["a", "c"]

@@ -24,6 +24,11 @@ def train(
     backbone: Annotated[str | None, typer.Option(help="What propagates them; the preset names one by default.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of every draw in the run.  [default: 0]")] = None,
     epochs: Annotated[int | None, typer.Option(help="Most epochs of each stage.")] = None,
+    dim: Annotated[int | None, typer.Option(help="Width of the method's vectors.")] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="Stored values to fit the method's sizes to: a number, or legcf (500·128 + 2·entities)."),
+    ] = None,
     warm_start: Annotated[
         str | None,
         typer.Option(help="A run or a file of vectors to start the codebook from."),
@@ -38,11 +43,12 @@ def train(
 ) -> None:
     """Train on DATA and write a run directory; ends with accuracy and size."""
     from legcf.data.source import load
-    from legcf.registry import resolve
+    from legcf.registry import resolve, width_option
     from legcf.runs import remove_unfinished
     from legcf.runs import train as run
 
     given = _from_file(config)
+    chosen_method = _first(method, _name(given, "method"), "legcf")
     typed = data_options.model_dump(include=data_options.model_fields_set)
     options = make_options({**given.get("data", {}).get("options", {}), **typed})
     typed_settings = parse_assignments(settings or [])
@@ -53,9 +59,11 @@ def train(
         typed_settings,
         {} if warm_start is None else {"method": {"start": "table", "table": _lasting(warm_start)}},
         {} if epochs is None else {"training": {"epochs": epochs}},
+        {} if budget is None else {"method": {"budget": int(budget) if budget.isdigit() else budget}},
+        {} if dim is None else {"method": {width_option(chosen_method): dim}},
     )
     resolved = resolve(
-        _first(method, _name(given, "method"), "legcf"),
+        chosen_method,
         backbone or _name(given, "backbone"),
         _first(preset, given.get("preset"), "default"),
         _first(seed, given.get("seed"), 0),

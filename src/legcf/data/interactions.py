@@ -59,6 +59,10 @@ class Interactions:
         """The user of every pair, beside `items`."""
         return np.repeat(np.arange(self.num_users, dtype=np.int32), self.user_degrees)
 
+    def subset(self, kept: NDArray[np.bool_]) -> "Interactions":
+        """The pairs that are marked, over the same users and items."""
+        return Interactions.from_pairs(self.users()[kept], self.items[kept], self.num_users, self.num_items)
+
     def of(self, user: int) -> IntArray:
         return self.items[self.indptr[user] : self.indptr[user + 1]]
 

@@ -28,6 +28,9 @@ class EmbeddingLayer(nn.Module, ABC):
     presets: ClassVar[Mapping[str, Mapping[str, Any]]]
     """Named settings over the defaults: {section: {key: value}} with the sections method, backbone and training."""
 
+    width_option: ClassVar[str] = "dim"
+    """What the width is called in Config; --dim sets it."""
+
     item_bias: nn.Parameter | None
     """Added to an item's scores where a method has one."""
 
@@ -60,6 +63,10 @@ class EmbeddingLayer(nn.Module, ABC):
     def graph(self, adjacency: sp.csr_matrix) -> sp.csr_matrix:
         """The graph to propagate on, made from the user–item graph; nodes added by the layer come last."""
         return adjacency
+
+    def penalty(self) -> torch.Tensor | None:
+        """What the method adds to the loss of a step, beside the L2 of the loop; differentiable."""
+        return None
 
     @classmethod
     def sized(cls, config: Frozen, num_users: int, num_items: int) -> Frozen:

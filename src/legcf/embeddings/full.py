@@ -1,6 +1,6 @@
 """The full table, one free vector an entity: the reference that every compression is compared with (the paper's UD)."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -10,11 +10,12 @@ from torch import nn
 from legcf.configuration import Frozen
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal, xavier_uniform
+from legcf.embeddings.budget import Budgeted, stored_values, too_small
 
 
-class FullTableConfig(Frozen):
+class FullTableConfig(Budgeted):
     name: Literal["full"] = "full"
-    dim: int = Field(64, ge=1, description="width of the table")
+    dim: int = Field(64, ge=1, description="width of the table, unless a budget decides it")
     initial: Literal["normal", "xavier"] = Field("normal", description="N(0, 0.1²) as LightGCN's code, or Xavier")
 
 
@@ -44,6 +45,16 @@ class FullTable(EmbeddingLayer):
         super().__init__(config, num_users, num_items)
         self.weight = nn.Parameter(torch.zeros(self.num_entities, config.dim))
         self._initial = config.initial
+
+    @classmethod
+    def sized(cls, config: Frozen, num_users: int, num_items: int) -> Frozen:
+        settings, entities = cast(FullTableConfig, config), num_users + num_items
+        if settings.budget is None:
+            return settings
+        allowed = stored_values(settings.budget, entities)
+        if allowed < entities:
+            raise too_small(allowed, entities)
+        return settings.model_copy(update={"dim": allowed // entities})
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
         shape = (self.weight.shape[0], self.weight.shape[1])

@@ -20,6 +20,7 @@ from legcf.backbones.base import BackboneConfig
 from legcf.configuration import Frozen
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal, xavier_uniform
+from legcf.embeddings.budget import Budgeted, stored_values, too_small
 from legcf.errors import UserError
 from legcf.factorisation.als import AlsSettings, factorise, history_metric
 from legcf.factorisation.given import read_vectors
@@ -34,7 +35,7 @@ _WARM_TRAINING = {
 _ENTITIES_A_BUCKET = 4  # a codebook wider than a fourth of what it codes is no longer shared
 
 
-class LegcfConfig(Frozen):
+class LegcfConfig(Budgeted):
     name: Literal["legcf"] = "legcf"
     c: int | None = Field(
         None, ge=1, description="meta-embeddings in the codebook; as many as the budget allows if null"
@@ -43,9 +44,6 @@ class LegcfConfig(Frozen):
     t: int = Field(2, ge=1, description="meta-embeddings an entity is composed of")
     coded: Literal["all", "items"] = Field(
         "all", description="who has weights of its own; with items, users are what the graph brings them"
-    )
-    budget: int | None = Field(
-        None, ge=1, description="stored values when c is null; c = 500, d = 128, t = 2 with everyone coded if null too"
     )
     start: Literal["metis", "random", "als", "table"] = Field(
         "metis",
@@ -85,6 +83,7 @@ class Legcf(EmbeddingLayer):
     """E = S · E_meta, with the meta-embeddings as c further nodes of the graph."""
 
     Config = LegcfConfig
+    width_option = "d"
     summary = "codebook of meta-embeddings with a sparse assignment learned in closed form"
     citation = "Liang et al., Lightweight Embeddings for Graph Collaborative Filtering, SIGIR 2024"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
@@ -170,12 +169,12 @@ class Legcf(EmbeddingLayer):
         settings = cast(LegcfConfig, config)
         if settings.c is not None:
             return settings
-        budget = settings.budget or 500 * 128 + 2 * (num_users + num_items)
+        budget = stored_values(settings.budget or "legcf", num_users + num_items)
         coded = num_items if settings.coded == "items" else num_users + num_items
         affordable = (budget - settings.t * coded) // settings.d
         if affordable < settings.t:
             least = settings.t * coded + settings.t * settings.d
-            raise UserError(f"method.budget = {budget:,} stored values are too few: {least:,} are the least here.")
+            raise too_small(budget, least)
         return settings.model_copy(update={"c": max(settings.t, min(affordable, coded // _ENTITIES_A_BUCKET))})
 
     @classmethod

@@ -10,7 +10,7 @@ from legcf.data.interactions import Interactions
 def bipartite(train: Interactions, kept: NDArray[np.bool_] | None = None) -> sp.csr_matrix:
     """Eq. 2: A = [[0, R], [Rᵀ, 0]]. Users come first, then items. `kept` says which pairs are edges; all by default."""
     if kept is not None:
-        train = Interactions.from_pairs(train.users()[kept], train.items[kept], train.num_users, train.num_items)
+        train = train.subset(kept)
     by_item = train.transposed()
     size = train.num_users + train.num_items
     indptr = np.concatenate([train.indptr, train.num_pairs + by_item.indptr[1:]])

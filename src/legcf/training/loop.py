@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from legcf.configuration import RunConfig
-from legcf.data.interactions import Dataset
+from legcf.data.interactions import Dataset, Interactions
 from legcf.errors import UserError
 from legcf.evaluation import evaluate
 from legcf.evaluation.metrics import METRICS
@@ -63,18 +63,10 @@ class Session:
         if training.loss not in LOSSES:
             raise UserError(f"training.loss = {training.loss!r} is not one of {', '.join(sorted(LOSSES))}.")
         self.loss = LOSSES[training.loss]
-        self.sampler = Sampler(
-            dataset.train,
-            training.batch_size,
-            training.negatives,
-            training.order,
-            self.loss.negatives,
-            training.user_power,
-            training.item_power,
-            folds,
-        )
-        groups = [{"params": [parameter], "scale": self._rate_scale(parameter)} for parameter in model.parameters()]
-        self.optimiser = torch.optim.Adam(groups, lr=training.learning_rate, betas=(0.9, training.adam_memory))
+        self.folds = folds
+        self.sampler = self.sampler_of(dataset.train, folds)
+        self.held_out: Interactions | None = None
+        self.new_optimiser()
         self.state = State()
         self.best: checkpoint.Tensors = {}
         self.lines: list[dict[str, Any]] = []
@@ -87,11 +79,12 @@ class Session:
     def run(self) -> None:
         """Every stage until it stops getting better, then the best weights of all."""
         training = self.config.training
-        if self._validates and not self.state.lines:
+        if self._validates and not self.state.lines and self.stages[0].counts:
             self._judge_start()
         while self.state.stage < len(self.stages):
             stage = self.stages[self.state.stage]
-            while self.state.epoch < stage.epochs and self.state.stale < training.patience and not self._out_of_time():
+            self._enter(stage)
+            while self._goes_on(stage):
                 started = time.perf_counter()
                 told = stage.before_epoch(self)
                 loss = self._epoch(stage)
@@ -107,6 +100,52 @@ class Session:
             self.state.stage_best = -math.inf
             self._checkpoint(now=True)
 
+    def new_optimiser(self) -> None:
+        """Adam without memory of earlier steps, over all parameters; a stage that starts afresh asks for one."""
+        training = self.config.training
+        groups = [{"params": [weight], "scale": self._rate_scale(weight)} for weight in self.model.parameters()]
+        self.optimiser = torch.optim.Adam(groups, lr=training.learning_rate, betas=(0.9, training.adam_memory))
+
+    def sampler_of(self, pairs: Interactions, folds: NDArray[np.integer] | None = None) -> Sampler:
+        """Batches of these pairs as the configuration wants them; negatives are unseen in all training pairs."""
+        training = self.config.training
+        return Sampler(
+            pairs,
+            training.batch_size,
+            training.negatives,
+            training.order,
+            self.loss.negatives,
+            training.user_power,
+            training.item_power,
+            folds,
+            seen=self.dataset.train,
+        )
+
+    def _enter(self, stage: Stage) -> None:
+        """Make ready for a stage, whether it begins or goes on after a resume."""
+        for name, parameter in self.model.named_parameters():
+            parameter.requires_grad_(stage.trains(name))
+        if stage.held_out or self.held_out is not None:
+            self._hold_out(stage.held_out)
+        if self.state.epoch == 0 and (told := stage.begin(self)) is not None:
+            self._tell(stage, None, told, 0.0)
+
+    def _hold_out(self, share: float) -> None:
+        if self.folds is not None:
+            raise UserError("training.edge_folds cannot go with a search that holds training pairs out; set it to 0.")
+        train = self.dataset.train
+        # A generator of its own: the same pairs for every stage, and after a resume.
+        kept = np.random.default_rng([self.config.seed, 1]).permutation(train.num_pairs) >= share * train.num_pairs
+        self.held_out = train.subset(~kept) if share else None
+        self.sampler = self.sampler_of(train.subset(kept) if share else train)
+        self.model.keep_edges(kept if share else None)
+
+    def _goes_on(self, stage: Stage) -> bool:
+        limit = self.config.training.max_minutes
+        in_time = limit is None or self.state.seconds <= limit * 60 * stage.until
+        patient = self.state.stale < self.config.training.patience
+        return self.state.epoch < stage.epochs and patient and in_time and not stage.finished(self)
+
     def _epoch(self, stage: Stage) -> float:
         total = 0.0
         steps = self.sampler.steps_per_epoch
@@ -114,9 +153,11 @@ class Session:
         with progress(title, steps, "steps", self.quiet) as task:
             for number, batch in enumerate(self.sampler.epoch(self.rng)):
                 self._set_learning_rate((self.state.epoch + number / steps) / max(stage.epochs, 1))
+                stage.before_step(self, batch)
                 total += self.step(batch) * batch.num_pairs
+                stage.after_step(self, batch)
                 task.advance(1)
-        mean = total / max(self.dataset.train.num_pairs, 1)
+        mean = total / max(self.sampler.num_pairs, 1)
         if not math.isfinite(mean):
             raise UserError(
                 f"The loss is no longer a number in {title}; lower training.learning_rate"
@@ -135,7 +176,12 @@ class Session:
         loss = self.loss(vectors, pairs, training.negative_weight)
         if training.l2:
             loss = loss + training.l2 * self._squared_norms(batch, entities)
+        penalty = self.model.layer.penalty()
+        if penalty is not None:
+            loss = loss + penalty
         self.optimiser.zero_grad(set_to_none=True)
+        if not loss.requires_grad:  # a stage that trains nothing
+            return loss.item()
         loss.backward()  # type: ignore[no-untyped-call]
         if training.gradient_clip is not None:
             torch.nn.utils.clip_grad_value_(self.model.parameters(), training.gradient_clip)
@@ -194,7 +240,7 @@ class Session:
         """Validate, and remember these weights if none were better."""
         metrics = self._validation()
         score = metrics[self.config.training.monitor]
-        if score > self.state.best:
+        if score > self.state.best and self.stages[self.state.stage].counts:
             self.state.best, self.state.best_at = score, [self.state.stage, self.state.epoch]
             self.best = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
         if score > self.state.stage_best:
@@ -235,10 +281,6 @@ class Session:
 
     on_epoch: Callable[[dict[str, Any]], None] = staticmethod(lambda line: None)  # what a caller wants to see of it
 
-    def _out_of_time(self) -> bool:
-        limit = self.config.training.max_minutes
-        return limit is not None and self.state.seconds > limit * 60
-
     def _checkpoint(self, now: bool) -> None:
         due = time.monotonic() - self._saved_at >= self.config.training.checkpoint_seconds
         if self.folder is None or not (now or due):
@@ -247,6 +289,7 @@ class Session:
             "model": self.model.state_dict(),
             "best": self.best,
             "optimiser": checkpoint.optimiser_tensors(self.optimiser),
+            "stage": self.stages[self.state.stage].state() if self.state.stage < len(self.stages) else {},
         }
         facts = {"state": asdict(self.state), "generator": self.rng.bit_generator.state}
         checkpoint.save(self.folder / "checkpoint" / "state.safetensors", groups, facts)
@@ -269,6 +312,8 @@ class Session:
             self.best = groups.get("best", {})
             self.model.load_state_dict(groups["model"])
             checkpoint.restore_optimiser(self.optimiser, groups.get("optimiser", {}))
+            if groups.get("stage"):
+                self.stages[self.state.stage].load_state(groups["stage"])
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise UserError(
                 f"{path} does not fit this run ({str(error).splitlines()[0]}); start a new run in another folder."

@@ -47,7 +47,8 @@ class Sampler:
     weigh less. `negatives_kind` "each" draws `negatives` distinct unseen items for every pair, "shared" draws that
     many uniform items for the whole batch, "none" gives all pairs at once and draws nothing. A pair weighs
     user degree^−user_power · item degree^−item_power. With `folds` (a number for every pair), a batch holds pairs of
-    one fold, so that its vectors can come from the graph without them.
+    one fold, so that its vectors can come from the graph without them. `seen` says what is no negative; the pairs
+    themselves by default.
     """
 
     def __init__(
@@ -60,8 +61,10 @@ class Sampler:
         user_power: float = 0.0,
         item_power: float = 0.0,
         folds: NDArray[np.integer] | None = None,
+        seen: Interactions | None = None,
     ) -> None:
         self._train = train
+        self._seen = train if seen is None else seen
         self._batch_size = batch_size if negatives_kind != "none" else max(train.num_pairs, 1)
         self._negatives = negatives
         self._order = order
@@ -71,6 +74,10 @@ class Sampler:
         self._weights = pair_weights(train, user_power, item_power)
         self._active = np.flatnonzero(train.user_degrees > 0)
         self._place = np.full(train.num_users + train.num_items, -1, dtype=np.int64)
+
+    @property
+    def num_pairs(self) -> int:
+        return self._train.num_pairs
 
     @property
     def steps_per_epoch(self) -> int:
@@ -113,7 +120,7 @@ class Sampler:
         users, positives = self._users[chosen], train.items[chosen]
         if self._kind == "each":
             negatives = np.empty((len(users), self._negatives), dtype=np.int64)
-            _draw_unseen(rng, users, train.indptr, train.items, train.num_items, negatives)
+            _draw_unseen(rng, users, self._seen.indptr, self._seen.items, train.num_items, negatives)
         else:
             count = min(self._negatives, train.num_items)
             negatives = rng.choice(train.num_items, count, replace=False).astype(np.int64)

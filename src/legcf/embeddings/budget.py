@@ -1,0 +1,46 @@
+"""Budgets: how many stored values a method may have, said as a number or as the size of a LEGCF model."""
+
+import re
+
+from pydantic import Field, field_validator
+
+from legcf.configuration import Frozen
+from legcf.errors import UserError
+
+_LEGCF = {"c": 500, "d": 128, "t": 2}
+_HOW = 'a number of stored values, "legcf" (c·d + t·N with c = 500, d = 128, t = 2), or those named: "legcf:c=1000,t=4"'
+
+
+class Budgeted(Frozen):
+    """Base of every configuration of a layer whose sizes can follow from a budget."""
+
+    budget: int | str | None = Field(None, description=_HOW)
+
+    @field_validator("budget")
+    @classmethod
+    def _understood(cls, budget: int | str | None) -> int | str | None:
+        if isinstance(budget, int):
+            if budget < 1:
+                raise ValueError("a budget is at least 1")
+        elif budget is not None:
+            _legcf_sizes(budget)
+        return budget
+
+
+def stored_values(budget: int | str, num_entities: int) -> int:
+    """The budget in stored values, the paper's count."""
+    if isinstance(budget, int):
+        return budget
+    sizes = _legcf_sizes(budget)
+    return sizes["c"] * sizes["d"] + sizes["t"] * num_entities
+
+
+def too_small(budget: int, least: int) -> UserError:
+    return UserError(f"method.budget = {budget:,} stored values are too few: {least:,} are the least here.")
+
+
+def _legcf_sizes(text: str) -> dict[str, int]:
+    if not re.fullmatch(r"legcf(:[cdt]=[1-9]\d*(,[cdt]=[1-9]\d*)*)?", text):
+        raise ValueError(f"give {_HOW}")
+    named = (part.split("=") for part in text.partition(":")[2].split(",") if part)
+    return _LEGCF | {name: int(value) for name, value in named}
