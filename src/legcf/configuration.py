@@ -44,8 +44,9 @@ class TrainingConfig(Frozen):
         "constant", description="cosine goes to zero at a stage's last step"
     )
     l2: float = Field(0.0, ge=0, description="weight of the squared norms")
-    l2_on: Literal["rows", "parameters"] = Field(
-        "rows", description="the batch's input rows (per pair), or all parameters of the embedding layer"
+    l2_on: Literal["rows", "final", "parameters"] = Field(
+        "rows",
+        description="the batch's input rows or final vectors (per pair), or all parameters of the embedding layer",
     )
     leave_out: bool = Field(
         False, description="learn a pair from its user's vector without that pair; for backbones that can (history)"

@@ -73,8 +73,8 @@ class GraphModel(nn.Module):
         self._kept = kept
         self.rebuild()
 
-    def encode(self, entities: torch.Tensor, view: int = WHOLE) -> torch.Tensor:
-        """Final vectors of some entities, differentiable."""
+    def encode(self, entities: torch.Tensor, view: int = WHOLE, rng: np.random.Generator | None = None) -> torch.Tensor:
+        """Final vectors of some entities, differentiable; dropout of the backbone draws from `rng`."""
         operator, on_basis = self._views[view].operator, self._views[view].basis
         coefficients = self.backbone.coefficients()
         if on_basis is not None:
@@ -83,7 +83,7 @@ class GraphModel(nn.Module):
         elif coefficients is not None and coefficients.shape == (1, 1):
             vectors = float(coefficients[0, 0]) * self.layer.rows(entities)  # nothing travels: only these rows matter
         else:
-            vectors = self.backbone.propagate(operator, self.layer.input_rows())[entities]
+            vectors = self.backbone.propagate(operator, self.layer.input_rows(), rng)[entities]
         return self._with_bias(vectors, entities)
 
     @torch.no_grad()
@@ -122,6 +122,7 @@ class GraphModel(nn.Module):
 
     @torch.no_grad()
     def _all_vectors(self) -> torch.Tensor:
+        mode = self.training
         self.eval()
         whole = self._views[WHOLE]
         if whole.basis is not None:
@@ -129,7 +130,7 @@ class GraphModel(nn.Module):
             vectors = propagated.times(theta)
         else:
             vectors = self.backbone.propagate(whole.operator, self.layer.input_rows())
-        self.train()
+        self.train(mode)
         return vectors
 
     def _with_bias(self, vectors: torch.Tensor, entities: torch.Tensor) -> torch.Tensor:

@@ -83,13 +83,15 @@ def load_model(folder: Path) -> TrainedModel:
         layer = METHODS[config.method.name].layer(config.method, len(users), len(items))
         # To recommend, rows are propagated once; a basis pays only when there are many steps.
         once = config.training.model_copy(update={"propagation": "stepwise"})
-        model = GraphModel(layer, BACKBONES[config.backbone.name](config.backbone), train, once)
+        backbone = BACKBONES[config.backbone.name](config.backbone, layer.width)
+        model = GraphModel(layer, backbone, train, once)
         model.load_state_dict(groups["model"])
         metrics, curve = description["metrics"], description["curve"]
     except (KeyError, TypeError, RuntimeError, ValueError) as error:
         raise UserError(
             f"{folder} is damaged ({str(error).splitlines()[0]}); take another copy or train again."
         ) from error
+    model.eval()
     model.rebuild()
     return TrainedModel(model, config, users, items, titles, train, metrics, curve)
 

@@ -155,7 +155,8 @@ class Recommender:
         items = Assignment(
             everyone.indices[layer.num_users :], everyone.weights[layer.num_users :], everyone.num_buckets
         )
-        exact = np.allclose(items.compose(codebook), self.item_vectors, rtol=1e-3, atol=1e-5)
+        rows = items.compose(codebook)
+        exact = rows.shape == self.item_vectors.shape and np.allclose(rows, self.item_vectors, rtol=1e-3, atol=1e-5)
         return (codebook, items) if exact else None
 
     @property

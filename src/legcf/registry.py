@@ -7,6 +7,7 @@ from typing import Any
 from legcf.backbones.base import Backbone
 from legcf.backbones.history import History
 from legcf.backbones.lightgcn import LightGCN
+from legcf.backbones.lr_gccf import LRGCCF
 from legcf.configuration import RunConfig, TrainingConfig, merged, unknown_key, validated
 from legcf.embeddings.base import EmbeddingLayer
 from legcf.embeddings.full import FullTable
@@ -34,6 +35,7 @@ DEFAULT_BACKBONE = "lightgcn"
 BACKBONES: dict[str, type[Backbone]] = {
     "lightgcn": LightGCN,
     "history": History,
+    "lr-gccf": LRGCCF,
 }
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from legcf.configuration import RunConfig
 from legcf.data.interactions import Dataset
+from legcf.embeddings.base import bytes_of
 from legcf.errors import UserError
 from legcf.evaluation import evaluate
 from legcf.files import read_json, write_json
@@ -60,8 +61,9 @@ def build_model(
 ) -> GraphModel:
     """A model ready to train: sizes from the configuration, first values from the data and the generator."""
     layer = METHODS[config.method.name].layer(config.method, dataset.num_users, dataset.num_items)
-    backbone = BACKBONES[config.backbone.name](config.backbone)
+    backbone = BACKBONES[config.backbone.name](config.backbone, layer.width)
     layer.initialise(dataset.train, rng)
+    backbone.initialise(rng)
     spill = folder / "checkpoint" if folder is not None else None
     model = GraphModel(layer, backbone, dataset.train, config.training, spill, folds)
     model.rebuild()
@@ -121,15 +123,17 @@ def assess(model: GraphModel, dataset: Dataset, config: RunConfig) -> dict[str, 
     """Everything a result has to say for itself: accuracy, size both ways, split, protocol, preset and seed."""
     users, items = model.vectors()
     layer = model.layer
+    backbone_params = sum(parameter.numel() for parameter in model.backbone.parameters())
     return {
         **{
             name: evaluate(users, items, part, dataset.train) if part.num_pairs else {}
             for name, part in (("test", dataset.test), ("validation", dataset.validation))
         },
         "num_params": layer.num_params(),
-        "total_trainable": layer.total_trainable() + sum(p.numel() for p in model.backbone.parameters()),
-        "storage_bytes": layer.storage_bytes(),
-        "full_table_bytes": layer.num_entities * items.shape[1] * 4,
+        "backbone_params": backbone_params,
+        "total_trainable": layer.total_trainable() + backbone_params,
+        "storage_bytes": layer.storage_bytes() + bytes_of(*model.backbone.parameters()),
+        "full_table_bytes": layer.num_entities * layer.width * 4,
         "dataset": dataset.name,
         "protocol": dataset.protocol,
         "content_hash": dataset.content_hash,

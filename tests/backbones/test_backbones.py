@@ -18,7 +18,10 @@ WIDTH = 4
 
 
 def made(name: str, **options: object) -> Backbone:
-    return BACKBONES[name](resolve("full", backbone=name, overrides={"backbone": options}).backbone)
+    config = resolve("full", backbone=name, overrides={"backbone": options}).backbone
+    backbone = BACKBONES[name](config, WIDTH)
+    backbone.initialise(np.random.default_rng(0))
+    return backbone
 
 
 def rows_for(train: Interactions, seed: int = 0) -> torch.Tensor:
@@ -38,8 +41,9 @@ class TestBackboneContract:
 
     @given(train=graphs())
     def test_any_graph_gives_finite_rows(self, name: str, train: Interactions) -> None:
-        vectors = propagated(made(name), train, rows_for(train))
-        assert len(vectors) == train.num_users + train.num_items
+        backbone = made(name)
+        vectors = propagated(backbone, train, rows_for(train))
+        assert vectors.shape == (train.num_users + train.num_items, sum(backbone.config.block_widths(WIDTH)))
         assert torch.isfinite(vectors).all()
 
     @given(train=graphs(), seed=st.integers(0, 1000))
@@ -56,18 +60,22 @@ class TestBackboneContract:
         assert torch.allclose(after[place], before, atol=1e-5)
 
     def test_gradient_by_finite_differences(self, name: str) -> None:
+        """Along a random direction, of the rows and of every parameter at once."""
         torch.manual_seed(0)
         train, backbone = random_interactions(5, 6, 0.4, seed=1), made(name)
         rows = rows_for(train).requires_grad_()
+        inputs = [rows, *backbone.parameters()]
         pull = torch.randn(propagated(backbone, train, rows).shape)
-        direction = torch.randn(rows.shape)
+        directions = [torch.randn(tensor.shape) for tensor in inputs]
         (propagated(backbone, train, rows) * pull).sum().backward()
-        step = 1e-2
+        slope = sum((tensor.grad * direction).sum() for tensor, direction in zip(inputs, directions, strict=True))
+        values, step = [], 2e-3
         with torch.no_grad():
-            ahead, behind = (
-                (propagated(backbone, train, rows + sign * step * direction) * pull).sum() for sign in (1, -1)
-            )
-        assert torch.isclose((ahead - behind) / (2 * step), (rows.grad * direction).sum(), rtol=2e-2, atol=1e-2)
+            for move in (step, -2 * step):
+                for tensor, direction in zip(inputs, directions, strict=True):
+                    tensor += move * direction
+                values.append((propagated(backbone, train, rows) * pull).sum())
+        assert torch.isclose((values[0] - values[1]) / (2 * step), slope, rtol=1e-2, atol=1e-2)
 
     def test_users_hear_only_of_their_items_in_one_layer(self, name: str) -> None:
         """Two components: what changes in one leaves the other as it is."""
@@ -79,6 +87,47 @@ class TestBackboneContract:
         changed[[0, 2]] += 1
         before, after = propagated(backbone, train, rows), propagated(backbone, train, changed)
         assert torch.allclose(before[[1, 3]], after[[1, 3]], atol=1e-6)
+
+    def test_a_node_without_pairs_hears_of_nobody(self, name: str) -> None:
+        train = Interactions.from_pairs(np.array([0, 1]), np.array([0, 0]), 3, 2)
+        backbone, rows = made(name), rows_for(train)
+        changed = rows.clone()
+        changed[[0, 1, 3]] += 1
+        before, after = propagated(backbone, train, rows), propagated(backbone, train, changed)
+        assert torch.equal(before[[2, 4]], after[[2, 4]])
+
+    def test_no_layers_change_nothing(self, name: str) -> None:
+        if "layers" not in BACKBONES[name].Config.model_fields:
+            return
+        train = random_interactions(4, 5, 0.5, seed=0)
+        backbone = made(name, layers=0)
+        assert torch.equal(propagated(backbone, train, rows_for(train)), rows_for(train))
+        assert np.array_equal(backbone.coefficients(), [[1]])
+        assert not backbone.config.weighs_added_nodes
+
+    def test_nothing_is_dropped_in_evaluation(self, name: str) -> None:
+        rates = [key for key in BACKBONES[name].Config.model_fields if "dropout" in key]
+        train = random_interactions(8, 9, 0.5, seed=0)
+        rows = rows_for(train)
+        plain = propagated(made(name, **dict.fromkeys(rates, 0.0)), train, rows)
+        for rate in rates:
+            backbone = made(name, **(dict.fromkeys(rates, 0.0) | {rate: 0.5}))
+            operator = backbone.operator(bipartite(train), train.num_users, train.num_items)
+            seen = [backbone.propagate(operator, rows, np.random.default_rng(seed)) for seed in (1, 1, 2)]
+            assert torch.equal(seen[0], seen[1])
+            assert not torch.equal(seen[0], seen[2])
+            assert not torch.equal(seen[0], plain)
+            assert torch.equal(backbone.propagate(operator, rows), plain)
+            backbone.eval()
+            assert torch.equal(backbone.propagate(operator, rows, np.random.default_rng(1)), plain)
+
+    def test_parameters_come_from_the_generator_alone(self, name: str) -> None:
+        for seed, other in ((0, 1), (5, 6)):
+            torch.manual_seed(seed)
+            first = made(name).state_dict()
+            torch.manual_seed(other)
+            again = made(name).state_dict()
+            assert all(torch.equal(again[key], value) for key, value in first.items())
 
     def test_coefficients_say_what_propagate_does(self, name: str) -> None:
         backbone = made(name)
@@ -102,17 +151,13 @@ class TestLightGCN:
         wanted = layer_mean(dense_normalised(dense_bipartite(train)), rows.numpy(), layers)
         assert np.allclose(propagated(made("lightgcn", layers=layers), train, rows).numpy(), wanted, atol=1e-5)
 
-    def test_no_layers_change_nothing(self) -> None:
-        train = random_interactions(4, 5, 0.5, seed=0)
-        assert torch.allclose(propagated(made("lightgcn", layers=0), train, rows_for(train)), rows_for(train))
-
     def test_nodes_without_pairs_keep_their_share(self) -> None:
         train = Interactions.empty(2, 2)
         assert torch.allclose(propagated(made("lightgcn", layers=3), train, rows_for(train)), rows_for(train) / 4)
 
     def test_layers_may_be_weighed(self) -> None:
         train = random_interactions(4, 5, 0.5, seed=0)
-        backbone = LightGCN(LightGCNConfig(layers=1, layer_weights=[0.0, 2.0]))
+        backbone = LightGCN(LightGCNConfig(layers=1, layer_weights=[0.0, 2.0]), WIDTH)
         wanted = 2 * dense_normalised(dense_bipartite(train)) @ rows_for(train).numpy()
         assert np.allclose(propagated(backbone, train, rows_for(train)).numpy(), wanted, atol=1e-5)
         with pytest.raises(UserError, match="layer"):

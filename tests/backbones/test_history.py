@@ -11,7 +11,7 @@ from tests.helpers import graphs
 
 
 def propagate(train: Interactions, config: HistoryConfig) -> tuple[History, torch.Tensor, torch.Tensor]:
-    backbone = History(config)
+    backbone = History(config, width=3)
     rows = torch.randn(train.num_users + train.num_items, 3, generator=torch.Generator().manual_seed(1))
     operator = backbone.operator(bipartite(train), train.num_users, train.num_items)
     return backbone, rows, backbone.propagate(operator, rows)

@@ -168,6 +168,16 @@ def test_l2_over_the_rows_of_every_triplet(loss: str, kind: str, dataset: Datase
     assert heavy.step(batch) - plain.step(batch) == pytest.approx(penalty * wanted, rel=1e-3)
 
 
+def test_l2_over_the_final_vectors_of_every_triplet(dataset: Dataset) -> None:
+    """A bias stands in the vectors, but is not penalised."""
+    method = {"item_bias": True}
+    plain, heavy = (session(dataset, configured(method, l2=l2, l2_on="final")) for l2 in (0.0, 0.3))
+    batch = next(plain.sampler.epoch(np.random.default_rng(0)))
+    norms = np.square(plain.model.entity_vectors()).sum(axis=1)[batch.entities]
+    triplets = norms[batch.users][:, None] + norms[batch.positives][:, None] + norms[batch.negatives]
+    assert heavy.step(batch) - plain.step(batch) == pytest.approx(0.3 * triplets.mean(), rel=1e-3)
+
+
 def test_l2_over_the_parameters(dataset: Dataset) -> None:
     plain, heavy = (session(dataset, configured(l2=l2, l2_on="parameters")) for l2 in (0.0, 0.3))
     batch = next(plain.sampler.epoch(np.random.default_rng(0)))

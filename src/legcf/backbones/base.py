@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
+import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import nn
@@ -19,21 +20,30 @@ class BackboneConfig(Frozen):
         """Whether edges to nodes that a layer adds enter the degrees, so that their weights must not be negative."""
         return True
 
+    def block_widths(self, width: int) -> list[int]:
+        """Widths of the blocks that stand side by side in a final vector, for input rows of this width."""
+        return [width]
+
 
 class Backbone(nn.Module, ABC):
     """`operator` turns the weighted graph into what is multiplied; `propagate` maps input rows to final vectors.
 
     A linear backbone says which polynomials of the operator make the blocks of its output; propagation, its gradient
-    and the propagated basis then follow.
+    and the propagated basis then follow. The constructor allocates the parameters of one that learns, `initialise`
+    fills them; loading a saved one is the constructor and `load_state_dict`.
     """
 
     Config: ClassVar[type[BackboneConfig]]
     summary: ClassVar[str]
     citation: ClassVar[str]
 
-    def __init__(self, config: BackboneConfig) -> None:
+    def __init__(self, config: BackboneConfig, width: int) -> None:
+        """`width` is that of the input rows."""
         super().__init__()
         self.config = config
+
+    def initialise(self, rng: np.random.Generator) -> None:
+        """Fill parameters for training from scratch; most backbones have none."""
 
     @abstractmethod
     def operator(self, graph: sp.csr_matrix, num_users: int, num_items: int) -> Operator:
@@ -49,7 +59,8 @@ class Backbone(nn.Module, ABC):
         """For each pair of places in `vectors`, its user's vector as if the pair had never been; None if not known."""
         return None
 
-    def propagate(self, operator: Operator, rows: torch.Tensor) -> torch.Tensor:
+    def propagate(self, operator: Operator, rows: torch.Tensor, rng: np.random.Generator | None = None) -> torch.Tensor:
+        """Final vectors of all nodes. Dropout happens only in training mode and only where `rng` draws it."""
         coefficients = self.coefficients()
         if coefficients is None:
             raise TypeError(f"{type(self).__name__} is not linear and must define propagate itself")

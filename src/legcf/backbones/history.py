@@ -32,8 +32,8 @@ class History(Backbone):
     summary = "a user is the weighted sum of its items; no user is stored, new users are like known ones"
     citation = "Kabbur et al., FISM, KDD 2013"
 
-    def __init__(self, config: HistoryConfig) -> None:
-        super().__init__(config)
+    def __init__(self, config: HistoryConfig, width: int) -> None:
+        super().__init__(config, width)
         self._settings = config
 
     def operator(self, graph: sp.csr_matrix, num_users: int, num_items: int) -> Operator:

@@ -32,8 +32,8 @@ class LightGCN(Backbone):
     summary = "neighbourhood averaging without transforms, mean of the layers"
     citation = "He et al., LightGCN, SIGIR 2020"
 
-    def __init__(self, config: LightGCNConfig) -> None:
-        super().__init__(config)
+    def __init__(self, config: LightGCNConfig, width: int) -> None:
+        super().__init__(config, width)
         weights = config.layer_weights or [1 / (config.layers + 1)] * (config.layers + 1)
         self._coefficients = np.array([weights], dtype=np.float32)
 

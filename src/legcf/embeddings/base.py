@@ -44,6 +44,12 @@ class EmbeddingLayer(nn.Module, ABC):
     def num_entities(self) -> int:
         return self.num_users + self.num_items
 
+    @property
+    def width(self) -> int:
+        """Columns of a row."""
+        with torch.no_grad():
+            return self.rows(torch.tensor([0])).shape[1]
+
     @abstractmethod
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
         """Fill parameters and buffers for training from scratch."""

@@ -46,6 +46,10 @@ class FullTable(EmbeddingLayer):
         self.weight = nn.Parameter(torch.zeros(self.num_entities, config.dim))
         self._initial = config.initial
 
+    @property
+    def width(self) -> int:
+        return self.weight.shape[1]
+
     @classmethod
     def sized(cls, config: Frozen, num_users: int, num_items: int) -> Frozen:
         settings, entities = cast(FullTableConfig, config), num_users + num_items

@@ -148,6 +148,10 @@ class Legcf(EmbeddingLayer):
         return cast(LegcfConfig, self.config)
 
     @property
+    def width(self) -> int:
+        return self.settings.d
+
+    @property
     def num_buckets(self) -> int:
         """c"""
         return cast(int, self.settings.c)

@@ -169,13 +169,13 @@ class Session:
         """One gradient step; returns the loss."""
         training = self.config.training
         entities = torch.from_numpy(batch.entities)
-        vectors = self.model.encode(entities, batch.fold)
+        vectors = encoded = self.model.encode(entities, batch.fold, self.rng)
         pairs = batch
         if training.leave_out:
             vectors, pairs = self._left_out(vectors, entities, batch)
         loss = self.loss(vectors, pairs, training.negative_weight)
         if training.l2:
-            loss = loss + training.l2 * self._squared_norms(batch, entities)
+            loss = loss + training.l2 * self._squared_norms(batch, entities, encoded)
         penalty = self.model.layer.penalty()
         if penalty is not None:
             loss = loss + penalty
@@ -199,15 +199,19 @@ class Session:
         places = np.arange(len(vectors), len(vectors) + batch.num_pairs)
         return torch.cat([vectors, own]), replace(batch, users=places)
 
-    def _squared_norms(self, batch: Batch, entities: torch.Tensor) -> torch.Tensor:
-        """‖Θ‖² of Eq. 4: over the layer's parameters, or over the input rows of every triplet, per triplet."""
+    def _squared_norms(self, batch: Batch, entities: torch.Tensor, encoded: torch.Tensor) -> torch.Tensor:
+        """‖Θ‖² of Eq. 4: over the layer's parameters, or per triplet over its input rows or its final vectors."""
         if self.config.training.l2_on == "parameters":
             return torch.stack([parameter.square().sum() for parameter in self.model.layer.parameters()]).sum()
         each = batch.negatives.shape[1] if batch.negatives.ndim == 2 else 1
         counts = each * (
             np.bincount(batch.users, minlength=len(entities)) + np.bincount(batch.positives, minlength=len(entities))
         ) + np.bincount(batch.negatives.ravel(), minlength=len(entities))
-        norms = self.model.layer.rows(entities).square().sum(dim=1)
+        if self.config.training.l2_on == "final":
+            penalised = encoded if self.model.layer.item_bias is None else encoded[:, :-1]
+        else:
+            penalised = self.model.layer.rows(entities)
+        norms = penalised.square().sum(dim=1)
         return norms @ torch.from_numpy(counts.astype(np.float32)) / (batch.num_pairs * each)
 
     def _set_learning_rate(self, done: float) -> None:

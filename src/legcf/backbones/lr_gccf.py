@@ -1,0 +1,62 @@
+"""LR-GCCF: H = [E0 ‖ S̃ E0 ‖ … ‖ S̃^L E0] over the graph with self-loops, S̃ = D̃^-1/2 (A + I) D̃^-1/2.
+
+Side by side the layers realise the paper's residual preference: a score is the sum of the scores of all layers. The
+authors' code (newlei/LR-GCCF) learns nothing in the backbone; the paper has a matrix a layer, `transform` here.
+"""
+
+from typing import Literal, cast
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from pydantic import Field
+from torch import nn
+
+from legcf.backbones.base import Backbone, BackboneConfig
+from legcf.graph.adjacency import normalised, with_self_loops
+from legcf.graph.propagate import FloatArray, Operator, product
+
+
+class LRGCCFConfig(BackboneConfig):
+    name: Literal["lr-gccf"] = "lr-gccf"
+    layers: int = Field(3, ge=0, description="L, how far rows travel")
+    transform: bool = Field(False, description="learn a d × d matrix a layer, as the paper; its code has none")
+
+    @property
+    def weighs_added_nodes(self) -> bool:
+        return self.layers > 0
+
+    def block_widths(self, width: int) -> list[int]:
+        return [width] * (self.layers + 1)
+
+
+class LRGCCF(Backbone):
+    Config = LRGCCFConfig
+    summary = "linear propagation with self-loops, all layers side by side"
+    citation = "Chen et al., Revisiting Graph based Collaborative Filtering, AAAI 2020"
+
+    def __init__(self, config: LRGCCFConfig, width: int) -> None:
+        super().__init__(config, width)
+        matrices = config.layers if config.transform else 0
+        self.transforms = nn.ParameterList(nn.Parameter(torch.zeros(width, width)) for _ in range(matrices))
+
+    def initialise(self, rng: np.random.Generator) -> None:
+        """The identity: training starts from what the authors' code computes."""
+        for matrix in self.transforms:
+            nn.init.eye_(matrix)
+
+    def operator(self, graph: sp.csr_matrix, num_users: int, num_items: int) -> Operator:
+        return Operator(normalised(with_self_loops(graph)), symmetric=True)
+
+    def coefficients(self) -> FloatArray | None:
+        if len(self.transforms):
+            return None
+        return np.eye(cast(LRGCCFConfig, self.config).layers + 1, dtype=np.float32)
+
+    def propagate(self, operator: Operator, rows: torch.Tensor, rng: np.random.Generator | None = None) -> torch.Tensor:
+        if not len(self.transforms):
+            return super().propagate(operator, rows, rng)
+        blocks = [rows]
+        for matrix in self.transforms:
+            blocks.append(product(operator, blocks[-1]) @ matrix)
+        return torch.cat(blocks, dim=1)
