@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from legcf.configuration import RunConfig
 from legcf.data.interactions import Dataset
 from legcf.embeddings.base import bytes_of
+from legcf.embeddings.popularity import sizes_by_popularity
 from legcf.errors import UserError
 from legcf.evaluation import evaluate
 from legcf.files import read_json, write_json
@@ -123,6 +124,7 @@ def assess(model: GraphModel, dataset: Dataset, config: RunConfig) -> dict[str, 
     """Everything a result has to say for itself: accuracy, size both ways, split, protocol, preset and seed."""
     users, items = model.vectors()
     layer = model.layer
+    sizes = layer.entity_sizes()
     backbone_params = sum(parameter.numel() for parameter in model.backbone.parameters())
     return {
         **{
@@ -130,6 +132,7 @@ def assess(model: GraphModel, dataset: Dataset, config: RunConfig) -> dict[str, 
             for name, part in (("test", dataset.test), ("validation", dataset.validation))
         },
         "num_params": layer.num_params(),
+        **({} if sizes is None else {"sizes": sizes_by_popularity(sizes, dataset.train)}),
         "backbone_params": backbone_params,
         "total_trainable": layer.total_trainable() + backbone_params,
         "storage_bytes": layer.storage_bytes() + bytes_of(*model.backbone.parameters()),

@@ -53,3 +53,8 @@ def test_usage(tmp_path: Path) -> None:
     assert "--resume" in legcf("train", "--help").out
     assert legcf("fly").code == 2
     assert legcf("train").code == 2
+
+
+def test_a_picture_of_sizes_needs_sizes(run: Path, tmp_path: Path) -> None:
+    assert "same size" in refused("info", run, "--plot", tmp_path / "sizes.png")
+    assert not (tmp_path / "sizes.png").exists()

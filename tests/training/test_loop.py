@@ -388,3 +388,19 @@ def test_a_finished_stage_gives_way_and_time_is_shared(dataset: Dataset) -> None
     running = session(dataset, configured(max_minutes=60), stages=[Enough("a", 5), NoTime("b", 5), Stage("c", 1)])
     running.run()
     assert [line["stage"] for line in epochs(running)] == ["a", "c"]
+
+
+def test_a_stage_without_steps_is_ended_by_its_epochs_alone(dataset: Dataset) -> None:
+    class Search(Stage):
+        steps, counts = False, False
+
+        def after_epoch(self, session: Session) -> dict[str, Any]:
+            return {"search": {"best": 1.0}}
+
+        def after_step(self, session: Session, batch: Batch) -> None:
+            raise AssertionError("no steps were asked for")
+
+    running = session(dataset, configured(patience=1), stages=[Search("search", 4), Stage("train", 1)])
+    running.run()
+    assert [line["stage"] for line in epochs(running)] == ["search"] * 4 + ["train"]
+    assert all(line["loss"] is None and "validation" not in line for line in running.lines[:4])

@@ -13,7 +13,13 @@ from legcf.files import read_json
 _SECTIONS = ("method", "backbone", "training")
 
 
-def info(run: Annotated[Path, typer.Argument(help="A run directory.")], as_json: AsJson = False) -> None:
+def info(
+    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    plot: Annotated[
+        Path | None, typer.Option(help="Also draw here the sizes that popular and rare entities were given.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Settings, size, accuracy and the training curve of RUN."""
     from legcf.model_file import read_description
 
@@ -23,6 +29,8 @@ def info(run: Annotated[Path, typer.Argument(help="A run directory.")], as_json:
     config = described.get("config") if described else read_json(run / "config.json")
     if not isinstance(config, dict) or not all(isinstance(config.get(section), dict) for section in _SECTIONS):
         raise UserError(f"{run} was not written by legcf; give a folder that `legcf train` made.")
+    if plot is not None:
+        _plot(run, described, plot)
     if as_json:
         print_json(
             {"finished": bool(described), "config": config, **{k: described.get(k) for k in ("metrics", "curve")}}
@@ -46,3 +54,13 @@ def info(run: Annotated[Path, typer.Argument(help="A run directory.")], as_json:
     ]
     print_table("Epochs", ["stage", "epoch", "loss", "val recall@20", "val ndcg@20", "seconds"], curve)
     print_pairs(f"{config['method']['name']} on {described['metrics']['dataset']}", summary(described["metrics"]))
+
+
+def _plot(run: Path, described: dict[str, Any], path: Path) -> None:
+    from legcf.embeddings.popularity import plot_sizes
+
+    sizes = described.get("metrics", {}).get("sizes")
+    if sizes is None:
+        why = "all its entities have the same size" if described else "it is not finished"
+        raise UserError(f"{run} has no sizes to draw: {why}.")
+    plot_sizes({described["config"]["method"]["name"]: sizes}, path)

@@ -108,8 +108,15 @@ def _tell(line: dict[str, Any]) -> None:
     validation = line.get("validation", {})
     shown = "  ".join(f"{name} {validation[name]:.4f}" for name in ("recall@20", "ndcg@20") if name in validation)
     update = f"  S error {line['update']['relative_error']:.3f}" if "update" in line else ""
-    loss = "start      " if line["loss"] is None else f"loss {line['loss']:.4f}"
-    typer.echo(f"{line['stage']:>10} {line['epoch']:3d}  {loss}  {shown}{update}  {line['seconds']:.1f} s", err=True)
+    search = "".join(f"  {name.replace('_', ' ')} {_short(value)}" for name, value in line.get("search", {}).items())
+    loss = f"loss {line['loss']:.4f}" if line["loss"] is not None else "start      " if line["epoch"] == 0 else ""
+    typer.echo(
+        f"{line['stage']:>10} {line['epoch']:3d}  {loss}  {shown}{update}{search}  {line['seconds']:.1f} s", err=True
+    )
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else f"{value}"
 
 
 def _from_file(path: Path | None) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from legcf.backbones.base import BackboneConfig
@@ -94,6 +95,10 @@ class EmbeddingLayer(nn.Module, ABC):
     @abstractmethod
     def storage_bytes(self) -> int:
         """What storing the layer really takes: values, indices, masks and biases."""
+
+    def entity_sizes(self) -> NDArray[np.int64] | None:
+        """Stored values of every entity, where they differ between entities."""
+        return None
 
     def total_trainable(self) -> int:
         return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)

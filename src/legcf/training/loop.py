@@ -87,10 +87,10 @@ class Session:
             while self._goes_on(stage):
                 started = time.perf_counter()
                 told = stage.before_epoch(self)
-                loss = self._epoch(stage)
+                loss = self._epoch(stage) if stage.steps else None
                 told |= stage.after_epoch(self)
                 self.state.epoch += 1
-                if self._validates and self.state.epoch % training.evaluate_every == 0:
+                if stage.steps and self._validates and self.state.epoch % training.evaluate_every == 0:
                     told |= self._judge()
                 self._tell(stage, loss, told, time.perf_counter() - started)
                 self._checkpoint(now=False)

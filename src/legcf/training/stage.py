@@ -14,12 +14,17 @@ if TYPE_CHECKING:
 class Stage:
     """Plain training. A method that does more overrides attributes and hooks; none brings its own loop.
 
-    Hooks around an epoch return what they have to tell, and it stands in the epoch's line of metrics.jsonl. What a
-    stage has to remember for a resumed run lives in the layer's buffers if it serves the model, else in `state`.
+    Hooks around an epoch return what they have to tell, and it stands in the epoch's line of metrics.jsonl; what they
+    tell under "search" (best so far, seconds left) is shown as well. What a stage has to remember for a resumed run
+    lives in the layer's buffers if it serves the model, else in `state`.
     """
 
     counts: bool = True
     """Whether its weights are candidates for the final model; a search whose result is trained anew says no."""
+
+    steps: bool = True
+    """Whether its epochs are passes over the training pairs, each validated. Without, an epoch is what its hooks do (a
+    generation of a search, say), and only `epochs`, `until` and `finished` end the stage."""
 
     until: float = 1.0
     """The share of training.max_minutes that is used up at most when the stage ends."""

@@ -1,0 +1,78 @@
+"""Tables whose entities have widths of their own: what the searches over sizes end with."""
+
+from typing import Literal, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import nn
+
+from legcf.data.interactions import Interactions
+from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal, xavier_uniform
+from legcf.embeddings.budget import Budgeted
+
+
+class WidthConfig(Budgeted):
+    """Base of the configurations of layers that are a `WidthTable`."""
+
+    dim: int = Field(128, ge=1, description="d, the width of a row and the most that an entity can have")
+    initial: Literal["normal", "xavier"] = Field("normal", description="N(0, 0.1²) as LightGCN's code, or Xavier")
+
+
+class WidthTable(EmbeddingLayer):
+    """E0_x is the first widths[x] values of W_x and zeros behind them; W ∈ R^{N×d}, 0 ≤ widths[x] ≤ d.
+
+    Values behind an entity's width never matter: they are zero in the table, have no gradient and are not stored.
+    """
+
+    widths: torch.Tensor
+
+    def __init__(self, config: WidthConfig, num_users: int, num_items: int) -> None:
+        super().__init__(config, num_users, num_items)
+        self.weight = nn.Parameter(torch.zeros(self.num_entities, config.dim))
+        self.register_buffer("widths", torch.full((self.num_entities,), config.dim, dtype=torch.int32))
+
+    @property
+    def width(self) -> int:
+        return self.weight.shape[1]
+
+    def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
+        shape = (self.weight.shape[0], self.weight.shape[1])
+        drawn = xavier_uniform(shape, rng) if self._xavier else normal(shape, 0.1, rng)
+        self.weight.data.copy_(drawn)
+
+    @property
+    def _xavier(self) -> bool:
+        return cast(WidthConfig, self.config).initial == "xavier"
+
+    def set_widths(self, widths: NDArray[np.integer] | torch.Tensor) -> None:
+        """One width for every entity, users first."""
+        given = torch.as_tensor(widths)
+        if given.shape != self.widths.shape or int(given.min()) < 0 or int(given.max()) > self.width:
+            raise ValueError(f"{self.num_entities} widths between 0 and {self.width} are needed")
+        self.widths.copy_(given)
+
+    def table(self) -> torch.Tensor:
+        return self.weight * self.mask(self.widths)
+
+    def rows(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.weight[ids] * self.mask(self.widths[ids])
+
+    def mask(self, widths: torch.Tensor) -> torch.Tensor:
+        """A row of 1s and then 0s for every width."""
+        return (torch.arange(self.width) < widths[:, None]).to(self.weight.dtype)
+
+    def entity_sizes(self) -> NDArray[np.int64]:
+        return self.widths.numpy().astype(np.int64)
+
+    def num_params(self) -> int:
+        """Σ_x widths[x]"""
+        return int(self.widths.sum())
+
+    def storage_bytes(self) -> int:
+        """The values within the widths, and the widths themselves in the fewest whole bytes."""
+        width_bytes = 1 if self.width < 2**8 else 2 if self.width < 2**16 else 4
+        return (
+            self.num_params() * self.weight.element_size() + self.num_entities * width_bytes + bytes_of(self.item_bias)
+        )
