@@ -8,6 +8,7 @@ from legcf.backbones.base import Backbone
 from legcf.backbones.history import History
 from legcf.backbones.lightgcn import LightGCN
 from legcf.backbones.lr_gccf import LRGCCF
+from legcf.backbones.ngcf import NGCF
 from legcf.configuration import RunConfig, TrainingConfig, merged, unknown_key, validated
 from legcf.embeddings.base import EmbeddingLayer
 from legcf.embeddings.full import FullTable
@@ -36,6 +37,7 @@ BACKBONES: dict[str, type[Backbone]] = {
     "lightgcn": LightGCN,
     "history": History,
     "lr-gccf": LRGCCF,
+    "ngcf": NGCF,
 }
 
 

@@ -1,0 +1,117 @@
+"""NGCF: a layer adds transformed neighbours and the transformed product of a node with its neighbours.
+
+As the authors' code computes it (xiangwang1223/neural_graph_collaborative_filtering), with M = Ã E and
+Ã = D̃^-1 (A + I): E ← dropout(LReLU(M W₁ + b₁) + LReLU((E ⊙ M) W₂ + b₂)), and H = [E0 ‖ E1/‖E1‖ ‖ … ‖ EL/‖EL‖] by row.
+The paper's Eq. 7 is adjacency = sym, activation = joint, normalise = false.
+"""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Annotated, Literal, cast
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from pydantic import Field, model_validator
+from torch import nn
+from torch.nn.functional import leaky_relu, normalize
+
+from legcf.backbones.base import Backbone, BackboneConfig
+from legcf.graph.adjacency import normalised, row_normalised, with_self_loops
+from legcf.graph.dropout import dropped, thinned
+from legcf.graph.propagate import FloatArray, Operator, product
+
+_SLOPE = 0.2  # of LeakyReLU below zero: TensorFlow's default, which the authors' code keeps
+
+_ADJACENCIES: dict[str, Callable[[sp.csr_matrix], sp.csr_matrix]] = {
+    "norm": lambda graph: row_normalised(with_self_loops(graph)),
+    "sym": normalised,
+    "mean": row_normalised,
+    "mean+I": lambda graph: with_self_loops(row_normalised(graph)),
+    "plain": lambda graph: graph,
+}
+_SYMMETRIC = {"sym", "plain"}
+
+
+class NGCFConfig(BackboneConfig):
+    name: Literal["ngcf"] = "ngcf"
+    layers: int = Field(3, ge=0, description="L, how far rows travel")
+    widths: list[Annotated[int, Field(ge=1)]] | None = Field(
+        None, description="widths of the layers 1 … L; all as wide as the rows by default"
+    )
+    adjacency: Literal["norm", "sym", "mean", "mean+I", "plain"] = Field(
+        "norm",
+        description="D̃^-1 (A + I) as the code; sym is the paper's D^-1/2 A D^-1/2 with the node itself added to the"
+        " first message; mean is D^-1 A; plain is A",
+    )
+    activation: Literal["separate", "joint"] = Field(
+        "separate", description="LeakyReLU of each message as the code, or of their sum as the paper"
+    )
+    normalise: bool = Field(True, description="scale rows of every layer's block to length 1, as the code")
+    message_dropout: float = Field(0.1, ge=0, lt=1, description="chance to drop a value of a layer's output")
+    node_dropout: float = Field(0.0, ge=0, lt=1, description="chance to drop an edge in a step, in all layers at once")
+
+    @model_validator(mode="after")
+    def _one_width_a_layer(self) -> "NGCFConfig":
+        if self.widths is not None and len(self.widths) != self.layers:
+            raise ValueError(f"widths needs one number for each of the {self.layers} layers")
+        return self
+
+    @property
+    def weighs_added_nodes(self) -> bool:
+        return self.layers > 0
+
+    def block_widths(self, width: int) -> list[int]:
+        return [width, *(self.widths or [width] * self.layers)]
+
+
+class _Layer(nn.Module):
+    """W₁, b₁ and W₂, b₂."""
+
+    def __init__(self, before: int, after: int) -> None:
+        super().__init__()
+        self.neighbour_weight, self.affinity_weight = (nn.Parameter(torch.zeros(before, after)) for _ in range(2))
+        self.neighbour_bias, self.affinity_bias = (nn.Parameter(torch.zeros(1, after)) for _ in range(2))
+
+    def forward(self, message: torch.Tensor, affinity: torch.Tensor, joint: bool) -> torch.Tensor:
+        own = torch.addmm(self.neighbour_bias, message, self.neighbour_weight)
+        shared = torch.addmm(self.affinity_bias, affinity, self.affinity_weight)
+        if joint:
+            return leaky_relu(own + shared, _SLOPE)
+        return leaky_relu(own, _SLOPE) + leaky_relu(shared, _SLOPE)
+
+
+class NGCF(Backbone):
+    Config = NGCFConfig
+    summary = "transformed neighbours and their products with the node, all layers side by side"
+    citation = "Wang et al., Neural Graph Collaborative Filtering, SIGIR 2019"
+
+    def __init__(self, config: NGCFConfig, width: int) -> None:
+        super().__init__(config, width)
+        widths = config.block_widths(width)
+        self.layers = nn.ModuleList(_Layer(before, after) for before, after in pairwise(widths))
+
+    def initialise(self, rng: np.random.Generator) -> None:
+        """Xavier for everything, biases included."""
+        for parameter in self.parameters():
+            bound = np.sqrt(6 / sum(parameter.shape))
+            parameter.data.copy_(torch.from_numpy(rng.uniform(-bound, bound, parameter.shape)))
+
+    def operator(self, graph: sp.csr_matrix, num_users: int, num_items: int) -> Operator:
+        adjacency = cast(NGCFConfig, self.config).adjacency
+        return Operator(_ADJACENCIES[adjacency](graph), adjacency in _SYMMETRIC)
+
+    def coefficients(self) -> FloatArray | None:
+        return None if len(self.layers) else np.ones((1, 1), dtype=np.float32)
+
+    def propagate(self, operator: Operator, rows: torch.Tensor, rng: np.random.Generator | None = None) -> torch.Tensor:
+        config, rng = cast(NGCFConfig, self.config), rng if self.training else None
+        operator = thinned(operator, config.node_dropout, rng)
+        blocks = [rows]
+        for layer in self.layers:
+            neighbours = product(operator, rows)
+            message = neighbours + rows if config.adjacency == "sym" else neighbours
+            rows = layer(message, rows * neighbours, config.activation == "joint")
+            rows = dropped(rows, config.message_dropout, rng)
+            blocks.append(normalize(rows) if config.normalise else rows)
+        return torch.cat(blocks, dim=1)
