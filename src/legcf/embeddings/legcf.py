@@ -66,6 +66,9 @@ class LegcfConfig(Budgeted):
     update: Literal["pinv", "matching-pursuit", "none"] = Field(
         "matching-pursuit", description="solver of the assignment update; none ends after pretraining"
     )
+    update_on: Literal["mean", "concat", "first", "last"] = Field(
+        "mean", description="what of the layers' blocks S is solved from, where the backbone sets them side by side"
+    )
     update_every: int = Field(1, ge=1, description="m, epochs between assignment updates in the second stage")
     update_at: Literal["end", "start"] = Field("end", description="update after an epoch (Alg. 1) or before it")
     update_gate: bool = Field(False, description="keep an update only if validation does not fall")
@@ -183,7 +186,14 @@ class Legcf(EmbeddingLayer):
 
     @classmethod
     def check(cls, config: Frozen, backbone: BackboneConfig) -> None:
-        if cast(LegcfConfig, config).signed and backbone.weighs_added_nodes:
+        settings = cast(LegcfConfig, config)
+        if (
+            settings.update != "none"
+            and settings.update_on == "mean"
+            and len(set(backbone.block_widths(settings.d))) > 1
+        ):
+            raise UserError("method.update_on = mean needs layers of equal width; set it to concat, first or last.")
+        if settings.signed and backbone.weighs_added_nodes:
             raise UserError(
                 "method.signed = true would put negative weights into the graph;"
                 " it goes with --backbone history or with --set backbone.layers=0."

@@ -3,7 +3,8 @@
 import time
 from typing import Any, cast
 
-from legcf.assignment.assignment import relative_error
+from legcf.assignment.aggregate import aggregated
+from legcf.assignment.assignment import FloatArray, relative_error
 from legcf.assignment.solvers import SOLVERS
 from legcf.configuration import RunConfig
 from legcf.embeddings.legcf import Legcf, LegcfConfig
@@ -36,8 +37,11 @@ class Alternate(Stage):
             return {}
         started = time.perf_counter()
         layer = cast(Legcf, session.model.layer)
-        full, meta = session.model.entity_vectors(), session.model.meta_vectors()
-        assert meta is not None
+        widths = session.config.backbone.block_widths(layer.width)
+        full, meta = (
+            aggregated(cast(FloatArray, vectors), widths, self._settings.update_on)
+            for vectors in (session.model.entity_vectors(), session.model.meta_vectors())
+        )
         before = session.validation_score() if self._settings.update_gate else None
         previous = layer.assignment
         kept = (previous.indices.copy(), previous.weights.copy())
