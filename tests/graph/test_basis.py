@@ -17,7 +17,7 @@ from tests.helpers import assigned_graphs, random_interactions
 def test_sparse_and_dense_agree_in_value_and_gradient(drawn, seed):  # type: ignore[no-untyped-def]
     train, assignment = drawn
     selection = sp.vstack([assignment.to_csr(), sp.identity(assignment.num_buckets, format="csr")], format="csr")
-    backbone = History(HistoryConfig())
+    backbone = History(HistoryConfig(), width=3)
     operator = backbone.operator(expanded(bipartite(train), assignment.to_csr()), train.num_users, train.num_items)
     sparse = SparseBasis((operator.matrix @ selection).tocsr().astype(np.float32))
     dense = DenseBasis(dense_basis(operator, selection.astype(np.float32), backbone.coefficients(), 64.0))
@@ -39,7 +39,7 @@ def test_sparse_and_dense_agree_in_value_and_gradient(drawn, seed):  # type: ign
 @pytest.mark.parametrize(("density", "kind"), [(0.01, SparseBasis), (0.9, DenseBasis)])
 def test_one_hop_stays_sparse_only_where_it_is(density, kind):  # type: ignore[no-untyped-def]
     train = random_interactions(60, 80, density, seed=3)
-    backbone = History(HistoryConfig())
+    backbone = History(HistoryConfig(), width=3)
     operator = backbone.operator(bipartite(train), train.num_users, train.num_items)
     columns = np.random.default_rng(0).integers(0, 40, 140)
     selection = sp.csr_matrix((np.ones(140, dtype=np.float32), columns, np.arange(141)), shape=(140, 40))
