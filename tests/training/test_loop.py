@@ -404,3 +404,13 @@ def test_a_stage_without_steps_is_ended_by_its_epochs_alone(dataset: Dataset) ->
     running.run()
     assert [line["stage"] for line in epochs(running)] == ["search"] * 4 + ["train"]
     assert all(line["loss"] is None and "validation" not in line for line in running.lines[:4])
+
+
+def test_a_stage_that_is_not_validated_goes_on_whatever_validation_says(dataset: Dataset) -> None:
+    class Search(Stage):
+        validated, counts = False, False
+
+    running = session(dataset, configured(patience=1, learning_rate=1e-9), stages=[Search("search", 4)])
+    running.run()
+    assert len(epochs(running)) == 4
+    assert all("validation" not in line for line in running.lines)

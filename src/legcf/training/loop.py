@@ -65,6 +65,7 @@ class Session:
         self.loss = LOSSES[training.loss]
         self.folds = folds
         self.sampler = self.sampler_of(dataset.train, folds)
+        self.pairs = dataset.train
         self.held_out: Interactions | None = None
         self.new_optimiser()
         self.state = State()
@@ -90,7 +91,8 @@ class Session:
                 loss = self._epoch(stage) if stage.steps else None
                 told |= stage.after_epoch(self)
                 self.state.epoch += 1
-                if stage.steps and self._validates and self.state.epoch % training.evaluate_every == 0:
+                watched = stage.steps and stage.validated and self._validates
+                if watched and self.state.epoch % training.evaluate_every == 0:
                     told |= self._judge()
                 self._tell(stage, loss, told, time.perf_counter() - started)
                 self._checkpoint(now=False)
@@ -137,7 +139,8 @@ class Session:
         # A generator of its own: the same pairs for every stage, and after a resume.
         kept = np.random.default_rng([self.config.seed, 1]).permutation(train.num_pairs) >= share * train.num_pairs
         self.held_out = train.subset(~kept) if share else None
-        self.sampler = self.sampler_of(train.subset(kept) if share else train)
+        self.pairs = train.subset(kept) if share else train
+        self.sampler = self.sampler_of(self.pairs)
         self.model.keep_edges(kept if share else None)
 
     def _goes_on(self, stage: Stage) -> bool:
@@ -152,7 +155,7 @@ class Session:
         title = f"{stage.name} {self.state.epoch + 1}/{stage.epochs}"
         with progress(title, steps, "steps", self.quiet) as task:
             for number, batch in enumerate(self.sampler.epoch(self.rng)):
-                self._set_learning_rate((self.state.epoch + number / steps) / max(stage.epochs, 1))
+                self.set_learning_rate((self.state.epoch + number / steps) / max(stage.epochs, 1))
                 stage.before_step(self, batch)
                 total += self.step(batch) * batch.num_pairs
                 stage.after_step(self, batch)
@@ -214,7 +217,8 @@ class Session:
         norms = penalised.square().sum(dim=1)
         return norms @ torch.from_numpy(counts.astype(np.float32)) / (batch.num_pairs * each)
 
-    def _set_learning_rate(self, done: float) -> None:
+    def set_learning_rate(self, done: float) -> None:
+        """As the schedule wants it after this share of a stage; a stage of many trainings asks for its own."""
         training = self.config.training
         factor = 0.5 * (1 + math.cos(math.pi * done)) if training.schedule == "cosine" else 1.0
         for group in self.optimiser.param_groups:

@@ -23,8 +23,11 @@ class Stage:
     """Whether its weights are candidates for the final model; a search whose result is trained anew says no."""
 
     steps: bool = True
-    """Whether its epochs are passes over the training pairs, each validated. Without, an epoch is what its hooks do (a
+    """Whether its epochs are passes over the training pairs. Without, an epoch is what its hooks do (a
     generation of a search, say), and only `epochs`, `until` and `finished` end the stage."""
+
+    validated: bool = True
+    """Whether validation watches it and may end it; a search that has a judge of its own says no."""
 
     until: float = 1.0
     """The share of training.max_minutes that is used up at most when the stage ends."""
@@ -32,7 +35,8 @@ class Stage:
     held_out: float = 0.0
     """The share of training pairs kept from graph and sampler, for choices that training pairs must not judge.
 
-    They are drawn once a run (`Session.held_out`), the same for every stage that asks for the same share.
+    They are drawn once a run (`Session.held_out`; what is left are `Session.pairs`), the same for every stage that asks
+    for the same share.
     """
 
     def __init__(self, name: str, epochs: int) -> None:
