@@ -74,7 +74,7 @@ class GraphModel(nn.Module):
         self.rebuild()
 
     def encode(self, entities: torch.Tensor, view: int = WHOLE, rng: np.random.Generator | None = None) -> torch.Tensor:
-        """Final vectors of some entities, differentiable; dropout of the backbone draws from `rng`."""
+        """Final vectors of some distinct entities, differentiable; dropout of the backbone draws from `rng`."""
         operator, on_basis = self._views[view].operator, self._views[view].basis
         coefficients = self.backbone.coefficients()
         if on_basis is not None:
@@ -83,7 +83,7 @@ class GraphModel(nn.Module):
         elif coefficients is not None and coefficients.shape == (1, 1):
             vectors = float(coefficients[0, 0]) * self.layer.rows(entities)  # nothing travels: only these rows matter
         else:
-            vectors = self.backbone.propagate(operator, self.layer.input_rows(), rng)[entities]
+            vectors = self.backbone.propagate(operator, self.layer.input_rows(), rng, entities)
         return self._with_bias(vectors, entities)
 
     @torch.no_grad()

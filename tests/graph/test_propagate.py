@@ -127,6 +127,25 @@ def test_adjoint_is_the_transpose(seed: int, terms: int, blocks: int) -> None:
     assert np.array_equal(x, before)
 
 
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("coefficients", [[[1.0]], [[0.5, 0.5]], [[0.25] * 4], [[1.0, 0, 0], [0, 1.0, 0], [0, 0, 1.0]]])
+def test_some_rows_are_those_of_the_whole_and_so_is_their_gradient(
+    coefficients: list[list[float]], symmetric: bool
+) -> None:
+    rng = np.random.default_rng(3)
+    matrix = sp.random(30, 30, 0.2, "csr", np.float32, rng)
+    matrix = (matrix + matrix.T).tocsr() if symmetric else matrix
+    operator, weights = Operator(matrix, symmetric), np.array(coefficients, dtype=np.float32)
+    wanted = rng.permutation(30)[:7]
+    dense = torch.from_numpy(rng.random((30, 5), dtype=np.float32)).requires_grad_()
+    again = dense.detach().clone().requires_grad_()
+    whole, some = polynomial(operator, dense, weights)[wanted], polynomial(operator, again, weights, wanted)
+    torch.testing.assert_close(some, whole)
+    whole.square().sum().backward()
+    some.square().sum().backward()
+    torch.testing.assert_close(again.grad, dense.grad)
+
+
 def test_polynomial_is_linear() -> None:
     operator, rng = any_operator(3), np.random.default_rng(3)
     a, b = rng.standard_normal((2, 17, WIDTH)).astype(np.float32)

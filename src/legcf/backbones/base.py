@@ -59,9 +59,18 @@ class Backbone(nn.Module, ABC):
         """For each pair of places in `vectors`, its user's vector as if the pair had never been; None if not known."""
         return None
 
-    def propagate(self, operator: Operator, rows: torch.Tensor, rng: np.random.Generator | None = None) -> torch.Tensor:
-        """Final vectors of all nodes. Dropout happens only in training mode and only where `rng` draws it."""
+    def propagate(
+        self,
+        operator: Operator,
+        rows: torch.Tensor,
+        rng: np.random.Generator | None = None,
+        wanted: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Final vectors of all nodes, or of those `wanted`, which are distinct.
+
+        Dropout happens only in training mode and only where `rng` draws it.
+        """
         coefficients = self.coefficients()
         if coefficients is None:
             raise TypeError(f"{type(self).__name__} is not linear and must define propagate itself")
-        return polynomial(operator, rows, coefficients)
+        return polynomial(operator, rows, coefficients, None if wanted is None else wanted.numpy())

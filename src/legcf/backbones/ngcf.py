@@ -104,7 +104,13 @@ class NGCF(Backbone):
     def coefficients(self) -> FloatArray | None:
         return None if len(self.layers) else np.ones((1, 1), dtype=np.float32)
 
-    def propagate(self, operator: Operator, rows: torch.Tensor, rng: np.random.Generator | None = None) -> torch.Tensor:
+    def propagate(
+        self,
+        operator: Operator,
+        rows: torch.Tensor,
+        rng: np.random.Generator | None = None,
+        wanted: torch.Tensor | None = None,
+    ) -> torch.Tensor:
         config, rng = cast(NGCFConfig, self.config), rng if self.training else None
         operator = thinned(operator, config.node_dropout, rng)
         blocks = [rows]
@@ -114,4 +120,4 @@ class NGCF(Backbone):
             rows = layer(message, rows * neighbours, config.activation == "joint")
             rows = dropped(rows, config.message_dropout, rng)
             blocks.append(normalize(rows) if config.normalise else rows)
-        return torch.cat(blocks, dim=1)
+        return torch.cat(blocks if wanted is None else [block[wanted] for block in blocks], dim=1)
