@@ -161,7 +161,8 @@ def product(operator: Operator, rows: torch.Tensor) -> torch.Tensor:
 def _combined(gradient: FloatArray, coefficients: FloatArray, width: int) -> FloatArray:
     """Σ_b coefficients[b] · block b."""
     if len(coefficients) == 1:
-        return gradient * coefficients[0]
+        scaled: FloatArray = gradient * coefficients[0]
+        return scaled
     total = np.zeros((len(gradient), width), dtype=np.float32)
     for block, coefficient in enumerate(coefficients):
         if coefficient != 0:
