@@ -53,10 +53,16 @@ class LRGCCF(Backbone):
             return None
         return np.eye(cast(LRGCCFConfig, self.config).layers + 1, dtype=np.float32)
 
-    def propagate(self, operator: Operator, rows: torch.Tensor, rng: np.random.Generator | None = None) -> torch.Tensor:
+    def propagate(
+        self,
+        operator: Operator,
+        rows: torch.Tensor,
+        rng: np.random.Generator | None = None,
+        wanted: torch.Tensor | None = None,
+    ) -> torch.Tensor:
         if not len(self.transforms):
-            return super().propagate(operator, rows, rng)
+            return super().propagate(operator, rows, rng, wanted)
         blocks = [rows]
         for matrix in self.transforms:
             blocks.append(product(operator, blocks[-1]) @ matrix)
-        return torch.cat(blocks, dim=1)
+        return torch.cat(blocks if wanted is None else [block[wanted] for block in blocks], dim=1)
