@@ -11,8 +11,13 @@ from legcf.backbones.lr_gccf import LRGCCF
 from legcf.backbones.ngcf import NGCF
 from legcf.configuration import RunConfig, TrainingConfig, merged, unknown_key, validated
 from legcf.embeddings.base import EmbeddingLayer
+from legcf.embeddings.binary_code import BinaryCode
+from legcf.embeddings.dhe import DeepHash
+from legcf.embeddings.double_hash import DoubleHash
 from legcf.embeddings.full import FullTable
 from legcf.embeddings.legcf import Legcf
+from legcf.embeddings.nimble_tt import NimbleTT
+from legcf.embeddings.qr import QuotientRemainder
 from legcf.errors import UserError
 from legcf.training.recipes import alternating, single
 from legcf.training.stage import Stage
@@ -29,6 +34,11 @@ class Method:
 METHODS: dict[str, Method] = {
     "legcf": Method(Legcf, alternating.stages),
     "full": Method(FullTable, single.stages),
+    "qr": Method(QuotientRemainder, single.stages),
+    "dhe": Method(DeepHash, single.stages),
+    "nimble-tt": Method(NimbleTT, single.stages),
+    "double-hash": Method(DoubleHash, single.stages),
+    "binary-code": Method(BinaryCode, single.stages),
 }
 
 DEFAULT_BACKBONE = "lightgcn"

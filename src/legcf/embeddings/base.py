@@ -108,6 +108,15 @@ def bytes_of(*tensors: torch.Tensor | None) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors if tensor is not None)
 
 
+def ones_at(columns: NDArray[np.integer], width: int) -> sp.csr_matrix:
+    """The sparse matrix with a one at every row's columns; a column named twice counts twice."""
+    rows, each = columns.shape
+    ones = np.ones(rows * each, dtype=np.float32)
+    matrix = sp.csr_matrix((ones, columns.ravel().astype(np.int32), np.arange(0, rows * each + 1, each)), (rows, width))
+    matrix.sum_duplicates()
+    return matrix
+
+
 def xavier_uniform(shape: tuple[int, int], rng: np.random.Generator) -> torch.Tensor:
     bound = np.sqrt(6 / (shape[0] + shape[1]))
     return torch.from_numpy(rng.uniform(-bound, bound, shape).astype(np.float32))

@@ -39,6 +39,12 @@ def too_small(budget: int, least: int) -> UserError:
     return UserError(f"method.budget = {budget:,} stored values are too few: {least:,} are the least here.")
 
 
+def ensure_within(budget: int | str | None, num_entities: int, values: int) -> None:
+    """Refuse sizes, given or found, that store more values than a budget allows."""
+    if budget is not None and values > (allowed := stored_values(budget, num_entities)):
+        raise too_small(allowed, values)
+
+
 def _legcf_sizes(text: str) -> dict[str, int]:
     if not re.fullmatch(r"legcf(:[cdt]=[1-9]\d*(,[cdt]=[1-9]\d*)*)?", text):
         raise ValueError(f"give {_HOW}")

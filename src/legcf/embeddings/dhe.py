@@ -1,0 +1,159 @@
+"""DHE: an entity's number is hashed many times, and a network makes a row of the hashes.
+
+Kang et al., "Learning to Embed Categorical Features without Embedding Tables for Recommendation", KDD 2021. Nothing is
+stored for an entity; all that is learned is the network.
+"""
+
+from itertools import pairwise
+from typing import Any, ClassVar, Literal, cast
+
+import numpy as np
+import torch
+from pydantic import Field, model_validator
+from torch import nn
+
+from legcf.configuration import Frozen
+from legcf.data.interactions import Interactions
+from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal
+from legcf.embeddings.budget import Budgeted, ensure_within, stored_values, too_small
+from legcf.embeddings.hashing import draw_constants, hashed
+from legcf.embeddings.presets import DEFAULT_TRAINING, PAPER_TRAINING
+
+_HASH_RANGE = 10**6
+_CODES_WIDTH = 256  # of the network where only the codes are counted
+
+
+class DheConfig(Budgeted):
+    name: Literal["dhe"] = "dhe"
+    dim: int = Field(128, ge=1, description="width of a row")
+    hashes: int = Field(128, ge=1, description="k, hash functions; with count = codes a budget decides it")
+    encoding: Literal["uniform", "gaussian"] = Field("uniform", description="how hash values become numbers")
+    layers: int = Field(2, ge=1, description="hidden layers of the network")
+    width: int | None = Field(None, ge=1, description="width of the hidden layers; what the budget allows if null")
+    count: Literal["network", "codes"] = Field(
+        "network", description="#Param: the network's weights, or k codes an entity as the LEGCF paper seems to count"
+    )
+
+    @model_validator(mode="after")
+    def _pairs(self) -> "DheConfig":
+        if self.encoding == "gaussian" and self.hashes % 2:
+            raise ValueError(f"encoding = gaussian takes hashes in pairs, so hashes = {self.hashes} must be even")
+        return self
+
+
+class DeepHash(EmbeddingLayer):
+    """e_x = network(h_1(x), …, h_k(x)); hidden layers are Linear, batch normalisation, Mish."""
+
+    Config = DheConfig
+    summary = "hash codes of an entity's number, decoded by a network; no table at all"
+    citation = "Kang et al., Learning to Embed Categorical Features without Embedding Tables, KDD 2021"
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        # 12 codes an entity are the size that the LEGCF paper reports.
+        "paper": {"method": {"hashes": 12, "count": "codes"}, "training": PAPER_TRAINING},
+        # A step costs entities × weights whatever the shape; few layers keep few activations.
+        "default": {"training": {**DEFAULT_TRAINING, "learning_rate": 1e-3}},
+    }
+
+    hash_constants: torch.Tensor
+
+    def __init__(self, config: DheConfig, num_users: int, num_items: int) -> None:
+        super().__init__(self.sized(config, num_users, num_items), num_users, num_items)
+        widths = self._widths(self.settings)
+        self.weights = nn.ParameterList(nn.Parameter(torch.zeros(wide, narrow)) for narrow, wide in pairwise(widths))
+        self.biases = nn.ParameterList(nn.Parameter(torch.zeros(wide)) for wide in widths[1:])
+        self.scales = nn.ParameterList(nn.Parameter(torch.ones(wide)) for wide in widths[1:-1])
+        self.shifts = nn.ParameterList(nn.Parameter(torch.zeros(wide)) for wide in widths[1:-1])
+        self.register_buffer("hash_constants", torch.ones(2, self.settings.hashes, dtype=torch.int64))
+        self._every_encoding: torch.Tensor | None = None
+        self.register_load_state_dict_post_hook(DeepHash._forget_encoding)  # type: ignore[no-untyped-call]
+
+    @property
+    def settings(self) -> DheConfig:
+        return cast(DheConfig, self.config)
+
+    @classmethod
+    def sized(cls, config: Frozen, num_users: int, num_items: int) -> Frozen:
+        settings, entities = cast(DheConfig, config), num_users + num_items
+        if settings.count == "codes":
+            return cls._sized_by_codes(settings, entities)
+        if settings.width is None:
+            allowed = stored_values(settings.budget or "legcf", entities)
+            settings = settings.model_copy(update={"width": 1})
+            if cls._network_values(settings) > allowed:
+                raise too_small(allowed, cls._network_values(settings))
+            low, high = 1, allowed  # the count rises with the width
+            while low < high:
+                middle = (low + high + 1) // 2
+                fits = cls._network_values(settings.model_copy(update={"width": middle})) <= allowed
+                low, high = (middle, high) if fits else (low, middle - 1)
+            settings = settings.model_copy(update={"width": low})
+        ensure_within(settings.budget, entities, cls._network_values(settings))
+        return settings
+
+    @classmethod
+    def _sized_by_codes(cls, settings: DheConfig, entities: int) -> DheConfig:
+        settings = settings.model_copy(update={"width": settings.width or _CODES_WIDTH})
+        if settings.budget is None:
+            return settings
+        allowed = stored_values(settings.budget, entities)
+        step = 2 if settings.encoding == "gaussian" else 1
+        hashes = allowed // entities // step * step
+        if hashes == 0:
+            raise too_small(allowed, step * entities)
+        return settings.model_copy(update={"hashes": hashes})
+
+    def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
+        self.hash_constants.copy_(draw_constants(self.settings.hashes, rng))
+        self._every_encoding = None
+        for weight in self.weights:
+            weight.data.copy_(normal(tuple(weight.shape), (2 / weight.shape[1]) ** 0.5, rng))
+        with torch.no_grad():  # entries of the first table as large as those of LightGCN's
+            self.weights[-1].mul_(0.1 / self.table().std().clamp(min=1e-6))
+
+    def encoding(self, ids: torch.Tensor) -> torch.Tensor:
+        """k numbers an entity: even in [−1, 1], or Box and Muller's normal pairs."""
+        numbers = hashed(ids, self.hash_constants, _HASH_RANGE).double()
+        if self.settings.encoding == "uniform":
+            return (2 * numbers / (_HASH_RANGE - 1) - 1).float()
+        even = (numbers + 0.5) / _HASH_RANGE
+        half = self.settings.hashes // 2
+        radius, angle = (-2 * even[:, :half].log()).sqrt(), 2 * torch.pi * even[:, half:]
+        return torch.cat([radius * angle.cos(), radius * angle.sin()], dim=1).float()
+
+    def table(self) -> torch.Tensor:
+        """Statistics of the normalisation are those of all entities, always: the set of inputs never changes."""
+        if self._every_encoding is None:
+            self._every_encoding = self.encoding(torch.arange(self.num_entities))
+        rows = self._every_encoding
+        for layer in range(len(self.scales)):
+            rows = nn.functional.linear(rows, self.weights[layer], self.biases[layer])
+            rows = nn.functional.batch_norm(rows, None, None, self.scales[layer], self.shifts[layer], training=True)
+            rows = nn.functional.mish(rows, inplace=False)
+        return nn.functional.linear(rows, self.weights[-1], self.biases[-1])
+
+    def network_params(self) -> int:
+        return self._network_values(self.settings)
+
+    def num_params(self) -> int:
+        if self.settings.count == "codes":
+            return self.num_entities * self.settings.hashes
+        return self.network_params()
+
+    def storage_bytes(self) -> int:
+        """The network, two constants a hash, and mean and variance of every hidden unit."""
+        statistics = bytes_of(*self.scales, *self.shifts)
+        return bytes_of(*self.parameters(), self.hash_constants) + statistics
+
+    @staticmethod
+    def _widths(settings: DheConfig) -> list[int]:
+        return [settings.hashes, *[cast(int, settings.width)] * settings.layers, settings.dim]
+
+    @classmethod
+    def _network_values(cls, settings: DheConfig) -> int:
+        """Weights and biases of all layers, and scale and shift of every hidden unit."""
+        linear: int = sum((narrow + 1) * wide for narrow, wide in pairwise(cls._widths(settings)))
+        return linear + 2 * settings.layers * cast(int, settings.width)
+
+    @staticmethod
+    def _forget_encoding(module: nn.Module, incompatible: Any) -> None:
+        cast(DeepHash, module)._every_encoding = None
