@@ -66,6 +66,7 @@ class TrainingConfig(Frozen):
         None, ge=1, description="validate on this many users (a seeded draw) instead of all while training"
     )
     continue_from: Literal["best", "last"] = Field("best", description="which weights the next stage starts from")
+    keep: Literal["best", "last"] = Field("best", description="which weights the run ends with")
     propagation: Literal["auto", "basis", "stepwise"] = Field(
         "auto", description="train on the propagated basis where the layer allows it, or propagate at every step"
     )

@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from legcf.cli import compress, data, evaluate, export, info, recommend, serve, train
+from legcf.cli import compress, data, evaluate, export, info, recommend, reproduce, serve, train
 from legcf.errors import UserError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app.command()(info.info)
 app.command()(compress.compress)
 app.command()(export.export)
 app.command()(serve.serve)
+app.command()(reproduce.reproduce)
 
 
 def main() -> None:

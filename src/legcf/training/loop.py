@@ -96,7 +96,8 @@ class Session:
                     told |= self._judge()
                 self._tell(stage, loss, told, time.perf_counter() - started)
                 self._checkpoint(now=False)
-            if training.continue_from == "best" or self.state.stage == len(self.stages) - 1:
+            is_last = self.state.stage == len(self.stages) - 1
+            if (training.keep if is_last else training.continue_from) == "best":
                 self.restore_best()
             self.state.stage, self.state.epoch, self.state.stale = self.state.stage + 1, 0, 0
             self.state.stage_best = -math.inf

@@ -1,0 +1,175 @@
+"""A cell is one setting of an experiment: what to train, under which name. With a seed it becomes a run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from legcf.configuration import Frozen, RunConfig, merged
+from legcf.errors import UserError
+from legcf.registry import BACKBONES, METHODS, resolve
+
+WIDTH = 128
+_BUCKETS = 500
+_ENTITIES_A_BUCKET = 4  # below 2,000 entities a codebook of 500 would hardly be shared
+_DEEPER = ("yelp2020", "amazon-book")  # where the paper uses four layers instead of three
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a study is declared for: the data's name and size, the preset, and how long a run may take."""
+
+    dataset: str
+    num_users: int
+    num_items: int
+    preset: str = "quick"
+    minutes: float | None = None
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def num_entities(self) -> int:
+        return self.num_users + self.num_items
+
+    @property
+    def buckets(self) -> int:
+        """c of the paper's setting, less on very small data."""
+        return max(2, min(_BUCKETS, self.num_entities // _ENTITIES_A_BUCKET))
+
+    @property
+    def budget(self) -> int | str:
+        """Stored values of LEGCF's setting, c·d + t·N: what methods of variable size must keep to."""
+        return "legcf" if self.buckets == _BUCKETS else self.buckets * WIDTH + 2 * self.num_entities
+
+    @property
+    def width_within_budget(self) -> int:
+        """Width of the full table whose size is nearest to the budget."""
+        return max(1, round((self.buckets * WIDTH + 2 * self.num_entities) / self.num_entities))
+
+    @property
+    def layers(self) -> int:
+        return 4 if self.dataset in _DEEPER else 3
+
+
+@dataclass(frozen=True)
+class Cell:
+    """`presets` are tried in turn, since a method need not have all of them."""
+
+    name: str
+    label: str
+    method: str
+    presets: tuple[str, ...]
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    backbone: str | None = None
+    group: str = ""
+    """Rows of a table that belong together."""
+    keep_state: bool = False
+    """Keep codebook and assignment, which the case studies look at."""
+    reference: bool = False
+    """Not a rival for the best in bold: it is not compressed, or not the paper's."""
+
+    def unavailable(self) -> str | None:
+        """Why it cannot run here at all, if so."""
+        if self.method not in METHODS:
+            return f"method {self.method} is not available"
+        if self.backbone is not None and self.backbone not in BACKBONES:
+            return f"backbone {self.backbone} is not available"
+        if not any(preset in METHODS[self.method].layer.presets for preset in self.presets):
+            return f"method {self.method} has no preset {' or '.join(self.presets)}"
+        return None
+
+    @property
+    def preset(self) -> str:
+        known = METHODS[self.method].layer.presets
+        return next(preset for preset in self.presets if preset in known)
+
+    def config(self, seed: int) -> RunConfig:
+        return resolve(self.method, self.backbone, self.preset, seed, self.overrides)
+
+    def command(self, data: str, seed: int, data_options: Mapping[str, Any]) -> str:
+        """What to type for the same run alone."""
+        words = ["legcf", "train", data, "--out", "RUN", "--method", self.method, "--preset", self.preset]
+        words += ["--backbone", self.backbone] if self.backbone is not None else []
+        words += ["--seed", str(seed)]
+        for name, value in data_options.items():
+            words += [f"--{name.replace('_', '-')}", str(value)]
+        for key, value in _flat(self.overrides).items():
+            words += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
+        return shlex.join(words)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A cell with a seed, on data with this content. The same settings under two names are the same run."""
+
+    cell: Cell
+    seed: int
+    config: RunConfig
+    content_hash: str
+
+    @property
+    def config_hash(self) -> str:
+        return digest(_decisions(self.config))
+
+    @property
+    def key(self) -> str:
+        return digest({"config": self.config_hash, "data": self.content_hash, "seed": self.seed})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Cells of a study: those that can run, by name and seed, and why the others cannot."""
+
+    cells: tuple[Cell, ...]
+    runs: tuple[Run, ...]
+    refused: Mapping[str, str]
+
+
+def plan(cells: tuple[Cell, ...], seeds: int, content_hash: str) -> Plan:
+    """Resolve every cell now, so that a setting that does not fit is a sentence beside its name and stops nothing."""
+    runs: list[Run] = []
+    refused: dict[str, str] = {}
+    for cell in cells:
+        reason = cell.unavailable()
+        if reason is not None:
+            refused[cell.name] = reason
+            continue
+        try:
+            runs += [Run(cell, seed, cell.config(seed), content_hash) for seed in range(seeds)]
+        except UserError as error:
+            refused[cell.name] = str(error).rstrip(".")
+    return Plan(cells, tuple(runs), refused)
+
+
+def digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def with_overrides(cell_overrides: Mapping[str, Any], *more: Mapping[str, Any]) -> dict[str, Any]:
+    return merged(cell_overrides, *more)
+
+
+def _decisions(config: RunConfig) -> dict[str, Any]:
+    """What differs from the defaults: an option added later, off by default, leaves finished runs valid."""
+
+    def chosen(section: Frozen) -> dict[str, Any]:
+        return dict(section.model_dump(mode="json", exclude_defaults=True))
+
+    return {
+        "method": {**chosen(config.method), "name": config.method.name},
+        "backbone": {**chosen(config.backbone), "name": config.backbone.name},
+        "training": chosen(config.training),
+    }
+
+
+def _flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for key, value in nested.items():
+        if isinstance(value, Mapping):
+            result |= _flat(value, f"{prefix}{key}.")
+        else:
+            result[f"{prefix}{key}"] = value
+    return result

@@ -1,0 +1,239 @@
+"""Plots of tables as SVG: markers and line styles tell things apart, so that they read in black and white too."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from legcf.errors import MissingExtra
+from legcf.experiments.store import Row, Store
+from legcf.experiments.tables import Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Named = tuple[str, str, str]
+"""Name, SVG, caption."""
+_DARK, _GREY, _RED = "#1a1a1a", "#8a8a8a", "#b2182b"
+_SYMBOLS = {"t": "t", "m": "m (epochs between updates)", "w": "w*", "c": "c"}
+_SYMBOLS_LOG = ("c", "m")
+
+
+def available() -> bool:
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def pictures(table: Table, store: Store) -> list[Named]:
+    """The plots of a study."""
+    found: list[Named] = []
+    if table.kind == "case study":
+        from legcf.experiments.case_study import case_studies
+
+        return case_studies(table, store)
+    lines = [line for line in table.lines if line.runs]
+    if not lines:
+        return []
+    if table.kind == "sweep":
+        found.append(_sweeps(table))
+    else:
+        if table.study == "table2":
+            found.append(_frontier(table))
+        if any(line.published for line in lines):
+            found.append(_against_published(table))
+    found.append(_curves(table))
+    return found
+
+
+def new_figure(width: float, height: float) -> Figure:
+    try:
+        import matplotlib as mpl
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtra("Plots", "report") from error
+    mpl.rcParams.update({"svg.hashsalt": "legcf", "svg.fonttype": "path", "font.size": 9})
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasSVG(figure)
+    return figure
+
+
+def to_svg(figure: Figure) -> str:
+    """The same figure gives the same text: no date, ids from a fixed salt, coordinates to a hundredth."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    return re.sub(r"(\d+\.\d{2})\d+", r"\1", buffer.getvalue())
+
+
+def plain(axes: Axes) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def name_of(table: Table, what: str) -> str:
+    return f"{table.dataset}-{table.preset}-{table.study}-{what}"
+
+
+def _frontier(table: Table) -> Named:
+    """Accuracy against size: ours filled, the paper's hollow, and the line that nothing of ours lies above."""
+    figure = new_figure(8, 5)
+    axes = figure.subplots()
+    ours = [(float(line.params or 0), line.measured["ndcg@20"].mean, line.label) for line in table.lines if line.runs]
+    paper = [
+        (line.published["params"], line.published["ndcg@20"], line.label)
+        for line in table.lines
+        if "params" in line.published
+    ]
+    if paper:
+        axes.scatter(*_columns(paper), s=34, marker="s", facecolors="white", edgecolors=_GREY, label="paper", zorder=3)
+    axes.scatter(*_columns(ours), s=40, marker="o", color=_DARK, label="ours", zorder=4)
+    edge: list[tuple[float, float, str]] = []
+    for point in sorted(ours):
+        if not edge or point[1] > edge[-1][1]:
+            edge.append(point)
+    axes.plot(*_columns(edge), color=_DARK, linewidth=1, linestyle="--", zorder=2)
+    axes.set_xscale("log")
+    axes.margins(x=0.16, y=0.12)
+    axes.set_xlabel("stored values (as the paper counts #Param)")
+    axes.set_ylabel("NDCG@20, test")
+    axes.legend(frameon=False, loc="upper left")
+    plain(axes)
+    labels = [(x, y, text, _DARK) for x, y, text in ours] + [(x, y, text, _GREY) for x, y, text in paper]
+    place_labels(figure, axes, labels)
+    caption = "Accuracy against size: circles are ours, hollow squares the paper's; the dashed line joins our best."
+    return name_of(table, "frontier"), to_svg(figure), caption
+
+
+def place_labels(figure: Figure, axes: Axes, points: Sequence[tuple[float, float, str, str]]) -> None:
+    """Write a label beside each point, farther off where it would cover another label or point."""
+    from matplotlib.transforms import Bbox
+
+    figure.canvas.draw()
+    renderer = figure.canvas.get_renderer() if hasattr(figure.canvas, "get_renderer") else figure._get_renderer()  # type: ignore[attr-defined]
+    legend = axes.get_legend()
+    taken = [legend.get_window_extent(renderer)] if legend is not None else []
+    for x, y, *_ in points:
+        across, up = axes.transData.transform((x, y))
+        taken.append(Bbox.from_bounds(across - 3, up - 3, 6, 6))
+    frame = axes.get_window_extent(renderer)
+    for x, y, text, colour in points:
+        label = None
+        for distance, (right, above) in ((d, way) for d in (6, 14, 24, 36, 50, 66) for way in _WAYS):
+            if label is not None:
+                label.remove()
+            label = axes.annotate(
+                text, (x, y), (right * distance, above * distance), textcoords="offset points", fontsize=8,
+                color=colour, ha={1: "left", 0: "center", -1: "right"}[right],
+                va={1: "bottom", 0: "center", -1: "top"}[above],
+                arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.5} if distance > 10 else None,
+            )  # fmt: skip
+            box = label.get_window_extent(renderer).expanded(1.02, 1.1)
+            inside = frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1
+            if inside and not any(box.overlaps(other) for other in taken):
+                break
+        assert label is not None
+        taken.append(label.get_window_extent(renderer))
+
+
+_WAYS = ((1, 0), (-1, 0), (1, 1), (1, -1), (-1, 1), (-1, -1), (0, 1), (0, -1))
+
+
+def _against_published(table: Table) -> Named:
+    """A line for each method from the paper's value to ours."""
+    lines = [line for line in table.lines if line.runs or line.published][::-1]
+    figure = new_figure(8, 1.0 + 0.28 * len(lines))
+    for axes, metric in zip(figure.subplots(1, 2, sharey=True), ("ndcg@20", "recall@20"), strict=True):
+        for place, line in enumerate(lines):
+            told, ours = line.published.get(metric), line.measured.get(metric)
+            if told is not None and ours is not None:
+                axes.plot([told, ours.mean], [place, place], color=_GREY, linewidth=1, zorder=1)
+            if told is not None:
+                axes.scatter([told], [place], s=34, marker="s", facecolors="white", edgecolors=_DARK, zorder=2)
+            if ours is not None:
+                axes.errorbar([ours.mean], [place], xerr=ours.spread or 0, fmt="o", color=_DARK, markersize=5, zorder=3)
+        axes.set_yticks(range(len(lines)), [line.label for line in lines])
+        axes.set_xlabel({"ndcg@20": "NDCG@20, test", "recall@20": "Recall@20, test"}[metric])
+        axes.set_xlim(left=0)
+        axes.grid(axis="y", color="#e5e5e5", linewidth=0.6)
+        axes.set_axisbelow(True)
+        plain(axes)
+    return name_of(table, "published"), to_svg(figure), "Ours (filled circles) and the paper's (hollow squares)."
+
+
+def _sweeps(table: Table) -> Named:
+    groups = list(dict.fromkeys(line.group for line in table.lines))
+    figure = new_figure(10, 2.9)
+    for axes, group in zip(figure.subplots(1, len(groups), squeeze=False)[0], groups, strict=True):
+        lines = [line for line in table.lines if line.group == group and line.runs]
+        values = [float(line.cell.partition("=")[2]) for line in lines]
+        for metric, style, marker in (("recall@20", "-", "o"), ("ndcg@20", "--", "s")):
+            means = [line.measured[metric].mean for line in lines]
+            spreads = [line.measured[metric].spread or 0 for line in lines]
+            axes.errorbar(
+                values, means, yerr=spreads, linestyle=style, marker=marker, color=_DARK, markersize=4, linewidth=1.1,
+                label={"recall@20": "Recall@20", "ndcg@20": "NDCG@20"}[metric],
+            )  # fmt: skip
+        axes.set_xlabel(_SYMBOLS.get(group, group))
+        if group in _SYMBOLS_LOG:
+            axes.set_xscale("log")
+            axes.minorticks_off()
+        axes.set_xticks(values, [f"{value:g}" for value in values])
+        axes.set_ylim(bottom=0)
+        plain(axes)
+    figure.axes[0].set_ylabel("test")
+    figure.axes[0].legend(frameon=False, loc="lower right", fontsize=8)
+    return name_of(table, "sweeps"), to_svg(figure), "One setting changed at a time; the rest as in the paper."
+
+
+def _curves(table: Table) -> Named:
+    """A panel for each row: its validation curve over training time, the others in grey behind it."""
+    lines = [line for line in table.lines if line.runs and len(line.runs[0].curve) > 1]
+    columns = min(6, max(3, len(lines)))
+    down = max(1, -(-len(lines) // columns))
+    figure = new_figure(10, 0.5 + 1.55 * down)
+    grid = figure.subplots(down, columns, sharex=True, sharey=True, squeeze=False)
+    curves = {line.cell: [_curve(run) for run in line.runs] for line in lines}
+    for place, axes in enumerate(grid.flat):
+        if place >= len(lines):
+            axes.set_visible(False)
+            continue
+        for others in curves.values():
+            axes.plot(*others[0], color="#d0d0d0", linewidth=0.6)
+        for minutes, scores in curves[lines[place].cell]:
+            axes.plot(minutes, scores, color=_DARK, linewidth=1.2)
+            axes.plot(minutes[-1:], scores[-1:], "o", color=_DARK, markersize=2.5)
+        axes.set_title(_wrapped(lines[place].label), fontsize=7.5)
+        axes.tick_params(labelsize=7)
+        plain(axes)
+    figure.supxlabel("minutes of training", fontsize=8)
+    figure.supylabel("validation NDCG@20", fontsize=8)
+    return (
+        name_of(table, "curves"),
+        to_svg(figure),
+        "Validation NDCG@20 over training time, a line a seed; others in grey.",
+    )
+
+
+def _curve(run: Row) -> tuple[list[float], list[float]]:
+    minutes, scores, passed = [], [], 0.0
+    for line in run.curve:
+        passed += line["seconds"] / 60
+        if "ndcg@20" in line.get("validation", {}):
+            minutes.append(passed)
+            scores.append(line["validation"]["ndcg@20"])
+    return minutes, scores
+
+
+def _wrapped(text: str, width: int = 22) -> str:
+    import textwrap
+
+    return "\n".join(textwrap.wrap(text, width))
+
+
+def _columns(points: Sequence[tuple[Any, ...]]) -> tuple[list[float], list[float]]:
+    return [point[0] for point in points], [point[1] for point in points]

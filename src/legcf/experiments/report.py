@@ -1,0 +1,185 @@
+"""The report of a store: tables, plots, curves, and the command and configuration behind every number."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from legcf.experiments import published
+from legcf.experiments.document import Block, Code, Folded, Grid, Heading, Picture, Text, write_html, write_markdown
+from legcf.experiments.statistics import LEVEL
+from legcf.experiments.store import Row, Store
+from legcf.experiments.tables import Line, Table, all_tables
+from legcf.files import write_json
+
+_SHORT = {"ndcg@10": "N@10", "recall@10": "R@10", "ndcg@20": "N@20", "recall@20": "R@20"}
+_MARK = "°"
+
+
+def write_report(store: Store, folder: Path, with_plots: bool = True) -> dict[str, Any]:
+    """results.md with plots/, results.html and results.json; returns what the last one holds."""
+    tables = all_tables(store)
+    blocks = _page(store, tables, with_plots)
+    content = {
+        "tables": [table.to_json() for table in tables],
+        "runs": [row.to_json() for row in store.rows().values()],
+    }
+    write_markdown(folder / "results.md", blocks)
+    write_html(folder / "results.html", "legcf: the paper, reproduced", blocks)
+    write_json(folder / "results.json", content)
+    return content
+
+
+def _page(store: Store, tables: Sequence[Table], with_plots: bool) -> list[Block]:
+    blocks: list[Block] = [Heading("The paper, reproduced", 1), Text(_introduction(tables))]
+    for table in tables:
+        blocks.append(Heading(f"{table.title} ({table.dataset}, `{table.preset}`)"))
+        blocks.append(Text(_about(table)))
+        if table.kind != "case study":
+            blocks.append(_grid(table))
+        if with_plots:
+            blocks += _pictures(table, store)
+        blocks += _sweep_notes(table)
+        blocks.append(Folded("Commands, settings and times", [_costs(table), *_commands(table)]))
+    blocks += _machines(list(store.rows().values()))
+    return blocks
+
+
+def _introduction(tables: Sequence[Table]) -> str:
+    if not tables:
+        return "The store holds no study yet: `legcf reproduce table2 --data DATA` runs one."
+    return (
+        f"Published numbers are those of {published.source()}; ours are means over seeds on the **test** part, ± the "
+        "sample deviation over seeds. Validation chooses the epoch, test only tells. **Bold** is the best compressed "
+        f"row; {_MARK} marks what a paired t-test over users (per-user values averaged over seeds, Holm's correction, "
+        f"p ≥ {LEVEL}) does not tell from it. `values` are counted as the paper counts #Param."
+    )
+
+
+def _about(table: Table) -> str:
+    plan = table.plan
+    seeds = f"{plan['seeds']} seed{'s' if plan['seeds'] > 1 else ''}"
+    told = (
+        f"{plan['num_users']:,} users, {plan['num_items']:,} items, protocol `{plan['protocol']}`, {seeds}; "
+        f"{_duration(table.seconds)} of runs in all."
+    )
+    capped = [line.label for line in table.lines if line.is_capped]
+    if capped:
+        told += f" Stopped by the time limit, so not converged: {', '.join(capped)}."
+    if not plan["has_published"]:
+        told += f" The paper has no numbers for {table.dataset}: there is nothing to compare with."
+    if plan["overrides"]:
+        told += f" Settings changed for all runs: `{json.dumps(plan['overrides'])}`."
+    return told
+
+
+def _grid(table: Table) -> Grid:
+    """Published, ours and the difference for every metric; the published columns only where there are any."""
+    compares = any(line.published for line in table.lines)
+    each = ["paper", "ours", "diff."] if compares else ["ours"]
+    sizes = ["paper", "ours"] if compares and table.study == "table2" else ["ours"]
+    header = ["", *sizes, *(each * len(table.metrics)), "s", ""]
+    spans = [
+        ("", 1),
+        ("values", len(sizes)),
+        *((_SHORT[name], len(each)) for name in table.metrics),
+        ("time", 1),
+        ("", 1),
+    ]
+    rows = [
+        [
+            line.label,
+            *([_count(line.published.get("params"))] if len(sizes) == 2 else []),
+            _count(line.params),
+            *(cell for metric in table.metrics for cell in _metric_cells(line, metric, compares)),
+            _mean_seconds(line),
+            line.problem or "",
+        ]
+        for line in table.lines
+    ]
+    return Grid(header, rows, spans)
+
+
+def _metric_cells(line: Line, metric: str, compares: bool) -> list[str]:
+    told, ours, change = line.published.get(metric), line.measured.get(metric), line.difference(metric)
+    shown = ""
+    if ours is not None:
+        shown = f"{ours.mean:.4f}" + (f" ±{ours.spread:.4f}" if ours.spread is not None else "")
+        shown = f"**{shown}**" if metric in line.best else shown + (_MARK if metric in line.level else "")
+    if not compares:
+        return [shown]
+    return ["" if told is None else f"{told:.4f}", shown, "" if change is None else f"{change:+.0%}".replace("-", "−")]
+
+
+def _pictures(table: Table, store: Store) -> list[Block]:
+    from legcf.experiments import plots
+
+    return [Picture(name, svg, caption) for name, svg, caption in plots.pictures(table, store)]
+
+
+def _sweep_notes(table: Table) -> list[Block]:
+    if table.kind != "sweep" or not table.plan["has_published"]:
+        return []
+    names = dict.fromkeys(line.group for line in table.lines)
+    return [Text(f"The paper on {name}: {said}") for name in names if (said := published.said(name))]
+
+
+def _costs(table: Table) -> Grid:
+    rows = [
+        [
+            line.label, str(run.seed), _duration(run.seconds or 0), f"{run.peak_memory_mb or 0:,.0f}",
+            _best_epoch(run), f"{run.metrics['storage_bytes']:,}", f"{run.metrics['total_trainable']:,}",
+            run.code_version, run.config_hash[:12],
+        ]
+        for line in table.lines
+        for run in line.runs
+    ]  # fmt: skip
+    header = ["", "seed", "time", "peak MB", "best epoch", "bytes stored", "trainable", "code", "config"]
+    return Grid(header, rows)
+
+
+def _commands(table: Table) -> list[Block]:
+    blocks: list[Block] = []
+    for line in table.lines:
+        if line.runs:
+            blocks.append(Heading(line.label, 4))
+            blocks.append(Code("\n".join(run.command or "" for run in line.runs)))
+            config = {**line.runs[0].config, "data": {}}
+            blocks.append(Folded("the whole configuration", [Code(json.dumps(config, indent=1, ensure_ascii=False))]))
+    return blocks
+
+
+def _machines(rows: Sequence[Row]) -> list[Block]:
+    seen = {json.dumps(row.machine, sort_keys=True): row.machine for row in rows if row.machine}
+    if not seen:
+        return []
+    lines = [
+        f"{machine['host']}: {machine['processor']}, {machine['cores']} cores, {machine['memory_gb']} GB,"
+        f" {machine['system']}, Python {machine['python']}, torch {machine['torch']}."
+        for machine in seen.values()
+    ]
+    codes = sorted({row.code_version for row in rows})
+    return [Heading("Where it ran"), *(Text(line) for line in lines), Text(f"Code: legcf {', '.join(codes)}.")]
+
+
+def _best_epoch(run: Row) -> str:
+    best = run.metrics.get("best_epoch")
+    return f"{best['stage']} {best['epoch']} of {len(run.curve) - 1}" if best else ""
+
+
+def _mean_seconds(line: Line) -> str:
+    if not line.runs:
+        return ""
+    return f"{sum(run.seconds or 0 for run in line.runs) / len(line.runs):,.0f}"
+
+
+def _count(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,85 @@
+"""A reproduction from data to report: declare, run what is missing, show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from legcf.data.interactions import Dataset
+from legcf.errors import UserError
+from legcf.experiments import published
+from legcf.experiments.cells import Plan, Run, Setting, plan
+from legcf.experiments.scheduler import Scheduler
+from legcf.experiments.store import Store
+from legcf.experiments.studies import PRESETS, STUDIES, chosen_studies
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asks to have reproduced."""
+
+    study: str
+    source: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    seeds: int = 1
+    preset: str = "quick"
+    minutes: float | None = None
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    workers: int | None = None
+
+    def check(self) -> None:
+        chosen_studies(self.study)
+        if self.preset not in PRESETS:
+            raise UserError(f"There is no preset `{self.preset}` of a reproduction: choose {' or '.join(PRESETS)}.")
+        if self.seeds < 1:
+            raise UserError(f"--seeds {self.seeds} leaves nothing to run; give at least 1.")
+        if self.minutes is not None and self.minutes <= 0:
+            raise UserError(f"--minutes-per-run {self.minutes:g} is no time at all; give more than 0.")
+        if self.workers is not None and self.workers < 1:
+            raise UserError(f"--workers {self.workers} cannot do anything; give at least 1.")
+
+
+def reproduce(
+    request: Request, dataset: Dataset, store: Store, tell: Callable[[str, Run], None] = lambda event, run: None
+) -> list[Plan]:
+    """Run what the store does not have yet; the tables are in the store afterwards."""
+    request.check()
+    if dataset.test.num_pairs == 0:
+        raise UserError(f"{dataset.name} has no test part to compare methods on; choose another --protocol.")
+    setting = Setting(
+        dataset.name, dataset.num_users, dataset.num_items, request.preset, request.minutes, request.overrides
+    )
+    plans = []
+    for name in chosen_studies(request.study):
+        planned = plan(tuple(STUDIES[name].cells(setting)), request.seeds, dataset.content_hash)
+        store.remember_study(name, dataset.name, request.preset, _remembered(planned, request, dataset))
+        plans.append(planned)
+    scheduler = Scheduler(store, request.source, request.options, setting, request.workers, tell)
+    scheduler.work([run for planned in plans for run in planned.runs])
+    return plans
+
+
+def _remembered(planned: Plan, request: Request, dataset: Dataset) -> dict[str, Any]:
+    """A study as the report needs it: rows with the keys of their runs."""
+    return {
+        "seeds": request.seeds,
+        "minutes": request.minutes,
+        "overrides": dict(request.overrides),
+        "protocol": dataset.protocol,
+        "content_hash": dataset.content_hash,
+        "has_published": published.is_known(dataset.name, dataset.num_users, dataset.num_items),
+        "num_users": dataset.num_users,
+        "num_items": dataset.num_items,
+        "rows": [
+            {
+                "cell": cell.name,
+                "label": cell.label,
+                "group": cell.group,
+                "reference": cell.reference,
+                "refused": planned.refused.get(cell.name),
+                "runs": [run.key for run in planned.runs if run.cell.name == cell.name],
+            }
+            for cell in planned.cells
+        ],
+    }

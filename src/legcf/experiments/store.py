@@ -1,0 +1,303 @@
+"""The results store: one SQLite file, one row a run, shared by any number of processes and machines.
+
+A run is claimed in the store before it starts, so that no two processes do the same work. A claim ends with the
+process that holds it: on its own machine as soon as the process is gone, elsewhere when it has not been renewed for a
+while. The file keeps SQLite's rollback journal (a write-ahead log would not work on a network drive).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sqlite3
+import time
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+from numpy.typing import NDArray
+
+from legcf.errors import UserError
+from legcf.experiments.cells import Run
+
+FORMAT_VERSION = 1
+_APPLICATION = 0x6C656763  # "legc": tells our files from other SQLite databases
+RENEW_SECONDS = 5.0
+STALE_SECONDS = 120.0  # a claim of another machine that was not renewed for so long may be taken over
+_WAIT_SECONDS = 60.0
+_CLOCK_SECONDS = 2.0  # how far apart two readings of one process's start may be
+
+_SCHEMA = """
+CREATE TABLE runs (
+    key TEXT PRIMARY KEY, cell TEXT NOT NULL, dataset TEXT NOT NULL, seed INTEGER NOT NULL,
+    config_hash TEXT NOT NULL, content_hash TEXT NOT NULL, code_version TEXT NOT NULL,
+    status TEXT NOT NULL CHECK (status IN ('running', 'finished', 'failed', 'stopped')),
+    error TEXT, owner TEXT, renewed REAL, started REAL, ended REAL, attempts INTEGER NOT NULL DEFAULT 0,
+    seconds REAL, peak_memory_mb REAL, machine TEXT, command TEXT, config TEXT NOT NULL, metrics TEXT, curve TEXT
+);
+CREATE TABLE per_user (
+    key TEXT NOT NULL REFERENCES runs(key), metric TEXT NOT NULL, float32 BLOB NOT NULL, PRIMARY KEY (key, metric)
+);
+CREATE TABLE states (key TEXT PRIMARY KEY REFERENCES runs(key), safetensors BLOB NOT NULL);
+CREATE TABLE studies (
+    study TEXT NOT NULL, dataset TEXT NOT NULL, preset TEXT NOT NULL, plan TEXT NOT NULL, updated REAL NOT NULL,
+    PRIMARY KEY (study, dataset, preset)
+);
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A run as the store knows it."""
+
+    key: str
+    cell: str
+    dataset: str
+    seed: int
+    config_hash: str
+    content_hash: str
+    code_version: str
+    status: str
+    error: str | None
+    attempts: int
+    seconds: float | None
+    peak_memory_mb: float | None
+    started: float | None
+    ended: float | None
+    command: str | None
+    machine: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict)
+    curve: list[dict[str, Any]] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+
+_PLAIN = [name for name in Row.__dataclass_fields__ if name not in ("machine", "config", "metrics", "curve")]
+
+
+class Store:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None)
+            self._prepare()
+        except (sqlite3.DatabaseError, OSError) as error:
+            raise UserError(f"{path} cannot be used as a results store: {error}.") from error
+
+    @classmethod
+    def existing(cls, path: Path) -> Store:
+        if not path.is_file():
+            raise UserError(f"There is no results store {path}: `legcf reproduce table2 --data DATA` makes one.")
+        return cls(path)
+
+    @property
+    def work_folder(self) -> Path:
+        """Where unfinished runs keep their checkpoints."""
+        return self.path.with_name(f"{self.path.name}.work")
+
+    # Claims -------------------------------------------------------------------------------------------------------
+
+    def is_open(self, run: Run, retry_failed_before: float) -> bool:
+        """Whether the run is there to be taken. A failed one is, unless it failed since the given time."""
+        return self._may_be_taken(run.key, retry_failed_before)
+
+    def claim(self, run: Run, dataset: str, code_version: str, retry_failed_before: float) -> bool:
+        """Take the run for this process; False if it is finished, or somebody is at it."""
+        now = time.time()
+        with self._writing() as connection:
+            if not self._may_be_taken(run.key, retry_failed_before):
+                return False
+            connection.execute(
+                "INSERT INTO runs (key, cell, dataset, seed, config_hash, content_hash, code_version, status, owner,"
+                " renewed, started, attempts, config) VALUES (?, ?, ?, ?, ?, ?, ?, 'running', ?, ?, ?, 1, ?)"
+                " ON CONFLICT (key) DO UPDATE SET status = 'running', owner = excluded.owner,"
+                " renewed = excluded.renewed, started = excluded.started, code_version = excluded.code_version,"
+                " error = NULL, ended = NULL, attempts = attempts + 1",
+                (
+                    run.key, run.cell.name, dataset, run.seed, run.config_hash, run.content_hash, code_version,
+                    owner_mark(), now, now, json.dumps(run.config.to_json()),
+                ),
+            )  # fmt: skip
+        return True
+
+    def renew(self, key: str) -> bool:
+        """Say that this process is still at it; False if the claim was taken over by another."""
+        with self._writing() as connection:
+            changed = connection.execute(
+                "UPDATE runs SET renewed = ? WHERE key = ? AND owner = ? AND status = 'running'",
+                (time.time(), key, owner_mark()),
+            )
+        return changed.rowcount == 1
+
+    def finish(
+        self,
+        key: str,
+        metrics: Mapping[str, Any],
+        curve: list[dict[str, Any]],
+        per_user: Mapping[str, NDArray[np.floating]],
+        machine: Mapping[str, Any],
+        command: str,
+        state: bytes | None = None,
+    ) -> None:
+        with self._writing() as connection:
+            connection.executemany(
+                "INSERT OR REPLACE INTO per_user VALUES (?, ?, ?)",
+                [(key, name, _packed(values)) for name, values in per_user.items()],
+            )
+            if state is not None:
+                connection.execute("INSERT OR REPLACE INTO states VALUES (?, ?)", (key, zlib.compress(state)))
+            connection.execute(
+                "UPDATE runs SET status = 'finished', error = NULL, ended = ?, seconds = ?, peak_memory_mb = ?,"
+                " machine = ?, command = ?, metrics = ?, curve = ? WHERE key = ?",
+                (
+                    time.time(), _training_seconds(metrics), metrics.get("peak_rss_mb"), json.dumps(dict(machine)),
+                    command, json.dumps(dict(metrics)), json.dumps(curve), key,
+                ),
+            )  # fmt: skip
+
+    def fail(self, key: str, error: str, owner: str | None = None) -> None:
+        """Mark a run that `owner` (this process by default) had claimed."""
+        self._end(key, "failed", error, owner or owner_mark())
+
+    def release(self, key: str) -> None:
+        """Give a claim back: the run was stopped and may go on later."""
+        self._end(key, "stopped", None, owner_mark())
+
+    def _end(self, key: str, status: str, error: str | None, owner: str) -> None:
+        with self._writing() as connection:
+            connection.execute(
+                "UPDATE runs SET status = ?, error = ?, ended = ? WHERE key = ? AND owner = ? AND status = 'running'",
+                (status, error, time.time(), key, owner),
+            )
+
+    def _may_be_taken(self, key: str, retry_failed_before: float) -> bool:
+        found = self._connection.execute(
+            "SELECT status, owner, renewed, ended FROM runs WHERE key = ?", (key,)
+        ).fetchone()
+        if found is None:
+            return True
+        status, owner, renewed, ended = found
+        if status == "running":
+            return owner is None or _is_gone(owner) or time.time() - (renewed or 0) > STALE_SECONDS
+        if status == "failed":
+            return bool((ended or 0) < retry_failed_before)
+        return bool(status == "stopped")
+
+    # What is known ------------------------------------------------------------------------------------------------
+
+    def rows(self) -> dict[str, Row]:
+        """Every run by its key."""
+        columns = ", ".join([*_PLAIN, "machine", "config", "metrics", "curve"])
+        found = self._connection.execute(f"SELECT {columns} FROM runs ORDER BY cell, seed").fetchall()
+        return {values[0]: _row(values) for values in found}
+
+    def status(self, key: str) -> tuple[str, str | None]:
+        """("missing", None) for a run that nobody has begun."""
+        found = self._connection.execute("SELECT status, error FROM runs WHERE key = ?", (key,)).fetchone()
+        return ("missing", None) if found is None else (found[0], found[1])
+
+    def per_user(self, key: str) -> dict[str, NDArray[np.float32]]:
+        found = self._connection.execute("SELECT metric, float32 FROM per_user WHERE key = ?", (key,)).fetchall()
+        return {name: np.frombuffer(zlib.decompress(blob), dtype="<f4") for name, blob in found}
+
+    def state(self, key: str) -> bytes | None:
+        found = self._connection.execute("SELECT safetensors FROM states WHERE key = ?", (key,)).fetchone()
+        return None if found is None else zlib.decompress(found[0])
+
+    def remember_study(self, study: str, dataset: str, preset: str, plan: Mapping[str, Any]) -> None:
+        """Which runs make up a table, so that the report needs nothing but the store."""
+        with self._writing() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO studies VALUES (?, ?, ?, ?, ?)",
+                (study, dataset, preset, json.dumps(dict(plan)), time.time()),
+            )
+
+    def studies(self) -> list[dict[str, Any]]:
+        found = self._connection.execute("SELECT study, dataset, preset, plan FROM studies ORDER BY rowid").fetchall()
+        return [
+            {"study": study, "dataset": dataset, "preset": preset, **json.loads(plan)}
+            for study, dataset, preset, plan in found
+        ]
+
+    def close(self) -> None:
+        self._connection.close()
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            yield self._connection
+            self._connection.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            raise UserError(f"Cannot write to the results store {self.path}: {error}.") from error
+        finally:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+
+    def _prepare(self) -> None:
+        """Lay out a new file, or check that an old one is ours and of this version."""
+        if not self._tables():
+            with self._writing() as connection:
+                if not self._tables():  # another process may have been first
+                    for statement in _SCHEMA.split(";"):
+                        connection.execute(statement)
+                    connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+                    connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+        (application,) = self._connection.execute("PRAGMA application_id").fetchone()
+        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        if application != _APPLICATION:
+            raise UserError(f"{self.path} is a database of something else; choose another --store.")
+        if version != FORMAT_VERSION:
+            raise UserError(
+                f"{self.path} has store version {version}, this legcf reads {FORMAT_VERSION}; choose another --store."
+            )
+
+    def _tables(self) -> list[str]:
+        return [name for (name,) in self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+
+
+def owner_mark() -> str:
+    """This process, told from every other one on any machine that shares the store."""
+    return mark_of(psutil.Process(os.getpid()))
+
+
+def mark_of(process: psutil.Process) -> str:
+    return f"{socket.gethostname()} {process.pid} {process.create_time():.2f}"
+
+
+def _is_gone(owner: str) -> bool:
+    """Whether the process that holds a claim is known to be no more; of another machine we cannot know."""
+    host, pid, created = owner.rsplit(" ", 2)
+    if host != socket.gethostname():
+        return False
+    try:
+        process = psutil.Process(int(pid))
+        other = abs(process.create_time() - float(created)) > _CLOCK_SECONDS
+        return bool(other or process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
+def _training_seconds(metrics: Mapping[str, Any]) -> float | None:
+    """Set-up, training over all sessions of a resumed run, and evaluation."""
+    seconds = metrics.get("seconds", {})
+    return sum(seconds.get(part, 0.0) for part in ("set_up", "train", "evaluate")) if seconds else None
+
+
+def _packed(values: NDArray[np.floating]) -> bytes:
+    return zlib.compress(np.ascontiguousarray(values, dtype="<f4").tobytes(), 6)
+
+
+def _row(values: tuple[Any, ...]) -> Row:
+    plain = dict(zip(_PLAIN, values, strict=False))
+    machine, config, metrics, curve = (json.loads(text) if text else None for text in values[len(_PLAIN) :])
+    return Row(**plain, machine=machine or {}, config=config or {}, metrics=metrics or {}, curve=curve or [])
