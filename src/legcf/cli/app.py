@@ -4,7 +4,20 @@ import sys
 
 import typer
 
-from legcf.cli import compress, data, evaluate, export, info, recommend, reproduce, serve, train
+from legcf.cli import (
+    compare,
+    compress,
+    data,
+    evaluate,
+    export,
+    info,
+    recommend,
+    report,
+    reproduce,
+    search,
+    serve,
+    train,
+)
 from legcf.errors import UserError
 
 app = typer.Typer(
@@ -23,6 +36,9 @@ app.command()(compress.compress)
 app.command()(export.export)
 app.command()(serve.serve)
 app.command()(reproduce.reproduce)
+app.command()(report.report)
+app.command()(compare.compare)
+app.command()(search.search)
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """`legcf train`: from interactions to a run directory."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,6 +38,7 @@ def train(
         list[str] | None, typer.Option("--set", help="Any configuration key, e.g. --set training.learning_rate=0.01.")
     ] = None,
     config: Annotated[Path | None, typer.Option(help="A JSON file with the keys of a run's config.json.")] = None,
+    log: Annotated[str | None, typer.Option(help="Show epochs elsewhere as well: tensorboard or mlflow.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was stopped, to the same end.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no line an epoch.")] = False,
     as_json: AsJson = False,
@@ -46,6 +48,7 @@ def train(
     from legcf.registry import resolve, width_option
     from legcf.runs import remove_unfinished
     from legcf.runs import train as run
+    from legcf.tracking import tracker
 
     given = _from_file(config)
     chosen_method = _first(method, _name(given, "method"), "legcf")
@@ -71,9 +74,14 @@ def train(
         {"source": _lasting(data), "options": options.model_dump(mode="json", exclude_defaults=True)},
     )
     dataset = load(data, options)
+    watching: list[Callable[[dict[str, Any]], None]] = [] if quiet or as_json else [_tell]
+    logged = None if log is None else tracker(log, out, resolved)
+    if logged is not None:
+        watching.append(logged.epoch)
+    trained = None
     is_new = not out.is_dir() or not any(out.iterdir())
     try:
-        trained = run(dataset, resolved, out, resume, quiet or as_json, None if quiet or as_json else _tell)
+        trained = run(dataset, resolved, out, resume, quiet or as_json, _all(watching))
     except UserError:
         if is_new:
             remove_unfinished(out)
@@ -81,6 +89,9 @@ def train(
     except KeyboardInterrupt:
         typer.echo(f"Stopped; the same command with --resume continues {out}.", err=True)
         raise
+    finally:
+        if logged is not None:
+            logged.close(None if trained is None else trained.metrics)
     if as_json:
         print_json(trained.metrics)
     else:
@@ -153,3 +164,11 @@ def _first(*values: Any) -> Any:
 def _lasting(source: str) -> str:
     """A path that still means the same from another folder; names and patterns stay as they are."""
     return str(Path(source).resolve()) if Path(source).exists() else source
+
+
+def _all(watching: list[Callable[[dict[str, Any]], None]]) -> Callable[[dict[str, Any]], None]:
+    def tell(line: dict[str, Any]) -> None:
+        for one in watching:
+            one(line)
+
+    return tell

@@ -13,6 +13,7 @@ from torch import nn
 from legcf.backbones.base import BackboneConfig
 from legcf.configuration import Frozen
 from legcf.data.interactions import Interactions
+from legcf.search_space import PAPER_GRID, Space
 
 
 class EmbeddingLayer(nn.Module, ABC):
@@ -28,6 +29,9 @@ class EmbeddingLayer(nn.Module, ABC):
     citation: ClassVar[str]
     presets: ClassVar[Mapping[str, Mapping[str, Any]]]
     """Named settings over the defaults: {section: {key: value}} with the sections method, backbone and training."""
+
+    search_space: ClassVar[Space] = PAPER_GRID
+    """What `legcf search` tries, by configuration key."""
 
     width_option: ClassVar[str] = "dim"
     """What the width is called in Config; --dim sets it."""

@@ -26,6 +26,7 @@ from legcf.factorisation.als import AlsSettings, factorise, history_metric
 from legcf.factorisation.given import read_vectors
 from legcf.graph.adjacency import bipartite, expanded, normalised
 from legcf.graph.partition import communities
+from legcf.search_space import PAPER_GRID, Choice, Space
 
 _WARM_METHOD = {"start": "als", "signed": True, "update": "none"}
 _WARM_TRAINING = {
@@ -128,6 +129,8 @@ class Legcf(EmbeddingLayer):
             "training": {**_WARM_TRAINING, "learning_rate": 0.015, "leave_out": True, "epochs": 4},
         },
     }  # fmt: skip
+
+    search_space: ClassVar[Space] = {**PAPER_GRID, "method.anchor_weight": Choice((0.5, 0.6, 0.7, 0.8, 0.9))}
 
     indices: torch.Tensor
     weights: torch.Tensor

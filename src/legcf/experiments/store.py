@@ -187,7 +187,7 @@ class Store:
             return True
         status, owner, renewed, ended = found
         if status == "running":
-            return owner is None or _is_gone(owner) or time.time() - (renewed or 0) > STALE_SECONDS
+            return owner is None or is_gone(owner) or time.time() - (renewed or 0) > STALE_SECONDS
         if status == "failed":
             return bool((ended or 0) < retry_failed_before)
         return bool(status == "stopped")
@@ -274,7 +274,7 @@ def mark_of(process: psutil.Process) -> str:
     return f"{socket.gethostname()} {process.pid} {process.create_time():.2f}"
 
 
-def _is_gone(owner: str) -> bool:
+def is_gone(owner: str) -> bool:
     """Whether the process that holds a claim is known to be no more; of another machine we cannot know."""
     host, pid, created = owner.rsplit(" ", 2)
     if host != socket.gethostname():

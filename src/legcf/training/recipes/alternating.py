@@ -16,6 +16,7 @@ def stages(config: RunConfig) -> list[Stage]:
     pretrain = Stage("pretrain", config.training.epochs)
     if config.method.update == "none":
         return [pretrain]
+    pretrain.until = 0.5  # of a run that is limited in time: the updates must have their share
     return [pretrain, Alternate("alternate", config.training.epochs, config.method)]
 
 

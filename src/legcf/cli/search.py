@@ -1,0 +1,78 @@
+"""`legcf search`: the best settings of a method for some data, chosen on validation."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from legcf.cli.data_options import with_data_options
+from legcf.cli.output import AsJson, print_json, print_pairs
+from legcf.configuration import parse_assignments
+from legcf.data.options import DataOptions
+from legcf.errors import UserError
+
+
+@with_data_options
+def search(
+    data_options: DataOptions,
+    data: Annotated[str, typer.Argument(help="A folder, a file, or a known name.")],
+    method: Annotated[str, typer.Option(help="Whose settings.")] = "legcf",
+    trials: Annotated[int, typer.Option(help="How many settings to try in all, pruned ones included.")] = 20,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Trials and best.json; the same folder continues.")] = Path(
+        "search"
+    ),
+    backbone: Annotated[str | None, typer.Option(help="What propagates.")] = None,
+    preset: Annotated[str, typer.Option(help="Settings that are not searched.")] = "default",
+    seed: Annotated[int, typer.Option(help="Seed of every trial and of the choice of settings.")] = 0,
+    over: Annotated[
+        list[str] | None,
+        typer.Option(help="Search this key in place of the method's own space, e.g. method.t=1,2,4. Repeatable."),
+    ] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="A configuration key for all trials.")] = None,
+    workers: Annotated[int, typer.Option(help="Processes side by side; start more on any machine that sees OUT.")] = 1,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No line a trial.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Try settings of a method on DATA and write the best as a file for `legcf train --config`."""
+    from legcf.data.source import load
+    from legcf.experiments.search import SearchRequest, side_by_side
+    from legcf.experiments.search import search as look
+
+    if workers < 1:
+        raise UserError(f"--workers {workers} cannot do anything; give at least 1.")
+    request = SearchRequest(method, backbone, preset, seed, parse_assignments(settings or []), _values(over or []))
+    request.config({})
+    if workers > 1:
+        one = [word for word in sys.argv[1:] if word != "--json"]
+        side_by_side([*one, "--workers", "1"], workers)
+    found = look(request, load(data, data_options), out, trials, (lambda _: None) if quiet or as_json else _tell)
+    if as_json:
+        print_json(found)
+        return
+    print_pairs(f"Best of {found['trials']} finished trials", found["best"])
+    typer.echo(f"Settings: {found['config']}. Next: legcf train {data} --config {found['config']} --out RUN")
+
+
+def _tell(trial: Any) -> None:
+    value = "" if trial.value is None else f"  {trial.value:.4f}"
+    drawn = "  ".join(f"{key}={setting}" for key, setting in trial.params.items())
+    typer.echo(f"trial {trial.number:3d} {trial.state.name.lower():>8}{value}  {drawn}", err=True)
+
+
+def _values(texts: list[str]) -> dict[str, tuple[Any, ...]]:
+    found = {}
+    for text in texts:
+        key, equals, values = text.partition("=")
+        if not equals or not values or "." not in key:
+            raise UserError(f"`--over {text}` is not of the form section.key=value,value, as in method.t=1,2,4.")
+        found[key] = tuple(_value(value) for value in values.split(","))
+    return found
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text

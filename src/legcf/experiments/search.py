@@ -1,0 +1,227 @@
+"""Search of settings on Optuna: trials share one journal file, so that they resume and run in many processes."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from legcf.configuration import RunConfig, merged, parse_assignments
+from legcf.data.interactions import Dataset
+from legcf.errors import MissingExtra, UserError
+from legcf.experiments.store import is_gone, owner_mark
+from legcf.files import read_json, write_json
+from legcf.registry import METHODS, chosen, resolve
+from legcf.runs import train
+from legcf.search_space import Choice, Space
+
+_SMALL_SPACE = 200  # a finite space of so many points is gone through without repeating any
+_UNTOUCHED_TRIALS, _UNTOUCHED_EPOCHS = 3, 1  # no trial is pruned before there is something to compare it with
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """What is searched, and from where; the same request continues the same search."""
+
+    method: str
+    backbone: str | None = None
+    preset: str = "default"
+    seed: int = 0
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    over: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    """Keys with values of the user's own, in place of the method's space."""
+
+    def space(self) -> Space:
+        if self.over:
+            return {key: Choice(values) for key, values in self.over.items()}
+        layer = chosen("method", self.method, METHODS).layer
+        return dict(layer.search_space)
+
+    def config(self, drawn: Mapping[str, Any]) -> RunConfig:
+        nested = parse_assignments([]) if not drawn else merged(*(_nested(key, value) for key, value in drawn.items()))
+        return resolve(self.method, self.backbone, self.preset, self.seed, merged(self.overrides, nested))
+
+    def mark(self, content_hash: str) -> dict[str, Any]:
+        """What must stay the same for trials to be comparable."""
+        return {
+            "config": self.config({}).to_json() | {"data": {}},
+            "space": {key: repr(part) for key, part in self.space().items()},
+            "content_hash": content_hash,
+        }
+
+
+def search(
+    request: SearchRequest,
+    dataset: Dataset,
+    folder: Path,
+    trials: int,
+    tell: Callable[[Any], None] = lambda trial: None,
+) -> dict[str, Any]:
+    """Trials until there are `trials` of them (with those of other processes), then the best as best.json."""
+    optuna = _optuna()
+    _check(request, dataset, folder, trials)
+    study = _study(request, folder)
+    _revive(study)
+    size = _points(request.space())
+    while len(_counted(study)) < min(trials, size):
+        study.optimize(
+            lambda trial: _attempt(trial, request, dataset, trials), n_trials=1, catch=(UserError, _Enough),
+            callbacks=[lambda _, trial: tell(trial)],
+        )  # fmt: skip
+        if study.trials and _only_failures(study):
+            raise UserError(f"Every trial failed; the last one said: {study.trials[-1].user_attrs.get('error')}")
+    complete = [trial for trial in study.trials if trial.state == optuna.trial.TrialState.COMPLETE]
+    return _write_best(request, complete, folder)
+
+
+def side_by_side(command: Sequence[str], workers: int) -> None:
+    """The same search in several processes at once."""
+    processes = [subprocess.Popen([sys.executable, "-m", "legcf", *command]) for _ in range(workers)]
+    try:
+        codes = [process.wait() for process in processes]
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.terminate()
+    if all(codes):
+        raise UserError("All workers of the search ended with an error; see above.")
+
+
+class _Enough(Exception):
+    """Another process began the last trial first."""
+
+
+def _attempt(trial: Any, request: SearchRequest, dataset: Dataset, trials: int) -> float:
+    optuna = _optuna()
+    trial.set_user_attr("owner", owner_mark())
+    failed = optuna.trial.TrialState.FAIL
+    earlier = [one for one in trial.study.get_trials(deepcopy=False) if one.number < trial.number]
+    if sum(one.state != failed for one in earlier) >= trials:
+        raise _Enough
+    drawn = {key: _draw(trial, key, part) for key, part in request.space().items()}
+    config = request.config(drawn)
+    monitor = config.training.monitor
+    scores: list[float] = []
+
+    def judge(line: dict[str, Any]) -> None:
+        score = line.get("validation", {}).get(monitor)
+        if score is None:
+            return
+        scores.append(score)
+        trial.report(max(scores), len(scores))
+        if trial.should_prune():
+            raise optuna.TrialPruned
+
+    try:
+        trained = train(dataset, config, quiet=True, on_epoch=judge)
+    except UserError as error:
+        trial.set_user_attr("error", str(error))
+        raise
+    trial.set_user_attr("num_params", trained.metrics["num_params"])
+    return max(scores)
+
+
+def _study(request: SearchRequest, folder: Path) -> Any:
+    optuna = _optuna()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    samplers = optuna.samplers
+    small = _points(request.space()) <= _SMALL_SPACE
+    sampler = (
+        samplers.BruteForceSampler(seed=request.seed)
+        if small
+        else samplers.TPESampler(seed=request.seed, constant_liar=True)
+    )
+    return optuna.create_study(
+        storage=JournalStorage(JournalFileBackend(str(folder / "trials.journal"))),
+        study_name="search",
+        sampler=sampler,
+        pruner=optuna.pruners.MedianPruner(_UNTOUCHED_TRIALS, _UNTOUCHED_EPOCHS),
+        direction="maximize",
+        load_if_exists=True,
+    )
+
+
+def _check(request: SearchRequest, dataset: Dataset, folder: Path, trials: int) -> None:
+    if trials < 1:
+        raise UserError(f"--trials {trials} leaves nothing to try; give at least 1.")
+    if dataset.validation.num_pairs == 0:
+        raise UserError(f"{dataset.name} has no validation part to choose by; take another --protocol.")
+    if not request.space():
+        raise UserError(f"Method {request.method} declares nothing to search; name keys with --over.")
+    mark, path = request.mark(dataset.content_hash), folder / "search.json"
+    if path.exists() and read_json(path) != mark:
+        raise UserError(f"{folder} holds a search of other settings or data; choose another --out.")
+    if not path.exists():
+        if folder.exists() and any(folder.iterdir()):
+            raise UserError(f"{folder} is not empty and holds no search; choose another --out.")
+        write_json(path, mark)
+
+
+def _revive(study: Any) -> None:
+    """Trials whose process is gone are failed, and what they tried comes first in the queue."""
+    optuna = _optuna()
+    for trial in study.get_trials(states=(optuna.trial.TrialState.RUNNING,)):
+        owner = trial.user_attrs.get("owner")
+        if owner is not None and is_gone(owner):
+            study.tell(trial.number, state=optuna.trial.TrialState.FAIL, skip_if_finished=True)
+            if trial.params:
+                study.enqueue_trial(trial.params)
+
+
+def _counted(study: Any) -> list[Any]:
+    """Trials that are finished, pruned or under way."""
+    states = _optuna().trial.TrialState
+    return [one for one in study.get_trials(deepcopy=False) if one.state not in (states.FAIL, states.WAITING)]
+
+
+def _only_failures(study: Any) -> bool:
+    failed = _optuna().trial.TrialState.FAIL
+    trials = [one for one in study.get_trials(deepcopy=False) if "error" in one.user_attrs]
+    return len(trials) >= _UNTOUCHED_TRIALS and all(one.state == failed for one in study.trials)
+
+
+def _write_best(request: SearchRequest, complete: Sequence[Any], folder: Path) -> dict[str, Any]:
+    if not complete:
+        raise UserError("No trial was finished; raise --trials.")
+    best = max(complete, key=lambda trial: trial.value)
+    config = request.config(best.params)
+    path = folder / "best.json"
+    write_json(path, {key: value for key, value in config.to_json().items() if key != "data"})
+    return {
+        "trials": len(complete),
+        "best": {"trial": best.number, f"validation {config.training.monitor}": best.value, **best.params},
+        "config": str(path),
+    }
+
+
+def _draw(trial: Any, key: str, part: Any) -> Any:
+    if isinstance(part, Choice):
+        return trial.suggest_categorical(key, list(part.values))
+    return trial.suggest_float(key, part.low, part.high, log=part.log)
+
+
+def _points(space: Space) -> float:
+    """How many there are to choose from."""
+    return math.prod(len(part.values) if isinstance(part, Choice) else math.inf for part in space.values())
+
+
+def _nested(key: str, value: Any) -> dict[str, Any]:
+    nested: Any = value
+    for part in reversed(key.split(".")):
+        nested = {part: nested}
+    return dict(nested)
+
+
+def _optuna() -> Any:
+    try:
+        import optuna
+    except ImportError as error:
+        raise MissingExtra("`legcf search`", "search") from error
+    return optuna

@@ -1,0 +1,30 @@
+"""What a search may choose from, declared beside each method: {"section.key": Choice or Range}."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of these."""
+
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Range:
+    """Anything between, on a logarithmic scale if `log`."""
+
+    low: float
+    high: float
+    log: bool = False
+
+
+Space = Mapping[str, Choice | Range]
+
+PAPER_GRID: Space = {
+    # Liang et al., SIGIR 2024, section 4.1.4.
+    "training.learning_rate": Choice((1e-2, 1e-3, 1e-4)),
+    "training.l2": Choice((0.0, 5e-4, 1e-3, 5e-3, 1e-2)),
+}

@@ -1,0 +1,114 @@
+"""Reproductions as typed: killed in the middle, failing, started twice at once, and asked for what is not there."""
+
+import json
+import os
+import signal
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from legcf.experiments.store import Store
+from tests.cli.typed import legcf, refused
+from tests.experiments.tiny import start
+
+
+def results(out: Path) -> dict[str, Any]:
+    rows = json.loads((out / "results.json").read_text())["runs"]
+    return {f"{row['cell']}-{row['seed']}": row["metrics"]["test"] for row in rows}
+
+
+def attempts(out: Path) -> dict[str, int]:
+    return {f"{row.cell}-{row.seed}": row.attempts for row in Store(out / "store.sqlite").rows().values()}
+
+
+def finished(store: Path) -> int:
+    if not store.exists():
+        return 0
+    try:
+        with sqlite3.connect(store) as connection:
+            return int(connection.execute("SELECT count(*) FROM runs WHERE status = 'finished'").fetchone()[0])
+    except sqlite3.OperationalError:
+        return 0
+
+
+@pytest.mark.slow
+def test_killed_and_started_again(tmp_path: Path, folder: Path) -> None:
+    """Nothing that was finished is repeated, and the end is that of a reproduction that was left alone."""
+    out = tmp_path / "killed"
+    process = start(folder, out)
+    deadline = time.monotonic() + 240
+    while finished(out / "store.sqlite") < 1 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    before = {row.key: row.ended for row in Store(out / "store.sqlite").rows().values() if row.status == "finished"}
+    assert len(before) == 1
+    again = start(folder, out)
+    _, errors = again.communicate(timeout=300)
+    assert again.returncode == 0, errors
+    assert errors.count("has it already") == len(before)
+    after = {row.key: row.ended for row in Store(out / "store.sqlite").rows().values()}
+    assert before.items() <= after.items()
+    assert len(after) == 2
+    assert not list((out / "store.sqlite.work").glob("*/*"))
+    # A reproduction that is left alone, by two processes that share the store.
+    alone = tmp_path / "alone"
+    both = [start(folder, tmp_path / name, "--store", str(alone / "store.sqlite")) for name in ("alone", "other")]
+    for one in both:
+        _, errors = one.communicate(timeout=300)
+        assert one.returncode == 0, errors
+    assert set(attempts(alone).values()) == {1}
+    assert results(out) == results(alone) == results(tmp_path / "other")
+
+
+@pytest.mark.usefixtures("tiny")
+class TestAsTyped:
+    def test_failed_runs_are_shown_and_tried_again(self, tmp_path: Path, folder: Path) -> None:
+        out = tmp_path / "out"
+        common = ("reproduce", "ablation", "--data", folder, "--out", out, "--workers", 2)
+        for attempt in (1, 2):
+            answer = legcf(*common, "--set", "training.loss=hinge")
+            assert answer.code == 1
+            assert "'hinge' is not one of" in answer.err
+            assert "1 runs failed" in answer.err
+            assert attempts(out) == {"on-0": 1, "table-0": attempt}
+        assert "'hinge' is not one of" in (out / "results.md").read_text()
+        answer = legcf(*common, "--json")
+        assert answer.code == 0
+        lines = json.loads(answer.out)["tables"][0]["lines"]
+        assert {line["cell"]: line["problem"] for line in lines} == {
+            "on": None,
+            "table": None,
+            "missing": "method no-such-method is not available",
+        }
+        assert "nothing to compare with" in answer.err
+        assert (out / "results.html").exists()
+        assert (out / "plots" / "planted-quick-ablation-curves.svg").exists()
+
+
+class TestBadInput:
+    def test_unknown_study(self, folder: Path) -> None:
+        assert "no study `table9`" in refused("reproduce", "table9", "--data", folder)
+
+    def test_no_seeds(self, folder: Path) -> None:
+        assert "--seeds 0" in refused("reproduce", "table2", "--data", folder, "--seeds", 0)
+
+    def test_unknown_preset(self, folder: Path) -> None:
+        assert "quick or full" in refused("reproduce", "table2", "--data", folder, "--preset", "slow")
+
+    def test_no_time_and_no_workers(self, folder: Path) -> None:
+        assert "--minutes-per-run 0" in refused("reproduce", "table2", "--data", folder, "--minutes-per-run", 0)
+        assert "--workers 0" in refused("reproduce", "table2", "--data", folder, "--workers", 0)
+
+    def test_store_of_another_version(self, tmp_path: Path, folder: Path) -> None:
+        store = tmp_path / "store.sqlite"
+        Store(store).close()
+        with sqlite3.connect(store) as connection:
+            connection.execute("PRAGMA user_version = 99")
+        assert "store version 99" in refused("reproduce", "table2", "--data", folder, "--store", store)
+
+    def test_unknown_data(self, tmp_path: Path) -> None:
+        assert "neither a file" in refused("reproduce", "table2", "--data", "nowhere", "--out", tmp_path)

@@ -1,0 +1,60 @@
+"""Cells that train in a moment, and a reproduction of them as a process of its own that can be killed."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from legcf.configuration import merged
+from legcf.experiments.cells import Cell, Run, Setting, plan
+from legcf.experiments.store import Store
+
+FAST: dict[str, Any] = {"training": {"epochs": 2, "batch_size": 200, "threads": 1}}
+
+SCRIPT = """
+import sys
+from legcf.cli.app import main
+from legcf.experiments.studies import STUDIES, Study
+from tests.experiments.tiny import tiny_cells
+STUDIES["ablation"] = Study("Tiny", "table", tiny_cells)
+sys.argv = ["legcf", "reproduce", "ablation", *sys.argv[1:]]
+main()
+"""
+
+
+def tiny_cells(setting: Setting) -> list[Cell]:
+    """Only the full table listens to --set, so that it alone can be made to fail."""
+    small = {"method": {"c": 8, "d": 8}}
+    return [
+        Cell("on", "update on", "legcf", ("paper",), merged(FAST, small), keep_state=True),
+        Cell("table", "full table", "full", ("paper",), merged(FAST, {"method": {"dim": 8}}, setting.overrides)),
+        Cell("missing", "not there", "no-such-method", ("paper",)),
+    ]
+
+
+def runs(seeds: int = 1, content_hash: str = "data") -> tuple[Run, ...]:
+    return plan(tuple(tiny_cells(Setting("planted", 40, 40))), seeds, content_hash).runs
+
+
+def start(data: Path, out: Path, *more: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-c", SCRIPT, "--data", str(data), "--out", str(out), "--workers", "1", *more]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def pretend_finished(store: Store, run: Run, score: float, spread: float = 0.1, users: int = 50) -> None:
+    """Put a result into the store that no training made."""
+    assert store.claim(run, "planted", "0", 0)
+    rng = np.random.default_rng(run.seed)
+    names = ("ndcg@10", "recall@10", "ndcg@20", "recall@20")
+    per_user = {name: np.clip(score + spread * rng.standard_normal(users), 0, 1).astype(np.float32) for name in names}
+    metrics = {
+        "test": {name: float(values.mean()) for name, values in per_user.items()},
+        "validation": {}, "num_params": 1000 + len(run.cell.name), "storage_bytes": 4000, "total_trainable": 1000,
+        "seconds": {"set_up": 1.0, "train": 2.0, "evaluate": 1.0}, "peak_rss_mb": 100.0,
+        "best_epoch": {"stage": "train", "epoch": 1},
+    }  # fmt: skip
+    curve = [{"seconds": 1.0, "validation": {"ndcg@20": score / 2}}, {"seconds": 1.0, "validation": {"ndcg@20": score}}]
+    machine = dict.fromkeys(("host", "processor", "cores", "memory_gb", "system", "python", "torch"), "x")
+    store.finish(run.key, metrics, curve, per_user, machine, "legcf train …")
