@@ -11,6 +11,7 @@ from legcf.cli import (
     evaluate,
     export,
     info,
+    methods,
     recommend,
     report,
     reproduce,
@@ -32,6 +33,7 @@ app.command()(train.train)
 app.command()(evaluate.evaluate)
 app.command()(recommend.recommend)
 app.command()(info.info)
+app.command()(methods.methods)
 app.command()(compress.compress)
 app.command()(export.export)
 app.command()(serve.serve)

@@ -18,7 +18,8 @@ def print_json(content: Any) -> None:
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     table = Table(title=title, title_justify="left")
     for position, column in enumerate(columns):
-        table.add_column(column, justify="left" if position == 0 else "right")
+        text = any(isinstance(row[position], str) for row in rows)
+        table.add_column(column, justify="left" if text or position == 0 else "right")
     for row in rows:
         table.add_row(*(_cell(value) for value in row))
     Console().print(table)
