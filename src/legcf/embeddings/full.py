@@ -7,16 +7,22 @@ import torch
 from pydantic import Field
 from torch import nn
 
+from legcf.assignment.dictionary import balance
 from legcf.configuration import Frozen
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal, xavier_uniform
 from legcf.embeddings.budget import Budgeted, stored_values, too_small
+from legcf.factorisation.als import AlsSettings, factorise
 
 
 class FullTableConfig(Budgeted):
     name: Literal["full"] = "full"
     dim: int = Field(64, ge=1, description="width of the table, unless a budget decides it")
-    initial: Literal["normal", "xavier"] = Field("normal", description="N(0, 0.1²) as LightGCN's code, or Xavier")
+    initial: Literal["normal", "xavier", "als"] = Field(
+        "normal", description="N(0, 0.1²) as LightGCN's code, Xavier, or the vectors of a factorisation"
+    )
+    als: AlsSettings = Field(AlsSettings(), description="settings of that factorisation")
+    score_scale: float = Field(10.0, gt=0, description="multiplies the factorisation's scores, for the softmax")
 
 
 class FullTable(EmbeddingLayer):
@@ -44,7 +50,7 @@ class FullTable(EmbeddingLayer):
     def __init__(self, config: FullTableConfig, num_users: int, num_items: int) -> None:
         super().__init__(config, num_users, num_items)
         self.weight = nn.Parameter(torch.zeros(self.num_entities, config.dim))
-        self._initial = config.initial
+        self._settings = config
 
     @property
     def width(self) -> int:
@@ -62,8 +68,16 @@ class FullTable(EmbeddingLayer):
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
         shape = (self.weight.shape[0], self.weight.shape[1])
-        drawn = xavier_uniform(shape, rng) if self._initial == "xavier" else normal(shape, 0.1, rng)
+        if self._settings.initial == "als":
+            drawn = self._factorised(train, rng)
+        else:
+            drawn = xavier_uniform(shape, rng) if self._settings.initial == "xavier" else normal(shape, 0.1, rng)
         self.weight.data.copy_(drawn)
+
+    def _factorised(self, train: Interactions, rng: np.random.Generator) -> torch.Tensor:
+        users, items = factorise(train, self._settings.dim, rng, self._settings.als)
+        users, items, _ = balance(users, items, power=0.5)
+        return torch.from_numpy(np.vstack([users, items]) * np.float32(self._settings.score_scale) ** 0.5)
 
     def table(self) -> torch.Tensor:
         return self.weight

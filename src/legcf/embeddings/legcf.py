@@ -72,6 +72,10 @@ class LegcfConfig(Budgeted):
     )
     update_every: int = Field(1, ge=1, description="m, epochs between assignment updates in the second stage")
     update_at: Literal["end", "start"] = Field("end", description="update after an epoch (Alg. 1) or before it")
+    update_support: Literal["new", "kept"] = Field(
+        "new", description="choose meta-embeddings anew in an update, or only fit new weights to those an entity has"
+    )
+    update_damping: float = Field(0.0, ge=0, lt=1, description="share of the old S that stays in an update")
     update_gate: bool = Field(False, description="keep an update only if validation does not fall")
 
     @model_validator(mode="after")

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from legcf.assignment.aggregate import aggregated
 from legcf.assignment.assignment import FloatArray, relative_error
+from legcf.assignment.careful import mixed, refitted
 from legcf.assignment.solvers import SOLVERS
 from legcf.configuration import RunConfig
 from legcf.embeddings.legcf import Legcf, LegcfConfig
@@ -47,7 +48,12 @@ class Alternate(Stage):
         previous = layer.assignment
         kept = (previous.indices.copy(), previous.weights.copy())
         cap = session.config.training.memory_cap_mb
-        assignment = SOLVERS[self._settings.update](full, meta, self._settings.t, cap)
+        if self._settings.update_support == "kept":
+            assignment = refitted(full, meta, previous, cap)
+        else:
+            assignment = SOLVERS[self._settings.update](full, meta, self._settings.t, cap)
+        if self._settings.update_damping:
+            assignment = mixed(previous, assignment, self._settings.update_damping)
         told = {"relative_error": relative_error(full, meta, assignment), **assignment.statistics()}
         layer.assignment = assignment
         session.model.rebuild()

@@ -1,0 +1,54 @@
+"""Updates of S that change less: new weights for the same meta-embeddings, or a mixture of old and new."""
+
+import numpy as np
+
+from legcf.assignment.assignment import Assignment, FloatArray
+from legcf.assignment.matching_pursuit import DEFAULT_MEMORY_CAP_MB, rows_within
+
+_SWEEPS = 50  # of coordinate descent; a row has few weights, so this is plenty
+
+
+def refitted(
+    vectors: FloatArray,
+    dictionary: FloatArray,
+    assignment: Assignment,
+    memory_cap_mb: float = DEFAULT_MEMORY_CAP_MB,
+) -> Assignment:
+    """The non-negative weights that fit best with every entity's meta-embeddings left as they are."""
+    weights = np.empty_like(assignment.weights)
+    t = assignment.per_entity
+    rows = rows_within(memory_cap_mb / 2, t * dictionary.shape[1])
+    for start in range(0, len(vectors), rows):
+        block = slice(start, start + rows)
+        atoms = dictionary[assignment.indices[block]]
+        gram = np.einsum("ntd,nsd->nts", atoms, atoms)
+        target = np.einsum("ntd,nd->nt", atoms, vectors[block])
+        weights[block] = _non_negative(gram, target, assignment.weights[block])
+    return Assignment(assignment.indices, weights, assignment.num_buckets)
+
+
+def mixed(old: Assignment, new: Assignment, share: float) -> Assignment:
+    """share · old + (1 − share) · new, the t largest weights of a row kept."""
+    t = new.per_entity
+    indices = np.concatenate([old.indices, new.indices], axis=1)
+    weights = np.concatenate([old.weights * np.float32(share), new.weights * np.float32(1 - share)], axis=1)
+    for place in range(1, indices.shape[1]):  # a meta-embedding named twice is gathered in its first place
+        for earlier in range(place):
+            same = indices[:, earlier] == indices[:, place]
+            weights[same, earlier] += weights[same, place]
+            weights[same, place] = 0
+    largest = np.argsort(-weights, axis=1, kind="stable")[:, :t]
+    return Assignment(
+        np.take_along_axis(indices, largest, axis=1), np.take_along_axis(weights, largest, axis=1), new.num_buckets
+    )
+
+
+def _non_negative(gram: FloatArray, target: FloatArray, start: FloatArray) -> FloatArray:
+    """argmin ½ wᵀGw − bᵀw over w ≥ 0 for many small problems at once, by coordinate descent."""
+    weights = np.maximum(start, 0)
+    for _ in range(_SWEEPS):
+        for place in range(weights.shape[1]):
+            own = np.maximum(gram[:, place, place], 1e-12)
+            rest = np.einsum("nt,nt->n", gram[:, place], weights) - own * weights[:, place]
+            weights[:, place] = np.maximum((target[:, place] - rest) / own, 0)
+    return weights
