@@ -4,7 +4,7 @@
 
 `product` compares our propagation step with torch's sparse COO and CSR and with scipy, on Gowalla at width 64.
 `recbole` trains RecBole's LightGCN and ours (`--method full --dim 64`, three layers, BPR with one negative, Adam) for
-some steps of equal batches; RecBole lives in an environment of its own that this benchmark makes in the checkout. `growth`
+some steps of equal batches; RecBole lives in an environment of its own that this benchmark makes. `growth`
 times a step on generated graphs of 10^5 to 10^7 edges and draws it. Times that make a ratio are taken in turns, and
 the fastest counts. Writes benchmarks/results/backbones.json and docs/images/growth.svg.
 """
