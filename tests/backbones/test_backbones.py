@@ -77,6 +77,27 @@ class TestBackboneContract:
                 values.append((propagated(backbone, train, rows) * pull).sum())
         assert torch.isclose((values[0] - values[1]) / (2 * step), slope, rtol=1e-2, atol=1e-2)
 
+    @given(train=graphs(), seed=st.integers(0, 1000))
+    def test_rows_of_a_batch_are_rows_of_all(self, name: str, train: Interactions, seed: int) -> None:
+        """In value and in gradient, also where a backbone's parameters are not as they start."""
+        rng = np.random.default_rng(seed)
+        nodes = train.num_users + train.num_items
+        wanted = torch.from_numpy(rng.permutation(nodes)[: rng.integers(1, nodes + 1)])
+        options = {"transform": True} if "transform" in BACKBONES[name].Config.model_fields and seed % 2 else {}
+        backbone = made(name, **options)
+        operator = backbone.operator(bipartite(train), train.num_users, train.num_items)
+        rows = rows_for(train).requires_grad_()
+        inputs = [rows, *backbone.parameters()]
+        some, every = backbone.propagate(operator, rows, wanted=wanted), backbone.propagate(operator, rows)[wanted]
+        pull = torch.randn(some.shape, generator=torch.Generator().manual_seed(seed))
+        assert torch.allclose(some, every, atol=1e-5)
+        for left, right in zip(
+            torch.autograd.grad((some * pull).sum(), inputs),
+            torch.autograd.grad((every * pull).sum(), inputs),
+            strict=True,
+        ):
+            assert torch.allclose(left, right, atol=1e-4)
+
     def test_users_hear_only_of_their_items_in_one_layer(self, name: str) -> None:
         """Two components: what changes in one leaves the other as it is."""
         train = Interactions.from_pairs(np.array([0, 1]), np.array([0, 1]), 2, 2)

@@ -74,3 +74,8 @@ class Backbone(nn.Module, ABC):
         if coefficients is None:
             raise TypeError(f"{type(self).__name__} is not linear and must define propagate itself")
         return polynomial(operator, rows, coefficients, None if wanted is None else wanted.numpy())
+
+
+def taken(rows: torch.Tensor, wanted: torch.Tensor | None) -> torch.Tensor:
+    """The rows of the wanted nodes, or all of them."""
+    return rows if wanted is None else rows.index_select(0, wanted)

@@ -12,7 +12,7 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from legcf.backbones.base import Backbone, BackboneConfig
+from legcf.backbones.base import Backbone, BackboneConfig, taken
 from legcf.graph.adjacency import normalised, with_self_loops
 from legcf.graph.propagate import FloatArray, Operator, product
 
@@ -62,7 +62,11 @@ class LRGCCF(Backbone):
     ) -> torch.Tensor:
         if not len(self.transforms):
             return super().propagate(operator, rows, rng, wanted)
-        blocks = [rows]
-        for matrix in self.transforms:
-            blocks.append(product(operator, blocks[-1]) @ matrix)
-        return torch.cat(blocks if wanted is None else [block[wanted] for block in blocks], dim=1)
+        blocks = [taken(rows, wanted)]
+        for number, matrix in enumerate(self.transforms, start=1):
+            if wanted is not None and number == len(self.transforms):
+                blocks.append(product(operator, rows, wanted.numpy()) @ matrix)
+            else:
+                rows = product(operator, rows) @ matrix
+                blocks.append(taken(rows, wanted))
+        return torch.cat(blocks, dim=1)

@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from torch import nn
 from torch.nn.functional import leaky_relu, normalize
 
-from legcf.backbones.base import Backbone, BackboneConfig
+from legcf.backbones.base import Backbone, BackboneConfig, taken
 from legcf.graph.adjacency import normalised, row_normalised, with_self_loops
 from legcf.graph.dropout import dropped, thinned
 from legcf.graph.propagate import FloatArray, Operator, product
@@ -113,11 +113,15 @@ class NGCF(Backbone):
     ) -> torch.Tensor:
         config, rng = cast(NGCFConfig, self.config), rng if self.training else None
         operator = thinned(operator, config.node_dropout, rng)
-        blocks = [rows]
-        for layer in self.layers:
-            neighbours = product(operator, rows)
+        blocks = [taken(rows, wanted)]
+        for number, layer in enumerate(self.layers, start=1):
+            if wanted is not None and number == len(self.layers):  # nothing travels on from here
+                neighbours, rows, wanted = product(operator, rows, wanted.numpy()), taken(rows, wanted), None
+            else:
+                neighbours = product(operator, rows)
             message = neighbours + rows if config.adjacency == "sym" else neighbours
             rows = layer(message, rows * neighbours, config.activation == "joint")
             rows = dropped(rows, config.message_dropout, rng)
-            blocks.append(normalize(rows) if config.normalise else rows)
-        return torch.cat(blocks if wanted is None else [block[wanted] for block in blocks], dim=1)
+            block = taken(rows, wanted)
+            blocks.append(normalize(block) if config.normalise else block)
+        return torch.cat(blocks, dim=1)

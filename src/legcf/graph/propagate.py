@@ -135,13 +135,16 @@ class _Polynomial(torch.autograd.Function):
 
 class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, rows, operator):  # type: ignore[no-untyped-def]
-        ctx.operator = operator
-        return torch.from_numpy(operator.times(rows.detach().numpy()))
+    def forward(ctx, dense, operator, rows):  # type: ignore[no-untyped-def]
+        ctx.operator, ctx.rows = operator, rows
+        dense = dense.detach().numpy()
+        return torch.from_numpy(operator.times(dense) if rows is None else operator.times_at(rows, dense))
 
     @staticmethod
     def backward(ctx, gradient):  # type: ignore[no-untyped-def]
-        return torch.from_numpy(ctx.operator.transposed.times(gradient.contiguous().numpy())), None
+        back, gradient = ctx.operator.transposed, gradient.contiguous().numpy()
+        moved = back.times(gradient) if ctx.rows is None else back.times_from(ctx.rows, gradient)
+        return torch.from_numpy(moved), None, None
 
 
 def polynomial(
@@ -152,9 +155,9 @@ def polynomial(
     return result
 
 
-def product(operator: Operator, rows: torch.Tensor) -> torch.Tensor:
-    """One differentiable sparse product, for backbones that are not linear."""
-    result: torch.Tensor = _Product.apply(rows, operator)  # type: ignore[no-untyped-call]
+def product(operator: Operator, dense: torch.Tensor, rows: IntArray | None = None) -> torch.Tensor:
+    """One differentiable sparse product, for backbones that are not linear; of some distinct rows alone, if given."""
+    result: torch.Tensor = _Product.apply(dense, operator, rows)  # type: ignore[no-untyped-call]
     return result
 
 
