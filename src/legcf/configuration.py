@@ -20,9 +20,18 @@ class Frozen(BaseModel):
 class TrainingConfig(Frozen):
     """How parameters are learned; the same keys for every method."""
 
-    loss: str = Field("bpr", description="bpr, softmax, or squared over all pairs without sampling")
+    loss: str = Field(
+        "bpr", description="bpr, softmax, cosine (softmax of directions), or squared over all pairs without sampling"
+    )
+    ranking_length: float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description="power of a vector's length that counts in ranking: 1 all of it, 0 none",
+    )
+    temperature: float = Field(1.0, gt=0, description="divides the scores in the loss; about 0.1 suits cosines")
     negatives: int = Field(
-        5, ge=1, description="negatives a pair (bpr) or shared by a batch (softmax); squared draws none"
+        5, ge=1, description="negatives a pair (bpr) or shared by a batch (softmax, cosine); squared draws none"
     )
     negative_weight: float = Field(
         1.0, gt=0, description="how much a negative weighs beside a positive; for squared, any pair not in the data"

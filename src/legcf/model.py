@@ -88,8 +88,10 @@ class GraphModel(nn.Module):
 
     @torch.no_grad()
     def vectors(self) -> tuple[FloatArray, FloatArray]:
-        """Final vectors of all users and of all items."""
+        """Final vectors of all users and of all items, as ranking uses them."""
         entities = self._all_vectors()[: self.layer.num_entities]
+        if (power := self._training.ranking_length) != 1:
+            entities = entities * entities.norm(dim=1, keepdim=True).clamp_min(1e-12) ** (power - 1)
         entities = self._with_bias(entities, torch.arange(self.layer.num_entities))
         return entities[: self.layer.num_users].numpy(), entities[self.layer.num_users :].numpy()
 

@@ -12,6 +12,7 @@ from legcf.configuration import Frozen
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal, xavier_uniform
 from legcf.embeddings.budget import Budgeted, stored_values, too_small
+from legcf.embeddings.presets import DEFAULT_TRAINING
 from legcf.factorisation.als import AlsSettings, factorise
 
 
@@ -38,12 +39,10 @@ class FullTable(EmbeddingLayer):
         },
         # The paper's loop around a table of 128.
         "paper": {"method": {"dim": 128, "initial": "xavier"}, "training": {"batch_size": 410, "monitor": "ndcg@5"}},
-        # Every step propagates over the whole graph, so few large batches.
+        # From a factorisation, so that few epochs are enough; every step propagates over the whole graph.
         "default": {
-            "training": {
-                "loss": "softmax", "negatives": 2048, "batch_size": 8192, "learning_rate": 1e-2, "epochs": 40,
-                "patience": 5, "schedule": "cosine",
-            }
+            "method": {"initial": "als"},
+            "training": {**DEFAULT_TRAINING, "learning_rate": 0.05, "relative_rate": True, "epochs": 8},
         },
     }  # fmt: skip
 

@@ -177,7 +177,7 @@ class Session:
         pairs = batch
         if training.leave_out:
             vectors, pairs = self._left_out(vectors, entities, batch)
-        loss = self.loss(vectors, pairs, training.negative_weight)
+        loss = self.loss(vectors, pairs, training.negative_weight, training.temperature)
         if training.l2:
             loss = loss + training.l2 * self._squared_norms(batch, entities, encoded)
         penalty = self.model.layer.penalty()

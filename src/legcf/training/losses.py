@@ -2,6 +2,8 @@
 
 Each takes H, the propagated vectors of the batch's distinct entities, the batch, and the weight of negatives, and
 returns a scalar. Value and gradient are found together in one pass over the batch, so autograd keeps nothing of it.
+Scores are inner products, divided by a temperature; `cosine` is the softmax of directions alone. Ranking uses plain
+inner products after any of them: what lengths a direction-only loss leaves come from the graph (Wu et al., TOIS 2024).
 """
 
 from collections.abc import Callable
@@ -107,8 +109,16 @@ class Loss:
     value_and_gradient: ValueAndGradient
     negatives: Negatives
     """What the sampler must draw for it."""
+    of_directions: bool = False
+    """Whether vectors are brought to length 1 first, so that scores are cosines."""
 
-    def __call__(self, vectors: torch.Tensor, batch: Batch, negative_weight: float = 1.0) -> torch.Tensor:
+    def __call__(
+        self, vectors: torch.Tensor, batch: Batch, negative_weight: float = 1.0, temperature: float = 1.0
+    ) -> torch.Tensor:
+        if self.of_directions:
+            vectors = torch.nn.functional.normalize(vectors)
+        if temperature != 1:
+            vectors = vectors * temperature**-0.5
         result: torch.Tensor = _Known.apply(  # type: ignore[no-untyped-call]
             vectors, batch, negative_weight, self.value_and_gradient
         )
@@ -118,6 +128,7 @@ class Loss:
 LOSSES: dict[str, Loss] = {
     "bpr": Loss(bpr, "each"),
     "softmax": Loss(softmax, "shared"),
+    "cosine": Loss(softmax, "shared", of_directions=True),
     "squared": Loss(squared, "none"),
 }
 
