@@ -4,12 +4,11 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
-console = Console(stderr=True)
 _PLAIN_EVERY_SECONDS = 10.0
 
 
@@ -38,7 +37,7 @@ class _Measured:
 
 
 class _Live(_Measured):
-    def __init__(self, bar: Progress, title: str, total: float | None, unit: str) -> None:
+    def __init__(self, bar: "Progress", title: str, total: float | None, unit: str) -> None:
         super().__init__(title, total, unit)
         self._bar = bar
         self._id = bar.add_task(title, total=total, rate="", note="")
@@ -75,7 +74,10 @@ def progress(title: str, total: float | None, unit: str = "steps", quiet: bool =
     """`with progress("Reading", size, "bytes") as task: task.advance(n)`"""
     if quiet:
         yield _Silent()
-    elif console.is_terminal:
+    elif sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
@@ -84,7 +86,7 @@ def progress(title: str, total: float | None, unit: str = "steps", quiet: bool =
             TimeRemainingColumn(),
             TextColumn("{task.fields[note]}"),
         )
-        with Progress(*columns, console=console, transient=True) as bar:
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
             yield _Live(bar, title, total, unit)
     else:
         yield _Plain(title, total, unit)

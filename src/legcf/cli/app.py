@@ -1,55 +1,64 @@
-"""The `legcf` command: one file a command, each registered with one line here."""
+"""The `legcf` command: one file a command, each registered with one word here."""
 
 import sys
+from collections.abc import Sequence
+from importlib import import_module
 
 import typer
 
-from legcf.cli import (
-    compare,
-    compress,
-    data,
-    evaluate,
-    export,
-    info,
-    methods,
-    recommend,
-    report,
-    reproduce,
-    search,
-    serve,
-    train,
-)
 from legcf.errors import UserError
 
-app = typer.Typer(
-    name="legcf",
-    help="Train, shrink and serve graph recommenders whose embeddings fit in a megabyte.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+# A word is a module of this package with a function of that name, or with an `app` of further commands.
+COMMANDS = (
+    "data",
+    "train",
+    "evaluate",
+    "recommend",
+    "info",
+    "methods",
+    "compress",
+    "export",
+    "serve",
+    "reproduce",
+    "report",
+    "compare",
+    "search",
 )
-app.add_typer(data.app, name="data")
-app.command()(train.train)
-app.command()(evaluate.evaluate)
-app.command()(recommend.recommend)
-app.command()(info.info)
-app.command()(methods.methods)
-app.command()(compress.compress)
-app.command()(export.export)
-app.command()(serve.serve)
-app.command()(reproduce.reproduce)
-app.command()(report.report)
-app.command()(compare.compare)
-app.command()(search.search)
+
+
+def app_for(arguments: Sequence[str]) -> typer.Typer:
+    """The app with the command that is asked for; with all of them if it is none (help, a slip of the finger).
+
+    A command does not wait for the imports of the others.
+    """
+    app = typer.Typer(
+        name="legcf",
+        help="Train, shrink and serve graph recommenders whose embeddings fit in a megabyte.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_nothing)  # so that a single command still goes by its name
+    for name in arguments[:1] if arguments and arguments[0] in COMMANDS else COMMANDS:
+        module = import_module(f"legcf.cli.{name}")
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=name)
+        else:
+            app.command()(getattr(module, name))
+    return app
 
 
 def main() -> None:
     """Entry point: a UserError becomes one sentence on stderr and exit code 2, Ctrl-C exit code 130."""
     try:
-        app(standalone_mode=True)
+        app_for(sys.argv[1:])(standalone_mode=True)
     except UserError as error:
         print(f"legcf: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         print("legcf: stopped.", file=sys.stderr)
         sys.exit(130)
+
+
+def _nothing() -> None:
+    pass

@@ -5,8 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from legcf.cli.output import AsJson, print_json, print_pairs, print_table
-from legcf.cli.train import summary
+from legcf.cli.output import AsJson, print_json, print_pairs, print_table, summary
 from legcf.errors import UserError
 from legcf.files import read_json
 

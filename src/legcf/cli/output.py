@@ -1,12 +1,13 @@
-"""How commands show results: a table for people, one JSON document for machines."""
+"""How commands show results: a table for people, one JSON document for machines.
+
+Tables are imported when one is drawn: a command should not wait for what it may not need.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
 
@@ -16,6 +17,9 @@ def print_json(content: Any) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(title=title, title_justify="left")
     for position, column in enumerate(columns):
         text = any(isinstance(row[position], str) for row in rows)
@@ -27,12 +31,31 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]
 
 def print_pairs(title: str, pairs: Mapping[str, Any]) -> None:
     """A two-column table of names and values."""
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(title=title, title_justify="left", show_header=False)
     table.add_column(justify="left")
     table.add_column(justify="right")
     for name, value in pairs.items():
         table.add_row(name, _cell(value))
     Console().print(table)
+
+
+def summary(metrics: dict[str, Any]) -> dict[str, Any]:
+    """The lines of a result that a person wants first."""
+    test = metrics["test"]
+    return {
+        **{f"test {name}": test[name] for name in ("recall@20", "ndcg@20", "recall@10", "ndcg@10") if name in test},
+        "validation ndcg@20": metrics["validation"].get("ndcg@20"),
+        "values stored (the paper's count)": metrics["num_params"],
+        "bytes stored": metrics["storage_bytes"],
+        "times smaller than the full table": metrics["full_table_bytes"] / max(metrics["storage_bytes"], 1),
+        "seconds": metrics["seconds"]["this_session"],
+        "peak memory, MB": metrics["peak_rss_mb"],
+        "preset": metrics["preset"],
+        "seed": str(metrics["seed"]),
+    }
 
 
 def _cell(value: Any) -> str:

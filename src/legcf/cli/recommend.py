@@ -1,16 +1,13 @@
 """`legcf recommend`: what to show to one user, some users, or all of them."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from legcf.cli.output import AsJson, print_json, print_table
 from legcf.errors import UserError
 from legcf.files import written_whole
-
-if TYPE_CHECKING:
-    pass
 
 
 def recommend(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from legcf.cli.data_options import with_data_options
-from legcf.cli.output import AsJson, print_json, print_pairs
+from legcf.cli.output import AsJson, print_json, print_pairs, summary
 from legcf.configuration import merged, parse_assignments
 from legcf.data.options import DataOptions, make_options
 from legcf.errors import UserError
@@ -97,22 +97,6 @@ def train(
     else:
         print_pairs(f"{resolved.method.name} on {dataset.name}, protocol {dataset.protocol}", summary(trained.metrics))
         typer.echo(f"Run: {out}. Next: legcf recommend {out} --user {dataset.users.external([0])[0]}")
-
-
-def summary(metrics: dict[str, Any]) -> dict[str, Any]:
-    """The lines of a result that a person wants first."""
-    test = metrics["test"]
-    return {
-        **{f"test {name}": test[name] for name in ("recall@20", "ndcg@20", "recall@10", "ndcg@10") if name in test},
-        "validation ndcg@20": metrics["validation"].get("ndcg@20"),
-        "values stored (the paper's count)": metrics["num_params"],
-        "bytes stored": metrics["storage_bytes"],
-        "times smaller than the full table": metrics["full_table_bytes"] / max(metrics["storage_bytes"], 1),
-        "seconds": metrics["seconds"]["this_session"],
-        "peak memory, MB": metrics["peak_rss_mb"],
-        "preset": metrics["preset"],
-        "seed": str(metrics["seed"]),
-    }
 
 
 def _tell(line: dict[str, Any]) -> None:
