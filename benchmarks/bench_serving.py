@@ -10,6 +10,7 @@ Every ratio comes from one run on one machine. `--json FILE` keeps the numbers, 
 import argparse
 import asyncio
 import contextlib
+import ctypes
 import dataclasses
 import json
 import os
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -46,10 +48,12 @@ def main() -> None:
     parser.add_argument("--backbone", default="history", help="for foldin")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path)
-    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        print(json.dumps({"implicit": child_implicit, "legcf": child_legcf}[options.child[0]](Path(options.child[1]))))
+        name, form, folder = options.child
+        measure = {"implicit": child_implicit, "legcf": child_legcf}[name]
+        print(json.dumps(measure(Path(folder), form == "written")))
         return
     parts = options.part or [part for part in PARTS if part != "foldin" and (part != "accuracy" or options.run)]
     report: dict[str, Any] = {"cores": os.cpu_count()}
@@ -108,6 +112,7 @@ def prepare(trained: Any, dataset: Any, folder: Path, report: dict[str, Any]) ->
     model = build(trained, t=4, validation=dataset.validation, quiet=True)
     report["export_seconds"] = time.perf_counter() - start
     report["parts"] = model.save(folder / "model.legcf")
+    toy_model().save(folder / "toy.legcf")
     np.save(folder / "users.npy", np.ascontiguousarray(trained.user_vectors[:, :128], dtype=np.float32))
     np.save(folder / "items.npy", np.ascontiguousarray(trained.item_vectors[:, :128], dtype=np.float32))
     np.save(folder / "indptr.npy", trained.train.indptr.astype(np.int32))
@@ -115,56 +120,99 @@ def prepare(trained: Any, dataset: Any, folder: Path, report: dict[str, Any]) ->
     say("export", f"{report['export_seconds']:.1f} s; bytes: {report['parts']}")
 
 
+def toy_model() -> Any:
+    """128 users and items, to load the libraries with."""
+    from legcf.data.ids import IdMap
+    from legcf.serving.artifact import ServingModel
+    from legcf.serving.history import History
+    from legcf.serving.rows import CodedRows
+
+    rows = CodedRows(np.zeros((128, 4), np.uint16), np.ones((128, 4), np.float32), np.ones((4, 4), np.float32))
+    ids = IdMap.consecutive(128)
+    history = History.of_lists(np.arange(129), np.zeros(128, np.int32), 128)
+    return ServingModel(ids, rows, np.zeros(128, np.uint8), ids, rows, history=history, dtype="int8")
+
+
 def batch(folder: Path) -> dict[str, Any]:
-    """Top-20 for all users, seen items left out, each in a process of its own; the second of two passes is timed."""
+    """Top-20 for all users, seen items left out, each in a process of its own.
+
+    Kept: all results stand in arrays at the end; the second of two passes is timed. Written: a block of users after the
+    other, each written to a file as it comes.
+    """
     results: dict[str, Any] = {}
-    for name in ("implicit", "legcf"):
-        command = [sys.executable, __file__, "--child", name, str(folder)]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-        entry = results[name] = json.loads(done.stdout.splitlines()[-1])
+    for form in ("kept", "written"):
+        entries = {}
+        for name in ("implicit", "legcf"):
+            command = [sys.executable, __file__, "--child", name, form, str(folder)]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            entry = entries[name] = json.loads(done.stdout.splitlines()[-1])
+            say(
+                f"batch {name}, results {form}",
+                f"{entry['users_per_second']:,.0f} users/s, peak memory {entry['growth_mb']:.1f} MB above the "
+                f"{entry['base_mb']:.0f} MB of the process with its libraries",
+            )
+        ours, theirs = entries["legcf"], entries["implicit"]
+        ratios = {
+            "throughput_ratio": ours["users_per_second"] / theirs["users_per_second"],
+            "memory_ratio": ours["growth_mb"] / theirs["growth_mb"],
+        }
         say(
-            f"batch {name}",
-            f"{entry['users_per_second']:,.0f} users/s, peak memory {entry['growth_mb']:.1f} MB above the "
-            f"{entry['base_mb']:.0f} MB of the process with its libraries",
+            f"batch, results {form}",
+            f"{ratios['throughput_ratio']:.1f}× the throughput at {ratios['memory_ratio']:.3f} of the memory",
         )
-    results["throughput_ratio"] = results["legcf"]["users_per_second"] / results["implicit"]["users_per_second"]
-    results["memory_ratio"] = results["legcf"]["growth_mb"] / results["implicit"]["growth_mb"]
-    say("batch", f"{results['throughput_ratio']:.1f}× the throughput at {results['memory_ratio']:.3f} of the memory")
+        results[form] = {**entries, **ratios}
     return results
 
 
-def child_implicit(folder: Path) -> dict[str, float]:
+def child_implicit(folder: Path, written: bool) -> dict[str, float]:
     import scipy.sparse as sp
     from implicit.als import AlternatingLeastSquares
 
     toy = AlternatingLeastSquares(factors=4)
     toy.user_factors = toy.item_factors = np.ones((4, 4), np.float32)
     toy.recommend(np.arange(4), sp.csr_matrix((4, 4), dtype=np.float32), N=2)
-    base = memory_mb("VmRSS")
+    base = settled_mb()
     model = AlternatingLeastSquares(factors=128)
     model.user_factors, model.item_factors = np.load(folder / "users.npy"), np.load(folder / "items.npy")
     indices = np.load(folder / "indices.npy")
     shape = (len(model.user_factors), len(model.item_factors))
     seen = sp.csr_matrix((np.ones(len(indices), np.float32), indices, np.load(folder / "indptr.npy")), shape=shape)
     users = np.arange(shape[0])
-    return timed(lambda: model.recommend(users, seen, N=20), shape[0], base)
+
+    def in_blocks() -> None:
+        blocks = (users[start : start + 128] for start in range(0, shape[0], 128))
+        write(folder, (model.recommend(block, seen[block], N=20) for block in blocks))
+
+    return timed(in_blocks if written else lambda: model.recommend(users, seen, N=20), shape[0], base)
 
 
-def child_legcf(folder: Path) -> dict[str, float]:
-    from legcf.data.ids import IdMap
-    from legcf.serving.artifact import History, ServingModel
-    from legcf.serving.rows import CodedRows
+def child_legcf(folder: Path, written: bool) -> dict[str, float]:
     from legcf.serving.scorer import Scorer
 
-    rows = CodedRows(np.zeros((128, 4), np.uint16), np.ones((128, 4), np.float32), np.ones((4, 4), np.float32))
-    ids = IdMap.consecutive(128)
-    history = History(np.zeros(129, np.int64), np.zeros(0, np.uint16))
-    toy = ServingModel(ids, rows, np.zeros(128, np.uint8), ids, rows, history=history)
-    Scorer(toy).recommend_all(2, compiled=True)
-    base = memory_mb("VmRSS")
+    Scorer.load(folder / "toy.legcf").recommend_all(2, compiled=True)
+    base = settled_mb()
     scorer = Scorer.load(folder / "model.legcf")
     assert scorer.model.users is not None
-    return timed(lambda: scorer.recommend_all(20, compiled=True), len(scorer.model.users), base)
+    users = len(scorer.model.users)
+
+    def in_blocks() -> None:
+        write(folder, ((items, scores) for _, items, scores in scorer.recommend_blocks(20, compiled=True)))
+
+    return timed(in_blocks if written else lambda: scorer.recommend_all(20, compiled=True), users, base)
+
+
+def write(folder: Path, blocks: Iterable[tuple[Any, Any]]) -> None:
+    with open(folder / "results", "wb") as file:
+        for items, scores in blocks:
+            file.write(np.ascontiguousarray(items).data)
+            file.write(np.ascontiguousarray(scores).data)
+
+
+def settled_mb() -> float:
+    """Resident memory without what the allocator keeps for later: else new arrays might hide in old, free room."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+    return memory_mb("VmRSS")
 
 
 def timed(call: Any, users: int, base: float) -> dict[str, float]:

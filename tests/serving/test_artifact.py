@@ -30,7 +30,7 @@ def test_what_is_saved_is_what_was_built(dtype: str, form: str, text_ids: bool, 
     assert again.users.values.tolist() == toy.users.values.tolist()
     assert again.titles == toy.titles
     assert again.history is not None
-    np.testing.assert_array_equal(again.history.items, toy.train.items)
+    np.testing.assert_array_equal(again.history.all().items, toy.train.items)
     np.testing.assert_array_equal(again.history.indptr, toy.train.indptr)
     assert again.item_bias is not None
     assert again.card == built.card

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legcf.serving.packing import (
+    SortedKeys,
     bits_for,
-    decode_sorted,
     dequantise_rows,
     encode_sorted,
     pack_bits,
@@ -42,14 +42,14 @@ def test_sorted_keys_come_back(keys: set[int], stretch: int) -> None:
     ordered = np.array(sorted(keys), dtype=np.int64)
     universe = 5001 * stretch
     low, high = encode_sorted(ordered, universe)
-    again = np.concatenate([np.zeros(0, np.int64), *decode_sorted(low, high, len(ordered), universe)])
+    again = np.concatenate([np.zeros(0, np.int64), *SortedKeys(low, high, len(ordered), universe).chunks()])
     np.testing.assert_array_equal(again, ordered)
 
 
 @given(st.binary(max_size=40), st.binary(max_size=40), st.integers(0, 50), st.integers(1, 10_000))
 def test_foreign_sorted_keys_never_crash(low: bytes, high: bytes, count: int, universe: int) -> None:
     try:
-        chunks = decode_sorted(np.frombuffer(low, np.uint8), np.frombuffer(high, np.uint8), count, universe)
+        chunks = SortedKeys(np.frombuffer(low, np.uint8), np.frombuffer(high, np.uint8), count, universe).chunks()
         keys = np.concatenate([np.zeros(0, np.int64), *chunks])
     except ValueError:
         return
@@ -75,5 +75,5 @@ def test_smallest_integers(values: list[int]) -> None:
 def test_sorted_keys_across_chunks() -> None:
     keys = np.unique(np.random.default_rng(0).integers(0, 10**8, 200_000))
     low, high = encode_sorted(keys, 10**8)
-    np.testing.assert_array_equal(np.concatenate(list(decode_sorted(low, high, len(keys), 10**8))), keys)
+    np.testing.assert_array_equal(np.concatenate(list(SortedKeys(low, high, len(keys), 10**8).chunks())), keys)
     assert (len(low) + len(high)) * 8 / len(keys) < 2.6 + np.log2(10**8 / len(keys))

@@ -123,6 +123,19 @@ def test_all_users_solved_when_none_is_stored(model: ServingModel) -> None:
     assert np.mean(items % GROUPS == (np.arange(60) % GROUPS)[:, None]) > 0.95
 
 
+@pytest.mark.parametrize("stored", [True, False])
+def test_blocks_are_the_whole(model: ServingModel, stored: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("legcf.serving.scorer._BLOCK", 7)
+    scorer = Scorer(model if stored else replace(model, user_rows=None))
+    items, scores = scorer.recommend_all(5, compiled=False)
+    for users, some_items, some_scores in scorer.recommend_blocks(5, compiled=False):
+        np.testing.assert_array_equal(items[users], some_items)
+        np.testing.assert_array_equal(scores[users], some_scores)
+        for user in range(users.start, users.stop):
+            alone = scorer.recommend(Request(user=f"u{user}", k=5))
+            np.testing.assert_allclose([entry.score for entry in alone], scores[user], rtol=1e-4, atol=1e-5)
+
+
 def test_sentences_for_what_cannot_be(model: ServingModel) -> None:
     nobody = Scorer(replace(model, users=None, user_rows=None, history=None))
     with pytest.raises(UserError, match="stores no users"):

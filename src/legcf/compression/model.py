@@ -15,8 +15,9 @@ from legcf.data.interactions import Dataset, Interactions
 from legcf.errors import UserError
 from legcf.evaluation import evaluate
 from legcf.serving import atlas
-from legcf.serving.artifact import FoldIn, History, ServingModel, popularity_bytes, popularity_counts
+from legcf.serving.artifact import FoldIn, ServingModel, popularity_bytes, popularity_counts
 from legcf.serving.calibrate import Known, calibrate_items, calibrate_users
+from legcf.serving.history import History
 from legcf.serving.rows import CodedRows
 
 METRICS = ("recall@20", "ndcg@20")
@@ -111,8 +112,7 @@ def to_serving(
         known = Known(coded.user_vectors, coded.item_vectors, None, train, named.dataset.validation)
         fold_in = calibrate_users(item_rows, popularity_counts(popularity), known, rng, quiet)
         fold_in_item = calibrate_items(user_rows, known, rng)
-        narrow = np.uint16 if train.num_items <= 2**16 else np.uint32
-        history = History(train.indptr.astype(np.int64), train.items.astype(narrow))
+        history = History.of_lists(train.indptr, train.items, train.num_items)
     return ServingModel(
         items=named.item_ids,
         item_rows=item_rows,

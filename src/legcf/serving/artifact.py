@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from legcf.data.ids import IdMap
 from legcf.serving.container import damaged, read_container, write_container
-from legcf.serving.packing import decode_sorted, encode_sorted
+from legcf.serving.history import History
 from legcf.serving.parts import (
     Store,
     array,
@@ -48,17 +48,6 @@ class FoldIn:
     ridge: float = 1e-3
     damping: float = 0.5
     scale: float = 1.0
-
-
-@dataclass(frozen=True, eq=False)
-class History:
-    """The items of every user, sorted: what to leave out, and what a user is solved from."""
-
-    indptr: NDArray[np.int64]
-    items: NDArray[np.unsignedinteger]
-
-    def of(self, user: int) -> NDArray[np.unsignedinteger]:
-        return self.items[self.indptr[user] : self.indptr[user + 1]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,10 +120,8 @@ def _to_store(model: ServingModel) -> tuple[Store, dict[str, Any]]:
         if model.user_rows is not None:
             config["user_rows"] = put_rows(store, "user_rows", model.user_rows, model.dtype)
         if model.history is not None:
-            users = np.repeat(np.arange(len(model.users)), np.diff(model.history.indptr))
-            keys = users * len(model.items) + model.history.items.astype(np.int64)
-            store["history.low"], store["history.high"] = encode_sorted(keys, len(model.users) * len(model.items))
-            config["history"] = len(keys)
+            store["history.low"], store["history.high"] = model.history.keys.packed
+            config["history"] = model.history.num_pairs
     return store, config
 
 
@@ -180,13 +167,4 @@ def _get_history(store: Store, pairs: int, num_users: int, num_items: int) -> Hi
     low = array(store, "history.low", np.uint8, None)
     high = array(store, "history.high", np.uint8, None)
     expect(pairs <= 8 * high.nbytes, "there are too many pairs")
-    items: NDArray[Any] = np.empty(pairs, dtype=np.uint16 if num_items <= 2**16 else np.uint32)
-    indptr = np.zeros(num_users + 1, dtype=np.int64)
-    done = 0
-    for keys in decode_sorted(low, high, pairs, num_users * num_items):
-        users, items[done : done + len(keys)] = np.divmod(keys, num_items)
-        first, last = int(users[0]), int(users[-1])
-        indptr[first + 1 : last + 2] += np.bincount(users - first)
-        done += len(keys)
-    np.cumsum(indptr, out=indptr)
-    return History(indptr, items)
+    return History.unpack(low, high, pairs, num_users, num_items)

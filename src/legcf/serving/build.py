@@ -11,10 +11,11 @@ from legcf.errors import UserError
 from legcf.evaluation import evaluate
 from legcf.progress import progress
 from legcf.serving import atlas
-from legcf.serving.artifact import FoldIn, History, ServingModel, popularity_bytes, popularity_counts
+from legcf.serving.artifact import FoldIn, ServingModel, popularity_bytes, popularity_counts
 from legcf.serving.calibrate import Known, calibrate_items, calibrate_users, with_bias
 from legcf.serving.coding import code_sides, keep_codes, rounded
 from legcf.serving.foldin import FoldInSolver
+from legcf.serving.history import History, Lists
 from legcf.serving.rows import CodedRows, FloatArray, FullRows, Rows
 
 DEFAULT_CODEBOOK = 500
@@ -62,6 +63,7 @@ def build(
     `fold_in` gives the settings for users and items instead of choosing them.
     """
     users, items, bias = _vectors(trained)
+    train = trained.train
     rng = np.random.default_rng(seed)
     user_rows: Rows
     item_rows: Rows
@@ -78,8 +80,8 @@ def build(
     else:
         user_rows, item_rows = FullRows(rounded(users, dtype)), FullRows(rounded(items, dtype))
     bias = None if bias is None else rounded(bias, "float16")
-    popularity = popularity_bytes(trained.train.item_degrees)
-    known = Known(user_rows.vectors(slice(None)), item_rows.vectors(slice(None)), bias, trained.train, validation)
+    popularity = popularity_bytes(train.item_degrees)
+    known = Known(user_rows.vectors(slice(None)), item_rows.vectors(slice(None)), bias, train, validation)
     if fold_in is None:
         counts = popularity_counts(popularity)
         fold_in = calibrate_users(item_rows, counts, known, rng, quiet), calibrate_items(user_rows, known, rng)
@@ -91,7 +93,7 @@ def build(
         user_rows=user_rows if keep_users else None,
         item_bias=bias,
         titles=trained.titles if keep_titles else None,
-        history=_history(trained.train) if keep_history else None,
+        history=History.of_lists(train.indptr, train.items, train.num_items) if keep_history else None,
         fold_in=fold_in[0],
         fold_in_item=fold_in[1],
         atlas=spots,
@@ -118,12 +120,8 @@ def served_users(model: ServingModel, train: Interactions, quiet: bool = False) 
     if model.user_rows is not None:
         return model.user_rows.vectors(slice(None))
     solver = FoldInSolver(model.item_rows, popularity_counts(model.popularity), model.fold_in)
-    users = np.zeros((train.num_users, model.item_rows.width), dtype=np.float32)
     with progress("Solving users", train.num_users, "users", quiet) as task:
-        for user in range(train.num_users):
-            users[user] = solver.vector(train.of(user))
-            task.advance()
-    return users
+        return solver.vectors(Lists(train.indptr, train.items), task)
 
 
 def _vectors(trained: Trained) -> tuple[FloatArray, FloatArray, FloatArray | None]:
@@ -139,11 +137,6 @@ def _vectors(trained: Trained) -> tuple[FloatArray, FloatArray, FloatArray | Non
 def _codebook_size(trained: Trained) -> int:
     entities = len(trained.users) + len(trained.items)
     return len(trained.meta_vectors) if trained.meta_vectors is not None else min(DEFAULT_CODEBOOK, entities)
-
-
-def _history(train: Interactions) -> History:
-    narrow = np.uint16 if train.num_items <= 2**16 else np.uint32
-    return History(train.indptr.astype(np.int64), train.items.astype(narrow))
 
 
 def _card(trained: Trained, entities: int, rows: Rows) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from legcf.evaluation import evaluate
 from legcf.progress import progress
 from legcf.serving.artifact import FoldIn
 from legcf.serving.foldin import FoldInSolver
-from legcf.serving.rows import FloatArray, Rows
+from legcf.serving.history import Lists
+from legcf.serving.rows import FloatArray, Rows, measure
 
 _SAMPLE = 400  # users a setting is judged on
 _MOST_PAIRS = 200  # of a history, so that one entity with thousands does not hold up the rest
@@ -52,11 +53,11 @@ def calibrate_users(
     users = np.sort(rng.choice(able, min(_SAMPLE, len(able)), replace=False))
     if not len(users):
         return _START
-    histories = [seen.of(int(user))[-_MOST_PAIRS:] for user in users]
+    histories = _histories(seen, users)
+    gram, _ = measure(item_rows)
 
     def judge(settings: FoldIn) -> tuple[float, FoldIn]:
-        solver = FoldInSolver(item_rows, counts, settings)
-        solved = np.stack([solver.vector(history) for history in histories])
+        solved = FoldInSolver(item_rows, counts, settings, gram).vectors(histories)
         scale = _scale(solved, known.users[users])
         vectors = np.zeros_like(known.users)
         vectors[users] = scale * solved
@@ -76,11 +77,11 @@ def calibrate_items(user_rows: Rows, known: Known, rng: np.random.Generator) -> 
         return _START
     wanted = known.items[items]
     ones = np.ones(len(user_rows), dtype=np.float32)
-    histories = [holders.of(int(item))[:_MOST_PAIRS] for item in items]
+    histories = _histories(holders, items)
+    gram, _ = measure(user_rows)
 
     def judge(settings: FoldIn) -> tuple[float, FoldIn]:
-        solver = FoldInSolver(user_rows, ones, settings)
-        solved = np.stack([solver.vector(history) for history in histories])
+        solved = FoldInSolver(user_rows, ones, settings, gram).vectors(histories)
         lengths = np.linalg.norm(solved, axis=1) * np.linalg.norm(wanted, axis=1)
         score = float((np.einsum("ij,ij->i", solved, wanted) / np.maximum(lengths, 1e-12)).mean())
         return score, replace(settings, scale=_scale(solved, wanted))
@@ -110,6 +111,12 @@ def with_bias(users: FloatArray, items: FloatArray, bias: FloatArray | None) -> 
         return users, items
     ones = np.ones((len(users), 1), dtype=np.float32)
     return np.concatenate([users, ones], axis=1), np.concatenate([items, bias[:, None]], axis=1)
+
+
+def _histories(pairs: Interactions, rows: NDArray[np.integer]) -> Lists:
+    """The last pairs of these rows."""
+    parts = [pairs.of(int(row))[-_MOST_PAIRS:] for row in rows]
+    return Lists(np.cumsum([0, *(len(part) for part in parts)]), np.concatenate(parts))
 
 
 def _scale(solved: FloatArray, known: FloatArray) -> float:

@@ -1,7 +1,7 @@
 """Top-k for many users at once, compiled: the same answers as numpy to the last bit, many times faster.
 
-Users are taken 64 at a time. Their projections lie beside each other (c × 64, in the cache), so an item's code turns
-into t products of one weight with 64 neighbouring numbers, which the compiler turns into vector instructions; and a
+Users are taken 32 at a time. Their projections lie beside each other (c × 32, in the cache), so an item's code turns
+into t products of one weight with 32 neighbouring numbers, which the compiler turns into vector instructions; and a
 score has to beat the user's k-th best so far before anything else is looked at.
 """
 
@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
-from legcf.serving.artifact import History
+from legcf.serving.history import Lists
 from legcf.serving.rows import CodedRows, FloatArray
 
 _TOGETHER = 64
@@ -20,15 +20,16 @@ def top_k(
     projected: FloatArray,
     k: int,
     bias: FloatArray | None,
-    seen: History | None,
+    seen: Lists | None,
 ) -> tuple[NDArray[np.int32], FloatArray]:
     """Best k rows for each projection, best first, lower index first among equals; −1 where there are fewer than k."""
     items = np.full((len(projected), k), -1, dtype=np.int32)
     scores = np.full((len(projected), k), -np.inf, dtype=np.float32)
     if seen is None:
-        seen = History(np.zeros(len(projected) + 1, dtype=np.int64), np.zeros(0, dtype=np.uint16))
+        seen = Lists(np.zeros(len(projected) + 1, dtype=np.int64), np.zeros(0, dtype=np.int32))
     offsets = np.zeros(0, dtype=np.float32) if bias is None else bias
-    _search(projected, rows.columns, rows.weights, offsets, seen.indptr, seen.items, items, scores)
+    scales = np.ones(len(rows), dtype=np.float32) if rows.scales is None else rows.scales
+    _search(projected, rows.columns, rows.values, scales, offsets, seen.indptr, seen.items, items, scores)
     return items, scores
 
 
@@ -97,7 +98,7 @@ def _score_item(total, columns, weights, across):  # type: ignore[no-untyped-def
 
 
 @njit(cache=True, parallel=True)
-def _search(projected, columns, weights, bias, indptr, seen, items, scores):  # type: ignore[no-untyped-def]
+def _search(projected, columns, weights, scales, bias, indptr, seen, items, scores):  # type: ignore[no-untyped-def]
     num_users, num_atoms = projected.shape
     for block in prange((num_users + _TOGETHER - 1) // _TOGETHER):
         first = block * _TOGETHER
@@ -107,10 +108,13 @@ def _search(projected, columns, weights, bias, indptr, seen, items, scores):  # 
             for q in range(num_atoms):
                 across[q, x] = projected[first + x, q]
         total = np.empty(_TOGETHER, dtype=np.float32)
+        unpacked = np.empty(columns.shape[1], dtype=np.float32)
         bar = np.full(_TOGETHER, np.inf, dtype=np.float32)  # lanes without a user never pass
         bar[:count] = -np.inf
         for item in range(len(columns)):
-            _score_item(total, columns[item], weights[item], across)
+            for k in range(len(unpacked)):
+                unpacked[k] = np.float32(weights[item, k]) * scales[item]
+            _score_item(total, columns[item], unpacked, across)
             if len(bias):
                 total += bias[item]
             if _any_above(total, bar):

@@ -56,7 +56,7 @@ def _shared(scorer: Scorer, vector: FloatArray, item: int) -> list[SharedMeta]:
     rows = scorer.model.item_rows
     if not isinstance(rows, CodedRows):
         return []
-    columns, weights = rows.columns[item], rows.weights[item]
+    columns, weights = rows.columns[item], rows.weights_of(np.array([item]))[0]
     parts = weights * (rows.codebook[columns] @ vector)
     order = [k for k in np.argsort(-parts, kind="stable")[:_MOST].tolist() if parts[k] > 0]
     return [
@@ -84,7 +84,7 @@ def _find_examples(scorer: Scorer, meta: int, positive: bool) -> list[Scored]:
     rows, model = scorer.model.item_rows, scorer.model
     assert isinstance(rows, CodedRows)
     items, terms = np.nonzero(rows.columns == meta)
-    weights = rows.weights[items, terms] * (1 if positive else -1)
+    weights = rows.weights_of(items)[np.arange(len(items)), terms] * (1 if positive else -1)
     share = weights / scorer.item_norms[items] * np.linalg.norm(rows.codebook[meta])
     order = np.argsort(-np.where(share > _LEAST_SHARE, share * model.popularity[items], -1.0), kind="stable")[
         :_EXAMPLES

@@ -7,8 +7,9 @@ import numpy as np
 
 from legcf.data.ids import ExternalId, IdMap
 from legcf.errors import UserError
-from legcf.serving.artifact import History, ServingModel, popularity_bytes
+from legcf.serving.artifact import ServingModel, popularity_bytes
 from legcf.serving.foldin import FoldInSolver, code_vector
+from legcf.serving.history import History
 from legcf.serving.rows import CodedRows, FloatArray, FullRows, Rows
 
 
@@ -53,8 +54,8 @@ def _longer(rows: Rows, vector: FloatArray) -> Rows:
 
 def _with_pairs(history: History, users: np.ndarray[tuple[int], np.dtype[np.int32]], item: int) -> History:
     """The new item has the highest number, so it belongs at the end of each of its users' sorted items."""
-    items = np.insert(history.items.astype(np.uint32), history.indptr[users + 1], item)
-    added = np.zeros(len(history.indptr), dtype=np.int64)
+    known = history.all()
+    items = np.insert(known.items, known.indptr[users + 1], item)
+    added = np.zeros(len(known.indptr), dtype=np.int64)
     added[users + 1] = 1
-    narrow = np.uint16 if item < 2**16 else np.uint32
-    return History(history.indptr + np.cumsum(added), items.astype(narrow))
+    return History.of_lists(known.indptr + np.cumsum(added), items, item + 1)

@@ -5,42 +5,90 @@ entry of the history contributes to a score follows from the same system.
 """
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from legcf.serving.artifact import FoldIn
-from legcf.serving.rows import FloatArray, Positions, Rows, gram
+from legcf.serving.history import Lists
+from legcf.serving.rows import FloatArray, Positions, Rows, measure
+
+if TYPE_CHECKING:
+    from legcf.progress import Task
+
+Square = NDArray[np.float64]
+_MOST_TOGETHER = 1024
+_MOST_NUMBERS = 2**17  # in the largest array of a batch: 1 MB
 
 
 class FoldInSolver:
-    """Solves vectors of one side from the rows of the other."""
+    """Solves vectors of one side from the rows of the other. `gram` is theirs (`rows.measure`), if it is at hand."""
 
-    def __init__(self, rows: Rows, counts: FloatArray, settings: FoldIn) -> None:
-        self._rows, self._counts, self.settings = rows, counts, settings
+    def __init__(self, rows: Rows, counts: FloatArray, settings: FoldIn, gram: Square | None = None) -> None:
+        self._rows, self._counts, self.settings, self._gram = rows, counts, settings, gram
 
     @cached_property
-    def _whole(self) -> NDArray[np.float64]:
+    def _whole(self) -> Square:
         """unobserved · VᵀV + ridge: the part that is the same for everybody."""
-        total = gram(self._rows)
+        total = measure(self._rows)[0] if self._gram is None else self._gram
         mean = float(np.trace(total)) / len(total) or 1.0
         # the floor keeps the system solvable when VᵀV is singular (fewer rows than dimensions, all-zero vectors)
         ridge = max(self.settings.ridge, 1e-9) * mean
-        whole: NDArray[np.float64] = self.settings.unobserved * total + ridge * np.eye(len(total))
+        whole: Square = self.settings.unobserved * total + ridge * np.eye(len(total))
         return whole
+
+    @cached_property
+    def _inverse(self) -> Square:
+        inverse: Square = np.linalg.inv(self._whole)
+        return (inverse + inverse.T) / 2
 
     def prepare(self) -> None:
         """Compute what every solution shares, so that the first request does not wait for it."""
-        _ = self._whole
+        _ = self._inverse
 
     def vector(self, history: Positions) -> FloatArray:
         """The vector of someone with this history; zero without one."""
-        if not len(history):
-            return np.zeros(self._rows.width, dtype=np.float32)
-        vectors, weights = self._observed(history)
-        solved = np.linalg.solve(self._system(vectors, weights), weights @ vectors)
-        vector: FloatArray = (self.settings.scale * solved).astype(np.float32)
-        return vector
+        return self.vectors(Lists(np.array([0, len(history)]), history))[0]
+
+    def vectors(self, histories: Lists, task: "Task | None" = None) -> FloatArray:
+        """The vector of everyone, those with histories of like length together. Memory stays bounded."""
+        out = np.zeros((len(histories), self._rows.width), dtype=np.float32)
+        lengths = np.diff(histories.indptr)
+        order = np.argsort(lengths, kind="stable")
+        done = int(np.searchsorted(lengths[order], 1))  # nothing is known of those with no history
+        while done < len(order):
+            # as many as fit: the last, with the longest history, decides how much room each takes
+            most = order[done : done + _MOST_TOGETHER]
+            room = np.arange(1, len(most) + 1) * lengths[most] * self._rows.width
+            chosen = most[: max(1, int(np.searchsorted(room, _MOST_NUMBERS, side="right")))]
+            out[chosen] = self._solve(histories, chosen, int(lengths[chosen[-1]]))
+            done += len(chosen)
+            if task is not None:
+                task.advance(len(chosen))
+        return out
+
+    def _solve(self, histories: Lists, chosen: Positions, longest: int) -> NDArray[np.float64]:
+        """All histories padded to the longest with entries of weight zero."""
+        places = histories.indptr[chosen][:, None] + np.arange(longest)
+        real = np.arange(longest) < np.diff(histories.indptr)[chosen][:, None]
+        items = histories.items[np.where(real, places, 0)]
+        weights = np.where(real, self._counts[items].astype(np.float64) ** -self.settings.damping, 0.0)
+        weights /= weights.sum(axis=1, keepdims=True) / real.sum(axis=1, keepdims=True)
+        vectors = self._rows.vectors(items.ravel()).reshape(*items.shape, -1).astype(np.float64)
+        if longest >= self._rows.width:
+            systems = self._whole + (vectors * weights[..., None]).transpose(0, 2, 1) @ vectors
+            solved = np.linalg.solve(systems, vectors.transpose(0, 2, 1) @ weights[..., None])[..., 0]
+        else:
+            # (A + VᵀWV)⁻¹ VᵀW1 = A⁻¹Vᵀ (W⁻¹ + VA⁻¹Vᵀ)⁻¹ 1: a system as large as the history, not as the vectors; with
+            # the roots of W on both sides, weights may be zero.
+            roots = np.sqrt(weights)[..., None]
+            vectors *= roots
+            turned = (vectors.reshape(-1, self._rows.width) @ self._inverse).reshape(vectors.shape)
+            systems = np.eye(longest) + turned @ vectors.transpose(0, 2, 1)
+            solved = (turned.transpose(0, 2, 1) @ np.linalg.solve(systems, roots))[..., 0]
+        result: NDArray[np.float64] = self.settings.scale * solved
+        return result
 
     def contributions(self, history: Positions, targets: FloatArray) -> FloatArray:
         """What each entry of the history adds to the score of each target (history × targets).
@@ -58,8 +106,8 @@ class FoldInSolver:
         weights = self._counts[history].astype(np.float64) ** -self.settings.damping
         return self._rows.vectors(history).astype(np.float64), weights / weights.mean()
 
-    def _system(self, vectors: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        system: NDArray[np.float64] = self._whole + (vectors * weights[:, None]).T @ vectors
+    def _system(self, vectors: NDArray[np.float64], weights: NDArray[np.float64]) -> Square:
+        system: Square = self._whole + (vectors * weights[:, None]).T @ vectors
         return system
 
 

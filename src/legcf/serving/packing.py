@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float32]
 Bytes = NDArray[np.uint8]
-_CHUNK = 1 << 13  # values at a time, so that temporaries stay small; of eight, so that each chunk starts a byte
+_CHUNK = 1 << 12  # values at a time, so that temporaries stay small; of eight, so that each chunk starts a byte
 _SCALE_STEP = 1.03  # row scales are powers of this: one byte spans 0.97 … 1/1800 of the largest row
 
 
@@ -47,7 +47,12 @@ class BitReader:
         if not 1 <= bits <= 56 or packed.ndim != 1 or len(packed) != (count * bits + 7) // 8:
             raise ValueError("packed values do not have the expected length")
         self._bits, self._mask = bits, np.uint64((1 << bits) - 1)
-        self._words = np.lib.stride_tricks.sliding_window_view(np.append(packed, np.zeros(8, dtype=np.uint8)), 8)
+        self._bytes = np.append(packed, np.zeros(8, dtype=np.uint8))
+        self._words = np.lib.stride_tricks.sliding_window_view(self._bytes, 8)
+
+    @property
+    def packed(self) -> Bytes:
+        return self._bytes[:-8]
 
     def read(self, start: int, stop: int) -> NDArray[np.int64]:
         position = np.arange(start, stop, dtype=np.int64) * self._bits
@@ -94,31 +99,63 @@ def encode_sorted(keys: NDArray[np.int64], universe: int) -> tuple[Bytes, Bytes]
     return low, np.packbits(flags, bitorder="little")
 
 
-def decode_sorted(low: Bytes, high: Bytes, count: int, universe: int) -> Iterator[NDArray[np.int64]]:
-    """The keys in order, a chunk at a time: nobody needs them all at once, and eight bytes a key would be the most
+class SortedKeys:
+    """Keys of `encode_sorted`, kept in that form and decoded a part at a time: eight bytes a key would be the most
     memory that serving ever takes."""
-    low_bits = _low_bits(count, universe)
-    if len(high) != (count + (universe >> low_bits) + 1 + 7) // 8:
-        raise ValueError("sorted keys do not have the expected length")
-    lower = BitReader(low, low_bits, count) if low_bits else None
-    done, last = 0, -1
-    for start in range(0, len(high), _CHUNK // 8):
-        flags = np.unpackbits(high[start : start + _CHUNK // 8], bitorder="little")
-        places = np.flatnonzero(flags) + 8 * start
-        end = done + len(places)
-        if end > count:
-            break
-        keys = (places - np.arange(done, end)) << low_bits
-        if lower is not None:
-            keys |= lower.read(done, end)
-        if len(keys):
-            if keys[0] <= last or keys[-1] >= universe or bool(np.any(np.diff(keys) <= 0)):
-                raise ValueError("sorted keys are out of order")
-            last = int(keys[-1])
-            yield keys
-        done = end
-    if done != count:
-        raise ValueError("sorted keys do not have the expected number")
+
+    def __init__(self, low: Bytes, high: Bytes, count: int, universe: int) -> None:
+        self._low_bits, self._count, self._universe = _low_bits(count, universe), count, universe
+        if len(high) != (count + (universe >> self._low_bits) + 1 + 7) // 8:
+            raise ValueError("sorted keys do not have the expected length")
+        self._lower = BitReader(low, self._low_bits, count) if self._low_bits else None
+        self._high = high.copy()  # a view would keep the whole file in memory
+
+    @property
+    def packed(self) -> tuple[Bytes, Bytes]:
+        """Low and high part as `encode_sorted` made them."""
+        return np.zeros(0, dtype=np.uint8) if self._lower is None else self._lower.packed, self._high
+
+    def chunks(self) -> Iterator[NDArray[np.int64]]:
+        """All keys in order, checked: a damaged file must not give keys that are too many, too large or unsorted."""
+        done, last = 0, -1
+        for start in range(0, len(self._high), _CHUNK // 8):
+            places = _ones(self._high, start, start + _CHUNK // 8)
+            end = done + len(places)
+            if end > self._count:
+                break
+            keys = self._keys(places, done)
+            if len(keys):
+                if keys[0] <= last or keys[-1] >= self._universe or bool(np.any(np.diff(keys) <= 0)):
+                    raise ValueError("sorted keys are out of order")
+                last = int(keys[-1])
+                yield keys
+            done = end
+        if done != self._count:
+            raise ValueError("sorted keys do not have the expected number")
+
+    def between(self, first: int, last: int, lowest: int, beyond: int) -> NDArray[np.int64]:
+        """The keys number `first` to `last` − 1, which are known to be all those from `lowest` on, below `beyond`.
+
+        Key number n has its bit at place (key >> low_bits) + n, so both ends are known without a search.
+        """
+        start, end = (lowest >> self._low_bits) + first, (beyond >> self._low_bits) + last + 1
+        places = _ones(self._high, start >> 3, (end + 7) >> 3)
+        before = int(np.searchsorted(places, start))
+        return self._keys(places[before : before + last - first], first)
+
+    def _keys(self, places: NDArray[np.int64], first: int) -> NDArray[np.int64]:
+        """Keys whose bits are at these places, the first of them being key number `first`."""
+        end = first + len(places)
+        keys: NDArray[np.int64] = (places - np.arange(first, end)) << self._low_bits
+        if self._lower is not None:
+            keys |= self._lower.read(first, end)
+        return keys
+
+
+def _ones(packed: Bytes, start: int, stop: int) -> NDArray[np.int64]:
+    """Places of the bits that are set in the bytes from `start` on, before `stop`."""
+    places: NDArray[np.int64] = np.flatnonzero(np.unpackbits(packed[start:stop], bitorder="little")) + 8 * start
+    return places
 
 
 def _low_bits(count: int, universe: int) -> int:

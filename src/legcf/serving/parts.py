@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
 from legcf.serving.packing import (
     bits_for,
-    dequantise_rows,
     pack_bits,
     quantise_rows,
+    row_scales,
     smallest_integers,
     unpack_bits,
 )
@@ -29,14 +29,22 @@ def put_matrix(store: Store, name: str, matrix: FloatArray, dtype: str) -> dict[
 
 
 def get_matrix(store: Store, name: str, config: dict[str, Any]) -> FloatArray:
+    values, scales = get_stored(store, name, config)
+    return finite(values if scales is None else values * scales[:, None])
+
+
+def get_stored(
+    store: Store, name: str, config: dict[str, Any]
+) -> tuple[FloatArray | NDArray[np.int8], FloatArray | None]:
+    """A matrix in as few bytes as it can be worked with: float32, or int8 and what a unit is worth in each row."""
     rows, columns = (count(size) for size in config["shape"])
     expect(rows >= 1 and columns >= 1, f"{name} is empty")
     if "top" not in config:
-        return finite(array(store, f"{name}.values", np.float16, (rows, columns)))
+        return finite(array(store, f"{name}.values", np.float16, (rows, columns))), None
     values = array(store, f"{name}.values", np.int8, (rows, columns))
     scale = array(store, f"{name}.scale", np.uint8, (rows,))
-    expect(0 < config["top"] <= _LARGEST, f"the scale of {name} is wrong")
-    return finite(dequantise_rows(values, scale, float(config["top"])))
+    expect(0 < config["top"] <= _LARGEST / 127, f"the scale of {name} is wrong")
+    return values.copy(), row_scales(scale, float(config["top"]))  # a view would keep the whole file in memory
 
 
 def put_rows(store: Store, name: str, rows: Rows, dtype: str) -> dict[str, Any]:
@@ -54,12 +62,12 @@ def get_rows(store: Store, name: str, config: dict[str, Any], count: int, codebo
     else:
         expect(codebook is not None, "there is no codebook")
         assert codebook is not None
-        weights = get_matrix(store, f"{name}.weights", config["weights"])
+        values, scales = get_stored(store, f"{name}.weights", config["weights"])
         packed = array(store, f"{name}.columns", np.uint8, None)
         narrow = np.uint16 if len(codebook) <= 2**16 else np.uint32
-        columns: NDArray[Any] = unpack_bits(packed, bits_for(len(codebook)), weights.size, narrow)
+        columns: NDArray[Any] = unpack_bits(packed, bits_for(len(codebook)), values.size, narrow)
         expect(not len(columns) or int(columns.max()) < len(codebook), "a column lies outside the codebook")
-        rows = CodedRows(columns.reshape(weights.shape), weights, codebook)
+        rows = CodedRows(columns.reshape(values.shape), values, codebook, scales)
     expect(len(rows) == count, f"{name} has the wrong number of rows")
     return rows
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float32]
 Positions = NDArray[np.integer]
-_BLOCK = 8192  # rows worked on at once, so that no N × d table ever stands in memory
+_BLOCK = 1024  # rows worked on at once: they stay in the cache, and no N × d table ever stands in memory
 
 
 class Rows(Protocol):
@@ -32,11 +32,15 @@ class Rows(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class CodedRows:
-    """Row p is Σ_k weights[p,k] · codebook[columns[p,k]], t terms."""
+    """Row p is Σ_k weights[p,k] · codebook[columns[p,k]], t terms.
+
+    Weights are kept as they are stored: `values` are the weights, or with `scales` (one a row) bytes in units of them.
+    """
 
     columns: NDArray[np.unsignedinteger]
-    weights: FloatArray
+    values: FloatArray | NDArray[np.int8]
     codebook: FloatArray
+    scales: FloatArray | None = None
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -46,11 +50,19 @@ class CodedRows:
         return int(self.codebook.shape[1])
 
     def vectors(self, which: Positions | slice) -> FloatArray:
-        columns, weights = self.columns[which], self.weights[which]
+        columns, weights = self.columns[which], self.weights_of(which)
         total: FloatArray = weights[:, :1] * self.codebook[columns[:, 0]]
         for k in range(1, columns.shape[1]):
             total += weights[:, k : k + 1] * self.codebook[columns[:, k]]
         return total
+
+    @property
+    def weights(self) -> FloatArray:
+        return self.weights_of(slice(None))
+
+    def weights_of(self, which: Positions | slice) -> FloatArray:
+        weights: FloatArray = self.values[which].astype(np.float32, copy=False)
+        return weights if self.scales is None else weights * self.scales[which, None]
 
     def project(self, queries: FloatArray) -> FloatArray:
         """g = H_meta h_u: after this an item costs t multiply-adds instead of d."""
@@ -100,18 +112,12 @@ class FullRows:
         return scores
 
 
-def gram(rows: Rows) -> NDArray[np.float64]:
-    """Σ_p ĥ_p ĥ_pᵀ (d × d), block by block."""
-    total = np.zeros((rows.width, rows.width), dtype=np.float64)
+def measure(rows: Rows) -> tuple[NDArray[np.float64], FloatArray]:
+    """Σ_p ĥ_p ĥ_pᵀ (d × d), and the lengths of all rows (never zero, to divide by), block by block."""
+    gram = np.zeros((rows.width, rows.width), dtype=np.float64)
+    lengths = np.empty(len(rows), dtype=np.float32)
     for start in range(0, len(rows), _BLOCK):
         block = rows.vectors(slice(start, start + _BLOCK))
-        total += block.T @ block
-    return total
-
-
-def norms(rows: Rows) -> FloatArray:
-    """Lengths of all rows, never zero, to divide by."""
-    out = np.empty(len(rows), dtype=np.float32)
-    for start in range(0, len(rows), _BLOCK):
-        out[start : start + _BLOCK] = np.linalg.norm(rows.vectors(slice(start, start + _BLOCK)), axis=1)
-    return np.maximum(out, np.float32(1e-12))
+        gram += block.T @ block
+        lengths[start : start + _BLOCK] = np.sqrt(np.einsum("pj,pj->p", block, block))
+    return gram, np.maximum(lengths, np.float32(1e-12))

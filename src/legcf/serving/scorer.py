@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from legcf.data.ids import ExternalId
 from legcf.errors import UserError
-from legcf.serving.artifact import History, ServingModel, popularity_counts
+from legcf.serving.artifact import ServingModel, popularity_counts
 from legcf.serving.foldin import FoldInSolver
-from legcf.serving.rows import CodedRows, FloatArray, Positions, Rows, norms
+from legcf.serving.rows import CodedRows, FloatArray, Positions, Rows, measure
 
 _SHRINK = 5.0
-_BLOCK = 64 * (os.cpu_count() or 1)  # users projected at once: 64 for each core, as the compiled path takes them
+_BLOCK = 64 * (os.cpu_count() or 1)  # users projected at once: 32 for each core, as the compiled path takes them
 
 
 @dataclass(frozen=True)
@@ -70,18 +70,22 @@ class Scorer:
         self.model.items.find("")
         if self.model.users is not None:
             self.model.users.find("")
-        self.item_norms  # noqa: B018 - cached on first use
+        self._measured  # noqa: B018 - cached on first use
         self.solver.prepare()
         return self
 
     @cached_property
     def solver(self) -> FoldInSolver:
         counts = popularity_counts(self.model.popularity)
-        return FoldInSolver(self.model.item_rows, counts, self.model.fold_in)
+        return FoldInSolver(self.model.item_rows, counts, self.model.fold_in, self._measured[0])
+
+    @property
+    def item_norms(self) -> FloatArray:
+        return self._measured[1]
 
     @cached_property
-    def item_norms(self) -> FloatArray:
-        return norms(self.model.item_rows)
+    def _measured(self) -> tuple[NDArray[np.float64], FloatArray]:
+        return measure(self.model.item_rows)
 
     def recommend(self, request: Request) -> list[Scored]:
         return self.recommend_taste(self.taste(request), request)
@@ -126,7 +130,7 @@ class Scorer:
 
     def history(self, user: int) -> NDArray[np.int32]:
         stored = self.model.history
-        return np.zeros(0, dtype=np.int32) if stored is None else stored.of(user).astype(np.int32)
+        return np.zeros(0, dtype=np.int32) if stored is None else stored.of(user)
 
     def similar_items(self, item: ExternalId, k: int = 10) -> list[Scored]:
         """Items whose vectors point the same way: cosine, shrunk by n / (n + 5) for items of only n users.
@@ -158,14 +162,24 @@ class Scorer:
 
         `compiled` uses numba (None: when it is installed and the model is coded); the answers are the same.
         """
-        if self.model.users is None:
-            raise UserError("This model stores no users: ask with lists of items instead.")
-        count = len(self.model.users)
+        count = self._num_users()
         items = np.empty((count, k), dtype=np.int32)
         scores = np.empty((count, k), dtype=np.float32)
-        for users, vectors in self._user_vectors(count):
-            items[users], scores[users] = self._top_block(users, vectors, k, exclude_seen, compiled)
+        for users, some_items, some_scores in self.recommend_blocks(k, exclude_seen, compiled):
+            items[users], scores[users] = some_items, some_scores
         return items, scores
+
+    def recommend_blocks(
+        self, k: int = 20, exclude_seen: bool = True, compiled: bool | None = None
+    ) -> Iterator[tuple[slice, NDArray[np.int32], FloatArray]]:
+        """What `recommend_all` gives, some users at a time: to be written as it comes, whatever the number of users."""
+        for users, vectors in self._user_vectors(self._num_users()):
+            yield users, *self._top_block(users, vectors, k, exclude_seen, compiled)
+
+    def _num_users(self) -> int:
+        if self.model.users is None:
+            raise UserError("This model stores no users: ask with lists of items instead.")
+        return len(self.model.users)
 
     def _top_block(
         self, users: slice, vectors: FloatArray, k: int, exclude_seen: bool, compiled: bool | None
@@ -179,9 +193,7 @@ class Scorer:
                 if compiled:
                     raise
             else:
-                seen = None
-                if exclude_seen and history is not None:
-                    seen = History(history.indptr[users.start : users.stop + 1], history.items)
+                seen = None if history is None or not exclude_seen else history.some(users.start, users.stop)
                 return top_k(rows, projected, k, bias, seen)
         items = np.full((len(vectors), k), -1, dtype=np.int32)
         scores = np.full((len(vectors), k), -np.inf, dtype=np.float32)
@@ -200,7 +212,8 @@ class Scorer:
             if self.model.user_rows is not None:
                 yield block, self.model.user_rows.vectors(block)
             else:
-                yield block, np.stack([self.solver.vector(self.history(user)) for user in range(start, block.stop)])
+                assert self.model.history is not None  # users without codes are stored for their histories
+                yield block, self.solver.vectors(self.model.history.some(start, block.stop))
 
     def _blend(self, trained: FloatArray, news: Positions) -> FloatArray:
         """Without a stored history the news are all there is beside the trained vector: both count as much."""
@@ -217,7 +230,7 @@ class Scorer:
     @cached_property
     def _user_norms(self) -> FloatArray:
         assert self.model.user_rows is not None
-        return norms(self.model.user_rows)
+        return measure(self.model.user_rows)[1]
 
     def _user(self, identifier: ExternalId) -> int:
         if self.model.users is None:
