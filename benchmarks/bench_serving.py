@@ -45,7 +45,7 @@ def main() -> None:
         "--set", action="append", default=[], help="settings of training for foldin, e.g. method.start=als"
     )
     parser.add_argument("--preset", default="default", help="for foldin")
-    parser.add_argument("--backbone", default="history", help="for foldin")
+    parser.add_argument("--backbone", help="for foldin [the preset's own]")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
@@ -386,6 +386,7 @@ def held_out(options: argparse.Namespace) -> dict[str, Any]:
     from legcf.registry import resolve
     from legcf.runs import train
     from legcf.serving.build import build
+    from legcf.serving.calibrate import with_bias
     from legcf.serving.scorer import Request, Scorer
 
     dataset = load_data(options.data, DataOptions(protocol="legcf"))
@@ -413,7 +414,8 @@ def held_out(options: argparse.Namespace) -> dict[str, Any]:
         for user in held.tolist():
             folded[user] = scorer.taste(Request(items=dataset.items.external(dataset.train.of(user)))).vector
         items = model.item_rows.vectors(slice(None))
-        result[form] = evaluate(folded, items, dataset.test, dataset.train, ks, held, metrics)
+        pair = with_bias(folded, items, model.item_bias)
+        result[form] = evaluate(*pair, dataset.test, dataset.train, ks, held, metrics)
         kept = {key: result[form][key] / result["trained_on"][key] for key in ("recall@20", "ndcg@20")}
         result[f"{form}_kept"] = kept
         say(f"foldin {form}", f"{describe(result[form])}, kept {kept}, {model.fold_in}")
