@@ -40,8 +40,9 @@ class FoldInSolver:
 
     @cached_property
     def _inverse(self) -> Square:
-        inverse: Square = np.linalg.inv(self._whole)
-        return (inverse + inverse.T) / 2
+        inverse = np.linalg.inv(self._whole)
+        balanced: Square = (inverse + inverse.T) / 2
+        return balanced
 
     def prepare(self) -> None:
         """Compute what every solution shares, so that the first request does not wait for it."""
@@ -49,7 +50,8 @@ class FoldInSolver:
 
     def vector(self, history: Positions) -> FloatArray:
         """The vector of someone with this history; zero without one."""
-        return self.vectors(Lists(np.array([0, len(history)]), history))[0]
+        vector: FloatArray = self.vectors(Lists(np.array([0, len(history)]), history))[0]
+        return vector
 
     def vectors(self, histories: Lists, task: "Task | None" = None) -> FloatArray:
         """The vector of everyone, those with histories of like length together. Memory stays bounded."""
@@ -75,18 +77,20 @@ class FoldInSolver:
         items = histories.items[np.where(real, places, 0)]
         weights = np.where(real, self._counts[items].astype(np.float64) ** -self.settings.damping, 0.0)
         weights /= weights.sum(axis=1, keepdims=True) / real.sum(axis=1, keepdims=True)
-        vectors = self._rows.vectors(items.ravel()).reshape(*items.shape, -1).astype(np.float64)
+        vectors: NDArray[np.float64] = self._rows.vectors(items.ravel()).reshape(*items.shape, -1).astype(np.float64)
         if longest >= self._rows.width:
             systems = self._whole + (vectors * weights[..., None]).transpose(0, 2, 1) @ vectors
-            solved = np.linalg.solve(systems, vectors.transpose(0, 2, 1) @ weights[..., None])[..., 0]
+            solved: NDArray[np.floating] = np.linalg.solve(systems, vectors.transpose(0, 2, 1) @ weights[..., None])[
+                ..., 0
+            ]
         else:
             # (A + VᵀWV)⁻¹ VᵀW1 = A⁻¹Vᵀ (W⁻¹ + VA⁻¹Vᵀ)⁻¹ 1: a system as large as the history, not as the vectors; with
             # the roots of W on both sides, weights may be zero.
             roots = np.sqrt(weights)[..., None]
             vectors *= roots
             turned = (vectors.reshape(-1, self._rows.width) @ self._inverse).reshape(vectors.shape)
-            systems = np.eye(longest) + turned @ vectors.transpose(0, 2, 1)
-            solved = (turned.transpose(0, 2, 1) @ np.linalg.solve(systems, roots))[..., 0]
+            within = np.eye(longest) + turned @ vectors.transpose(0, 2, 1)
+            solved = (turned.transpose(0, 2, 1) @ np.linalg.solve(within, roots))[..., 0]
         result: NDArray[np.float64] = self.settings.scale * solved
         return result
 
