@@ -70,19 +70,18 @@ class FoldInSolver:
                 task.advance(len(chosen))
         return out
 
-    def _solve(self, histories: Lists, chosen: Positions, longest: int) -> NDArray[np.float64]:
+    def _solve(self, histories: Lists, chosen: Positions, longest: int) -> NDArray[np.floating]:
         """All histories padded to the longest with entries of weight zero."""
         places = histories.indptr[chosen][:, None] + np.arange(longest)
         real = np.arange(longest) < np.diff(histories.indptr)[chosen][:, None]
         items = histories.items[np.where(real, places, 0)]
         weights = np.where(real, self._counts[items].astype(np.float64) ** -self.settings.damping, 0.0)
         weights /= weights.sum(axis=1, keepdims=True) / real.sum(axis=1, keepdims=True)
-        vectors: NDArray[np.float64] = self._rows.vectors(items.ravel()).reshape(*items.shape, -1).astype(np.float64)
+        vectors: NDArray[np.floating] = self._rows.vectors(items.ravel()).reshape(*items.shape, -1).astype(np.float64)
         if longest >= self._rows.width:
             systems = self._whole + (vectors * weights[..., None]).transpose(0, 2, 1) @ vectors
-            solved: NDArray[np.floating] = np.linalg.solve(systems, vectors.transpose(0, 2, 1) @ weights[..., None])[
-                ..., 0
-            ]
+            wanted = vectors.transpose(0, 2, 1) @ weights[..., None]
+            solved: NDArray[np.floating] = np.linalg.solve(systems, wanted)[..., 0]
         else:
             # (A + VᵀWV)⁻¹ VᵀW1 = A⁻¹Vᵀ (W⁻¹ + VA⁻¹Vᵀ)⁻¹ 1: a system as large as the history, not as the vectors; with
             # the roots of W on both sides, weights may be zero.
@@ -91,7 +90,7 @@ class FoldInSolver:
             turned = (vectors.reshape(-1, self._rows.width) @ self._inverse).reshape(vectors.shape)
             within = np.eye(longest) + turned @ vectors.transpose(0, 2, 1)
             solved = (turned.transpose(0, 2, 1) @ np.linalg.solve(within, roots))[..., 0]
-        result: NDArray[np.float64] = self.settings.scale * solved
+        result: NDArray[np.floating] = self.settings.scale * solved
         return result
 
     def contributions(self, history: Positions, targets: FloatArray) -> FloatArray:
