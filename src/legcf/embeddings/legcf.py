@@ -21,6 +21,7 @@ from legcf.configuration import Frozen
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal, xavier_uniform
 from legcf.embeddings.budget import Budgeted, stored_values, too_small
+from legcf.embeddings.presets import DEFAULT_TRAINING
 from legcf.errors import UserError
 from legcf.factorisation.als import AlsSettings, factorise, history_metric
 from legcf.factorisation.given import read_vectors
@@ -46,6 +47,7 @@ class LegcfConfig(Budgeted):
     coded: Literal["all", "items"] = Field(
         "all", description="who has weights of its own; with items, users are what the graph brings them"
     )
+    joined: bool = Field(True, description="meta-embeddings are nodes of the graph; if not, only rows made of them are")
     start: Literal["metis", "random", "als", "table"] = Field(
         "metis",
         description="first S: METIS or random anchors; or S and codebook by coding a factorisation or table",
@@ -82,6 +84,8 @@ class LegcfConfig(Budgeted):
     def _fits(self) -> "LegcfConfig":
         if (self.start == "table") != (self.table is not None):
             raise ValueError("start = table and a table go together; --warm-start sets both")
+        if self.update != "none" and not self.joined:
+            raise ValueError("an update of S needs meta-embeddings that are joined to the graph; set update = none")
         if self.c is not None and self.t > self.c:
             raise ValueError(f"t = {self.t} meta-embeddings an entity cannot be chosen from c = {self.c}; lower t")
         return self
@@ -126,7 +130,14 @@ class Legcf(EmbeddingLayer):
             "backbone": {"layers": 0},
             "training": {**_WARM_TRAINING, "learning_rate": 0.05, "epochs": 5, "validation_users": 10_000},
         },
-        # Our best, chosen on validation (docs/study.md): all values go to the items, users are their histories.
+        # Most accurate where the graph is at hand: items coded, rows travel three hops, a softmax over directions.
+        "deep": {
+            "method": {**_WARM_METHOD, "coded": "items", "joined": False},
+            "training": {
+                **DEFAULT_TRAINING, "learning_rate": 0.01, "relative_rate": True, "epochs": 3,
+            },
+        },
+        # Our best to serve, chosen on validation (docs/study.md): items have all values, users are their histories.
         "default": {
             "method": {**_WARM_METHOD, "coded": "items"},
             "backbone": {"name": "history"},
@@ -200,10 +211,10 @@ class Legcf(EmbeddingLayer):
             and len(set(backbone.block_widths(settings.d))) > 1
         ):
             raise UserError("method.update_on = mean needs layers of equal width; set it to concat, first or last.")
-        if settings.signed and backbone.weighs_added_nodes:
+        if settings.signed and settings.joined and backbone.weighs_added_nodes:
             raise UserError(
                 "method.signed = true would put negative weights into the graph;"
-                " it goes with --backbone history or with --set backbone.layers=0."
+                " it goes with --set method.joined=false, --backbone history or --set backbone.layers=0."
             )
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
@@ -260,15 +271,17 @@ class Legcf(EmbeddingLayer):
 
     def input_rows(self) -> torch.Tensor:
         """Eq. 6: the composed rows above the codebook."""
-        return torch.cat([self.table(), self.codebook])
+        return torch.cat([self.table(), self.codebook]) if self.settings.joined else self.table()
 
     def graph(self, adjacency: sp.csr_matrix) -> sp.csr_matrix:
         inner = normalised(adjacency) if self.settings.normalise == "twice" else adjacency
-        return expanded(inner, self.assignment.to_csr())
+        return expanded(inner, self.assignment.to_csr()) if self.settings.joined else inner
 
     def linear_basis(self) -> tuple[sp.csr_matrix, nn.Parameter] | None:
         if self.settings.tanh:
             return None
+        if not self.settings.joined:
+            return self.assignment.to_csr(), self.codebook
         own = sp.identity(self.num_buckets, dtype=np.float32, format="csr")
         return sp.vstack([self.assignment.to_csr(), own], format="csr"), self.codebook
 
