@@ -6,7 +6,6 @@ from typing import Any
 
 from legcf.errors import UserError
 from legcf.experiments.cells import Cell, Setting, with_overrides
-from legcf.registry import METHODS
 
 QUICK_MINUTES = 10.0
 """Sixteen rows side by side on two cores then stay below two hours."""
@@ -90,8 +89,8 @@ def hyperparameters(setting: Setting) -> list[Cell]:
 
 
 def backbones(setting: Setting) -> list[Cell]:
-    """LEGCF and a full table of similar size on three base recommenders (Table 4)."""
-    narrow = {"method": {"dim": setting.width_within_budget}}
+    """LEGCF and full tables, wide and of similar size, on three base recommenders (Table 4)."""
+    widths = (setting.width_within_budget, 64, 128)
     cells = []
     for backbone, label in (("lightgcn", "LightGCN"), ("ngcf", "NGCF"), ("lr-gccf", "LR-GCCF")):
         # Only LightGCN with a small codebook trains on the basis quickly enough for small batches.
@@ -99,8 +98,14 @@ def backbones(setting: Setting) -> list[Cell]:
         base = None if backbone == "lightgcn" else backbone
         cells += [
             _legcf(setting, f"{backbone}-legcf", f"{label}, LEGCF", stepwise, base, label),
-            _cell(setting, f"{backbone}-ud", f"{label}, UD", "full", narrow, base, label),
-        ]
+            *(
+                _cell(
+                    setting, f"{backbone}-ud-{width}" if width > 3 else f"{backbone}-ud", f"{label}, UD, {width} wide",
+                    "full", {"method": {"dim": width}}, base, label, reference=width > 3,
+                )
+                for width in widths
+            ),
+        ]  # fmt: skip
     return cells
 
 
@@ -169,11 +174,9 @@ def _cell(
     group: str = "",
     reference: bool = False,
 ) -> Cell:
-    """A method in the paper's loop, or with its own quick preset where it has one."""
-    presets = ("quick", "paper", "default") if setting.preset == "quick" else ("paper", "default")
-    own = method in METHODS and "quick" in METHODS[method].layer.presets
-    base = {} if own else {"training": _quick(setting, _QUICK_STEPWISE)}
-    merged = with_overrides(base, _limits(setting), setting.overrides, overrides or {})
+    """A method with its own quick preset where it has one, else with the settings made for two cores."""
+    presets = ("quick", "default") if setting.preset == "quick" else ("paper", "default")
+    merged = with_overrides(_limits(setting), setting.overrides, overrides or {})
     return Cell(name, label, method, presets, merged, backbone, group, reference=reference)
 
 
