@@ -119,7 +119,7 @@ class TestLayerContract:
     def test_both_ways_to_the_vectors_agree(self, name: str, dataset: Dataset) -> None:
         models = []
         for propagation in ("auto", "stepwise"):
-            config = configured(name, propagation=propagation)
+            config = configured(name, propagation=propagation, ranking_length=1.0)
             models.append(build_model(config, dataset, np.random.default_rng(0), None))
         ids = torch.tensor([0, 51, 99, 52])
         gradients = []
