@@ -177,7 +177,7 @@ class Session:
         pairs = batch
         if training.leave_out:
             vectors, pairs = self._left_out(vectors, entities, batch)
-        loss = self.loss(vectors, pairs, training.negative_weight, training.temperature)
+        loss = self.loss_of(vectors, pairs)
         if training.l2:
             loss = loss + training.l2 * self._squared_norms(batch, entities, encoded)
         penalty = self.model.layer.penalty()
@@ -191,6 +191,11 @@ class Session:
             torch.nn.utils.clip_grad_value_(self.model.parameters(), training.gradient_clip)
         self.optimiser.step()
         return loss.item()
+
+    def loss_of(self, vectors: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """The configured loss of a batch's vectors, without any penalty."""
+        training = self.config.training
+        return self.loss(vectors, batch, training.negative_weight, training.temperature)
 
     def _left_out(self, vectors: torch.Tensor, entities: torch.Tensor, batch: Batch) -> tuple[torch.Tensor, Batch]:
         """Give every pair a user of its own that does not know of the pair."""
