@@ -17,9 +17,10 @@ from legcf.embeddings.double_hash import DoubleHash
 from legcf.embeddings.full import FullTable
 from legcf.embeddings.legcf import Legcf
 from legcf.embeddings.nimble_tt import NimbleTT
+from legcf.embeddings.pep import Pep
 from legcf.embeddings.qr import QuotientRemainder
 from legcf.errors import UserError
-from legcf.training.recipes import alternating, single
+from legcf.training.recipes import alternating, pruning, single
 from legcf.training.stage import Stage
 
 
@@ -39,6 +40,7 @@ METHODS: dict[str, Method] = {
     "nimble-tt": Method(NimbleTT, single.stages),
     "double-hash": Method(DoubleHash, single.stages),
     "binary-code": Method(BinaryCode, single.stages),
+    "pep": Method(Pep, pruning.stages),
 }
 
 DEFAULT_BACKBONE = "lightgcn"

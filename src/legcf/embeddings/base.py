@@ -108,6 +108,19 @@ class EmbeddingLayer(nn.Module, ABC):
         return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
 
 
+def take_saved_shapes(module: nn.Module, *names: str) -> None:
+    """For what grows or shrinks in training: loading a state gives these parameters and buffers its shapes."""
+
+    def resize(module: nn.Module, state: Mapping[str, torch.Tensor], prefix: str, *_: Any) -> None:
+        for name in names:
+            own, saved = getattr(module, name), state.get(prefix + name)
+            if saved is not None and saved.shape != own.shape:
+                own.grad = None
+                own.data = torch.empty_like(saved)
+
+    module.register_load_state_dict_pre_hook(resize)
+
+
 def bytes_of(*tensors: torch.Tensor | None) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors if tensor is not None)
 

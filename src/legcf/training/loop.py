@@ -151,7 +151,7 @@ class Session:
         return self.state.epoch < stage.epochs and patient and in_time and not stage.finished(self)
 
     def _epoch(self, stage: Stage) -> float:
-        total = 0.0
+        total, pairs = 0.0, 0
         steps = self.sampler.steps_per_epoch
         title = f"{stage.name} {self.state.epoch + 1}/{stage.epochs}"
         with progress(title, steps, "steps", self.quiet) as task:
@@ -160,8 +160,11 @@ class Session:
                 stage.before_step(self, batch)
                 total += self.step(batch) * batch.num_pairs
                 stage.after_step(self, batch)
+                pairs += batch.num_pairs
                 task.advance(1)
-        mean = total / max(self.sampler.num_pairs, 1)
+                if stage.finished(self):
+                    break
+        mean = total / max(pairs, 1)
         if not math.isfinite(mean):
             raise UserError(
                 f"The loss is no longer a number in {title}; lower training.learning_rate"

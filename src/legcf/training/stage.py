@@ -51,7 +51,7 @@ class Stage:
         return True
 
     def finished(self, session: Session) -> bool:
-        """Asked before every epoch: whether the stage has what it wanted."""
+        """Asked before every epoch and after every step: whether the stage has what it wanted."""
         return False
 
     def before_epoch(self, session: Session) -> dict[str, Any]:
