@@ -1,0 +1,116 @@
+"""Search and retraining of pruned tables."""
+
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+
+from legcf.configuration import RunConfig
+from legcf.data.interactions import Dataset
+from legcf.embeddings.pruned import PrunedLayer
+from legcf.registry import METHODS, resolve
+from legcf.runs import build_model
+from legcf.training.loop import Session
+from legcf.training.recipes.pruning import Retrain, Search
+from tests.helpers import planted
+
+KEPT = 80
+SMALL: dict[str, dict[str, Any]] = {"pep": {"dim": 8, "budget": KEPT}}
+
+
+@pytest.fixture(scope="module")
+def dataset() -> Dataset:
+    return planted(40, 40)
+
+
+def configured(method: str, **options: Any) -> RunConfig:
+    training = {"epochs": 3, "batch_size": 64, "checkpoint_seconds": 0}
+    return resolve(method, overrides={"method": {**SMALL[method], **options}, "training": training})
+
+
+def session(dataset: Dataset, config: RunConfig, folder: Path | None = None) -> Session:
+    rng = np.random.default_rng(config.seed)
+    model = build_model(config, dataset, rng, folder)
+    return Session(model, dataset, config, METHODS[config.method.name].recipe(config), rng, folder, quiet=True)
+
+
+def layer_of(running: Session) -> PrunedLayer:
+    return cast(PrunedLayer, running.model.layer)
+
+
+@pytest.mark.parametrize("method", sorted(SMALL))
+class TestPruning:
+    def test_the_target_is_reached_and_survivors_start_at_their_first_values(
+        self, method: str, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        running = session(dataset, configured(method))
+        table = layer_of(running).pruned
+        first = table.first_values()
+        seen: dict[str, torch.Tensor] = {}
+        begin = Retrain.begin
+
+        def watched(stage: Retrain, running: Session) -> dict[str, Any]:
+            seen["alive"] = table() != 0
+            told = begin(stage, running)
+            seen["start"] = table().detach().clone()
+            return told
+
+        monkeypatch.setattr(Retrain, "begin", watched)
+        running.run()
+        assert 0 < seen["alive"].sum() <= KEPT
+        assert torch.equal(seen["start"], first * seen["alive"])
+        told = next(line for line in running.lines if "kept" in line)
+        assert told["target_reached"]
+        assert told["kept"] == layer_of(running).num_params() == seen["alive"].sum()
+        assert not table()[~seen["alive"]].any()
+        assert not torch.equal(table(), seen["start"])
+
+    def test_a_search_that_is_too_short_keeps_the_largest_and_says_so(self, method: str, dataset: Dataset) -> None:
+        running = session(dataset, configured(method, search_epochs=1))
+        running.run()
+        told = next(line for line in running.lines if "kept" in line)
+        assert not told["target_reached"]
+        assert layer_of(running).num_params() == KEPT
+
+    @pytest.mark.parametrize("after", [2, "retrain"])
+    def test_a_stopped_run_goes_on_to_the_same_end(
+        self, method: str, after: int | str, dataset: Dataset, tmp_path: Path
+    ) -> None:
+        config = configured(method)
+        whole = session(dataset, config)
+        whole.run()
+        broken = session(dataset, config, tmp_path)
+
+        def stop(line: dict[str, Any]) -> None:
+            if (line["stage"], line["epoch"]) == ("retrain", 2) or line["epoch"] == after:
+                raise KeyboardInterrupt
+
+        broken.on_epoch = stop
+        with pytest.raises(KeyboardInterrupt):
+            broken.run()
+        resumed = session(dataset, config, tmp_path)
+        assert resumed.resume()
+        resumed.run()
+        for name, tensor in whole.model.state_dict().items():
+            assert torch.equal(resumed.model.state_dict()[name], tensor), name
+        assert [line["loss"] for line in resumed.lines] == [line["loss"] for line in whole.lines]
+
+
+def test_weight_decay_alone_raises_thresholds(dataset: Dataset) -> None:
+    """Without any loss, what is above the threshold only gets less."""
+    running = session(dataset, configured("pep", threshold_decay=1e-5))
+    stage = Search("search", running.config.method)
+    stage.before_epoch(running)
+    table = layer_of(running).pruned
+    counts = [table.count()]
+    batch = next(running.sampler.epoch(np.random.default_rng(0)))
+    for _ in range(60):
+        stage.before_step(running, batch)
+        running.optimiser.zero_grad()
+        (0 * table().sum()).backward()
+        running.optimiser.step()
+        counts.append(table.count())
+    assert counts == sorted(counts, reverse=True)
+    assert counts[-1] < counts[0]
