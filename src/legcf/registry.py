@@ -12,6 +12,7 @@ from legcf.backbones.ngcf import NGCF
 from legcf.configuration import RunConfig, TrainingConfig, merged, unknown_key, validated
 from legcf.embeddings.base import EmbeddingLayer
 from legcf.embeddings.binary_code import BinaryCode
+from legcf.embeddings.cerp import Cerp
 from legcf.embeddings.dhe import DeepHash
 from legcf.embeddings.double_hash import DoubleHash
 from legcf.embeddings.full import FullTable
@@ -20,7 +21,7 @@ from legcf.embeddings.nimble_tt import NimbleTT
 from legcf.embeddings.pep import Pep
 from legcf.embeddings.qr import QuotientRemainder
 from legcf.errors import UserError
-from legcf.training.recipes import alternating, pruning, single
+from legcf.training.recipes import alternating, cerp, pruning, single
 from legcf.training.stage import Stage
 
 
@@ -41,6 +42,7 @@ METHODS: dict[str, Method] = {
     "double-hash": Method(DoubleHash, single.stages),
     "binary-code": Method(BinaryCode, single.stages),
     "pep": Method(Pep, pruning.stages),
+    "cerp": Method(Cerp, cerp.stages),
 }
 
 DEFAULT_BACKBONE = "lightgcn"

@@ -9,15 +9,21 @@ import torch
 
 from legcf.configuration import RunConfig
 from legcf.data.interactions import Dataset
+from legcf.embeddings.cerp import Cerp
 from legcf.embeddings.pruned import PrunedLayer
 from legcf.registry import METHODS, resolve
 from legcf.runs import build_model
 from legcf.training.loop import Session
+from legcf.training.recipes.cerp import PushedSearch
 from legcf.training.recipes.pruning import Retrain, Search
+from legcf.training.sampler import Batch
 from tests.helpers import planted
 
 KEPT = 80
-SMALL: dict[str, dict[str, Any]] = {"pep": {"dim": 8, "budget": KEPT}}
+SMALL: dict[str, dict[str, Any]] = {
+    "pep": {"dim": 8, "budget": KEPT},
+    "cerp": {"dim": 8, "budget": KEPT, "buckets": 20},
+}
 
 
 @pytest.fixture(scope="module")
@@ -114,3 +120,23 @@ def test_weight_decay_alone_raises_thresholds(dataset: Dataset) -> None:
         counts.append(table.count())
     assert counts == sorted(counts, reverse=True)
     assert counts[-1] < counts[0]
+
+
+def test_the_push_halves_every_epoch_and_ends_with_the_search(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = session(dataset, configured("cerp", push=1.0))
+    weights: dict[int, float] = {}
+    before = PushedSearch.before_step
+
+    def watched(stage: PushedSearch, running: Session, batch: Batch) -> None:
+        before(stage, running, batch)
+        pushed = cast(Cerp, running.model.layer).pushed
+        assert pushed is not None
+        weights[running.state.epoch] = pushed[1]
+
+    monkeypatch.setattr(PushedSearch, "before_step", watched)
+    running.run()
+    assert weights == {epoch: 0.5**epoch for epoch in range(len(weights))}
+    assert len(weights) > 1
+    assert running.model.layer.penalty() is None
