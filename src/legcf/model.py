@@ -105,6 +105,12 @@ class GraphModel(nn.Module):
         vectors: FloatArray = self._all_vectors()[: self.layer.num_entities].numpy()
         return vectors
 
+    def input_gradient(self, gradient: torch.Tensor) -> torch.Tensor:
+        """The gradient at the layer's rows, for one at the final vectors of all entities."""
+        rows = self.layer.input_rows().detach().requires_grad_()
+        propagated = self.backbone.propagate(self._views[WHOLE].operator, rows)[: self.layer.num_entities]
+        return torch.autograd.grad(propagated, rows, gradient)[0]
+
     def _view(self, number: int, count: int) -> _View:
         wanted, coefficients = self._training.propagation, self.backbone.coefficients()
         kept = self._kept if self._folds is None or number == WHOLE else self._folds != number

@@ -12,16 +12,18 @@ from legcf.backbones.ngcf import NGCF
 from legcf.configuration import RunConfig, TrainingConfig, merged, unknown_key, validated
 from legcf.embeddings.base import EmbeddingLayer
 from legcf.embeddings.binary_code import BinaryCode
+from legcf.embeddings.cel import Cel
 from legcf.embeddings.cerp import Cerp
 from legcf.embeddings.dhe import DeepHash
 from legcf.embeddings.double_hash import DoubleHash
 from legcf.embeddings.full import FullTable
 from legcf.embeddings.legcf import Legcf
+from legcf.embeddings.lightrec import LightRec
 from legcf.embeddings.nimble_tt import NimbleTT
 from legcf.embeddings.pep import Pep
 from legcf.embeddings.qr import QuotientRemainder
 from legcf.errors import UserError
-from legcf.training.recipes import alternating, cerp, pruning, single
+from legcf.training.recipes import alternating, cerp, clustering, pruning, quantising, single
 from legcf.training.stage import Stage
 
 
@@ -42,7 +44,9 @@ METHODS: dict[str, Method] = {
     "double-hash": Method(DoubleHash, single.stages),
     "binary-code": Method(BinaryCode, single.stages),
     "pep": Method(Pep, pruning.stages),
+    "cel": Method(Cel, clustering.stages),
     "cerp": Method(Cerp, cerp.stages),
+    "lightrec": Method(LightRec, quantising.stages),
 }
 
 DEFAULT_BACKBONE = "lightgcn"

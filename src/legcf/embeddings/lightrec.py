@@ -1,0 +1,198 @@
+"""LightRec: an entity is the sum of one codeword from each of a few codebooks, chosen on residuals.
+
+Lian et al., "LightRec: A Memory and Search-Efficient Recommender System", WWW 2020. A teacher table X is trained first.
+For book b the residual x of an entity picks k_b = argmax of its similarity to the codewords C_b; x then loses
+C_b[k_b]; and E0 = Σ_b C_b[k_b]. Values are those of the hard choice, gradients those of the soft one (straight-through).
+At the end the codes are fixed, and teacher and similarities are dropped.
+"""
+
+from typing import Any, ClassVar, Literal, cast
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from pydantic import Field
+from torch import nn
+
+from legcf.configuration import Frozen
+from legcf.data.interactions import Interactions
+from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal, take_saved_shapes
+from legcf.embeddings.budget import Budgeted, stored_values, too_small
+from legcf.embeddings.presets import DEFAULT_TRAINING, PAPER_TRAINING
+
+_BLOCK = 8192  # entities coded at a time where no gradient is wanted
+
+
+class LightRecConfig(Budgeted):
+    name: Literal["lightrec"] = "lightrec"
+    dim: int = Field(64, ge=1, description="width of a codeword")
+    books: int | None = Field(None, ge=1, description="B, codebooks; as many as the budget allows if null")
+    codewords: int = Field(256, ge=2, le=256, description="K, codewords in a book; a code is one byte")
+    similarity: Literal["bilinear", "euclidean"] = Field("bilinear", description="what a codeword is chosen by")
+    temperature: float = Field(0.9, gt=0, description="τ of the softmax whose gradient is used")
+    distil: float = Field(1e-9, ge=0, description="weight of the squared difference from the teacher's scores")
+    start: Literal["kmeans", "normal"] = Field("kmeans", description="first codewords: residual k-means, or N(0, 0.1²)")
+    teacher_epochs: int = Field(100, ge=0, description="most epochs of the teacher")
+    code_epochs: int = Field(101, ge=0, description="most epochs in which codes and codebooks are learned together")
+    recode_every: int = Field(1, ge=1, description="steps between recomputations of all codes")
+
+
+class LightRec(EmbeddingLayer):
+    """E0 = X while the teacher is trained, Σ_b C_b[codes] after it."""
+
+    Config = LightRecConfig
+    summary = "sum of codewords chosen on residuals, learned straight-through from a full teacher"
+    citation = "Lian et al., LightRec: A Memory and Search-Efficient Recommender System, WWW 2020"
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        # The release: 4 books of 256 codewords, width 32, plain softmax at τ = 0.9, L2 1e-3, codes at every step.
+        "official": {
+            "method": {"dim": 32, "books": 4, "start": "normal"},
+            "training": {"learning_rate": 1e-3, "l2": 1e-3, "epochs": 0},
+        },
+        "paper": {"method": {"dim": 128}, "training": PAPER_TRAINING},
+        # Codes are dear beside a step, so they are learned in a few epochs and their codewords in the others.
+        "default": {
+            "method": {"teacher_epochs": 12, "code_epochs": 3, "recode_every": 10, "similarity": "euclidean"},
+            "training": {**DEFAULT_TRAINING, "epochs": 10},
+        },
+    }  # fmt: skip
+
+    codes: torch.Tensor
+
+    def __init__(self, config: LightRecConfig, num_users: int, num_items: int) -> None:
+        super().__init__(self.sized(config, num_users, num_items), num_users, num_items)
+        self.books = cast(int, self.settings.books)
+        self.codebook = nn.Parameter(torch.zeros(self.books * config.codewords, config.dim))
+        square = config.dim if config.similarity == "bilinear" else 0
+        self.teacher = nn.Parameter(torch.zeros(self.num_entities, config.dim))
+        self.similarity = nn.Parameter(torch.zeros(self.books, square, square))
+        self.register_buffer("codes", torch.zeros(self.num_entities, self.books, dtype=torch.uint8))
+        self.coded = False  # whether rows come from codes: the teacher's stage says no
+        self.recodes = False  # whether codes are chosen anew, with a gradient for the choice
+        take_saved_shapes(self, "teacher", "similarity")
+        self.register_load_state_dict_post_hook(lambda layer, _: layer._after_load())
+        self._trained_values = sum(parameter.numel() for parameter in self.parameters())
+
+    @property
+    def settings(self) -> LightRecConfig:
+        return cast(LightRecConfig, self.config)
+
+    @property
+    def frozen(self) -> bool:
+        """Whether the codes are final, and what chose them is gone."""
+        return self.teacher.numel() == 0
+
+    @classmethod
+    def sized(cls, config: Frozen, num_users: int, num_items: int) -> Frozen:
+        """B·K·d + N·B/4 within the budget: a code is a byte, a fourth of a value."""
+        settings, entities = cast(LightRecConfig, config), num_users + num_items
+        if settings.books is not None:
+            return settings
+        allowed = stored_values(settings.budget or "legcf", entities)
+        books = 4 * allowed // (4 * settings.codewords * settings.dim + entities)
+        if books < 1:
+            raise too_small(allowed, settings.codewords * settings.dim + -(-entities // 4))
+        return settings.model_copy(update={"books": books})
+
+    def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
+        settings = self.settings
+        self.teacher.data.copy_(normal((self.num_entities, settings.dim), 0.1, rng))
+        self.codebook.data.copy_(normal((len(self.codebook), settings.dim), 0.1, rng))
+        if settings.similarity == "bilinear":
+            self.similarity.data.copy_(torch.eye(settings.dim).expand_as(self.similarity))
+
+    # Coding and decoding ------------------------------------------------------------------------------------------
+
+    def encode(self, vectors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Codes of vectors, and their straight-through sum of codewords."""
+        residual, total, codes = vectors, torch.zeros_like(vectors), []
+        for book in range(self.books):
+            words = self._words(book)
+            shares = torch.softmax(self._affinity(residual, words, book) / self.settings.temperature, dim=1)
+            best = shares.argmax(dim=1)
+            soft = shares @ words
+            chosen = soft + (words[best] - soft).detach() if shares.requires_grad else words[best]
+            residual, total = residual - chosen, total + chosen
+            codes.append(best)
+        return torch.stack(codes, dim=1).to(torch.uint8), total
+
+    def decode(self, codes: torch.Tensor) -> torch.Tensor:
+        return nn.functional.embedding_bag(self._places(codes), self.codebook, mode="sum")
+
+    @torch.no_grad()
+    def recode(self) -> None:
+        """Codes of the teacher's vectors by the codebooks there are."""
+        for start in range(0, self.num_entities, _BLOCK):
+            self.codes[start : start + _BLOCK] = self.encode(self.teacher[start : start + _BLOCK])[0]
+
+    @torch.no_grad()
+    def freeze(self) -> None:
+        """Keep the codes, and drop what chose them."""
+        self.recode()
+        for parameter in (self.teacher, self.similarity):
+            parameter.grad = None
+            parameter.data = torch.zeros(0)
+        self.coded, self.recodes = True, False
+
+    def _words(self, book: int) -> torch.Tensor:
+        return self.codebook[book * self.settings.codewords : (book + 1) * self.settings.codewords]
+
+    def _affinity(self, residual: torch.Tensor, words: torch.Tensor, book: int) -> torch.Tensor:
+        if self.settings.similarity == "bilinear":
+            return residual @ self.similarity[book] @ words.T
+        return 2 * residual @ words.T - words.square().sum(dim=1) - residual.square().sum(dim=1, keepdim=True)
+
+    def _places(self, codes: torch.Tensor) -> torch.Tensor:
+        return codes.long() + torch.arange(self.books) * self.settings.codewords
+
+    def _after_load(self) -> None:
+        self.coded = self.coded or self.frozen
+
+    # The contract -------------------------------------------------------------------------------------------------
+
+    def table(self) -> torch.Tensor:
+        return self._rows(slice(None))
+
+    def rows(self, ids: torch.Tensor) -> torch.Tensor:
+        return self._rows(ids)
+
+    def _rows(self, chosen: slice | torch.Tensor) -> torch.Tensor:
+        if not self.coded:
+            return self.teacher[chosen]
+        if self.recodes:
+            self.codes[chosen], rows = self.encode(self.teacher[chosen].detach())
+            return rows
+        return self.decode(self.codes[chosen])
+
+    def penalty(self) -> torch.Tensor | None:
+        """‖U Eᵀ − U_t E_tᵀ‖² by d × d Gram matrices, while there is a teacher to learn from."""
+        if not self.coded or self.frozen or not self.settings.distil:
+            return None
+        learned, taught = self.decode(self.codes), self.teacher.detach()
+        users, items = learned[: self.num_users], learned[self.num_users :]
+        own_users, own_items = taught[: self.num_users], taught[self.num_users :]
+        difference = (
+            ((users.T @ users) * (items.T @ items)).sum()
+            - 2 * ((own_users.T @ users) * (own_items.T @ items)).sum()
+            + ((own_users.T @ own_users) * (own_items.T @ own_items)).sum()
+        )
+        return self.settings.distil * difference
+
+    def linear_basis(self) -> tuple[sp.csr_matrix, nn.Parameter] | None:
+        if not self.frozen:
+            return None
+        places = self._places(self.codes).numpy().ravel()
+        ends = np.arange(0, len(places) + 1, self.books)
+        ones = np.ones(len(places), dtype=np.float32)
+        return sp.csr_matrix((ones, places, ends), shape=(self.num_entities, len(self.codebook))), self.codebook
+
+    def num_params(self) -> int:
+        """B·K·d codeword values, and the codes' bytes as fourths of a value."""
+        return self.codebook.numel() + -(-self.codes.numel() // 4)
+
+    def total_trainable(self) -> int:
+        """Teacher and similarities included, which serving does without."""
+        return self._trained_values
+
+    def storage_bytes(self) -> int:
+        return bytes_of(self.codebook, self.codes)

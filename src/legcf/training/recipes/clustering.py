@@ -1,0 +1,174 @@
+"""CEL's stages: clusters split along their members' gradients and exchange members; then their vectors are trained."""
+
+from itertools import islice
+from typing import Any, cast
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+
+from legcf.configuration import RunConfig
+from legcf.embeddings.cel import Cel, CelConfig
+from legcf.training.loop import Session
+from legcf.training.stage import Stage
+
+FloatArray = NDArray[np.float32]
+IntArray = NDArray[np.integer]
+_POWER_STEPS = 20  # of the power iteration: a split needs a direction, not its last digits
+_BLOCK = 8192  # entities whose moves are weighed at a time
+
+
+def stages(config: RunConfig) -> list[Stage]:
+    return [Cluster("cluster", config.method), Stage("train", config.training.epochs)]
+
+
+class Cluster(Stage):
+    """Between epochs the busiest clusters split, and entities move to the cluster that promises least loss."""
+
+    counts = validated = False
+    until = 0.5
+
+    def __init__(self, name: str, settings: CelConfig) -> None:
+        super().__init__(name, settings.cluster_epochs)
+        self._settings = settings
+
+    def after_epoch(self, session: Session) -> dict[str, Any]:
+        settings, layer, epoch = self._settings, cast(Cel, session.model.layer), session.state.epoch + 1
+        moves = epoch % settings.reassign_every == 0
+        grows = epoch % settings.split_every == 0 and len(layer.clusters) < layer.most_clusters
+        if not (moves or grows):
+            return {}
+        rng = np.random.default_rng([session.config.seed, session.state.stage, epoch])
+        gradients = entity_gradients(session, settings.gradient_steps, rng)
+        moved = _move(layer, gradients, rng) if moves else 0
+        if grows:
+            _split(session, layer, gradients)
+        session.model.rebuild()
+        return {"clusters": len(layer.clusters), "moved": moved}
+
+
+def entity_gradients(session: Session, steps: int, rng: np.random.Generator) -> FloatArray:
+    """∂L/∂E0 of every entity, through the graph, summed over some batches."""
+    model, weight = session.model, session.config.training.negative_weight
+    vectors = torch.from_numpy(np.concatenate(model.vectors()))
+    total = torch.zeros_like(vectors)
+    for batch in islice(session.sampler.epoch(rng), steps):
+        entities = torch.from_numpy(batch.entities)
+        total.index_add_(0, entities, session.loss.value_and_gradient(vectors[entities], batch, weight)[1])
+    gradients: FloatArray = model.input_gradient(total).numpy()
+    return gradients
+
+
+def _split(session: Session, layer: Cel, gradients: FloatArray) -> None:
+    assigned, settings = layer.assigned.numpy(), layer.settings
+    train = session.dataset.train
+    busy = np.concatenate([train.user_degrees, train.item_degrees]).astype(np.float64)
+    room = layer.most_clusters - len(layer.clusters)
+    parents = busiest(assigned, busy, min(room, settings.splits or len(layer.clusters)))
+    moments = session.optimiser.state.get(layer.clusters, {})
+    for name in ("exp_avg", "exp_avg_sq"):  # a new cluster goes on like its parent
+        if name in moments:
+            moments[name] = torch.cat([moments[name], moments[name][torch.from_numpy(parents)]])
+    layer.split(parents, halved(assigned, gradients, parents))
+
+
+def _move(layer: Cel, gradients: FloatArray, rng: np.random.Generator) -> int:
+    before, settings = layer.assigned.numpy().copy(), layer.settings
+    asked = rng.random(len(before)) >= settings.stay
+    vectors = layer.clusters.detach().numpy()
+    after = reassigned(before, vectors, gradients, layer.num_users, settings.nearest, settings.stiffness, asked)
+    layer.assigned.copy_(torch.from_numpy(after))
+    return int((after != before).sum())
+
+
+def busiest(assigned: IntArray, interactions: NDArray[np.float64], count: int) -> IntArray:
+    """Clusters with most interactions among those that have two members or more."""
+    busy, sizes = np.bincount(assigned, interactions), np.bincount(assigned)
+    order = np.argsort(-busy, kind="stable")
+    return order[sizes[order] > 1][:count]
+
+
+def halved(assigned: IntArray, gradients: FloatArray, parents: IntArray) -> IntArray:
+    """Every parent's members on the negative side of their gradients' first principal direction get a new cluster."""
+    clusters = int(assigned.max()) + 1
+    projections = first_component(assigned, gradients)
+    leaves = projections < 0
+    sizes, leaving = np.bincount(assigned, minlength=clusters), np.bincount(assigned, leaves, clusters)
+    one_sided = (leaving == 0) | (leaving == sizes)
+    order = np.lexsort((projections, assigned))
+    rank = np.empty(len(assigned), dtype=np.int64)
+    rank[order] = np.arange(len(assigned)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    leaves = np.where(one_sided[assigned], rank < sizes[assigned] // 2, leaves)  # the median parts them then
+    child = np.full(clusters, -1)
+    child[parents] = clusters + np.arange(len(parents))
+    return np.where(leaves & (child[assigned] >= 0), child[assigned], assigned).astype(assigned.dtype)
+
+
+def first_component(assigned: IntArray, gradients: FloatArray) -> FloatArray:
+    """Of every entity: its gradient, centred in its cluster, along the cluster's first principal direction."""
+    entities, clusters = len(assigned), int(assigned.max()) + 1
+    members = sp.csr_matrix((np.ones(entities, np.float32), (assigned, np.arange(entities))), (clusters, entities))
+    sizes = np.maximum(np.bincount(assigned, minlength=clusters), 1).astype(np.float32)
+    centred = gradients - (members @ gradients / sizes[:, None])[assigned]
+    centred /= max(float(np.abs(centred).max()), np.finfo(np.float32).tiny)  # only directions matter
+    largest = np.lexsort(((centred**2).sum(axis=1), assigned))[np.cumsum(np.bincount(assigned, minlength=clusters)) - 1]
+    directions = centred[largest]
+    projections: FloatArray = np.zeros(entities, np.float32)
+    for _ in range(_POWER_STEPS):
+        length = np.linalg.norm(directions, axis=1, keepdims=True)
+        directions = np.divide(directions, length, out=np.zeros_like(directions), where=length > 0)
+        projections = (centred * directions[assigned]).sum(axis=1)
+        directions = members @ (centred * projections[:, None])
+    return projections
+
+
+def reassigned(
+    assigned: IntArray,
+    vectors: FloatArray,
+    gradients: FloatArray,
+    num_users: int,
+    nearest: int,
+    stiffness: float,
+    asked: NDArray[np.bool_],
+) -> IntArray:
+    """Each entity asked goes where ⟨g, C_k − C_a⟩ + ½ρ‖C_k − C_a‖² is least, on its side; no cluster loses everyone."""
+    apart = squared_distances(vectors)
+    of_items = np.zeros(len(vectors), dtype=bool)
+    of_items[assigned[num_users:]] = True
+    apart[of_items[:, None] != of_items] = np.inf
+    near = np.argsort(apart, axis=1, kind="stable")[:, : min(nearest, len(vectors))]
+    steepness = stiffness * _typical(np.linalg.norm(gradients, axis=1)) / np.sqrt(_typical(apart[apart < np.inf]))
+    after, costs = assigned.copy(), np.zeros(len(assigned), np.float32)
+    for start in range(0, len(assigned), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        own = assigned[block]
+        steps = vectors[near[own]] - vectors[own][:, None]
+        cost = np.einsum("nd,nkd->nk", gradients[block], steps) + 0.5 * steepness * apart[own[:, None], near[own]]
+        best = cost.argmin(axis=1)
+        costs[block] = cost[np.arange(len(own)), best]
+        wins = asked[block] & (costs[block] < 0)
+        after[block] = np.where(wins, near[own, best], own)
+    return _none_deserted(assigned, after, costs)
+
+
+def squared_distances(vectors: FloatArray) -> FloatArray:
+    norms = (vectors**2).sum(axis=1)
+    apart: FloatArray = np.maximum(norms[:, None] + norms - 2 * vectors @ vectors.T, 0)
+    np.fill_diagonal(apart, 0)
+    return apart
+
+
+def _none_deserted(before: IntArray, after: IntArray, costs: FloatArray) -> IntArray:
+    """Where everyone would go, the one that gains least stays."""
+    staying = np.bincount(before[after == before], minlength=int(before.max()) + 1)
+    members = np.flatnonzero(staying[before] == 0)
+    order = members[np.lexsort((-costs[members], before[members]))]
+    _, first = np.unique(before[order], return_index=True)
+    after[order[first]] = before[order[first]]
+    return after
+
+
+def _typical(values: FloatArray) -> float:
+    positive = values[values > 0]
+    return float(np.median(positive)) if len(positive) else 1.0

@@ -1,0 +1,112 @@
+"""LightRec's stages: a full teacher, codes and codebooks that learn from it, codebooks alone with the codes fixed."""
+
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from legcf.configuration import RunConfig
+from legcf.embeddings.lightrec import LightRec, LightRecConfig
+from legcf.training.loop import Session
+from legcf.training.sampler import Batch
+from legcf.training.stage import Stage
+
+_LLOYD_STEPS = 8
+
+
+def stages(config: RunConfig) -> list[Stage]:
+    settings: LightRecConfig = config.method
+    return [Teach("teach", settings.teacher_epochs), Code("code", settings), Tune("tune", config.training.epochs)]
+
+
+def coded_layer(session: Session) -> LightRec:
+    return cast(LightRec, session.model.layer)
+
+
+class Teach(Stage):
+    """The full table, as it would be trained by itself."""
+
+    counts = False
+    until = 0.5
+
+    def trains(self, parameter: str) -> bool:
+        return parameter.startswith("backbone.") or parameter.endswith("teacher")
+
+
+class Code(Stage):
+    """Codebooks and similarities, from hard choices with the soft choice's gradient."""
+
+    counts = False
+    until = 0.8
+
+    def __init__(self, name: str, settings: LightRecConfig) -> None:
+        super().__init__(name, settings.code_epochs)
+        self._settings = settings
+        self._step = 0
+
+    def trains(self, parameter: str) -> bool:
+        return not parameter.endswith("teacher")
+
+    def begin(self, session: Session) -> dict[str, Any]:
+        layer = coded_layer(session)
+        if self._settings.start == "kmeans":
+            books = residual_codebooks(layer.teacher.detach(), layer.books, self._settings.codewords, session.rng)
+            layer.codebook.data.copy_(books)
+        layer.recode()
+        session.new_optimiser()
+        return _used(layer)
+
+    def before_epoch(self, session: Session) -> dict[str, Any]:
+        coded_layer(session).coded, self._step = True, 0
+        return {}
+
+    def before_step(self, session: Session, batch: Batch) -> None:
+        coded_layer(session).recodes = self._step % self._settings.recode_every == 0
+        self._step += 1
+
+    def after_epoch(self, session: Session) -> dict[str, Any]:
+        layer = coded_layer(session)
+        layer.recodes = False
+        layer.recode()
+        return _used(layer)
+
+
+class Tune(Stage):
+    """The codes are final: a sum of codewords is linear in them, so they train on the propagated basis."""
+
+    def trains(self, parameter: str) -> bool:
+        return not parameter.endswith(("teacher", "similarity"))
+
+    def begin(self, session: Session) -> dict[str, Any]:
+        layer = coded_layer(session)
+        layer.freeze()
+        session.model.rebuild()
+        session.new_optimiser()
+        return _used(layer)
+
+
+def residual_codebooks(vectors: torch.Tensor, books: int, codewords: int, rng: np.random.Generator) -> torch.Tensor:
+    """k-means of the vectors, then of what it leaves of them, and so on: one codebook above the other."""
+    found, residual = [], vectors.clone()
+    for _ in range(books):
+        first = rng.choice(len(residual), codewords, replace=len(residual) < codewords)
+        words = residual[torch.from_numpy(first)].clone()
+        nearest = _nearest(residual, words)
+        for _ in range(_LLOYD_STEPS):
+            sizes = torch.bincount(nearest, minlength=codewords)
+            sums = torch.zeros_like(words).index_add_(0, nearest, residual)
+            words = torch.where(sizes[:, None] > 0, sums / sizes.clamp(min=1)[:, None], words)
+            nearest = _nearest(residual, words)
+        residual = residual - words[nearest]
+        found.append(words)
+    return torch.cat(found)
+
+
+def _nearest(vectors: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
+    return (2 * vectors @ words.T - words.square().sum(dim=1)).argmax(dim=1)
+
+
+def _used(layer: LightRec) -> dict[str, Any]:
+    """Codewords that someone has: few of them mean that the codebooks collapsed."""
+    places = layer.codes.long() + torch.arange(layer.books) * layer.settings.codewords
+    return {"codewords_used": len(torch.unique(places))}
