@@ -1,7 +1,7 @@
 """CEL: entities in clusters, one vector a cluster, clusters that split and exchange members while training.
 
-Chen et al., "Clustered Embedding Learning for Recommender Systems", WWW 2023. Symbols: a is `assigned`, C is `clusters`,
-E0[x] = C[a(x)]. Users and items never share a cluster.
+Chen et al., "Clustered Embedding Learning for Recommender Systems", WWW 2023. Symbols: a is `assigned`, C is
+`clusters`, E0[x] = C[a(x)]. Users and items never share a cluster.
 """
 
 from typing import Any, ClassVar, Literal, cast
@@ -55,7 +55,7 @@ class Cel(EmbeddingLayer):
             "training": {"loss": "squared", "epochs": 5200, "patience": 100},
         },
         "paper": {"method": {"dim": 128}, "training": PAPER_TRAINING},
-        "default": {"training": {**DEFAULT_TRAINING, "epochs": 20}},
+        "default": {"training": {**DEFAULT_TRAINING, "epochs": 15}},
     }  # fmt: skip
 
     assigned: torch.Tensor

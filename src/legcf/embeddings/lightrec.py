@@ -2,8 +2,8 @@
 
 Lian et al., "LightRec: A Memory and Search-Efficient Recommender System", WWW 2020. A teacher table X is trained first.
 For book b the residual x of an entity picks k_b = argmax of its similarity to the codewords C_b; x then loses
-C_b[k_b]; and E0 = Σ_b C_b[k_b]. Values are those of the hard choice, gradients those of the soft one (straight-through).
-At the end the codes are fixed, and teacher and similarities are dropped.
+C_b[k_b]; and E0 = Σ_b C_b[k_b]. Values are those of the hard choice, gradients those of the soft one
+(straight-through). At the end the codes are fixed, and teacher and similarities are dropped.
 """
 
 from typing import Any, ClassVar, Literal, cast
