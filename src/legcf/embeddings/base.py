@@ -118,7 +118,7 @@ def take_saved_shapes(module: nn.Module, *names: str) -> None:
                 own.grad = None
                 own.data = torch.empty_like(saved)
 
-    module.register_load_state_dict_pre_hook(resize)
+    module.register_load_state_dict_pre_hook(resize)  # type: ignore[no-untyped-call]
 
 
 def bytes_of(*tensors: torch.Tensor | None) -> int:

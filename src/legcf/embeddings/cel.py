@@ -66,7 +66,7 @@ class Cel(EmbeddingLayer):
         self.register_buffer("assigned", torch.zeros(self.num_entities, dtype=torch.int32))
         take_saved_shapes(self, "clusters")
         if config.average:
-            self.clusters.register_hook(lambda gradient: gradient / self.sizes()[:, None])
+            self.clusters.register_hook(lambda gradient: gradient / self.sizes()[:, None])  # type: ignore[no-untyped-call]
 
     @property
     def settings(self) -> CelConfig:

@@ -70,7 +70,7 @@ class LightRec(EmbeddingLayer):
         self.coded = False  # whether rows come from codes: the teacher's stage says no
         self.recodes = False  # whether codes are chosen anew, with a gradient for the choice
         take_saved_shapes(self, "teacher", "similarity")
-        self.register_load_state_dict_post_hook(lambda layer, _: layer._after_load())
+        self.register_load_state_dict_post_hook(lambda layer, _: layer._after_load())  # type: ignore[no-untyped-call]
         self._trained_values = sum(parameter.numel() for parameter in self.parameters())
 
     @property
