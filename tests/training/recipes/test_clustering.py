@@ -81,7 +81,7 @@ def test_gradients_are_those_of_the_rows(dataset: Dataset) -> None:
     rows = running.model.layer.table().detach().requires_grad_()
     operator = running.model._views[-1].operator
     vectors = running.model.backbone.propagate(operator, rows)[torch.from_numpy(batch.entities)]
-    running.loss(vectors, batch, running.config.training.negative_weight).backward()  # type: ignore[no-untyped-call]
+    running.loss_of(vectors, batch).backward()  # type: ignore[no-untyped-call]
     assert rows.grad is not None
     assert np.allclose(found, rows.grad.numpy(), atol=1e-6)
 

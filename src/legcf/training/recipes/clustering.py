@@ -50,12 +50,12 @@ class Cluster(Stage):
 
 def entity_gradients(session: Session, steps: int, rng: np.random.Generator) -> FloatArray:
     """∂L/∂E0 of every entity, through the graph, summed over some batches."""
-    model, weight = session.model, session.config.training.negative_weight
-    vectors = torch.from_numpy(np.concatenate(model.vectors()))
-    total = torch.zeros_like(vectors)
+    model = session.model
+    vectors = torch.from_numpy(model.entity_vectors()).requires_grad_()
     for batch in islice(session.sampler.epoch(rng), steps):
-        entities = torch.from_numpy(batch.entities)
-        total.index_add_(0, entities, session.loss.value_and_gradient(vectors[entities], batch, weight)[1])
+        session.loss_of(vectors[torch.from_numpy(batch.entities)], batch).backward()  # type: ignore[no-untyped-call]
+    assert vectors.grad is not None
+    total = vectors.grad
     gradients: FloatArray = model.input_gradient(total).numpy()
     return gradients
 
