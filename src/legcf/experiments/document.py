@@ -143,7 +143,7 @@ def _own_ids(svg: str, prefix: str) -> str:
 
 
 _STYLE = """
-body{font:16px/1.5 system-ui,sans-serif;color:#1a1a1a;background:#fff;margin:2rem auto;max-width:72rem;padding:0 1rem}
+body{font:16px/1.5 system-ui,sans-serif;color:#1a1a1a;background:#fff;margin:2rem auto;max-width:86rem;padding:0 1rem}
 h1{font-size:1.7rem}h2{font-size:1.3rem;margin-top:2.5rem;border-bottom:1px solid #bbb;padding-bottom:.2rem}
 h3{font-size:1.05rem;margin-top:1.8rem}
 .wide{overflow-x:auto}
@@ -151,7 +151,7 @@ table{border-collapse:collapse;font-size:.86rem;font-variant-numeric:tabular-num
 th,td{padding:.22rem .55rem;text-align:right;white-space:nowrap;border-bottom:1px solid #ddd}
 th{border-bottom:1px solid #555;font-weight:600}thead th[colspan]{text-align:center}
 th:first-child,td:first-child{text-align:left;position:sticky;left:0;background:#fff}
-td:last-child{white-space:normal;text-align:left;min-width:7rem}
+
 figure{margin:1rem 0}figure svg{max-width:100%;height:auto}
 figcaption{color:#444;font-size:.88rem}
 pre{background:#f4f4f4;padding:.6rem;overflow-x:auto;font-size:.8rem}code{background:#f4f4f4;padding:0 .2rem}

@@ -5,11 +5,14 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from legcf.errors import MissingExtra
 from legcf.experiments.store import Row, Store
-from legcf.experiments.tables import Table
+from legcf.experiments.tables import Line, Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,15 +22,6 @@ Named = tuple[str, str, str]
 """Name, SVG, caption."""
 _DARK, _GREY, _RED = "#1a1a1a", "#8a8a8a", "#b2182b"
 _SYMBOLS = {"t": "t", "m": "m (epochs between updates)", "w": "w*", "c": "c"}
-_SYMBOLS_LOG = ("c", "m")
-
-
-def available() -> bool:
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        return False
-    return True
 
 
 def pictures(table: Table, store: Store) -> list[Named]:
@@ -59,7 +53,7 @@ def new_figure(width: float, height: float) -> Figure:
     except ImportError as error:
         raise MissingExtra("Plots", "report") from error
     mpl.rcParams.update({"svg.hashsalt": "legcf", "svg.fonttype": "path", "font.size": 9})
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(width, height), dpi=72, layout="constrained")
     FigureCanvasSVG(figure)
     return figure
 
@@ -68,7 +62,7 @@ def to_svg(figure: Figure) -> str:
     """The same figure gives the same text: no date, ids from a fixed salt, coordinates to a hundredth."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    return re.sub(r"(\d+\.\d{2})\d+", r"\1", buffer.getvalue())
+    return re.sub(r'\bd="[^"]*"', lambda path: re.sub(r"(\d+\.\d\d)\d+", r"\1", path[0]), buffer.getvalue())
 
 
 def plain(axes: Axes) -> None:
@@ -81,7 +75,7 @@ def name_of(table: Table, what: str) -> str:
 
 def _frontier(table: Table) -> Named:
     """Accuracy against size: ours filled, the paper's hollow, and the line that nothing of ours lies above."""
-    figure = new_figure(8, 5)
+    figure = new_figure(9.5, 6)
     axes = figure.subplots()
     ours = [(float(line.params or 0), line.measured["ndcg@20"].mean, line.label) for line in table.lines if line.runs]
     paper = [
@@ -101,25 +95,45 @@ def _frontier(table: Table) -> Named:
     axes.margins(x=0.16, y=0.12)
     axes.set_xlabel("stored values (as the paper counts #Param)")
     axes.set_ylabel("NDCG@20, test")
-    axes.legend(frameon=False, loc="upper left")
+    axes.legend(frameon=False, loc="lower right")
     plain(axes)
-    labels = [(x, y, text, _DARK) for x, y, text in ours] + [(x, y, text, _GREY) for x, y, text in paper]
-    place_labels(figure, axes, labels)
-    caption = "Accuracy against size: circles are ours, hollow squares the paper's; the dashed line joins our best."
+    own = {text: (x, y) for x, y, text in ours}
+    for x, y, text in paper:
+        if text in own:
+            axes.plot([x, own[text][0]], [y, own[text][1]], color=_GREY, linewidth=0.7, linestyle=":", zorder=1)
+    labels = [(x, y, text, _DARK) for x, y, text in ours]
+    labels += [(x, y, text, _GREY) for x, y, text in paper if text not in own]
+    marks = [(x, y) for x, y, _ in paper]
+    place_labels(figure, axes, labels, marks, edge)
+    caption = (
+        "Accuracy against size: circles are ours, hollow squares the paper's (dotted lines lead to ours); "
+        "the dashed line joins our best."
+    )
     return name_of(table, "frontier"), to_svg(figure), caption
 
 
-def place_labels(figure: Figure, axes: Axes, points: Sequence[tuple[float, float, str, str]]) -> None:
-    """Write a label beside each point, farther off where it would cover another label or point."""
+def place_labels(
+    figure: Figure,
+    axes: Axes,
+    points: Sequence[tuple[float, float, str, str]],
+    marks: Sequence[tuple[float, float]] = (),
+    line: Sequence[tuple[float, float, str]] = (),
+) -> None:
+    """Write a label beside each point, farther off where it would cover another label, a point, a mark or the line."""
+    from matplotlib.text import Text
     from matplotlib.transforms import Bbox
 
     figure.canvas.draw()
     renderer = figure.canvas.get_renderer() if hasattr(figure.canvas, "get_renderer") else figure._get_renderer()  # type: ignore[attr-defined]
     legend = axes.get_legend()
     taken = [legend.get_window_extent(renderer)] if legend is not None else []
-    for x, y, *_ in points:
+    for x, y in [*((point[0], point[1]) for point in points), *marks]:
         across, up = axes.transData.transform((x, y))
         taken.append(Bbox.from_bounds(across - 3, up - 3, 6, 6))
+    corners = [axes.transData.transform(point[:2]) for point in line]
+    for (x0, y0), (x1, y1) in pairwise(corners):
+        shares = np.linspace(0, 1, 60)
+        taken += [Bbox.from_bounds(x0 + s * (x1 - x0) - 1, y0 + s * (y1 - y0) - 1, 2, 2) for s in shares]
     frame = axes.get_window_extent(renderer)
     for x, y, text, colour in points:
         label = None
@@ -132,12 +146,14 @@ def place_labels(figure: Figure, axes: Axes, points: Sequence[tuple[float, float
                 va={1: "bottom", 0: "center", -1: "top"}[above],
                 arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.5} if distance > 10 else None,
             )  # fmt: skip
-            box = label.get_window_extent(renderer).expanded(1.02, 1.1)
+            label.set_in_layout(False)
+            label.update_positions(renderer)
+            box = Text.get_window_extent(label, renderer).expanded(1.02, 1.1)
             inside = frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1
             if inside and not any(box.overlaps(other) for other in taken):
                 break
         assert label is not None
-        taken.append(label.get_window_extent(renderer))
+        taken.append(Text.get_window_extent(label, renderer))
 
 
 _WAYS = ((1, 0), (-1, 0), (1, 1), (1, -1), (-1, 1), (-1, -1), (0, 1), (0, -1))
@@ -158,7 +174,8 @@ def _against_published(table: Table) -> Named:
                 axes.errorbar([ours.mean], [place], xerr=ours.spread or 0, fmt="o", color=_DARK, markersize=5, zorder=3)
         axes.set_yticks(range(len(lines)), [line.label for line in lines])
         axes.set_xlabel({"ndcg@20": "NDCG@20, test", "recall@20": "Recall@20, test"}[metric])
-        axes.set_xlim(left=0)
+        values = [value for line in lines for value in (line.published.get(metric, 0.0), _mean(line, metric))]
+        axes.set_xlim(0, 1.08 * max(values))
         axes.grid(axis="y", color="#e5e5e5", linewidth=0.6)
         axes.set_axisbelow(True)
         plain(axes)
@@ -170,19 +187,17 @@ def _sweeps(table: Table) -> Named:
     figure = new_figure(10, 2.9)
     for axes, group in zip(figure.subplots(1, len(groups), squeeze=False)[0], groups, strict=True):
         lines = [line for line in table.lines if line.group == group and line.runs]
-        values = [float(line.cell.partition("=")[2]) for line in lines]
+        places = range(len(lines))
         for metric, style, marker in (("recall@20", "-", "o"), ("ndcg@20", "--", "s")):
             means = [line.measured[metric].mean for line in lines]
             spreads = [line.measured[metric].spread or 0 for line in lines]
             axes.errorbar(
-                values, means, yerr=spreads, linestyle=style, marker=marker, color=_DARK, markersize=4, linewidth=1.1,
+                places, means, yerr=spreads, linestyle=style, marker=marker, color=_DARK, markersize=4, linewidth=1.1,
                 label={"recall@20": "Recall@20", "ndcg@20": "NDCG@20"}[metric],
             )  # fmt: skip
         axes.set_xlabel(_SYMBOLS.get(group, group))
-        if group in _SYMBOLS_LOG:
-            axes.set_xscale("log")
-            axes.minorticks_off()
-        axes.set_xticks(values, [f"{value:g}" for value in values])
+        axes.set_xticks(places, [line.cell.partition("=")[2] for line in lines])
+        axes.margins(x=0.08)
         axes.set_ylim(bottom=0)
         plain(axes)
     figure.axes[0].set_ylabel("test")
@@ -208,7 +223,7 @@ def _curves(table: Table) -> Named:
             axes.plot(minutes, scores, color=_DARK, linewidth=1.2)
             axes.plot(minutes[-1:], scores[-1:], "o", color=_DARK, markersize=2.5)
         axes.set_title(_wrapped(lines[place].label), fontsize=7.5)
-        axes.tick_params(labelsize=7)
+        axes.tick_params(labelsize=7, labelbottom=place + columns >= len(lines))
         plain(axes)
     figure.supxlabel("minutes of training", fontsize=8)
     figure.supylabel("validation NDCG@20", fontsize=8)
@@ -227,6 +242,10 @@ def _curve(run: Row) -> tuple[list[float], list[float]]:
             minutes.append(passed)
             scores.append(line["validation"]["ndcg@20"])
     return minutes, scores
+
+
+def _mean(line: Line, metric: str) -> float:
+    return line.measured[metric].mean if metric in line.measured else 0.0
 
 
 def _wrapped(text: str, width: int = 22) -> str:

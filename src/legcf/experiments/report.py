@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from legcf.errors import MissingExtra
 from legcf.experiments import published
 from legcf.experiments.document import Block, Code, Folded, Grid, Heading, Picture, Text, write_html, write_markdown
 from legcf.experiments.statistics import LEVEL
@@ -18,10 +19,10 @@ _SHORT = {"ndcg@10": "N@10", "recall@10": "R@10", "ndcg@20": "N@20", "recall@20"
 _MARK = "°"
 
 
-def write_report(store: Store, folder: Path, with_plots: bool = True) -> dict[str, Any]:
+def write_report(store: Store, folder: Path) -> dict[str, Any]:
     """results.md with plots/, results.html and results.json; returns what the last one holds."""
     tables = all_tables(store)
-    blocks = _page(store, tables, with_plots)
+    blocks = _page(store, tables)
     content = {
         "tables": [table.to_json() for table in tables],
         "runs": [row.to_json() for row in store.rows().values()],
@@ -32,15 +33,15 @@ def write_report(store: Store, folder: Path, with_plots: bool = True) -> dict[st
     return content
 
 
-def _page(store: Store, tables: Sequence[Table], with_plots: bool) -> list[Block]:
+def _page(store: Store, tables: Sequence[Table]) -> list[Block]:
     blocks: list[Block] = [Heading("The paper, reproduced", 1), Text(_introduction(tables))]
     for table in tables:
         blocks.append(Heading(f"{table.title} ({table.dataset}, `{table.preset}`)"))
         blocks.append(Text(_about(table)))
         if table.kind != "case study":
             blocks.append(_grid(table))
-        if with_plots:
-            blocks += _pictures(table, store)
+        blocks += _problems(table)
+        blocks += _pictures(table, store)
         blocks += _sweep_notes(table)
         blocks.append(Folded("Commands, settings and times", [_costs(table), *_commands(table)]))
     blocks += _machines(list(store.rows().values()))
@@ -67,7 +68,8 @@ def _about(table: Table) -> str:
     )
     capped = [line.label for line in table.lines if line.is_capped]
     if capped:
-        told += f" Stopped by the time limit, so not converged: {', '.join(capped)}."
+        which = "all" if len(capped) == len([line for line in table.lines if line.runs]) else "; ".join(capped)
+        told += f" Stopped by the time limit, so not converged: {which}."
     if not plan["has_published"]:
         told += f" The paper has no numbers for {table.dataset}: there is nothing to compare with."
     if plan["overrides"]:
@@ -80,13 +82,12 @@ def _grid(table: Table) -> Grid:
     compares = any(line.published for line in table.lines)
     each = ["paper", "ours", "diff."] if compares else ["ours"]
     sizes = ["paper", "ours"] if compares and table.study == "table2" else ["ours"]
-    header = ["", *sizes, *(each * len(table.metrics)), "s", ""]
+    header = ["", *sizes, *(each * len(table.metrics)), "s"]
     spans = [
         ("", 1),
         ("values", len(sizes)),
         *((_SHORT[name], len(each)) for name in table.metrics),
         ("time", 1),
-        ("", 1),
     ]
     rows = [
         [
@@ -95,11 +96,16 @@ def _grid(table: Table) -> Grid:
             _count(line.params),
             *(cell for metric in table.metrics for cell in _metric_cells(line, metric, compares)),
             _mean_seconds(line),
-            line.problem or "",
         ]
         for line in table.lines
     ]
     return Grid(header, rows, spans)
+
+
+def _problems(table: Table) -> list[Block]:
+    """Why values are missing."""
+    told = [f"{line.label}: {line.problem.rstrip('.')}" for line in table.lines if line.problem]
+    return [Text(f"Missing. {'; '.join(told)}.")] if told else []
 
 
 def _metric_cells(line: Line, metric: str, compares: bool) -> list[str]:
@@ -116,7 +122,10 @@ def _metric_cells(line: Line, metric: str, compares: bool) -> list[str]:
 def _pictures(table: Table, store: Store) -> list[Block]:
     from legcf.experiments import plots
 
-    return [Picture(name, svg, caption) for name, svg, caption in plots.pictures(table, store)]
+    try:
+        return [Picture(name, svg, caption) for name, svg, caption in plots.pictures(table, store)]
+    except MissingExtra as error:  # hours of runs must not end without their tables
+        return [Text(f"No plots here. {error}")]
 
 
 def _sweep_notes(table: Table) -> list[Block]:

@@ -1,0 +1,77 @@
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+
+from legcf.experiments.store import owner_mark
+from tests.cli.typed import legcf, refused
+
+SMALL = ("--method", "full", "--set", "method.dim=8", "--set", "training.batch_size=200", "--set", "training.epochs=3")
+RATES = ("--over", "training.learning_rate=0.2,0.1,0.05,1e-9,2e-9,3e-9,4e-9")
+
+
+def trials(out: Path) -> list[optuna.trial.FrozenTrial]:
+    storage = JournalStorage(JournalFileBackend(str(out / "trials.journal")))
+    return optuna.load_study(study_name="search", storage=storage).trials
+
+
+def test_search_prunes_resumes_and_writes_a_preset(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "search"
+    first = legcf("search", folder, "--out", out, *SMALL, *RATES, "--trials", 2)
+    assert first.code == 0, first.err
+    assert len(trials(out)) == 2
+    found = legcf("search", folder, "--out", out, *SMALL, *RATES, "--trials", 20, "--json")
+    assert found.code == 0, found.err
+    done = trials(out)
+    tried = [trial.params["training.learning_rate"] for trial in done]
+    assert sorted(tried) == [1e-9, 2e-9, 3e-9, 4e-9, 0.05, 0.1, 0.2], "every point once, then it ends"
+    assert any(trial.state == optuna.trial.TrialState.PRUNED for trial in done)
+    best = json.loads(found.out)
+    assert best["best"]["training.learning_rate"] >= 0.05
+    config = json.loads((out / "best.json").read_text())
+    assert config["training"]["learning_rate"] == best["best"]["training.learning_rate"]
+    answer = legcf("train", folder, "--config", out / "best.json", "--out", tmp_path / "run", "--quiet")
+    assert answer.code == 0, answer.err
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["method"]["dim"] == 8
+
+
+def test_trial_of_a_process_that_is_gone_is_tried_again(folder: Path, tmp_path: Path) -> None:
+    out, over = tmp_path / "search", ("--over", "training.learning_rate=0.1,0.2")
+    assert legcf("search", folder, "--out", out, *SMALL, *over, "--trials", 1).code == 0
+    (before,) = trials(out)
+    storage = JournalStorage(JournalFileBackend(str(out / "trials.journal")))
+    left = optuna.load_study(study_name="search", storage=storage).ask()
+    other = {0.1: 0.2, 0.2: 0.1}[before.params["training.learning_rate"]]
+    left.storage.set_trial_param(
+        left._trial_id,
+        "training.learning_rate",
+        [0.1, 0.2].index(other),
+        optuna.distributions.CategoricalDistribution([0.1, 0.2]),
+    )
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    left.set_user_attr("owner", f"{owner_mark().rsplit(' ', 2)[0]} {gone.pid} {time.time():.2f}")
+    assert legcf("search", folder, "--out", out, *SMALL, *over, "--trials", 5).code == 0
+    states = [trial.state.name for trial in trials(out)]
+    assert states == ["COMPLETE", "FAIL", "COMPLETE"]
+    assert trials(out)[2].params["training.learning_rate"] == other
+
+
+def test_bad_input(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "search"
+    assert "no method `none`" in refused("search", folder, "--out", out, "--method", "none")
+    assert "--trials 0" in refused("search", folder, "--out", out, "--trials", 0)
+    assert "--workers 0" in refused("search", folder, "--out", out, "--workers", 0)
+    assert "section.key=value" in refused("search", folder, "--out", out, "--over", "rate")
+    assert not out.exists()
+    bad = ("--over", "training.loss=hinge,slope,angle", "--trials", 3)
+    assert "Every trial failed" in refused("search", folder, "--out", out, *SMALL, *bad, "--quiet")
+    assert "other settings" in refused("search", folder, "--out", out, *SMALL, *RATES)
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    assert "pip install 'legcf[search]'" in refused("search", folder, "--out", tmp_path / "new", *SMALL)

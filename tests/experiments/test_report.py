@@ -1,0 +1,152 @@
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save
+
+from legcf.experiments import case_study, plots, report
+from legcf.experiments.cells import Setting, plan
+from legcf.experiments.reproduce import Request, _remembered
+from legcf.experiments.report import write_report
+from legcf.experiments.store import Store
+from legcf.experiments.studies import STUDIES
+from legcf.experiments.tables import all_tables
+from tests.cli.typed import legcf, refused
+from tests.experiments.tiny import pretend_finished
+from tests.helpers import planted
+
+GOWALLA = Setting("gowalla", 29_858, 40_981)
+
+
+def filled(path: Path, study: str, scores: dict[str, float], seeds: int = 1, states: bool = False) -> Store:
+    """A store in which the cells of a study named in `scores` are finished."""
+    store = Store(path)
+    planned = plan(tuple(STUDIES[study].cells(GOWALLA)), seeds, "data")
+    told = _remembered(planned, Request(study, "gowalla", seeds=seeds), planted(4, 4))
+    store.remember_study(study, "gowalla", "quick", {**told, "has_published": True})
+    for run in planned.runs:
+        if run.cell.name in scores:
+            pretend_finished(store, run, scores[run.cell.name], state=_state(run.seed) if states else None)
+    return store
+
+
+def _state(seed: int) -> bytes:
+    rng = np.random.default_rng(seed)
+    return save(
+        {
+            "codebook": rng.standard_normal((12, 4)).astype(np.float32),
+            "indices": rng.integers(0, 12, (200, 2)).astype(np.int32),
+            "weights": rng.random((200, 2)).astype(np.float32),
+        }
+    )
+
+
+class TestTables:
+    def test_published_ours_and_difference(self, tmp_path: Path) -> None:
+        store = filled(tmp_path / "store.sqlite", "table2", {"legcf": 0.4, "qr": 0.2, "ud-64": 0.9}, seeds=2)
+        (table,) = all_tables(store)
+        lines = {line.cell: line for line in table.lines}
+        legcf_line = lines["legcf"]
+        assert legcf_line.published["ndcg@20"] == 0.0988
+        ours = legcf_line.measured["ndcg@20"]
+        assert ours.count == 2
+        assert ours.spread is not None
+        assert legcf_line.difference("ndcg@20") == pytest.approx(ours.mean / 0.0988 - 1)
+        assert legcf_line.best == {"ndcg@10", "recall@10", "ndcg@20", "recall@20"}
+        assert not lines["ud-64"].best, "the full table is no rival"
+        assert not lines["qr"].level, "far behind, and many users say so"
+        assert lines["legcf"].problem is None
+        assert "runs not finished" in str(lines["dhe"].problem)
+
+    def test_what_cannot_be_told_from_the_best(self, tmp_path: Path) -> None:
+        scores = {"on-metis": 0.4, "off-metis": 0.401, "on-random": 0.2}
+        (table,) = all_tables(filled(tmp_path / "store.sqlite", "ablation", scores))
+        assert {line.cell for line in table.lines if line.best or line.level} == {"on-metis", "off-metis"}
+        assert sum("ndcg@20" in line.level for line in table.lines) == 1
+
+
+class TestPages:
+    def test_report_is_one_page_with_everything(self, tmp_path: Path) -> None:
+        scores = {"legcf": 0.4, "qr": 0.2, "ud-64": 0.5, "dhe": 0.1}
+        filled(tmp_path / "store.sqlite", "table2", scores)
+        answer = legcf("report", tmp_path)
+        assert answer.code == 0, answer.err
+        page = (tmp_path / "results.html").read_text()
+        assert page.count("<svg") == 3
+        assert not re.findall(r'(?:src|href)="(?!#)', page), "nothing is loaded from elsewhere"
+        ids = re.findall(r'\bid="([^"]+)"', page)
+        assert len(ids) == len(set(ids))
+        markdown = (tmp_path / "results.md").read_text()
+        assert "| LEGCF (paper) | 210,000 |" in markdown
+        assert re.search(r"\*\*0\.\d{4}\*\*", markdown)
+        for picture in re.findall(r"\]\((plots/[^)]+)\)", markdown):
+            assert (tmp_path / picture).read_text().startswith("<?xml")
+        assert "legcf train" in page
+
+    def test_same_store_same_files(self, tmp_path: Path) -> None:
+        store = filled(tmp_path / "store.sqlite", "ablation", {"on-metis": 0.4, "off-metis": 0.3})
+        write_report(store, tmp_path / "one")
+        write_report(store, tmp_path / "two")
+        for path in (tmp_path / "one").rglob("*.*"):
+            assert path.read_bytes() == (tmp_path / "two" / path.relative_to(tmp_path / "one")).read_bytes()
+
+    def test_without_plotting_packages_the_tables_are_there(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+        store = filled(tmp_path / "store.sqlite", "ablation", {"on-metis": 0.4, "off-metis": 0.3})
+        write_report(store, tmp_path)
+        assert "pip install 'legcf[report]'" in (tmp_path / "results.md").read_text()
+
+    def test_empty_store_and_no_store(self, tmp_path: Path) -> None:
+        Store(tmp_path / "store.sqlite").close()
+        assert legcf("report", tmp_path).code == 0
+        assert "holds no study yet" in (tmp_path / "results.md").read_text()
+        assert "no results store" in refused("report", tmp_path / "nowhere")
+
+    def test_durations(self) -> None:
+        assert [report._duration(seconds) for seconds in (5, 600, 7200)] == ["5 s", "10 min", "2.0 h"]
+
+
+class TestCaseStudies:
+    def test_figures_from_the_states(self, tmp_path: Path) -> None:
+        scores = {"at-start": 0.1, "pretrained": 0.3, "at-end": 0.4}
+        store = filled(tmp_path / "store.sqlite", "figures", scores, states=True)
+        (table,) = all_tables(store)
+        names = [name for name, _, _ in plots.pictures(table, store)]
+        assert names == ["gowalla-quick-figures-embeddings", "gowalla-quick-figures-weights"]
+
+    def test_nothing_until_all_moments_are_there(self, tmp_path: Path) -> None:
+        store = filled(tmp_path / "store.sqlite", "figures", {"at-start": 0.1}, states=True)
+        (table,) = all_tables(store)
+        assert plots.pictures(table, store) == []
+
+    def test_sampled_entities_have_the_anchor(self) -> None:
+        state = case_study.State.from_bytes(_state(0))
+        anchors, entities = case_study.sample(state, np.random.default_rng(0))
+        assert len(anchors) == 5
+        assert (state.anchors()[entities] == anchors[:, None]).all()
+
+    def test_rows_and_weights_are_those_of_s(self) -> None:
+        state = case_study.State.from_bytes(_state(1))
+        dense = np.zeros((200, 12))
+        np.add.at(dense, (np.arange(200)[:, None], state.indices), state.weights)
+        assert np.allclose(state.rows(np.arange(200)), dense @ state.codebook, atol=1e-5)
+        assert np.allclose(state.average_weights(), dense.mean(axis=0))
+
+
+def test_labels_do_not_overlap() -> None:
+    figure = plots.new_figure(8, 5)
+    axes = figure.subplots()
+    rng = np.random.default_rng(0)
+    points = [(float(x), float(y), f"method number {k}", "black") for k, (x, y) in enumerate(rng.random((14, 2)) * 0.4)]
+    axes.scatter([point[0] for point in points], [point[1] for point in points])
+    axes.set(xlim=(0, 1), ylim=(0, 1))
+    plots.place_labels(figure, axes, points)
+    boxes = [text.get_bbox_patch() or text for text in axes.texts]
+    renderer = figure._get_renderer()  # type: ignore[attr-defined]
+    from matplotlib.text import Text
+
+    extents = [Text.get_window_extent(box, renderer) for box in boxes]
+    assert not any(one.overlaps(other) for k, one in enumerate(extents) for other in extents[:k])
