@@ -7,8 +7,8 @@ from safetensors.numpy import save
 
 from legcf.experiments import case_study, plots, report
 from legcf.experiments.cells import Setting, plan
-from legcf.experiments.reproduce import Request, _remembered
 from legcf.experiments.report import write_report
+from legcf.experiments.reproduce import Request, _remembered
 from legcf.experiments.store import Store
 from legcf.experiments.studies import STUDIES
 from legcf.experiments.tables import all_tables

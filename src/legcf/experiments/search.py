@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,8 +65,8 @@ def search(
     """Trials until there are `trials` of them (with those of other processes), then the best as best.json."""
     optuna = _optuna()
     _check(request, dataset, folder, trials)
-    study = _study(request, folder)
-    _revive(study)
+    _revive(_study(folder, optuna.samplers.RandomSampler(request.seed)))
+    study = _study(folder, _sampler(request))
     size = _points(request.space())
     while len(_counted(study)) < min(trials, size):
         study.optimize(
@@ -125,19 +126,21 @@ def _attempt(trial: Any, request: SearchRequest, dataset: Dataset, trials: int) 
     return max(scores)
 
 
-def _study(request: SearchRequest, folder: Path) -> Any:
+def _sampler(request: SearchRequest) -> Any:
+    optuna = _optuna()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        if _points(request.space()) <= _SMALL_SPACE:
+            return optuna.samplers.BruteForceSampler(seed=request.seed)
+        return optuna.samplers.TPESampler(seed=request.seed, constant_liar=True)
+
+
+def _study(folder: Path, sampler: Any) -> Any:
     optuna = _optuna()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
-    samplers = optuna.samplers
-    small = _points(request.space()) <= _SMALL_SPACE
-    sampler = (
-        samplers.BruteForceSampler(seed=request.seed)
-        if small
-        else samplers.TPESampler(seed=request.seed, constant_liar=True)
-    )
     return optuna.create_study(
         storage=JournalStorage(JournalFileBackend(str(folder / "trials.journal"))),
         study_name="search",
