@@ -56,9 +56,11 @@ def case_studies(table: Table, store: Store, seed: int = 0) -> list[Named]:
     rng = np.random.default_rng(seed)
     anchors, entities = sample(states["at-start"], rng)
     accuracy = {line.cell: line.runs[0].metrics["test"]["ndcg@20"] for line in table.lines}
+    (last,) = (line.runs[0] for line in table.lines if line.cell == "at-end")
+    updates = sum("update" in told for told in last.curve)
     return [
-        _embeddings(table, states, anchors, entities, accuracy, seed),
-        _weights(table, states["at-start"], states["at-end"], rng),
+        _embeddings(table, states, anchors, entities, accuracy, updates, seed),
+        _weights(table, states["at-start"], states["at-end"], updates, rng),
     ]
 
 
@@ -74,7 +76,7 @@ def sample(start: State, rng: np.random.Generator) -> tuple[NDArray[np.integer],
 
 
 def flatten(points: FloatArray, seed: int) -> NDArray[np.float64]:
-    """t-SNE to two dimensions, scaled to [−1, 1]."""
+    """t-SNE to two dimensions, each scaled to [−1, 1]."""
     try:
         from openTSNE import TSNE
     except ImportError as error:
@@ -84,7 +86,7 @@ def flatten(points: FloatArray, seed: int) -> NDArray[np.float64]:
         TSNE(perplexity=perplexity, initialization="pca", random_state=seed, n_jobs=1).fit(points), dtype=np.float64
     )
     placed -= (placed.max(axis=0) + placed.min(axis=0)) / 2
-    placed /= np.abs(placed).max()
+    placed /= np.abs(placed).max(axis=0)
     return placed
 
 
@@ -99,16 +101,17 @@ def _embeddings(
     anchors: NDArray[np.integer],
     entities: NDArray[np.integer],
     accuracy: dict[str, float],
+    updates: int,
     seed: int,
 ) -> Named:
     figure = new_figure(10, 3.6)
-    titles = {"at-start": "initialisation", "pretrained": "after pretraining", "at-end": "after the updates"}
+    titles = {"at-start": "initialisation", "pretrained": "after pretraining", "at-end": f"after {updates} updates"}
     for axes, (moment, title) in zip(figure.subplots(1, 3), titles.items(), strict=True):
         state = states[moment]
         placed = flatten(np.concatenate([state.rows(entities.ravel()), state.codebook[anchors]]), seed)
         for number in range(len(anchors)):
             own = placed[number * entities.shape[1] : (number + 1) * entities.shape[1]]
-            axes.scatter(*own.T, s=9, marker=_MARKERS[number], color=_COLOURS[number], alpha=0.7, linewidths=0)
+            axes.scatter(*own.T, s=14, marker=_MARKERS[number], color=_COLOURS[number], alpha=0.7, linewidths=0)
         for number, point in enumerate(placed[entities.size :]):
             axes.scatter(
                 *point, s=130, marker="X", color=_COLOURS[number], edgecolors="black", linewidths=1.1, zorder=3
@@ -116,7 +119,7 @@ def _embeddings(
         axes.set_title(f"{title}, N@20 {accuracy[moment]:.4f}", fontsize=9)
         axes.set_xticks([])
         axes.set_yticks([])
-        axes.set_aspect("equal")
+        axes.set(xlim=(-1.12, 1.12), ylim=(-1.12, 1.12), aspect="equal")
     caption = (
         f"t-SNE of {entities.size} entities (one shape and colour for each anchor at the start) and of their "
         f"{len(anchors)} meta-embeddings (crosses)."
@@ -124,12 +127,12 @@ def _embeddings(
     return name_of(table, "embeddings"), to_svg(figure), caption
 
 
-def _weights(table: Table, start: State, end: State, rng: np.random.Generator) -> Named:
+def _weights(table: Table, start: State, end: State, updates: int, rng: np.random.Generator) -> Named:
     buckets = len(start.codebook)
     chosen = np.sort(rng.choice(buckets, min(WEIGHTS, buckets), replace=False))
     figure = new_figure(10, 2.8)
     for axes, state, title in zip(
-        figure.subplots(1, 2), (start, end), ("initialisation", "after the updates"), strict=True
+        figure.subplots(1, 2), (start, end), ("initialisation", f"after {updates} updates"), strict=True
     ):
         axes.bar(range(len(chosen)), state.average_weights()[chosen], color="#595959", width=0.75)
         axes.set_xticks(range(len(chosen)), [str(bucket) for bucket in chosen], rotation=90, fontsize=7)
