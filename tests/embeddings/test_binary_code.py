@@ -59,7 +59,10 @@ def test_fusions(fusion: str, block_bits: int) -> None:
     chosen = layer.weight[layer.places(torch.tensor([77]))[0]]
     wanted = {"sum": chosen.sum(dim=0), "mean": chosen.mean(dim=0), "concat": chosen.flatten()}
     assert torch.allclose(layer.rows(torch.tensor([77]))[0], wanted[fusion], atol=1e-7)
-    assert (layer.linear_basis() is None) == (fusion == "concat")
+    linear = layer.linear_basis()
+    assert (linear is None) == (fusion == "concat")
+    if linear is not None:
+        assert np.allclose(linear[0] @ linear[1].detach().numpy(), layer.table().detach().numpy(), atol=1e-6)
 
 
 @pytest.mark.parametrize("fusion", ["sum", "mean", "concat"])

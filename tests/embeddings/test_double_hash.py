@@ -70,6 +70,15 @@ def test_what_the_others_are_made_of(combine: str) -> None:
     assert layer.storage_bytes() == 4 * layer.num_params() + 4 * 10 + 4 * 8
 
 
+@pytest.mark.parametrize("combine", ["shared", "sum"])
+def test_sums_are_linear(combine: str) -> None:
+    layer = made(private=10, buckets=4, combine=combine)
+    linear = layer.linear_basis()
+    assert linear is not None
+    assert np.allclose(linear[0] @ linear[1].detach().numpy(), layer.table().detach().numpy(), atol=1e-6)
+    assert made(private=10, buckets=4, combine="concat").linear_basis() is None
+
+
 def test_with_rows_for_all_it_is_the_full_table() -> None:
     layer = made(private=100, buckets=0)
     assert torch.equal(layer.table(), layer.weight)

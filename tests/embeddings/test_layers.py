@@ -19,7 +19,15 @@ from legcf.runs import build_model, train
 from tests.helpers import dense_bipartite, dense_expanded, dense_normalised, layer_mean, planted
 
 # Sizes that suit a graph of 100 nodes; a method without an entry must be happy with its defaults there.
-SMALL: dict[str, dict[str, Any]] = {"legcf": {"c": 10, "d": 8, "t": 2}, "full": {"dim": 8}}
+SMALL: dict[str, dict[str, Any]] = {
+    "legcf": {"c": 10, "d": 8, "t": 2},
+    "full": {"dim": 8},
+    "qr": {"dim": 8, "m": 10},
+    "dhe": {"dim": 8, "hashes": 16, "width": 16},
+    "nimble-tt": {"dim": 8, "rank": 3},
+    "double-hash": {"dim": 8, "private": 20, "buckets": 15},
+    "binary-code": {"dim": 8, "block_bits": 4},
+}
 
 
 def configured(name: str, **training: Any) -> RunConfig:

@@ -71,6 +71,10 @@ class DeepHash(EmbeddingLayer):
     def settings(self) -> DheConfig:
         return cast(DheConfig, self.config)
 
+    @property
+    def width(self) -> int:
+        return self.settings.dim
+
     @classmethod
     def sized(cls, config: Frozen, num_users: int, num_items: int) -> Frozen:
         settings, entities = cast(DheConfig, config), num_users + num_items
