@@ -12,6 +12,7 @@ from legcf.data.interactions import Dataset
 from legcf.embeddings.base import EmbeddingLayer
 from legcf.embeddings.legcf import Legcf, LegcfConfig
 from legcf.errors import UserError
+from legcf.factorisation.als import factorise
 from legcf.graph.adjacency import bipartite
 from legcf.model import GraphModel
 from legcf.registry import METHODS, resolve
@@ -239,3 +240,37 @@ def test_the_memory_cap_reaches_the_file(dataset: Dataset, tmp_path: Any) -> Non
     assert list((tmp_path / "checkpoint").glob("basis*.npy"))
     held = build_model(configured("legcf"), dataset, np.random.default_rng(0), None)
     assert np.allclose(spilled.vectors()[0], held.vectors()[0], atol=1e-6)
+
+
+def test_rows_that_are_not_joined_travel_over_the_plain_graph(dataset: Dataset) -> None:
+    options = {"c": 10, "d": 8, "start": "als", "signed": True, "coded": "items", "joined": False, "update": "none"}
+    config = resolve("legcf", preset="graph", overrides={"method": options})
+    model = build_model(config, dataset, np.random.default_rng(0), None)
+    assert model.on_basis
+    table = model.layer.table().detach().numpy()
+    dense = dense_normalised(dense_bipartite(dataset.train))
+    assert np.allclose(model.entity_vectors(), layer_mean(dense, table, 3), atol=1e-5)
+    assert model.meta_vectors() is None
+    with pytest.raises(UserError, match="joined"):
+        resolve("legcf", preset="graph", overrides={"method": {"joined": False}})
+
+
+def test_a_full_table_can_start_from_a_factorisation(dataset: Dataset) -> None:
+    """Scores of the start are those of the factorisation, times the scale, whatever basis both sides share."""
+    config = resolve("full", overrides={"method": {"dim": 8, "initial": "als", "score_scale": 10.0}})
+    layer = METHODS["full"].layer(config.method, dataset.num_users, dataset.num_items)
+    layer.initialise(dataset.train, np.random.default_rng(0))
+    users, items = factorise(dataset.train, 8, np.random.default_rng(0), config.method.als)
+    table = layer.table().detach().numpy()
+    assert np.allclose(table[: dataset.num_users] @ table[dataset.num_users :].T, 10 * users @ items.T, atol=1e-3)
+
+
+@pytest.mark.parametrize("power", [0.0, 0.5])
+def test_ranking_can_count_less_of_the_lengths(power: float, dataset: Dataset) -> None:
+    config = configured("full", ranking_length=power)
+    model = build_model(config, dataset, np.random.default_rng(0), None)
+    plain = model.entity_vectors()
+    ranked = np.concatenate(model.vectors())
+    lengths = np.linalg.norm(plain, axis=1, keepdims=True)
+    some = lengths[:, 0] > 1e-6
+    assert np.allclose(ranked[some], plain[some] / lengths[some] * lengths[some] ** power, atol=1e-5)
