@@ -42,7 +42,9 @@ class FullTable(EmbeddingLayer):
         # From a factorisation, so that few epochs are enough; every step propagates over the whole graph.
         "default": {
             "method": {"initial": "als"},
-            "training": {**DEFAULT_TRAINING, "learning_rate": 0.05, "relative_rate": True, "epochs": 8},
+            "training": {
+                **DEFAULT_TRAINING, "learning_rate": 0.05, "relative_rate": True, "epochs": 4, "user_power": 0.5,
+            },
         },
     }  # fmt: skip
 
