@@ -12,7 +12,7 @@ from legcf.experiments import published
 from legcf.experiments.document import Block, Code, Folded, Grid, Heading, Picture, Text, write_html, write_markdown
 from legcf.experiments.statistics import LEVEL
 from legcf.experiments.store import Row, Store
-from legcf.experiments.tables import Line, Table, all_tables
+from legcf.experiments.tables import Line, Table, all_tables, was_capped
 from legcf.files import write_json
 
 _SHORT = {"ndcg@10": "N@10", "recall@10": "R@10", "ndcg@20": "N@20", "recall@20": "R@20"}
@@ -70,11 +70,24 @@ def _about(table: Table) -> str:
     if capped:
         which = "all" if len(capped) == len([line for line in table.lines if line.runs]) else "; ".join(capped)
         told += f" Stopped by the time limit, so not converged: {which}."
+    told += _losses(table)
     if not plan["has_published"]:
         told += f" The paper has no numbers for {table.dataset}: there is nothing to compare with."
     if plan["overrides"]:
         told += f" Settings changed for all runs: `{json.dumps(plan['overrides'])}`."
     return told
+
+
+def _losses(table: Table) -> str:
+    """Rows that were trained for different losses differ by more than their methods, and the page must say so."""
+    by_loss: dict[str, list[str]] = {}
+    for line in table.lines:
+        for loss in {run.config["training"]["loss"] for run in line.runs}:
+            by_loss.setdefault(loss, []).append(line.label)
+    if len(by_loss) < 2:
+        return ""
+    which = "; ".join(f"{loss} for {', '.join(labels)}" for loss, labels in by_loss.items())
+    return f" Rows differ in their loss too, not in the method alone: {which}."
 
 
 def _grid(table: Table) -> Grid:
@@ -139,13 +152,13 @@ def _costs(table: Table) -> Grid:
     rows = [
         [
             line.label, str(run.seed), _duration(run.seconds or 0), f"{run.peak_memory_mb or 0:,.0f}",
-            _best_epoch(run), f"{run.metrics['storage_bytes']:,}", f"{run.metrics['total_trainable']:,}",
-            run.code_version, run.config_hash[:12],
+            _best_epoch(run), _ended_by(run), f"{run.metrics['storage_bytes']:,}",
+            f"{run.metrics['total_trainable']:,}", run.code_version, run.config_hash[:12],
         ]
         for line in table.lines
         for run in line.runs
     ]  # fmt: skip
-    header = ["", "seed", "time", "peak MB", "best epoch", "bytes stored", "trainable", "code", "config"]
+    header = ["", "seed", "time", "peak MB", "best epoch", "ended by", "bytes stored", "trainable", "code", "config"]
     return Grid(header, rows)
 
 
@@ -176,6 +189,13 @@ def _machines(rows: Sequence[Row]) -> list[Block]:
 def _best_epoch(run: Row) -> str:
     best = run.metrics.get("best_epoch")
     return f"{best['stage']} {best['epoch']} of {len(run.curve) - 1}" if best else ""
+
+
+def _ended_by(run: Row) -> str:
+    if was_capped(run):
+        return "time"
+    last = run.curve[-1] if run.curve else {}
+    return "last epoch" if last.get("epoch") == run.config["training"]["epochs"] else "validation"
 
 
 def _mean_seconds(line: Line) -> str:

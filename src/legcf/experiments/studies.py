@@ -100,10 +100,11 @@ def backbones(setting: Setting) -> list[Cell]:
             _legcf(setting, f"{backbone}-legcf", f"{label}, LEGCF", stepwise, base, label),
             *(
                 _cell(
-                    setting, f"{backbone}-ud-{width}" if width > 3 else f"{backbone}-ud", f"{label}, UD, {width} wide",
-                    "full", {"method": {"dim": width}}, base, label, reference=width > 3,
+                    setting, f"{backbone}-ud" if width == widths[0] else f"{backbone}-ud-{width}",
+                    f"{label}, UD, {width} wide", "full", {"method": {"dim": width}}, base, label,
+                    reference=width != widths[0],
                 )
-                for width in widths
+                for width in dict.fromkeys(widths)
             ),
         ]  # fmt: skip
     return cells

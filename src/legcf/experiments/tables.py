@@ -42,7 +42,7 @@ class Line:
     @property
     def is_capped(self) -> bool:
         """Whether time ended training rather than the validation metric or the last epoch."""
-        return any(_was_capped(run) for run in self.runs)
+        return any(was_capped(run) for run in self.runs)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -160,7 +160,7 @@ def _mean_per_user(line: Line, store: Store) -> dict[str, NDArray[np.float64]]:
     }
 
 
-def _was_capped(run: Row) -> bool:
+def was_capped(run: Row) -> bool:
     limit = run.config["training"].get("max_minutes")
     trained = run.metrics.get("seconds", {}).get("train", 0.0)
     return limit is not None and trained > limit * 60
