@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from legcf.experiments.store import Store
+from legcf.experiments.studies import STUDIES, Study
 from tests.cli.typed import legcf, refused
-from tests.experiments.tiny import start
+from tests.experiments.tiny import start, tiny_cells
 
 
 def results(out: Path) -> dict[str, Any]:
@@ -54,6 +55,8 @@ def test_killed_and_started_again(tmp_path: Path, folder: Path) -> None:
     assert before.items() <= after.items()
     assert len(after) == 2
     assert not list((out / "store.sqlite.work").glob("*/*"))
+    assert (out / "results.html").exists()
+    assert (out / "plots" / "planted-quick-ablation-curves.svg").exists()
     # A reproduction that is left alone, by two processes that share the store.
     alone = tmp_path / "alone"
     both = [start(folder, tmp_path / name, "--store", str(alone / "store.sqlite")) for name in ("alone", "other")]
@@ -64,29 +67,21 @@ def test_killed_and_started_again(tmp_path: Path, folder: Path) -> None:
     assert results(out) == results(alone) == results(tmp_path / "other")
 
 
-@pytest.mark.usefixtures("tiny")
-class TestAsTyped:
-    def test_failed_runs_are_shown_and_tried_again(self, tmp_path: Path, folder: Path) -> None:
-        out = tmp_path / "out"
-        common = ("reproduce", "ablation", "--data", folder, "--out", out, "--workers", 2)
-        for attempt in (1, 2):
-            answer = legcf(*common, "--set", "training.loss=hinge")
-            assert answer.code == 1
-            assert "'hinge' is not one of" in answer.err
-            assert "1 runs failed" in answer.err
-            assert attempts(out) == {"on-0": 1, "table-0": attempt}
-        assert "'hinge' is not one of" in (out / "results.md").read_text()
-        answer = legcf(*common, "--json")
-        assert answer.code == 0
-        lines = json.loads(answer.out)["tables"][0]["lines"]
-        assert {line["cell"]: line["problem"] for line in lines} == {
-            "on": None,
-            "table": None,
-            "missing": "method no-such-method is not available",
-        }
-        assert "nothing to compare with" in answer.err
-        assert (out / "results.html").exists()
-        assert (out / "plots" / "planted-quick-ablation-curves.svg").exists()
+def test_failed_runs_are_shown_and_tried_again(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STUDIES, "ablation", Study("Tiny", "table", lambda setting: tiny_cells(setting)[1:]))
+    command = ("reproduce", "ablation", "--data", folder, "--out", tmp_path, "--set", "training.loss=hinge")
+    first = legcf(*command)
+    assert first.code == 1
+    assert "'hinge' is not one of" in first.err
+    assert "1 runs failed" in first.err
+    assert "nothing to compare with" in first.err
+    second = legcf(*command, "--json")
+    assert second.code == 1
+    assert attempts(tmp_path) == {"table-0": 2}
+    problems = {line["cell"]: line["problem"] for line in json.loads(second.out)["tables"][0]["lines"]}
+    assert problems["missing"] == "method no-such-method is not available"
+    assert problems["table"].startswith("failed (seed 0): training.loss = 'hinge'")
+    assert "'hinge' is not one of" in (tmp_path / "results.md").read_text()
 
 
 class TestBadInput:
