@@ -10,6 +10,7 @@ from legcf.backbones.lightgcn import LightGCN
 from legcf.backbones.lr_gccf import LRGCCF
 from legcf.backbones.ngcf import NGCF
 from legcf.configuration import RunConfig, TrainingConfig, merged, unknown_key, validated
+from legcf.embeddings.autoemb import AutoEmb
 from legcf.embeddings.base import EmbeddingLayer
 from legcf.embeddings.binary_code import BinaryCode
 from legcf.embeddings.cel import Cel
@@ -20,10 +21,11 @@ from legcf.embeddings.full import FullTable
 from legcf.embeddings.legcf import Legcf
 from legcf.embeddings.lightrec import LightRec
 from legcf.embeddings.nimble_tt import NimbleTT
+from legcf.embeddings.optembed import OptEmbed
 from legcf.embeddings.pep import Pep
 from legcf.embeddings.qr import QuotientRemainder
 from legcf.errors import UserError
-from legcf.training.recipes import alternating, cerp, clustering, pruning, quantising, single
+from legcf.training.recipes import alternating, autoemb, cerp, clustering, optembed, pruning, quantising, single
 from legcf.training.stage import Stage
 
 
@@ -47,6 +49,8 @@ METHODS: dict[str, Method] = {
     "cel": Method(Cel, clustering.stages),
     "cerp": Method(Cerp, cerp.stages),
     "lightrec": Method(LightRec, quantising.stages),
+    "autoemb": Method(AutoEmb, autoemb.stages),
+    "optembed": Method(OptEmbed, optembed.stages),
 }
 
 DEFAULT_BACKBONE = "lightgcn"

@@ -27,24 +27,28 @@ class WidthTable(EmbeddingLayer):
     """
 
     widths: torch.Tensor
+    seed: torch.Tensor
+    """Of the first values, so that a search can be followed by training from where it began."""
 
     def __init__(self, config: WidthConfig, num_users: int, num_items: int) -> None:
         super().__init__(config, num_users, num_items)
         self.weight = nn.Parameter(torch.zeros(self.num_entities, config.dim))
         self.register_buffer("widths", torch.full((self.num_entities,), config.dim, dtype=torch.int32))
+        self.register_buffer("seed", torch.zeros((), dtype=torch.int64))
 
     @property
     def width(self) -> int:
         return self.weight.shape[1]
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
-        shape = (self.weight.shape[0], self.weight.shape[1])
-        drawn = xavier_uniform(shape, rng) if self._xavier else normal(shape, 0.1, rng)
-        self.weight.data.copy_(drawn)
+        self.seed.fill_(int(rng.integers(2**62)))
+        self.restart()
 
-    @property
-    def _xavier(self) -> bool:
-        return cast(WidthConfig, self.config).initial == "xavier"
+    def restart(self) -> None:
+        """The values that training started from once more, bit by bit; widths stay."""
+        shape, rng = (self.weight.shape[0], self.weight.shape[1]), np.random.default_rng(int(self.seed))
+        xavier = cast(WidthConfig, self.config).initial == "xavier"
+        self.weight.data.copy_(xavier_uniform(shape, rng) if xavier else normal(shape, 0.1, rng))
 
     def set_widths(self, widths: NDArray[np.integer] | torch.Tensor) -> None:
         """One width for every entity, users first."""

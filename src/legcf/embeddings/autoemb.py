@@ -1,0 +1,275 @@
+"""AutoEmb: candidate widths for every entity, weighed by a controller that looks at popularity.
+
+Zhao et al., "AutoEmb: Automated Embedding Dimensionality Search in Streaming Recommendations", ICDM 2021. The
+alternation between model and controller is in training/recipes/autoemb.py.
+"""
+
+from itertools import combinations, pairwise
+from typing import Any, ClassVar, Literal, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field, field_validator, model_validator
+from torch import nn
+
+from legcf.configuration import Frozen
+from legcf.data.interactions import Interactions
+from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal, xavier_uniform
+from legcf.embeddings.budget import Budgeted, stored_values, too_small
+from legcf.embeddings.presets import DEFAULT_TRAINING, PAPER_TRAINING
+
+LEVELS = 32
+"""Levels of popularity, two to every doubling of the pairs: entities of one level share their weights."""
+
+_QUICK: dict[str, Any] = {
+    "method": {"dim": 64, "squash": False, "search_epochs": 3, "controller_rate": 1e-3, "controller_every": 3},
+    "training": {**DEFAULT_TRAINING, "epochs": 10, "validation_users": 10_000},
+}
+
+
+class AutoEmbConfig(Budgeted):
+    name: Literal["autoemb"] = "autoemb"
+    dim: int = Field(128, ge=1, description="d, the width that every candidate is mapped to")
+    widths: list[int] = Field([1, 4, 8], description="d_1 < … < d_M, the candidate widths of an entity")
+    selection: Literal["soft", "hard"] = Field(
+        "soft", description="keep the weighted sum of all candidates, or each entity's best candidate alone"
+    )
+    squash: bool = Field(True, description="batch normalisation and tanh over a mapped candidate, as the original")
+    popularity_width: int = Field(32, ge=1, description="width of the controller's embedding of popularity")
+    hidden: int = Field(512, ge=1, description="width of the controller's hidden layer")
+    controller_rate: float = Field(1e-4, gt=0, description="step size of the controller's Adam")
+    controller_every: int = Field(1, ge=1, description="model steps between two steps of the controller")
+    search_epochs: int | None = Field(None, ge=0, description="epochs of the search; training.epochs if null")
+    afresh: bool = Field(False, description="after the search, train from new values instead of going on")
+    held_out: float = Field(0.1, gt=0, lt=1, description="share of training pairs that the controller learns from")
+
+    @field_validator("widths")
+    @classmethod
+    def _candidates(cls, widths: list[int]) -> list[int]:
+        if not widths:
+            raise ValueError("at least one candidate width is needed")
+        if widths[0] < 1 or any(low >= high for low, high in pairwise(widths)):
+            raise ValueError("widths must be at least 1 and rise, such as [1,4,8]")
+        return widths
+
+    @model_validator(mode="after")
+    def _fit(self) -> "AutoEmbConfig":
+        if self.widths[-1] > self.dim:
+            raise ValueError(
+                f"the candidate width {self.widths[-1]} is above dim = {self.dim}; raise dim or leave it out"
+            )
+        return self
+
+
+class AutoEmb(EmbeddingLayer):
+    """E0_x = Σ_m α_m(x) z_m(x) with z_m(x) = tanh(BN(T_m[x] W_m + b_m)), one W, b and BN for users, one for items.
+
+    α(x) = controller(popularity of x, previous α(x)) is shared by all entities of a side and level of popularity. When
+    `settled`, α is fixed: as the controller left it (soft), or 1 for one candidate of each entity (hard).
+
+    Differences from the original: the propagated table has all entities in it at every step, so all weights are
+    renewed together, the controller runs once for every level of popularity instead of once for every entity, and
+    normalisation takes the statistics of all entities, in training and after; BN is over all candidates together; the
+    controller learns from held-out training pairs instead of the next batch of a stream, and does not see the last
+    loss; candidates are mapped to a width of their own choice (`dim`) instead of to the widest.
+    """
+
+    Config = AutoEmbConfig
+    summary = "candidate widths for every entity, weighed by a controller that looks at popularity"
+    citation = "Zhao et al., AutoEmb, ICDM 2021"
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        # The original's widths, rates and batches of 500, around BPR with a negative a pair.
+        "official": {
+            "method": {"widths": [2, 16, 128]},
+            "training": {"batch_size": 500, "negatives": 1, "learning_rate": 1e-3},
+        },
+        # 13 values an entity, the size in the paper's Table 2 for Gowalla; which widths it had is not said there.
+        "paper": {"method": {"widths": [1, 4, 8]}, "training": PAPER_TRAINING},
+        # Sized for two cores: one product instead of M normalised tables, and fewer steps of the controller.
+        "quick": _QUICK,
+        "default": _QUICK,
+    }
+
+    levels: torch.Tensor
+    previous: torch.Tensor
+    settled: torch.Tensor
+    choice: torch.Tensor
+
+    def __init__(self, config: AutoEmbConfig, num_users: int, num_items: int) -> None:
+        config = cast(AutoEmbConfig, self.sized(config, num_users, num_items))
+        super().__init__(config, num_users, num_items)
+        count, total = len(config.widths), sum(config.widths)
+        self.tables = nn.Parameter(torch.zeros(self.num_entities, total))
+        self.maps = nn.Parameter(torch.zeros(2, total, config.dim))
+        self.biases = nn.Parameter(torch.zeros(2, count, config.dim))
+        self.norms = nn.ModuleList(
+            [nn.BatchNorm1d(config.dim, track_running_stats=False) for _ in range(2 if config.squash else 0)]
+        )
+        self.controller = nn.ModuleList([Controller(config) for _ in range(2)])
+        self.register_buffer("levels", torch.zeros(self.num_entities, dtype=torch.int64))
+        self.register_buffer("previous", torch.eye(count)[0].repeat(2, LEVELS, 1))
+        self.register_buffer("settled", torch.zeros((), dtype=torch.bool))
+        self.register_buffer("choice", torch.zeros(self.num_entities, dtype=torch.int64))
+        self._of_column = torch.arange(count).repeat_interleave(torch.tensor(config.widths))
+
+    @property
+    def settings(self) -> AutoEmbConfig:
+        return cast(AutoEmbConfig, self.config)
+
+    @property
+    def width(self) -> int:
+        return self.settings.dim
+
+    @classmethod
+    def sized(cls, config: Frozen, num_users: int, num_items: int) -> Frozen:
+        """Of the candidate widths those that use a budget best, as all of them are stored (soft)."""
+        settings, entities = cast(AutoEmbConfig, config), num_users + num_items
+        if settings.budget is None:
+            return settings
+        allowed = stored_values(settings.budget, entities)
+        if allowed < settings.widths[0] * entities:
+            raise too_small(allowed, settings.widths[0] * entities)
+        if settings.selection == "hard":
+            return settings
+        subsets = (s for size in range(len(settings.widths)) for s in combinations(settings.widths, size + 1))
+        best = max((s for s in subsets if sum(s) * entities <= allowed), key=lambda s: (sum(s), len(s)))
+        return settings.model_copy(update={"widths": list(best)})
+
+    def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
+        degrees = np.concatenate([train.user_degrees, train.item_degrees])
+        self.levels.copy_(torch.from_numpy(np.minimum(2 * np.log2(1 + degrees), LEVELS - 1).astype(np.int64)))
+        self.fill(rng)
+        for controller in self.controller:
+            cast(Controller, controller).fill(rng)
+
+    def fill(self, rng: np.random.Generator) -> None:
+        """New values for all but the controller; every candidate starts with entries of about ± 0.1."""
+        self.tables.data.copy_(normal(tuple(self.tables.shape), _SPREAD, rng))
+        fan = torch.tensor(self.settings.widths)[self._of_column].sqrt()
+        self.maps.data.copy_(normal(tuple(self.maps.shape), _SPREAD, rng) / fan[:, None])
+        self.biases.data.zero_()
+        for norm in self.norms:
+            cast(nn.BatchNorm1d, norm).reset_parameters()
+
+    # Rows ---------------------------------------------------------------------------------------------------------
+
+    def table(self) -> torch.Tensor:
+        weights = self.entity_weights()
+        split = [self.num_users, self.num_items]
+        sides = zip(self.tables.split(split), weights.split(split), strict=True)
+        return torch.cat([self._composed(side, tables, own) for side, (tables, own) in enumerate(sides)])
+
+    def _composed(self, side: int, tables: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        whole = not self.norms or (self.settled and self.settings.selection == "hard") or len(self.settings.widths) == 1
+        if whole:  # one product; with one candidate an entity there is nothing to weigh after it
+            mapped = (tables * weights[:, self._of_column]) @ self.maps[side] + weights @ self.biases[side]
+            return torch.tanh(self.norms[side](mapped)) if self.norms else mapped
+        parts = zip(tables.split(self.settings.widths, 1), self.maps[side].split(self.settings.widths), strict=True)
+        mapped = torch.cat(
+            [torch.addmm(bias, part, own) for (part, own), bias in zip(parts, self.biases[side], strict=True)]
+        )
+        squashed = torch.tanh(self.norms[side](mapped)).reshape(len(self.settings.widths), len(tables), -1)
+        return torch.einsum("mnd,nm->nd", squashed, weights)
+
+    def entity_weights(self) -> torch.Tensor:
+        """α, N × M: what every candidate of every entity counts for."""
+        if self.settled and self.settings.selection == "hard":
+            return nn.functional.one_hot(self.choice, len(self.settings.widths)).to(self.tables.dtype)
+        weights = self.level_weights()
+        return torch.cat([weights[0][self.levels[: self.num_users]], weights[1][self.levels[self.num_users :]]])
+
+    def level_weights(self) -> torch.Tensor:
+        """α, 2 × levels × M: for users and for items."""
+        if self.settled:
+            return self.previous
+        return torch.stack([net(before) for net, before in zip(self.controller, self.previous, strict=True)])
+
+    # Search -------------------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def remember_weights(self) -> None:
+        """What the controller says now is the previous weight of its next answer."""
+        self.previous.copy_(self.level_weights())
+
+    @torch.no_grad()
+    def settle(self) -> None:
+        """Fix the weights. Hard: the candidate of the greatest weight, or of the greatest that the budget can pay."""
+        if self.settled:
+            return
+        weights = self.entity_weights()
+        self.remember_weights()
+        self.settled.fill_(True)
+        if self.settings.selection == "hard":
+            self.choice.copy_(self._affordable(weights))
+            self.tables.data *= self._used()
+
+    def _affordable(self, weights: torch.Tensor) -> torch.Tensor:
+        """argmax_m α_m − μ d_m for the least price μ ≥ 0 that keeps within the budget."""
+        widths, budget = torch.tensor(self.settings.widths), self.settings.budget
+        allowed = np.inf if budget is None else stored_values(budget, self.num_entities)
+        low, high = 0.0, 0.0
+        choice = weights.argmax(dim=1)
+        while int(widths[choice].sum()) > allowed:
+            low, high = high, 2 * high + 1e-3
+            choice = (weights - high * widths).argmax(dim=1)
+        for _ in range(40):
+            price = (low + high) / 2
+            cheaper = (weights - price * widths).argmax(dim=1)
+            if int(widths[cheaper].sum()) <= allowed:
+                high, choice = price, cheaper
+            else:
+                low = price
+        return choice
+
+    def _used(self) -> torch.Tensor:
+        """The columns of each entity's chosen candidate."""
+        return self.choice[:, None] == self._of_column
+
+    # Sizes --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _is_hard(self) -> bool:
+        return bool(self.settled) and self.settings.selection == "hard"
+
+    def entity_sizes(self) -> NDArray[np.int64] | None:
+        if not self._is_hard:
+            return None
+        return np.asarray(self.settings.widths, dtype=np.int64)[self.choice.numpy()]
+
+    def num_params(self) -> int:
+        """Soft: N · Σ_m d_m. Hard: the widths that were chosen. Maps and controller are not counted."""
+        sizes = self.entity_sizes()
+        return self.tables.numel() if sizes is None else int(sizes.sum())
+
+    def storage_bytes(self) -> int:
+        """Values, maps, biases, norms; a byte an entity for its candidate or level, and soft the weights of levels."""
+        shared = bytes_of(self.maps, self.biases, *self.norms.parameters())
+        weights = 0 if self._is_hard else bytes_of(self.previous)
+        return 4 * self.num_params() + shared + weights + self.num_entities
+
+
+_SPREAD = 0.3  # of table entries and, times √d_m, of map entries
+
+
+class Controller(nn.Module):
+    """Popularity level → embedding → BN, beside the previous weights → linear → BN → tanh → linear → softmax."""
+
+    def __init__(self, config: AutoEmbConfig) -> None:
+        super().__init__()
+        count, wide = len(config.widths), config.popularity_width
+        self.popularity = nn.Parameter(torch.zeros(LEVELS, wide))
+        self.norm = nn.BatchNorm1d(wide, track_running_stats=False)
+        self.inner = nn.Linear(wide + count, config.hidden)
+        self.inner_norm = nn.BatchNorm1d(config.hidden, track_running_stats=False)
+        self.outer = nn.Linear(config.hidden, count)
+
+    def fill(self, rng: np.random.Generator) -> None:
+        self.popularity.data.copy_(normal(tuple(self.popularity.shape), 1.0, rng))
+        for linear in (self.inner, self.outer):
+            linear.weight.data.copy_(xavier_uniform((linear.weight.shape[0], linear.weight.shape[1]), rng))
+            linear.bias.data.zero_()
+
+    def forward(self, previous: torch.Tensor) -> torch.Tensor:
+        known = torch.cat([self.norm(self.popularity), previous], dim=1)
+        return torch.softmax(self.outer(torch.tanh(self.inner_norm(self.inner(known)))), dim=1)

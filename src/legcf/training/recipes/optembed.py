@@ -1,0 +1,192 @@
+"""OptEmbed's stages: a supernet of all widths, an evolution of the two widths, and training anew with the best."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from legcf.configuration import RunConfig
+from legcf.embeddings.optembed import OptEmbed, OptEmbedConfig
+from legcf.progress import progress
+from legcf.training.loop import Session
+from legcf.training.recipes.search import held_out_score, seconds_left, time_is_up
+from legcf.training.sampler import Batch
+from legcf.training.stage import Stage
+
+Genome = tuple[int, int]
+"""The width of users and of items."""
+
+_TRIES = 200  # to find a candidate that is new; near the end of a small space there may be none
+
+
+def stages(config: RunConfig) -> list[Stage]:
+    settings: OptEmbedConfig = config.method
+    epochs = config.training.epochs
+    supernet = epochs if settings.supernet_epochs is None else settings.supernet_epochs
+    return [
+        Supernet("supernet", supernet, settings),
+        Evolve("evolve", settings.generations, settings),
+        Retrain("retrain", epochs),
+    ]
+
+
+class Supernet(Stage):
+    """Every step draws other widths, so that any prefix of a row learns to do without the rest.
+
+    It ends when the held-out pairs, judged with full widths, are ranked no better for `patience` epochs.
+    """
+
+    counts, validated, until = False, False, 0.4
+
+    def __init__(self, name: str, epochs: int, settings: OptEmbedConfig) -> None:
+        super().__init__(name, epochs)
+        self._settings = settings
+        self.held_out = settings.held_out
+        self._best, self._stale = 0.0, 0
+
+    def finished(self, session: Session) -> bool:
+        return self._stale >= session.config.training.patience
+
+    def before_epoch(self, session: Session) -> dict[str, Any]:
+        thresholds = _layer(session).thresholds
+        for group in session.optimiser.param_groups:
+            if group["params"][0] is thresholds:
+                group["scale"] = 0.0  # they have a plain descent of their own
+        return {}
+
+    def before_step(self, session: Session, batch: Batch) -> None:
+        _layer(session).set_sides(*_layer(session).draw_sides(session.rng))
+
+    @torch.no_grad()
+    def after_step(self, session: Session, batch: Batch) -> None:
+        layer = _layer(session)
+        if layer.thresholds.grad is not None:
+            layer.thresholds -= self._settings.threshold_rate * layer.thresholds.grad
+        layer.set_sides(layer.widest(0, 1), layer.widest(1, 1))
+
+    def after_epoch(self, session: Session) -> dict[str, Any]:
+        score = held_out_score(session, self._settings.judges)
+        self._stale = 0 if score > self._best else self._stale + 1
+        self._best = max(score, self._best)
+        return {"search": {"held_out": score, **_kept(_layer(session))}}
+
+    def state(self) -> dict[str, torch.Tensor]:
+        return {"best": torch.tensor([self._best, self._stale], dtype=torch.float64)}
+
+    def load_state(self, state: dict[str, torch.Tensor]) -> None:
+        self._best, self._stale = state["best"][0].item(), int(state["best"][1])
+
+
+class Evolve(Stage):
+    """A generation an epoch: candidates from the best so far, judged by the supernet on held-out pairs.
+
+    All that was tried is all there is to remember: the best of it are the parents of the next generation.
+    """
+
+    counts, steps, until = False, False, 0.6
+
+    def __init__(self, name: str, epochs: int, settings: OptEmbedConfig) -> None:
+        super().__init__(name, epochs)
+        self._settings = settings
+        self.held_out = settings.held_out
+        self.tried: dict[Genome, float] = {}
+
+    def trains(self, parameter: str) -> bool:
+        return False
+
+    def after_epoch(self, session: Session) -> dict[str, Any]:
+        started, layer = time.perf_counter(), _layer(session)
+        population = self.generation(layer, session.rng)
+        title = f"{self.name} {session.state.epoch + 1}/{self.epochs}"
+        with progress(title, len(population), "candidates", session.quiet) as task:
+            for genome in population:
+                layer.set_sides(*genome)
+                self.tried[genome] = held_out_score(session, self._settings.judges)
+                best = self.ranked()[0]
+                task.advance(1, f"best {self.tried[best]:.4f} with users {best[0]}, items {best[1]}")
+        best = self.ranked()[0]
+        layer.set_sides(*best)
+        left = seconds_left(session, self, time.perf_counter() - started)
+        told = {"best": self.tried[best], "users": best[0], "items": best[1], "trials": len(self.tried)}
+        return {"search": {**told, "seconds_left": round(left)}}
+
+    def ranked(self) -> list[Genome]:
+        """All that was tried, the best first; of equals the smaller, then the earlier."""
+        return sorted(self.tried, key=lambda genome: (-self.tried[genome], sum(genome)))
+
+    def generation(self, layer: OptEmbed, rng: np.random.Generator) -> list[Genome]:
+        """New candidates, fewer only where nothing new is left to try."""
+        parents = self.ranked()[: self._settings.parents]
+        found: dict[Genome, None] = {}
+        sources = [
+            (self._settings.mutants, self._mutants(parents, layer, rng)),
+            (self._settings.crossovers, self._crossovers(parents, rng)),
+            (self._settings.mutants + self._settings.crossovers, self._random(layer, rng)),
+        ]
+        for wanted, source in sources:
+            room = min(wanted, self._settings.mutants + self._settings.crossovers - len(found))
+            new = 0
+            for _, genome in zip(range(_TRIES), source, strict=False):
+                if new == room:
+                    break
+                if genome not in self.tried and genome not in found and self._fits(genome, layer):
+                    found[genome] = None
+                    new += 1
+        return list(found)
+
+    def _mutants(self, parents: list[Genome], layer: OptEmbed, rng: np.random.Generator) -> Iterator[Genome]:
+        while parents:
+            parent, drawn = parents[rng.integers(len(parents))], layer.draw_sides(rng)
+            changed = rng.random(2) < self._settings.mutation
+            yield (drawn[0] if changed[0] else parent[0], drawn[1] if changed[1] else parent[1])
+
+    def _crossovers(self, parents: list[Genome], rng: np.random.Generator) -> Iterator[Genome]:
+        while len(parents) > 1:
+            first, second = rng.choice(len(parents), 2, replace=False)
+            yield (parents[first][0], parents[second][1])
+
+    def _random(self, layer: OptEmbed, rng: np.random.Generator) -> Iterator[Genome]:
+        while True:
+            yield layer.draw_sides(rng)
+
+    def _fits(self, genome: Genome, layer: OptEmbed) -> bool:
+        return genome[0] <= layer.widest(0, genome[1])
+
+    def state(self) -> dict[str, torch.Tensor]:
+        return {
+            "tried": torch.tensor(list(self.tried), dtype=torch.int64).reshape(-1, 2),
+            "scores": torch.tensor(list(self.tried.values()), dtype=torch.float64),
+        }
+
+    def load_state(self, state: dict[str, torch.Tensor]) -> None:
+        genomes = ((int(users), int(items)) for users, items in state["tried"].tolist())
+        self.tried = dict(zip(genomes, state["scores"].tolist(), strict=True))
+
+
+class Retrain(Stage):
+    """From the first values again, with the rows and widths that were found and with all training pairs."""
+
+    def begin(self, session: Session) -> dict[str, Any]:
+        layer = _layer(session)
+        layer.settle()
+        if not time_is_up(session):  # else the supernet's own values are the best there is
+            layer.restart()
+            session.new_optimiser()
+        users, items = (int(part.max(initial=0)) for part in np.split(layer.entity_sizes(), [layer.num_users]))
+        return {"search": {"users": users, "items": items, **_kept(layer)}}
+
+    def trains(self, parameter: str) -> bool:
+        return parameter != "layer.thresholds"
+
+
+def _kept(layer: OptEmbed) -> dict[str, int]:
+    users, items = np.split(layer.kept(), [layer.num_users])
+    return {"kept_users": int(users.sum()), "kept_items": int(items.sum())}
+
+
+def _layer(session: Session) -> OptEmbed:
+    return cast(OptEmbed, session.model.layer)
