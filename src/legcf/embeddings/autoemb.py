@@ -155,26 +155,28 @@ class AutoEmb(EmbeddingLayer):
     # Rows ---------------------------------------------------------------------------------------------------------
 
     def table(self) -> torch.Tensor:
-        weights = self.entity_weights()
-        split = [self.num_users, self.num_items]
-        sides = zip(self.tables.split(split), weights.split(split), strict=True)
+        weights, users = self.entity_weights(), self.num_users
+        sides = ((self.tables[:users], weights[:users]), (self.tables[users:], weights[users:]))
         return torch.cat([self._composed(side, tables, own) for side, (tables, own) in enumerate(sides)])
 
     def _composed(self, side: int, tables: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        whole = not self.norms or (self.settled and self.settings.selection == "hard") or len(self.settings.widths) == 1
+        whole = not self.norms or self._is_hard or len(self.settings.widths) == 1
         if whole:  # one product; with one candidate an entity there is nothing to weigh after it
             mapped = (tables * weights[:, self._of_column]) @ self.maps[side] + weights @ self.biases[side]
             return torch.tanh(self.norms[side](mapped)) if self.norms else mapped
-        parts = zip(tables.split(self.settings.widths, 1), self.maps[side].split(self.settings.widths), strict=True)
+        candidates = [self._of_column == number for number in range(len(self.settings.widths))]
         mapped = torch.cat(
-            [torch.addmm(bias, part, own) for (part, own), bias in zip(parts, self.biases[side], strict=True)]
+            [
+                torch.addmm(bias, tables[:, columns], self.maps[side][columns])
+                for columns, bias in zip(candidates, self.biases[side], strict=True)
+            ]
         )
         squashed = torch.tanh(self.norms[side](mapped)).reshape(len(self.settings.widths), len(tables), -1)
         return torch.einsum("mnd,nm->nd", squashed, weights)
 
     def entity_weights(self) -> torch.Tensor:
         """α, N × M: what every candidate of every entity counts for."""
-        if self.settled and self.settings.selection == "hard":
+        if self._is_hard:
             return nn.functional.one_hot(self.choice, len(self.settings.widths)).to(self.tables.dtype)
         weights = self.level_weights()
         return torch.cat([weights[0][self.levels[: self.num_users]], weights[1][self.levels[self.num_users :]]])
@@ -235,7 +237,8 @@ class AutoEmb(EmbeddingLayer):
     def entity_sizes(self) -> NDArray[np.int64] | None:
         if not self._is_hard:
             return None
-        return np.asarray(self.settings.widths, dtype=np.int64)[self.choice.numpy()]
+        sizes: NDArray[np.int64] = np.asarray(self.settings.widths, dtype=np.int64)[self.choice.numpy()]
+        return sizes
 
     def num_params(self) -> int:
         """Soft: N · Σ_m d_m. Hard: the widths that were chosen. Maps and controller are not counted."""

@@ -116,8 +116,8 @@ def _endless(sampler: Sampler, session: Session) -> Iterator[Batch]:
 def _shares(session: Session) -> dict[str, Any]:
     """The mean weight of every candidate width, over users and over items."""
     layer = cast(AutoEmb, session.model.layer)
-    sides = layer.entity_weights().split([layer.num_users, layer.num_items])
-    named = zip(("users", "items"), sides, strict=True)
+    weights = layer.entity_weights()
+    named = (("users", weights[: layer.num_users]), ("items", weights[layer.num_users :]))
     return {
         name: {
             str(width): round(float(mean), 4) for width, mean in zip(layer.settings.widths, side.mean(0), strict=True)

@@ -65,7 +65,7 @@ class Supernet(Stage):
     def after_step(self, session: Session, batch: Batch) -> None:
         layer = _layer(session)
         if layer.thresholds.grad is not None:
-            layer.thresholds -= self._settings.threshold_rate * layer.thresholds.grad
+            layer.thresholds.sub_(self._settings.threshold_rate * layer.thresholds.grad)
         layer.set_sides(layer.widest(0, 1), layer.widest(1, 1))
 
     def after_epoch(self, session: Session) -> dict[str, Any]:
