@@ -22,8 +22,23 @@ OPTIONS = (
 )  # fmt: skip
 
 
-def command(data: Path, out: Path, *more: str) -> list[str]:
-    return [str(Path(sys.executable).with_name("legcf")), "train", str(data), "--out", str(out), *OPTIONS, *more]
+SEARCHES = {
+    "autoemb": ("method.widths=[1,4]", "method.selection=hard", "method.search_epochs=12", "method.hidden=16"),
+    "optembed": ("method.supernet_epochs=4", "method.generations=8", "method.mutants=3", "method.crossovers=3"),
+}
+
+
+def options(method: str) -> tuple[str, ...]:
+    if method not in SEARCHES:
+        return OPTIONS
+    shared = ("method.dim=8", "training.batch_size=20", "training.checkpoint_seconds=0", "training.threads=1")
+    settings = (word for setting in (*SEARCHES[method], *shared) for word in ("--set", setting))
+    return ("--method", method, "--preset", "paper", "--seed", "5", "--epochs", "3", "--quiet", "--json", *settings)
+
+
+def command(data: Path, out: Path, method: str, *more: str) -> list[str]:
+    program = str(Path(sys.executable).with_name("legcf"))
+    return [program, "train", str(data), "--out", str(out), *options(method), *more]
 
 
 def numbers(out: Path) -> dict[str, Any]:
@@ -32,16 +47,19 @@ def numbers(out: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_killed_and_resumed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["legcf", *SEARCHES])
+def test_killed_and_resumed(method: str, tmp_path: Path) -> None:
     data = write_folder(planted(60, 60), tmp_path / "data")
-    subprocess.run(command(data, tmp_path / "whole"), check=True, capture_output=True)
+    subprocess.run(command(data, tmp_path / "whole", method), check=True, capture_output=True)
     out, rng = tmp_path / "killed", np.random.default_rng()
     kills = 0
     for _ in range(3):
         begun = (out / "config.json").exists()
         known = lines_of(out)
         process = subprocess.Popen(
-            command(data, out, *(["--resume"] if begun else [])), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            command(data, out, method, *(["--resume"] if begun else [])),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         wait_for_progress(process, out, known + int(rng.integers(0, 8)))
         time.sleep(float(rng.random()) * 0.1)
@@ -51,7 +69,7 @@ def test_killed_and_resumed(tmp_path: Path) -> None:
         process.wait()
     assert kills > 0
     assert not (out / "metrics.json").exists() or kills < 3
-    subprocess.run(command(data, out, "--resume"), check=True, capture_output=True)
+    subprocess.run(command(data, out, method, "--resume"), check=True, capture_output=True)
     assert numbers(out) == numbers(tmp_path / "whole")
     assert lines_of(out) == lines_of(tmp_path / "whole")
     assert not list(out.rglob("*.part"))
