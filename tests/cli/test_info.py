@@ -58,3 +58,12 @@ def test_usage(tmp_path: Path) -> None:
 def test_a_picture_of_sizes_needs_sizes(run: Path, tmp_path: Path) -> None:
     assert "same size" in refused("info", run, "--plot", tmp_path / "sizes.png")
     assert not (tmp_path / "sizes.png").exists()
+
+
+def test_a_picture_of_sizes(run: Path, tmp_path: Path) -> None:
+    described = json.loads((run / "model.json").read_text())
+    groups = [{"mean": 1.0}, {"mean": 3.0}]
+    described["metrics"]["sizes"] = {"mean": 2.0, "users": groups, "items": groups}
+    (tmp_path / "model.json").write_text(json.dumps(described))
+    assert legcf("info", tmp_path, "--plot", tmp_path / "sizes.svg").code == 0
+    assert "<svg" in (tmp_path / "sizes.svg").read_text()
