@@ -15,8 +15,10 @@ from legcf.embeddings.base import EmbeddingLayer
 from legcf.embeddings.binary_code import BinaryCode
 from legcf.embeddings.cel import Cel
 from legcf.embeddings.cerp import Cerp
+from legcf.embeddings.ciess import Ciess
 from legcf.embeddings.dhe import DeepHash
 from legcf.embeddings.double_hash import DoubleHash
+from legcf.embeddings.esapn import Esapn
 from legcf.embeddings.full import FullTable
 from legcf.embeddings.legcf import Legcf
 from legcf.embeddings.lightrec import LightRec
@@ -25,7 +27,18 @@ from legcf.embeddings.optembed import OptEmbed
 from legcf.embeddings.pep import Pep
 from legcf.embeddings.qr import QuotientRemainder
 from legcf.errors import UserError
-from legcf.training.recipes import alternating, autoemb, cerp, clustering, optembed, pruning, quantising, single
+from legcf.training.recipes import (
+    alternating,
+    autoemb,
+    cerp,
+    ciess,
+    clustering,
+    esapn,
+    optembed,
+    pruning,
+    quantising,
+    single,
+)
 from legcf.training.stage import Stage
 
 
@@ -51,6 +64,8 @@ METHODS: dict[str, Method] = {
     "lightrec": Method(LightRec, quantising.stages),
     "autoemb": Method(AutoEmb, autoemb.stages),
     "optembed": Method(OptEmbed, optembed.stages),
+    "esapn": Method(Esapn, esapn.stages),
+    "ciess": Method(Ciess, ciess.stages),
 }
 
 DEFAULT_BACKBONE = "lightgcn"

@@ -30,6 +30,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "binary-code": {"dim": 8, "block_bits": 4},
     "optembed": {"dim": 8, "supernet_epochs": 1, "generations": 2, "mutants": 2, "crossovers": 2},
     "autoemb": {"dim": 8, "widths": [1, 4], "search_epochs": 2, "hidden": 16},
+    "esapn": {"dim": 8, "every": 2},
+    "ciess": {"dim": 8, "pretrain_epochs": 1, "episodes": 1, "episode_steps": 2, "trial_steps": 2, "updates": 2},
 }
 
 

@@ -109,7 +109,9 @@ class Session:
         groups = [{"params": [weight], "scale": self._rate_scale(weight)} for weight in self.model.parameters()]
         self.optimiser = torch.optim.Adam(groups, lr=training.learning_rate, betas=(0.9, training.adam_memory))
 
-    def sampler_of(self, pairs: Interactions, folds: NDArray[np.integer] | None = None) -> Sampler:
+    def sampler_of(
+        self, pairs: Interactions, folds: NDArray[np.integer] | None = None, steps: int | None = None
+    ) -> Sampler:
         """Batches of these pairs as the configuration wants them; negatives are unseen in all training pairs."""
         training = self.config.training
         return Sampler(
@@ -122,6 +124,7 @@ class Session:
             training.item_power,
             folds,
             seen=self.dataset.train,
+            steps=steps,
         )
 
     def _enter(self, stage: Stage) -> None:
@@ -158,7 +161,7 @@ class Session:
             for number, batch in enumerate(self.sampler.epoch(self.rng)):
                 self.set_learning_rate((self.state.epoch + number / steps) / max(stage.epochs, 1))
                 stage.before_step(self, batch)
-                total += self.step(batch) * batch.num_pairs
+                total, pairs = total + self.step(batch) * batch.num_pairs, pairs + batch.num_pairs
                 stage.after_step(self, batch)
                 pairs += batch.num_pairs
                 task.advance(1)

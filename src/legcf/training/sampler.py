@@ -1,5 +1,6 @@
 """Training pairs and negatives, drawn compiled from one seeded generator that is passed in."""
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -48,7 +49,7 @@ class Sampler:
     many uniform items for the whole batch, "none" gives all pairs at once and draws nothing. A pair weighs
     user degree^−user_power · item degree^−item_power. With `folds` (a number for every pair), a batch holds pairs of
     one fold, so that its vectors can come from the graph without them. `seen` says what is no negative; the pairs
-    themselves by default.
+    themselves by default. `steps` makes an epoch so many batches, of a part of a pass or of several.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Sampler:
         item_power: float = 0.0,
         folds: NDArray[np.integer] | None = None,
         seen: Interactions | None = None,
+        steps: int | None = None,
     ) -> None:
         self._train = train
         self._seen = train if seen is None else seen
@@ -70,6 +72,7 @@ class Sampler:
         self._order = order
         self._kind = negatives_kind
         self._folds = folds
+        self._steps = steps
         self._users = train.users()
         self._weights = pair_weights(train, user_power, item_power)
         self._active = np.flatnonzero(train.user_degrees > 0)
@@ -81,10 +84,18 @@ class Sampler:
 
     @property
     def steps_per_epoch(self) -> int:
+        if self._steps is not None:
+            return self._steps if self.num_pairs else 0
         sizes = [self._train.num_pairs] if self._folds is None else np.bincount(self._folds)
         return int(sum(-(-size // self._batch_size) for size in sizes))
 
     def epoch(self, rng: np.random.Generator) -> Iterator[Batch]:
+        if self._steps is None:
+            return self._pass(rng)
+        passes = (self._pass(rng) for _ in itertools.count()) if self.num_pairs else ()
+        return itertools.islice(itertools.chain.from_iterable(passes), self._steps)
+
+    def _pass(self, rng: np.random.Generator) -> Iterator[Batch]:
         if self._kind == "none":
             yield self._whole()
             return

@@ -1,0 +1,286 @@
+"""ESAPN: sizes grow while the model trains, where policies rewarded on held-out pairs want it; then all pairs train.
+
+Every few steps a policy for users and one for items see the popularity and the width of entities. On held-out pairs
+they try actions drawn from their probabilities and learn from the reward, the mean of an entity's last losses less the
+present one (REINFORCE). In earnest they act greedily, on the entities of the training batch: an entity keeps its width,
+unless enlarging is the more probable.
+"""
+
+import time
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from legcf.configuration import RunConfig
+from legcf.embeddings.esapn import Esapn, EsapnConfig, allowed_values
+from legcf.training.checkpoint import optimiser_tensors, restore_optimiser
+from legcf.training.loop import Session
+from legcf.training.recipes.td3 import grouped
+from legcf.training.sampler import Batch, Sampler
+from legcf.training.stage import Stage
+
+_POPULARITY_WIDTH = 32
+_NEGATIVES = 5  # a held-out pair is judged against
+
+
+def stages(config: RunConfig) -> list[Stage]:
+    settings: EsapnConfig = config.method
+    return [Grow(settings, config.training.epochs), Stage("train", config.training.epochs)]
+
+
+class Policy(nn.Module):
+    """(popularity, level) → the log-probabilities of keeping and of enlarging; at first both are the same."""
+
+    def __init__(self, popularities: int, levels: int, hidden: int, rate: float, rng: np.random.Generator) -> None:
+        super().__init__()
+        self._levels = levels
+        self.popularity = nn.Parameter(torch.from_numpy(rng.standard_normal((popularities, _POPULARITY_WIDTH))).float())
+        inputs = _POPULARITY_WIDTH + levels
+        bound = inputs**-0.5
+        self.first = nn.Parameter(torch.from_numpy(rng.uniform(-bound, bound, (inputs, hidden))).float())
+        self.last = nn.Parameter(torch.zeros(hidden, 2))
+        self.offset = nn.Parameter(torch.zeros(2))
+        self.steps = torch.optim.Adam(self.parameters(), lr=rate)
+
+    def forward(self, popularity: torch.Tensor, levels: torch.Tensor) -> torch.Tensor:
+        known = torch.cat(
+            [_normalised(self.popularity[popularity]), nn.functional.one_hot(levels, self._levels).float()], dim=1
+        )
+        return torch.log_softmax(torch.tanh(_normalised(known @ self.first)) @ self.last + self.offset, dim=1)
+
+    def learn(self, chances: torch.Tensor, enlarged: torch.Tensor, rewards: torch.Tensor) -> None:
+        """One step on Σ −log π(a) · r."""
+        taken = chances.gather(1, enlarged.long()[:, None])[:, 0]
+        self.steps.zero_grad(set_to_none=True)
+        (-taken * rewards).sum().backward()  # type: ignore[no-untyped-call]
+        self.steps.step()
+
+    def saved(self) -> dict[str, torch.Tensor]:
+        adam = {f"adam.{name}": tensor for name, tensor in optimiser_tensors(self.steps).items()}
+        return dict(self.state_dict()) | adam
+
+    def load_saved(self, saved: dict[str, torch.Tensor]) -> None:
+        adam = {name.removeprefix("adam."): tensor for name, tensor in saved.items() if name.startswith("adam.")}
+        self.load_state_dict({name: tensor for name, tensor in saved.items() if not name.startswith("adam.")})
+        restore_optimiser(self.steps, adam)
+
+
+class RecentLosses:
+    """The last T losses of every entity."""
+
+    def __init__(self, num_entities: int, recent: int) -> None:
+        self.losses = torch.zeros(num_entities, recent)
+        self.count = torch.zeros(num_entities, dtype=torch.int64)
+
+    def mean(self, entities: torch.Tensor, otherwise: torch.Tensor) -> torch.Tensor:
+        """Of each entity's losses so far; `otherwise` for one that has none."""
+        seen = self.count[entities].clamp(max=self.losses.shape[1])
+        means = self.losses[entities].sum(dim=1) / seen.clamp(min=1)
+        return torch.where(seen > 0, means, otherwise)
+
+    def add(self, entities: torch.Tensor, losses: torch.Tensor) -> None:
+        self.losses[entities, self.count[entities] % self.losses.shape[1]] = losses
+        self.count[entities] += 1
+
+
+class Grow(Stage):
+    """Training on the pairs that are not held out, with a decision on sizes every few steps."""
+
+    counts, validated = False, False
+
+    def __init__(self, settings: EsapnConfig, most_epochs: int) -> None:
+        super().__init__("grow", min(settings.grow_epochs, most_epochs))
+        self._settings = settings
+        self.held_out, self.until = settings.held_out, settings.search_share
+        self._policies: dict[str, Policy] = {}
+        self._recent: RecentLosses | None = None
+        self._saved: dict[str, torch.Tensor] = {}
+        self._steps, self._enlarged, self._losses, self._begun = 0, 0, [0.0], 0.0
+        self._best = torch.full((), torch.inf)
+
+    def before_epoch(self, session: Session) -> dict[str, Any]:
+        self._begun = time.perf_counter()
+        self._steps, self._enlarged, self._losses = 0, 0, []
+        if not self._policies:
+            self._prepare(session)
+        return {}
+
+    def before_step(self, session: Session, batch: Batch) -> None:
+        if self._steps % self._settings.every == 0:
+            self._learn(session, batch)
+            self._grow(session, batch)
+        self._steps += 1
+
+    def after_epoch(self, session: Session) -> dict[str, Any]:
+        layer = cast(Esapn, session.model.layer)
+        loss = float(np.mean(self._losses)) if self._losses else 0.0
+        self._best = torch.minimum(self._best, torch.tensor(loss))
+        left = self.epochs - session.state.epoch - 1
+        told = {
+            "held_out_loss": loss,
+            "best": float(self._best),
+            "enlarged": self._enlarged,
+            "values": layer.num_params(),
+            "mean_size": layer.num_params() / layer.num_entities,
+            "seconds_left": round(left * (time.perf_counter() - self._begun)),
+        }
+        return {"search": told}
+
+    def _prepare(self, session: Session) -> None:
+        """Policies and memory, new or as they were when a run stopped."""
+        settings, layer = self._settings, cast(Esapn, session.model.layer)
+        saved = grouped(self._saved)
+        rng = np.random.default_rng(0) if saved else session.rng  # what it draws is replaced by what was saved
+        for side, degrees in (("users", session.pairs.user_degrees), ("items", session.pairs.item_degrees)):
+            kinds = int(_popularity(degrees, settings.popularity).max(initial=0)) + 1
+            self._policies[side] = Policy(kinds, len(layer.candidates), settings.hidden, settings.policy_rate, rng)
+        self._recent = RecentLosses(layer.num_entities, settings.recent)
+        if saved:
+            for side, policy in self._policies.items():
+                policy.load_saved(saved[side])
+            self._recent.losses, self._recent.count = saved["recent"]["losses"], saved["recent"]["count"]
+
+    def _learn(self, session: Session, batch: Batch) -> None:
+        """Try actions on held-out pairs and reinforce what lowered the loss."""
+        assert session.held_out is not None
+        assert self._recent is not None
+        layer = cast(Esapn, session.model.layer)
+        judges = Sampler(
+            session.held_out,
+            self._settings.judging_pairs,
+            _NEGATIVES,
+            "interaction",
+            "each",
+            seen=session.dataset.train,
+        )
+        held = next(judges.epoch(session.rng), None)
+        if held is None:
+            return
+        present = _present(held)
+        now = entity_losses(self._vectors(session, held), held)
+        chances = self._chances(session, present)
+        enlarged = torch.from_numpy(session.rng.random(len(present))) < chances[:, 1].detach().exp()
+        free = layer.levels[present] < len(layer.candidates) - 1
+        enlarged &= free
+        after = now if self._settings.judged == "at once" else self._after_a_step(session, batch, held, enlarged)
+        rewards = (self._recent.mean(present, otherwise=after) - after) * free
+        if self._settings.judged == "after a step":
+            rewards = _centred(rewards, free & (self._recent.count[present] > 0), present < layer.num_users)
+        if rewards.any():
+            for side, members in zip(self._policies, _by_side(present, layer), strict=True):
+                # Chances are those of this side alone; the other policy has no part in them.
+                self._policies[side].learn(chances[members], enlarged[members], rewards[members])
+        self._recent.add(present, now)
+        self._losses.append(float(now.mean()))
+
+    def _after_a_step(self, session: Session, batch: Batch, held: Batch, enlarged: torch.Tensor) -> torch.Tensor:
+        """Losses if the rows, enlarged or not, had taken a step on the training batch."""
+        layer, model = cast(Esapn, session.model.layer), session.model
+        composed = layer.composed().detach().requires_grad_()
+        with layer.standing_in(composed):
+            vectors = model.encode(torch.from_numpy(batch.entities), batch.fold)
+            loss = session.loss(vectors, batch, session.config.training.negative_weight)
+            (gradient,) = torch.autograd.grad(loss, composed)
+        levels = layer.levels.clone()
+        levels[_present(held)] += enlarged.long()
+        with torch.no_grad():
+            moved = layer.step_from(composed, gradient, levels, session.config.training.learning_rate)
+            with layer.standing_in(moved):
+                return entity_losses(self._vectors(session, held), held)
+
+    def _grow(self, session: Session, batch: Batch) -> None:
+        """Enlarge, for good, what the policies would rather enlarge; the surest first where a budget ends it."""
+        layer = cast(Esapn, session.model.layer)
+        present = _present(batch)
+        with torch.no_grad():
+            chances = self._chances(session, present)
+        levels = layer.levels[present]
+        wanted = (chances[:, 1] > chances[:, 0]) & (levels < len(layer.candidates) - 1)
+        chosen, certainty = present[wanted], chances[wanted, 1]
+        allowed = allowed_values(self._settings, layer.num_entities)
+        if allowed is not None:
+            ranked = torch.argsort(certainty, descending=True, stable=True)
+            sizes = torch.tensor([*layer.candidates, layer.candidates[-1]])
+            increments = (sizes[1:] - sizes[:-1])[levels[wanted][ranked]]
+            chosen = chosen[ranked][layer.num_params() + increments.cumsum(0) <= allowed]
+        layer.enlarge(chosen)
+        moments = session.optimiser.state.get(layer.weight, {})
+        for name in ("exp_avg", "exp_avg_sq"):
+            if name in moments:
+                moments[name][chosen] = 0  # of values that are no more
+        self._enlarged += len(chosen)
+
+    def _chances(self, session: Session, entities: torch.Tensor) -> torch.Tensor:
+        layer = cast(Esapn, session.model.layer)
+        degrees = (session.pairs.user_degrees, session.pairs.item_degrees)
+        popularity = torch.from_numpy(
+            np.concatenate([_popularity(side, self._settings.popularity) for side in degrees])
+        )
+        levels, chances = layer.levels, []
+        for side, members in zip(self._policies, _by_side(entities, layer), strict=True):
+            chosen = entities[members]
+            chances.append(self._policies[side](popularity[chosen], levels[chosen]))
+        return torch.cat(chances)
+
+    def _vectors(self, session: Session, batch: Batch) -> torch.Tensor:
+        with torch.no_grad():
+            return session.model.encode(torch.from_numpy(batch.entities), batch.fold)
+
+    def state(self) -> dict[str, torch.Tensor]:
+        if self._recent is None:
+            return {}
+        policies = {
+            f"{side}/{name}": t for side, policy in self._policies.items() for name, t in policy.saved().items()
+        }
+        recent = {"recent/losses": self._recent.losses, "recent/count": self._recent.count}
+        return policies | recent | {"told/best": self._best}
+
+    def load_state(self, state: dict[str, torch.Tensor]) -> None:
+        self._saved, self._best = state, state["told/best"]
+
+
+def entity_losses(vectors: torch.Tensor, batch: Batch) -> torch.Tensor:
+    """Mean BPR loss of the pairs of every user, and of every item that is a positive; in the order of `_present`."""
+    users, positives, negatives = (torch.from_numpy(part) for part in (batch.users, batch.positives, batch.negatives))
+    right = (vectors[users] * vectors[positives]).sum(dim=1)
+    wrong = torch.einsum("pd,pnd->pn", vectors[users], vectors[negatives])
+    losses = nn.functional.softplus(wrong - right[:, None]).mean(dim=1)
+    places = torch.cat([users, positives])
+    totals = torch.zeros(len(batch.entities)).index_add_(0, places, losses.repeat(2))
+    counts = torch.bincount(places, minlength=len(batch.entities))
+    return (totals / counts.clamp(min=1))[_present_places(batch)]
+
+
+def _present_places(batch: Batch) -> torch.Tensor:
+    """Places of the users and the positives of a batch, users first and each once."""
+    return torch.from_numpy(np.concatenate([np.unique(batch.users), np.unique(batch.positives)]))
+
+
+def _present(batch: Batch) -> torch.Tensor:
+    return torch.from_numpy(batch.entities)[_present_places(batch)]
+
+
+def _by_side(entities: torch.Tensor, layer: Esapn) -> tuple[torch.Tensor, torch.Tensor]:
+    return entities < layer.num_users, entities >= layer.num_users
+
+
+def _popularity(degrees: NDArray[np.int64], scale: str) -> NDArray[np.int64]:
+    return (4 * np.log2(1 + degrees)).astype(np.int64) if scale == "log" else degrees.astype(np.int64)
+
+
+def _centred(rewards: torch.Tensor, judged: torch.Tensor, of_user: torch.Tensor) -> torch.Tensor:
+    """Rewards beside the mean of their side: what all have in common says nothing about an action."""
+    centred = torch.zeros_like(rewards)
+    for side in (of_user, ~of_user):
+        chosen = side & judged
+        if chosen.any():
+            centred[chosen] = rewards[chosen] - rewards[chosen].mean()
+    return centred
+
+
+def _normalised(rows: torch.Tensor) -> torch.Tensor:
+    """BN by the statistics of these rows, also where there is only one."""
+    return (rows - rows.mean(dim=0)) * (rows.var(dim=0, unbiased=False) + 1e-5).rsqrt()
