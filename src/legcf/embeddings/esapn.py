@@ -124,7 +124,7 @@ class Esapn(WidthTable):
 
     def table(self) -> torch.Tensor:
         composed = self.composed() if self._standing_in is None else self._standing_in
-        halves = composed.split([self.num_users, self.num_items])
+        halves = (composed[: self.num_users], composed[self.num_users :])
         return torch.cat(
             [cast(_Chain, chain).squashed(half) for chain, half in zip(self.chains.values(), halves, strict=True)]
         )
@@ -173,9 +173,8 @@ class Esapn(WidthTable):
                 self.widths[chosen] = wider
 
     def _sides(self) -> list[tuple[str, torch.Tensor]]:
-        return list(
-            zip(self.chains, torch.arange(self.num_entities).split([self.num_users, self.num_items]), strict=True)
-        )
+        entities = torch.arange(self.num_entities)
+        return [("users", entities[: self.num_users]), ("items", entities[self.num_users :])]
 
     def _composed(self, side: str) -> torch.Tensor:
         members = dict(self._sides())[side]

@@ -162,7 +162,7 @@ class Grow(Stage):
         present = _present(held)
         now = entity_losses(self._vectors(session, held), held)
         chances = self._chances(session, present)
-        enlarged = torch.from_numpy(session.rng.random(len(present))) < chances[:, 1].detach().exp()
+        enlarged = torch.from_numpy(session.rng.random(len(present))) < torch.cat(chances)[:, 1].detach().exp()
         free = layer.levels[present] < len(layer.candidates) - 1
         enlarged &= free
         after = now if self._settings.judged == "at once" else self._after_a_step(session, batch, held, enlarged)
@@ -170,9 +170,9 @@ class Grow(Stage):
         if self._settings.judged == "after a step":
             rewards = _centred(rewards, free & (self._recent.count[present] > 0), present < layer.num_users)
         if rewards.any():
-            for side, members in zip(self._policies, _by_side(present, layer), strict=True):
-                # Chances are those of this side alone; the other policy has no part in them.
-                self._policies[side].learn(chances[members], enlarged[members], rewards[members])
+            sides = zip(self._policies.values(), chances, _by_side(present, layer), strict=True)
+            for policy, own, members in sides:
+                policy.learn(own, enlarged[members], rewards[members])
         self._recent.add(present, now)
         self._losses.append(float(now.mean()))
 
@@ -196,7 +196,7 @@ class Grow(Stage):
         layer = cast(Esapn, session.model.layer)
         present = _present(batch)
         with torch.no_grad():
-            chances = self._chances(session, present)
+            chances = torch.cat(self._chances(session, present))
         levels = layer.levels[present]
         wanted = (chances[:, 1] > chances[:, 0]) & (levels < len(layer.candidates) - 1)
         chosen, certainty = present[wanted], chances[wanted, 1]
@@ -213,17 +213,16 @@ class Grow(Stage):
                 moments[name][chosen] = 0  # of values that are no more
         self._enlarged += len(chosen)
 
-    def _chances(self, session: Session, entities: torch.Tensor) -> torch.Tensor:
-        layer = cast(Esapn, session.model.layer)
+    def _chances(self, session: Session, entities: torch.Tensor) -> list[torch.Tensor]:
+        """What each policy thinks of its own side's entities."""
+        layer, scale = cast(Esapn, session.model.layer), self._settings.popularity
         degrees = (session.pairs.user_degrees, session.pairs.item_degrees)
-        popularity = torch.from_numpy(
-            np.concatenate([_popularity(side, self._settings.popularity) for side in degrees])
-        )
-        levels, chances = layer.levels, []
-        for side, members in zip(self._policies, _by_side(entities, layer), strict=True):
-            chosen = entities[members]
-            chances.append(self._policies[side](popularity[chosen], levels[chosen]))
-        return torch.cat(chances)
+        popularity = torch.from_numpy(np.concatenate([_popularity(side, scale) for side in degrees]))
+        levels = layer.levels
+        return [
+            policy(popularity[entities[members]], levels[entities[members]])
+            for policy, members in zip(self._policies.values(), _by_side(entities, layer), strict=True)
+        ]
 
     def _vectors(self, session: Session, batch: Batch) -> torch.Tensor:
         with torch.no_grad():

@@ -1,0 +1,52 @@
+"""A search killed with SIGKILL and resumed ends with the sizes of one that was left alone."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors.numpy import load_file
+
+from tests.end_to_end.test_killed import lines_of, numbers, wait_for_progress
+from tests.helpers import planted, write_folder
+
+COMMON = (
+    "--seed", "5", "--epochs", "6", "--dim", "8", "--quiet", "--json", "--set", "training.batch_size=100",
+    "--set", "training.negatives=20", "--set", "training.checkpoint_seconds=0", "--set", "training.threads=1",
+)  # fmt: skip
+SEARCHES = {
+    "esapn": ("--set", "method.every=1", "--set", "method.target=0.6", "--set", "method.policy_rate=0.01"),
+    "ciess": (
+        "--set", "method.target=0.5", "--set", "method.episodes=4", "--set", "method.episode_steps=3",
+        "--set", "method.updates=5",
+    ),
+}  # fmt: skip
+LINES = {"esapn": 3, "ciess": 8}  # by then the search is under way
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", sorted(SEARCHES))
+def test_killed_within_the_search(method: str, tmp_path: Path) -> None:
+    data = write_folder(planted(60, 60), tmp_path / "data")
+
+    def command(out: Path, *more: str) -> list[str]:
+        program = str(Path(sys.executable).with_name("legcf"))
+        return [program, "train", str(data), "--out", str(out), "--method", method, *COMMON, *SEARCHES[method], *more]
+
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    subprocess.run(command(whole), check=True, capture_output=True)
+    process = subprocess.Popen(command(killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_for_progress(process, killed, LINES[method])
+    assert process.poll() is None
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (killed / "metrics.json").exists()
+    subprocess.run(command(killed, "--resume"), check=True, capture_output=True)
+    assert numbers(killed) == numbers(whole)
+    assert lines_of(killed) == lines_of(whole)
+    sizes = [
+        next(v for k, v in load_file(out / "model.safetensors").items() if "widths" in k) for out in (whole, killed)
+    ]
+    assert (sizes[0] == sizes[1]).all()
