@@ -102,7 +102,7 @@ class Esapn(WidthTable):
         super().__init__(config, num_users, num_items)
         self.candidates = config.candidates
         self._ends = [*self.candidates, *([config.dim] if self.candidates[-1] < config.dim else [])]
-        self.chains = nn.ModuleDict({side: _Chain(self._ends) for side in ("users", "items")})
+        self.chains = nn.ModuleDict({side: _Chain(self._ends) for side in ("user", "item")})
         self.widths.fill_(self.candidates[0])
         self._standing_in: torch.Tensor | None = None
 
@@ -174,7 +174,7 @@ class Esapn(WidthTable):
 
     def _sides(self) -> list[tuple[str, torch.Tensor]]:
         entities = torch.arange(self.num_entities)
-        return [("users", entities[: self.num_users]), ("items", entities[self.num_users :])]
+        return [("user", entities[: self.num_users]), ("item", entities[self.num_users :])]
 
     def _composed(self, side: str) -> torch.Tensor:
         members = dict(self._sides())[side]

@@ -64,7 +64,7 @@ class TestLayer:
     def test_composed_rows_are_the_chain_link_by_link(self) -> None:
         layer = new_layer()
         layer.enlarge(torch.tensor([1, 7]))
-        chain = layer.chains["users"].steps
+        chain = layer.chains["user"].steps
         wanted = chain[1](chain[0](layer.weight[0, :2]))
         assert torch.allclose(layer.composed()[0], wanted, atol=1e-6)
         assert torch.allclose(layer.composed()[1], chain[1](layer.weight[1, :4]), atol=1e-6)

@@ -134,7 +134,7 @@ class Grow(Stage):
         settings, layer = self._settings, cast(Esapn, session.model.layer)
         saved = grouped(self._saved)
         rng = np.random.default_rng(0) if saved else session.rng  # what it draws is replaced by what was saved
-        for side, degrees in (("users", session.pairs.user_degrees), ("items", session.pairs.item_degrees)):
+        for side, degrees in (("user", session.pairs.user_degrees), ("item", session.pairs.item_degrees)):
             kinds = int(_popularity(degrees, settings.popularity).max(initial=0)) + 1
             self._policies[side] = Policy(kinds, len(layer.candidates), settings.hidden, settings.policy_rate, rng)
         self._recent = RecentLosses(layer.num_entities, settings.recent)

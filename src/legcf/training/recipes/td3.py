@@ -162,7 +162,7 @@ class Td3:
 
     def _update(self, rng: np.random.Generator) -> None:
         settings, nets, targets, sizes = self._settings, self.nets, self.targets, self._sizes
-        state, size, reward, after = self.replay.sample(settings.batch_size, rng)
+        state, size, reward, after = self.replay.sample(min(settings.batch_size, len(self.replay)), rng)
         bound = settings.target_noise_clip
         noise = float(np.clip(rng.normal(0, settings.target_noise), -bound, bound))
         with torch.no_grad():
