@@ -161,7 +161,7 @@ class Session:
             for number, batch in enumerate(self.sampler.epoch(self.rng)):
                 self.set_learning_rate((self.state.epoch + number / steps) / max(stage.epochs, 1))
                 stage.before_step(self, batch)
-                total, pairs = total + self.step(batch) * batch.num_pairs, pairs + batch.num_pairs
+                total += self.step(batch) * batch.num_pairs
                 stage.after_step(self, batch)
                 pairs += batch.num_pairs
                 task.advance(1)
