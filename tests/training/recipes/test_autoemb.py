@@ -10,6 +10,7 @@ import torch
 from legcf.data.interactions import Dataset
 from legcf.embeddings.autoemb import AutoEmb
 from legcf.training.loop import Session
+from legcf.training.losses import LOSSES
 from legcf.training.recipes.autoemb import Search
 from tests.helpers import COMMUNITIES, planted
 from tests.training.recipes.searches import configured, session, stopped_and_resumed, without_time
@@ -61,6 +62,8 @@ def test_model_and_controller_take_turns(squash: bool, dataset: Dataset) -> None
 def test_the_controller_turns_from_a_useless_candidate(good: int, bad: int, dataset: Dataset) -> None:
     """One candidate knows everybody's community, the other is noise; nothing but the controller learns."""
     running, stage = begun(dataset, widths=[4, 5], controller_rate=0.02, squash=False)
+    plain = running.config.training.model_copy(update={"loss": "softmax", "temperature": 1.0})
+    running.config, running.loss = running.config.model_copy(update={"training": plain}), LOSSES["softmax"]
     layer = layer_of(running)
     columns = [slice(0, 4), slice(4, 9)]
     layer.tables.data.normal_(generator=torch.Generator().manual_seed(0))

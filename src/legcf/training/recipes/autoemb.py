@@ -64,7 +64,7 @@ class Search(Stage):
         for name, parameter in parameters.items():
             parameter.requires_grad_(not self.trains(name))
         vectors = session.model.encode(torch.from_numpy(batch.entities))
-        loss = session.loss(vectors, batch, session.config.training.negative_weight)
+        loss = session.loss_of(vectors, batch)
         self._optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self._optimiser.step()

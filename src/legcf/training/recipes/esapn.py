@@ -182,7 +182,7 @@ class Grow(Stage):
         composed = layer.composed().detach().requires_grad_()
         with layer.standing_in(composed):
             vectors = model.encode(torch.from_numpy(batch.entities), batch.fold)
-            loss = session.loss(vectors, batch, session.config.training.negative_weight)
+            loss = session.loss_of(vectors, batch)
             (gradient,) = torch.autograd.grad(loss, composed)
         levels = layer.levels.clone()
         levels[_present(held)] += enlarged.long()
