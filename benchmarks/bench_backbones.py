@@ -38,6 +38,7 @@ from legcf.training.loop import Session
 HERE = Path(__file__).resolve().parent
 GOWALLA = HERE.parents[1] / "shared" / "data" / "gowalla"
 RECBOLE = HERE.parent / ".venv-recbole"
+RECBOLE_NEEDS = ["torch==2.13.0", "recbole==1.2.1", "numpy==1.26.4", "scipy==1.13.1", "pandas==2.2.3"]
 WIDTH, BATCH = 64, 2048
 WANTED = 4.0
 
@@ -219,8 +220,7 @@ def recbole_python() -> Path:
     if not (RECBOLE / "ready").exists():
         Console().print(f"Making {RECBOLE} …")
         venv.create(RECBOLE, with_pip=True)
-        install = [str(python), "-m", "pip", "install", "--quiet", "torch==2.13.0", "recbole==1.2.1"]
-        subprocess.run(install, check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *RECBOLE_NEEDS], check=True)
         (RECBOLE / "ready").touch()
     return python
 

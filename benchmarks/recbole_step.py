@@ -15,10 +15,7 @@ import torch
 folder, width, batch, rounds, threads = sys.argv[1], *map(int, sys.argv[2:])
 torch.set_num_threads(threads)
 
-# RecBole 1.2.1 was written for older releases of its libraries: names that they have dropped since.
-for name, kind in (("float", float), ("int", int), ("bool", bool), ("object", object), ("long", np.int64)):
-    if name not in np.__dict__:
-        setattr(np, name, kind)
+# RecBole 1.2.1 was written for older releases of scipy: a name that it has dropped since.
 if not hasattr(sp.dok_matrix, "_update"):
     sp.dok_matrix._update = lambda self, values: self._dict.update(values)
 
