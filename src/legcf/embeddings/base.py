@@ -105,7 +105,8 @@ class EmbeddingLayer(nn.Module, ABC):
         return None
 
     def total_trainable(self) -> int:
-        return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
+        """All that is learned, in whichever stage."""
+        return sum(parameter.numel() for parameter in self.parameters())
 
 
 def take_saved_shapes(module: nn.Module, *names: str) -> None:

@@ -87,6 +87,7 @@ def test_the_controller_turns_from_a_useless_candidate(good: int, bad: int, data
 @pytest.mark.parametrize("afresh", [True, False])
 def test_weights_stand_in_the_second_stage(selection: str, afresh: bool, dataset: Dataset) -> None:
     running = session(dataset, configured("autoemb", SMALL | {"selection": selection, "afresh": afresh}))
+    trainable = layer_of(running).total_trainable()
     told: list[torch.Tensor] = []
     running.on_epoch = lambda line: told.append(layer_of(running).entity_weights().detach().clone())
     running.run()
@@ -97,6 +98,7 @@ def test_weights_stand_in_the_second_stage(selection: str, afresh: bool, dataset
     assert running.held_out is None
     assert running.state.best_at[0] == 1
     assert (layer_of(running).entity_sizes() is None) == (selection == "soft")
+    assert layer_of(running).total_trainable() == trainable  # the controller counts, though its stage is over
 
 
 def test_the_controller_learns_from_held_out_pairs_alone(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
