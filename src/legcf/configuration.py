@@ -29,6 +29,10 @@ class TrainingConfig(Frozen):
         le=1,
         description="power of a vector's length that counts in ranking: 1 all of it, 0 none",
     )
+    neighbours: float = Field(
+        0.0, ge=0, description="weight in ranking of what a user's neighbours took, beside the model's scores; 0: off"
+    )
+    fit_neighbours: bool = Field(False, description="choose the weight of neighbours on validation, after training")
     temperature: float = Field(1.0, gt=0, description="divides the scores in the loss; about 0.1 suits cosines")
     negatives: int = Field(
         5, ge=1, description="negatives a pair (bpr) or shared by a batch (softmax, cosine); squared draws none"
@@ -96,6 +100,8 @@ class TrainingConfig(Frozen):
             raise ValueError("edge_folds needs order = interaction and a loss that takes pairs in batches")
         if self.leave_out and self.loss == "squared":
             raise ValueError("leave_out needs a loss that takes pairs in batches")
+        if self.fit_neighbours and not self.neighbours:
+            raise ValueError("fit_neighbours needs a weight of neighbours to begin with; set neighbours = 0.5")
         return self
 
 

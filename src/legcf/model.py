@@ -1,6 +1,7 @@
 """A layer, a backbone and a graph together: the vectors that are trained and ranked."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from legcf.embeddings.base import EmbeddingLayer
 from legcf.errors import UserError
 from legcf.graph.adjacency import bipartite
 from legcf.graph.basis import Basis, build_basis
+from legcf.graph.neighbours import Neighbours
 from legcf.graph.propagate import Operator
 
 FloatArray = NDArray[np.float32]
@@ -40,6 +42,8 @@ class GraphModel(nn.Module):
     that a pair can be learnt from vectors that do not already know of it.
     """
 
+    neighbour_weight: torch.Tensor
+
     def __init__(
         self,
         layer: EmbeddingLayer,
@@ -56,6 +60,8 @@ class GraphModel(nn.Module):
         self._spill_folder = spill_folder
         self._views: dict[int, _View] = {}
         self._kept: NDArray[np.bool_] | None = None
+        if training.neighbours:
+            self.register_buffer("neighbour_weight", torch.tensor(training.neighbours))
 
     @property
     def on_basis(self) -> bool:
@@ -94,6 +100,16 @@ class GraphModel(nn.Module):
             entities = entities * entities.norm(dim=1, keepdim=True).clamp_min(1e-12) ** (power - 1)
         entities = self._with_bias(entities, torch.arange(self.layer.num_entities))
         return entities[: self.layer.num_users].numpy(), entities[self.layer.num_users :].numpy()
+
+    def neighbours(self, users: FloatArray, items: FloatArray) -> Neighbours | None:
+        """What neighbours add to the scores of these vectors, where the configuration wants it."""
+        if not self._training.neighbours:
+            return None
+        return self._graph_neighbours.weighing(float(self.neighbour_weight), users, items)
+
+    @cached_property
+    def _graph_neighbours(self) -> Neighbours:
+        return Neighbours.of(self._train)
 
     def meta_vectors(self) -> FloatArray | None:
         """H_meta: final vectors of the nodes that the layer added to the graph (Eq. 9)."""

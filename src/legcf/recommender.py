@@ -21,6 +21,7 @@ from legcf.errors import UserError
 from legcf.evaluation import evaluate
 from legcf.evaluation.evaluate import DEFAULT_KS
 from legcf.evaluation.ranking import FloatArray, rank
+from legcf.graph.neighbours import Neighbours
 from legcf.model import GraphModel
 from legcf.model_file import TrainedModel, load_model, save_model
 from legcf.registry import resolve
@@ -40,8 +41,10 @@ class Recommender:
     titles: list[str] | None
     train: Interactions
     user_vectors: FloatArray
-    """U × d, propagated; the score of a pair is the inner product of its vectors."""
+    """U × d, propagated; the score of a pair is the inner product of its vectors, and what neighbours add to it."""
     item_vectors: FloatArray
+    neighbours: Neighbours | None
+    """What a user's neighbours took adds to its scores, for models whose ranking uses it."""
     meta_vectors: FloatArray | None
     """H_meta, c × d, for methods with a codebook."""
     metrics: dict[str, Any]
@@ -109,7 +112,9 @@ class Recommender:
         parts = {"test": dataset.test, "validation": dataset.validation}
         if part not in parts:
             raise UserError(f"There is no part `{part}` to evaluate: choose test or validation.")
-        return evaluate(self.user_vectors, self.item_vectors, parts[part], dataset.train, ks)
+        return evaluate(
+            self.user_vectors, self.item_vectors, parts[part], dataset.train, ks, neighbours=self.neighbours
+        )
 
     def recommend(
         self, users: ExternalId | Iterable[ExternalId] | None = None, k: int = 20, exclude_seen: bool = True
@@ -122,7 +127,8 @@ class Recommender:
             positions: NDArray[np.integer] = np.arange(len(self.users))
         else:
             positions = self.users.positions([users] if isinstance(users, int | str) else users)
-        ranked, scores = rank(self.user_vectors, self.item_vectors, k, positions, self.train if exclude_seen else None)
+        seen = self.train if exclude_seen else None
+        ranked, scores = rank(self.user_vectors, self.item_vectors, k, positions, seen, self.neighbours)
         return self._frame("user", self.users.external(positions), ranked, scores)
 
     def similar_items(self, items: ExternalId | Iterable[ExternalId], k: int = 10) -> pl.DataFrame:
@@ -188,6 +194,7 @@ class Recommender:
         self.users, self.items, self.titles, self.train = trained.users, trained.items, trained.titles, trained.train
         self.metrics, self.curve = trained.metrics, trained.curve
         self.user_vectors, self.item_vectors = trained.model.vectors()
+        self.neighbours = trained.model.neighbours(self.user_vectors, self.item_vectors)
         self.meta_vectors = trained.model.meta_vectors()
 
     def _fitted(self) -> TrainedModel:

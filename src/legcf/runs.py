@@ -123,19 +123,21 @@ def train(
 def assess(model: GraphModel, dataset: Dataset, config: RunConfig) -> dict[str, Any]:
     """Everything a result has to say for itself: accuracy, size both ways, split, protocol, preset and seed."""
     users, items = model.vectors()
+    neighbours = model.neighbours(users, items)
     layer = model.layer
     sizes = layer.entity_sizes()
     backbone_params = sum(parameter.numel() for parameter in model.backbone.parameters())
     return {
         **{
-            name: evaluate(users, items, part, dataset.train) if part.num_pairs else {}
+            name: evaluate(users, items, part, dataset.train, neighbours=neighbours) if part.num_pairs else {}
             for name, part in (("test", dataset.test), ("validation", dataset.validation))
         },
-        "num_params": layer.num_params(),
+        "num_params": layer.num_params() + (neighbours is not None),
         **({} if sizes is None else {"sizes": sizes_by_popularity(sizes, dataset.train)}),
         "backbone_params": backbone_params,
         "total_trainable": layer.total_trainable() + backbone_params,
-        "storage_bytes": layer.storage_bytes() + bytes_of(*model.backbone.parameters()),
+        "storage_bytes": layer.storage_bytes() + bytes_of(*model.backbone.parameters(), *model.buffers(recurse=False)),
+        **({} if neighbours is None else {"neighbour_weight": float(model.neighbour_weight)}),
         "full_table_bytes": layer.num_entities * layer.width * 4,
         "dataset": dataset.name,
         "protocol": dataset.protocol,

@@ -34,6 +34,12 @@ _WARM_TRAINING = {
     "loss": "softmax", "negatives": 512, "negative_weight": 8.0, "user_power": 0.75, "item_power": -0.25,
     "batch_size": 4096, "relative_rate": True, "adam_memory": 0.99, "schedule": "cosine",
 }  # fmt: skip
+_ITEMS_ONLY: dict[str, dict[str, Any]] = {
+    "method": {**_WARM_METHOD, "coded": "items"},
+    "backbone": {"name": "history"},
+    "training": {**_WARM_TRAINING, "learning_rate": 0.015, "leave_out": True, "epochs": 4},
+}
+_NEIGHBOURS = {"neighbours": 0.5, "fit_neighbours": True}
 _ENTITIES_A_BUCKET = 4  # a codebook wider than a fourth of what it codes is no longer shared
 
 
@@ -137,12 +143,10 @@ class Legcf(EmbeddingLayer):
                 **DEFAULT_TRAINING, "learning_rate": 0.01, "relative_rate": True, "epochs": 3,
             },
         },
-        # Our best to serve, chosen on validation (docs/study.md): items have all values, users are their histories.
-        "default": {
-            "method": {**_WARM_METHOD, "coded": "items"},
-            "backbone": {"name": "history"},
-            "training": {**_WARM_TRAINING, "learning_rate": 0.015, "leave_out": True, "epochs": 4},
-        },
+        # Smallest to serve: items have all values, users are their histories, nobody else's history is needed.
+        "items-only": _ITEMS_ONLY,
+        # Our best, chosen on validation (docs/study.md): the same, and what a user's neighbours took counts as well.
+        "default": {**_ITEMS_ONLY, "training": {**_ITEMS_ONLY["training"], **_NEIGHBOURS}},
     }  # fmt: skip
 
     search_space: ClassVar[Space] = {**PAPER_GRID, "method.anchor_weight": Choice((0.5, 0.6, 0.7, 0.8, 0.9))}

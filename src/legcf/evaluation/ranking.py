@@ -6,6 +6,7 @@ from numba import njit, prange
 from numpy.typing import NDArray
 
 from legcf.data.interactions import Interactions
+from legcf.graph.neighbours import Neighbours
 
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int32]
@@ -18,8 +19,12 @@ def rank(
     k: int,
     users: NDArray[np.integer] | None = None,
     seen: Interactions | None = None,
+    neighbours: Neighbours | None = None,
 ) -> tuple[IntArray, FloatArray]:
-    """The k best items of each user and their scores (inner products), best first; −1 and −inf where fewer exist."""
+    """The k best items of each user and their scores, best first; −1 and −inf where fewer exist.
+
+    Scores are inner products, with the neighbours' share added where they are given.
+    """
     chosen = np.arange(len(user_vectors)) if users is None else np.asarray(users)
     k = min(k, len(item_vectors))
     ranked = np.full((len(chosen), k), -1, dtype=np.int32)
@@ -32,6 +37,8 @@ def rank(
         block = chosen[start : start + rows]
         out = block_scores[: len(block)]
         torch.mm(torch.from_numpy(np.ascontiguousarray(user_vectors[block], dtype=np.float32)), items_across, out=out)
+        if neighbours is not None:
+            neighbours.add_to(out.numpy(), block)
         end = start + len(block)
         _select(out.numpy(), block, mask.indptr, mask.items, ranked[start:end], scores[start:end])
     return ranked, scores

@@ -87,9 +87,10 @@ def _carry_out(job: Job, store: Store, folder: Path) -> None:
         raise UserError(f"{job.source} has changed since the reproduction was started; start it again.")
     trained = _trained(job, dataset, folder)
     users, items = trained.model.vectors()
+    neighbours = trained.model.neighbours(users, items)
     ks = sorted({int(name.partition("@")[2]) for name in METRICS})
     names = {name.partition("@")[0] for name in METRICS}
-    per_user, _, _ = evaluate_per_user(users, items, dataset.test, dataset.train, ks, metrics=names)
+    per_user, _, _ = evaluate_per_user(users, items, dataset.test, dataset.train, ks, None, names, neighbours)
     state = _state(trained) if job.run.cell.keep_state else None
     chosen = {name: per_user[name] for name in METRICS}
     store.finish(job.run.key, trained.metrics, trained.curve, chosen, describe(), job.command, state)

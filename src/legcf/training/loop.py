@@ -94,7 +94,7 @@ class Session:
                 watched = stage.steps and stage.validated and self._validates
                 if watched and self.state.epoch % training.evaluate_every == 0:
                     told |= self._judge()
-                self._tell(stage, loss, told, time.perf_counter() - started)
+                self._tell(stage.name, loss, told, time.perf_counter() - started)
                 self._checkpoint(now=False)
             is_last = self.state.stage == len(self.stages) - 1
             if (training.keep if is_last else training.continue_from) == "best":
@@ -102,6 +102,8 @@ class Session:
             self.state.stage, self.state.epoch, self.state.stale = self.state.stage + 1, 0, 0
             self.state.stage_best = -math.inf
             self._checkpoint(now=True)
+        if training.fit_neighbours and self._validates:
+            self._fit_neighbours()
 
     def new_optimiser(self) -> None:
         """Adam without memory of earlier steps, over all parameters; a stage that starts afresh asks for one."""
@@ -134,7 +136,7 @@ class Session:
         if stage.held_out or self.held_out is not None:
             self._hold_out(stage.held_out)
         if self.state.epoch == 0 and (told := stage.begin(self)) is not None:
-            self._tell(stage, None, told, 0.0)
+            self._tell(stage.name, None, told, 0.0)
 
     def _hold_out(self, share: float) -> None:
         if self.folds is not None:
@@ -254,7 +256,38 @@ class Session:
         users, items = self.model.vectors()
         ks = sorted({k, 20})
         names = {name, "recall", "ndcg"}
-        return evaluate(users, items, self.dataset.validation, self.dataset.train, ks, self._judges, names)
+        return evaluate(
+            users,
+            items,
+            self.dataset.validation,
+            self.dataset.train,
+            ks,
+            self._judges,
+            names,
+            self.model.neighbours(users, items),
+        )
+
+    def _fit_neighbours(self) -> None:
+        """Double or halve the weight of neighbours as long as validation gains; every weight tried is told."""
+        weight = self.model.neighbour_weight
+        tried: dict[float, float] = {}
+
+        def score(value: float) -> float:
+            if value not in tried:
+                started = time.perf_counter()
+                weight.fill_(value)
+                metrics = self._validation()
+                tried[value] = metrics[self.config.training.monitor]
+                self.state.epoch = len(tried)
+                told = {"search": {"weight": value}, "validation": metrics}
+                self._tell("neighbours", None, told, time.perf_counter() - started)
+            return tried[value]
+
+        best = float(weight)
+        for factor in (2.0, 0.5):
+            while score(best * factor) > score(best):
+                best *= factor
+        weight.fill_(best)
 
     def _judge(self) -> dict[str, Any]:
         """Validate, and remember these weights if none were better."""
@@ -273,7 +306,7 @@ class Session:
         """The values that training starts from are a candidate too: a warm start may be hard to better."""
         started = time.perf_counter()
         told = self._judge()
-        self._tell(self.stages[0], None, told, time.perf_counter() - started)
+        self._tell(self.stages[0].name, None, told, time.perf_counter() - started)
 
     def restore_best(self) -> None:
         if self.best:
@@ -289,9 +322,9 @@ class Session:
 
     # What is written ----------------------------------------------------------------------------------------------
 
-    def _tell(self, stage: Stage, loss: float | None, told: dict[str, Any], seconds: float) -> None:
+    def _tell(self, stage: str, loss: float | None, told: dict[str, Any], seconds: float) -> None:
         self.state.seconds += seconds
-        line = {"stage": stage.name, "epoch": self.state.epoch, "loss": loss, **told, "seconds": seconds}
+        line = {"stage": stage, "epoch": self.state.epoch, "loss": loss, **told, "seconds": seconds}
         self.lines.append(line)
         self.state.lines += 1
         if self.folder is not None:

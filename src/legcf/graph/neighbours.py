@@ -1,0 +1,133 @@
+"""What a user's neighbours took: three hops from the user along the training pairs, nothing stored but those pairs.
+
+F_ui = d_u^-½ d_i^-½ · Σ_{j ∈ N(u)} d_j^-½ Σ_{v ∈ N(j) ∩ N(i)} d_v^-1
+
+is a linear filter of the graph in the sense of Shen et al. ("How Powerful is Graph Convolution for Recommendation?",
+CIKM 2021): what LightGCN would make of one-hot rows, but for d_j^-½ where that has d_j^-1 (docs/study.md). A codebook
+shares its vectors among many items and so loses what is particular to a few; this term has just that.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numba import get_num_threads, njit, prange
+from numpy.typing import NDArray
+
+from legcf.data.interactions import Interactions
+from legcf.graph.adjacency import inverse_power
+
+FloatArray = NDArray[np.float32]
+_SAMPLE = 1000  # users that tell how large the term's values are
+_BLOCK_BYTES = 32 * 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """Adds its share to the scores of users against all items, as it weighs beside a model's own (`weighing`)."""
+
+    train: Interactions
+    by_item: Interactions
+    scale: float = 1.0
+
+    @classmethod
+    def of(cls, train: Interactions) -> "Neighbours":
+        return cls(train, train.transposed())
+
+    def weighing(self, weight: float, user_vectors: FloatArray, item_vectors: FloatArray) -> "Neighbours":
+        """So that the term's values spread `weight` times as far as the inner products of these vectors."""
+        spread = self.spread
+        scale = weight * product_spread(user_vectors, item_vectors) / spread if spread > 0 else 0.0
+        return Neighbours(self.train, self.by_item, scale)
+
+    def add_to(self, scores: FloatArray, users: NDArray[np.integer]) -> None:
+        """Add the term to the rows of `scores`, one for each user of the training pairs, a column an item."""
+        train = self.train
+        histories = Interactions(_offsets(train.user_degrees[users]), _gathered(train, users), train.num_items)
+        self.add_for(scores, histories)
+
+    def add_for(self, scores: FloatArray, histories: Interactions) -> None:
+        """The same for anybody whose items are known, also for users that training never saw."""
+        item_scale, user_scale = self._scales
+        own = (self.scale * inverse_power(histories.user_degrees, 0.5)).astype(np.float32)
+        train, by_item = self.train, self.by_item
+        _add(
+            scores, own, histories.indptr, histories.items, by_item.indptr, by_item.items, train.indptr, train.items,
+            item_scale, user_scale, get_num_threads(),
+        )  # fmt: skip
+
+    @cached_property
+    def spread(self) -> float:
+        """Standard deviation of the unscaled term over all items and a thousand users, evenly chosen."""
+        train = self.train
+        users = np.unique(np.linspace(0, train.num_users - 1, min(_SAMPLE, train.num_users)).astype(np.int64))
+        plain = Neighbours(train, self.by_item)
+        rows = max(1, _BLOCK_BYTES // (4 * max(train.num_items, 1)))
+        total, squares = 0.0, 0.0
+        for start in range(0, len(users), rows):
+            block = users[start : start + rows]
+            scores = np.zeros((len(block), train.num_items), dtype=np.float32)
+            plain.add_to(scores, block)
+            total += float(scores.sum(dtype=np.float64))
+            squares += float(np.square(scores).sum(dtype=np.float64))
+        count = max(len(users) * train.num_items, 1)
+        return float(np.sqrt(max(squares / count - (total / count) ** 2, 0.0)))
+
+    @cached_property
+    def _scales(self) -> tuple[FloatArray, FloatArray]:
+        train = self.train
+        item, user = inverse_power(train.item_degrees, 0.5), inverse_power(train.user_degrees, 1.0)
+        return item.astype(np.float32), user.astype(np.float32)
+
+
+def product_spread(user_vectors: FloatArray, item_vectors: FloatArray) -> float:
+    """Standard deviation of all inner products of users and items, from two d × d matrices."""
+    users, items = user_vectors.astype(np.float64), item_vectors.astype(np.float64)
+    if not len(users) or not len(items):
+        return 0.0
+    square = float(np.sum((users.T @ users / len(users)) * (items.T @ items / len(items))))
+    mean = float(users.mean(axis=0) @ items.mean(axis=0))
+    return float(np.sqrt(max(square - mean**2, 0.0)))
+
+
+def _offsets(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
+
+
+def _gathered(train: Interactions, users: NDArray[np.integer]) -> NDArray[np.int32]:
+    """The items of some users, one user after the other."""
+    counts = train.user_degrees[users]
+    places = np.repeat(train.indptr[users] - _offsets(counts)[:-1], counts) + np.arange(counts.sum())
+    found: NDArray[np.int32] = train.items[places]
+    return found
+
+
+@njit(cache=True, parallel=True)
+def _add(  # type: ignore[no-untyped-def]
+    scores, own, indptr, items, item_indptr, item_users, user_indptr, user_items, item_scale, user_scale, threads
+):
+    """Hop by hop for each row: its items, their users (each once, with all it has in common), the items of those."""
+    rows, num_items = scores.shape
+    chunks = min(threads * 8, rows)
+    for chunk in prange(chunks):
+        shared = np.zeros(len(user_scale), dtype=np.float32)
+        met = np.empty(len(user_scale), dtype=np.int32)
+        reached = np.zeros(num_items, dtype=np.float32)
+        for row in range(rows * chunk // chunks, rows * (chunk + 1) // chunks):
+            count = 0
+            for place in range(indptr[row], indptr[row + 1]):
+                item = items[place]
+                for other in item_users[item_indptr[item] : item_indptr[item + 1]]:
+                    if shared[other] == 0:
+                        met[count] = other
+                        count += 1
+                    shared[other] += item_scale[item]
+            for other in met[:count]:
+                share = shared[other] * user_scale[other]
+                shared[other] = 0
+                for item in user_items[user_indptr[other] : user_indptr[other + 1]]:
+                    reached[item] += share
+            factor = own[row]
+            for item in range(num_items):
+                scores[row, item] += factor * item_scale[item] * reached[item]
+                reached[item] = 0
