@@ -80,8 +80,10 @@ def test_what_is_counted(layers: int) -> None:
     assert (codes.num_params(), codes.total_trainable()) == (100 * k, wanted)
 
 
-def test_entries_start_as_large_as_lightgcns() -> None:
-    assert abs(float(made(600, 400).table().detach().std()) - 0.1) < 1e-3
+def test_entries_start_as_large_as_lightgcns_and_without_a_common_vector() -> None:
+    table = made(600, 400).table().detach()
+    assert abs(float(table.std()) - 0.1) < 1e-3
+    assert float(table.mean(dim=0).abs().max()) < 1e-5
 
 
 @pytest.mark.parametrize(("hashes", "layers", "width"), [(1024, 2, 156), (1024, 5, 123), (128, 3, 261)])

@@ -111,8 +111,13 @@ class DeepHash(EmbeddingLayer):
         self._every_encoding = None
         for weight in self.weights:
             weight.data.copy_(normal(tuple(weight.shape), (2 / weight.shape[1]) ** 0.5, rng))
-        with torch.no_grad():  # entries of the first table as large as those of LightGCN's
-            self.weights[-1].mul_(0.1 / self.table().std().clamp(min=1e-6))
+        # The first table is as large as LightGCN's and has no common vector, which the graph would make popularity.
+        with torch.no_grad():
+            self.biases[-1].zero_()
+            table = self.table()
+            scale = 0.1 / (table - table.mean(dim=0)).std().clamp(min=1e-6)
+            self.weights[-1].mul_(scale)
+            self.biases[-1].copy_(-scale * table.mean(dim=0))
 
     def encoding(self, ids: torch.Tensor) -> torch.Tensor:
         """k numbers an entity: even in [−1, 1], or Box and Muller's normal pairs."""
