@@ -115,14 +115,16 @@ class Loss:
     def __call__(
         self, vectors: torch.Tensor, batch: Batch, negative_weight: float = 1.0, temperature: float = 1.0
     ) -> torch.Tensor:
-        if self.of_directions:
-            vectors = torch.nn.functional.normalize(vectors)
-        if temperature != 1:
-            vectors = vectors * temperature**-0.5
         result: torch.Tensor = _Known.apply(  # type: ignore[no-untyped-call]
-            vectors, batch, negative_weight, self.value_and_gradient
+            self.scaled(vectors, temperature), batch, negative_weight, self.value_and_gradient
         )
         return result
+
+    def scaled(self, vectors: torch.Tensor, temperature: float) -> torch.Tensor:
+        """Vectors whose inner products are the scores that the loss compares."""
+        if self.of_directions:
+            vectors = torch.nn.functional.normalize(vectors)
+        return vectors if temperature == 1 else vectors * temperature**-0.5
 
 
 LOSSES: dict[str, Loss] = {

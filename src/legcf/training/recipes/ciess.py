@@ -16,6 +16,7 @@ from legcf.data.interactions import Interactions
 from legcf.embeddings.ciess import Ciess, CiessConfig, allowed_values
 from legcf.evaluation.evaluate import evaluate_per_user
 from legcf.training.loop import Session
+from legcf.training.recipes.search import seconds_left
 from legcf.training.recipes.td3 import Sizes, Td3, Td3Settings, fitted, grouped, reward
 from legcf.training.sampler import Batch
 from legcf.training.stage import Stage
@@ -121,7 +122,6 @@ class Search(Stage):
         score = float(quality[: layer.num_users][judged].mean()) if judged.any() else 0.0
         self._keep_if_best(score, layer)
         best, values = kept["best"].tolist()
-        left = self.epochs - session.state.epoch - 1
         return {
             "search": {
                 "quality": score,
@@ -129,7 +129,7 @@ class Search(Stage):
                 "reward": float(rewards.mean()),
                 "best": best,
                 "best_values": int(values),
-                "seconds_left": round(left * (time.perf_counter() - self._begun)),
+                "seconds_left": round(seconds_left(session, self, time.perf_counter() - self._begun)),
             }
         }
 

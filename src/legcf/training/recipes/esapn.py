@@ -18,6 +18,7 @@ from legcf.configuration import RunConfig
 from legcf.embeddings.esapn import Esapn, EsapnConfig, allowed_values
 from legcf.training.checkpoint import optimiser_tensors, restore_optimiser
 from legcf.training.loop import Session
+from legcf.training.recipes.search import seconds_left
 from legcf.training.recipes.td3 import grouped
 from legcf.training.sampler import Batch, Sampler
 from legcf.training.stage import Stage
@@ -118,14 +119,13 @@ class Grow(Stage):
         layer = cast(Esapn, session.model.layer)
         loss = float(np.mean(self._losses)) if self._losses else 0.0
         self._best = torch.minimum(self._best, torch.tensor(loss))
-        left = self.epochs - session.state.epoch - 1
         told = {
             "held_out_loss": loss,
             "best": float(self._best),
             "enlarged": self._enlarged,
             "values": layer.num_params(),
             "mean_size": layer.num_params() / layer.num_entities,
-            "seconds_left": round(left * (time.perf_counter() - self._begun)),
+            "seconds_left": round(seconds_left(session, self, time.perf_counter() - self._begun)),
         }
         return {"search": told}
 
@@ -226,7 +226,8 @@ class Grow(Stage):
 
     def _vectors(self, session: Session, batch: Batch) -> torch.Tensor:
         with torch.no_grad():
-            return session.model.encode(torch.from_numpy(batch.entities), batch.fold)
+            vectors = session.model.encode(torch.from_numpy(batch.entities), batch.fold)
+            return session.loss.scaled(vectors, session.config.training.temperature)
 
     def state(self) -> dict[str, torch.Tensor]:
         if self._recent is None:
