@@ -72,3 +72,12 @@ def test_json_that_is_no_configuration(content: dict) -> None:
 def test_names_cannot_be_changed_by_options() -> None:
     with pytest.raises(UserError, match="--method"):
         resolve(overrides={"method": {"name": "full"}})
+
+
+def test_options_that_do_not_go_together_are_one_clean_sentence() -> None:
+    with pytest.raises(UserError) as error:
+        resolve(method="autoemb", overrides={"method": {"widths": [2, 300]}})
+    assert str(error.value).startswith(
+        "What is set under `method` is not possible: the candidate width 300 is above dim"
+    )
+    assert "{" not in str(error.value)

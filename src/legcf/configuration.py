@@ -137,7 +137,10 @@ def validated(section: type[Section], values: Mapping[str, Any], where: str) -> 
         key = ".".join(str(part) for part in (where, *first["loc"]) if part)
         if first["type"] == "extra_forbidden":
             raise UserError(unknown_key(key, (f"{where}.{name}" for name in section.model_fields))) from error
-        message = first["msg"][:1].lower() + first["msg"][1:]
+        message = first["msg"].removeprefix("Value error, ")
+        if not first["loc"]:  # options that do not go together; the input is the whole section
+            raise UserError(f"What is set under `{where}` is not possible: {message}.") from error
+        message = message[:1].lower() + message[1:]
         raise UserError(f"{key} = {first['input']!r} is not possible: {message}.") from error
 
 

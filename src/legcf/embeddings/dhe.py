@@ -20,6 +20,7 @@ from legcf.embeddings.hashing import draw_constants, hashed
 from legcf.embeddings.presets import DEFAULT_TRAINING, PAPER_TRAINING
 
 _HASH_RANGE = 10**6
+_ENCODED_AT_ONCE = 8192
 _CODES_WIDTH = 256  # of the network where only the codes are counted
 
 
@@ -50,8 +51,12 @@ class DeepHash(EmbeddingLayer):
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # 12 codes an entity are the size that the LEGCF paper reports.
         "paper": {"method": {"hashes": 12, "count": "codes"}, "training": PAPER_TRAINING},
-        # A step costs entities × weights whatever the shape; few layers keep few activations.
-        "default": {"training": {**DEFAULT_TRAINING, "learning_rate": 1e-3}},
+        # The original's 1,024 hashes: the more of them, the less alike codes are, and the sooner the network learns. A
+        # step costs entities × weights whatever the shape; one hidden layer keeps few activations.
+        "default": {
+            "method": {"hashes": 1024, "layers": 1},
+            "training": {**DEFAULT_TRAINING, "learning_rate": 5e-3},
+        },
     }
 
     hash_constants: torch.Tensor
@@ -132,7 +137,8 @@ class DeepHash(EmbeddingLayer):
     def table(self) -> torch.Tensor:
         """Statistics of the normalisation are those of all entities, always: the set of inputs never changes."""
         if self._every_encoding is None:
-            self._every_encoding = self.encoding(torch.arange(self.num_entities))
+            parts = torch.split(torch.arange(self.num_entities), _ENCODED_AT_ONCE)  # integers take four times the room
+            self._every_encoding = torch.cat([self.encoding(ids) for ids in parts])
         rows = self._every_encoding
         for layer in range(len(self.scales)):
             rows = nn.functional.linear(rows, self.weights[layer], self.biases[layer])

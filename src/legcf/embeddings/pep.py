@@ -12,7 +12,7 @@ from pydantic import Field
 
 from legcf.configuration import Frozen
 from legcf.embeddings.budget import stored_values
-from legcf.embeddings.presets import DEFAULT_TRAINING, PAPER_TRAINING
+from legcf.embeddings.presets import PAPER_TRAINING, SMALL_TRAINING
 from legcf.embeddings.pruned import Granularity, PrunedLayer, PrunedTable, PruningConfig
 from legcf.errors import UserError
 
@@ -39,13 +39,14 @@ class Pep(PrunedLayer):
             "method": {"dim": 128, "initial": "xavier"},
             "training": PAPER_TRAINING,
         },
-        # Few large batches: thresholds rise by the epoch, further than 0, and faster than entries can grow.
+        # Few large batches: thresholds rise by the epoch, further than 0, and faster than entries can grow. A narrow
+        # table leaves fewer rows without any value, and inner products learn longer than directions do.
         "default": {
             "method": {
-                "threshold_initial": -5.0, "threshold_final": 4.0, "threshold_decay": 0.05, "threshold_epochs": 8.0,
-                "search_rate": 2e-3, "decay": 0.0, "search_epochs": 10,
+                "dim": 16, "threshold_initial": -5.0, "threshold_final": 4.0, "threshold_decay": 0.05,
+                "threshold_epochs": 4.0, "search_rate": 2e-3, "decay": 0.0, "search_epochs": 6,
             },
-            "training": {**DEFAULT_TRAINING, "epochs": 20},
+            "training": SMALL_TRAINING,
         },
     }  # fmt: skip
 
