@@ -39,7 +39,7 @@ _ITEMS_ONLY: dict[str, dict[str, Any]] = {
     "backbone": {"name": "history"},
     "training": {**_WARM_TRAINING, "learning_rate": 0.015, "leave_out": True, "epochs": 4},
 }
-_NEIGHBOURS = {"neighbours": 0.5, "fit_neighbours": True}
+_NEIGHBOURS = {"neighbours": 0.5, "fit_neighbours": True, "validation_users": 10_000}
 _ENTITIES_A_BUCKET = 4  # a codebook wider than a fourth of what it codes is no longer shared
 
 

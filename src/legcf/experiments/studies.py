@@ -50,7 +50,8 @@ def table2(setting: Setting) -> list[Cell]:
         _cell(setting, "cerp", "CERP", "cerp", within, group="variable size"),
         _cell(setting, "lightrec", "LightRec", "lightrec", within, group="variable size"),
         _legcf(setting, "legcf", "LEGCF (paper)", group="LEGCF"),
-        _ours(setting),
+        _ours(setting, "items-only", "LEGCF (ours, items only)"),
+        _ours(setting, "default", "LEGCF (our default)"),
     ]
 
 
@@ -158,11 +159,11 @@ def _last(setting: Setting, name: str = "last-metis", label: str = "update on, M
     return _legcf(setting, name, label, {"training": {"keep": "last"}}, **more)
 
 
-def _ours(setting: Setting) -> Cell:
+def _ours(setting: Setting, preset: str, label: str) -> Cell:
     overrides = with_overrides(_limits(setting, layers=False), setting.overrides)
     if setting.buckets != 500:
         overrides = with_overrides({"method": {"budget": setting.budget}}, overrides)
-    return Cell("default", "LEGCF (our default)", "legcf", ("default",), overrides, group="LEGCF")
+    return Cell(preset, label, "legcf", (preset,), overrides, group="LEGCF")
 
 
 def _cell(
