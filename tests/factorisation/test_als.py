@@ -2,10 +2,11 @@
 
 import numpy as np
 
+from legcf.data.interactions import Interactions
 from legcf.evaluation import evaluate
-from legcf.factorisation.als import AlsSettings, confidences, factorise, history_metric, solve_side
+from legcf.factorisation.als import AlsSettings, confidences, factorise, history_metric, solve_side, with_alpha
 from legcf.graph.adjacency import bipartite, normalised
-from tests.helpers import random_interactions
+from tests.helpers import planted, random_interactions
 
 
 def test_a_side_is_the_solution_of_its_normal_equations() -> None:
@@ -57,3 +58,24 @@ def test_history_metric_makes_sums_act_like_users() -> None:
     sums = normalised(bipartite(train))[:200, 200:] @ items
     found = history_metric(train, items, sums @ wanted)
     assert np.allclose(found @ found.T, wanted, rtol=0.05, atol=0.2)
+
+
+def test_alpha_is_found_on_training_pairs_and_the_same_again() -> None:
+    train = planted(60, 60).train
+    found = [with_alpha(train, 8, np.random.default_rng(3), AlsSettings()) for _ in range(2)]
+    assert found[0] == found[1]
+    assert found[0].alpha is not None
+    assert 1 <= found[0].alpha <= 100
+    chosen = factorise(train, 8, np.random.default_rng(3), AlsSettings())
+    generator = np.random.default_rng(3)
+    told = factorise(train, 8, generator, with_alpha(train, 8, generator, AlsSettings()))
+    assert all(np.array_equal(one, other) for one, other in zip(chosen, told, strict=True))
+
+
+def test_without_pairs_to_hide_alpha_is_its_first_guess() -> None:
+    train = Interactions.from_pairs(np.arange(3), np.arange(3), 3, 3)
+    settings = with_alpha(train, 2, np.random.default_rng(0), AlsSettings())
+    assert settings.alpha == 10
+    users, items = factorise(train, 2, np.random.default_rng(0), AlsSettings())
+    assert np.isfinite(users).all()
+    assert np.isfinite(items).all()

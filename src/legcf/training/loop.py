@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from legcf.climb import climb
 from legcf.configuration import RunConfig
 from legcf.data.interactions import Dataset, Interactions
 from legcf.errors import UserError
@@ -268,26 +269,19 @@ class Session:
         )
 
     def _fit_neighbours(self) -> None:
-        """Double or halve the weight of neighbours as long as validation gains; every weight tried is told."""
+        """The weight of neighbours with the best validation result; every weight tried is told."""
         weight = self.model.neighbour_weight
-        tried: dict[float, float] = {}
 
         def score(value: float) -> float:
-            if value not in tried:
-                started = time.perf_counter()
-                weight.fill_(value)
-                metrics = self._validation()
-                tried[value] = metrics[self.config.training.monitor]
-                self.state.epoch = len(tried)
-                told = {"search": {"weight": value}, "validation": metrics}
-                self._tell("neighbours", None, told, time.perf_counter() - started)
-            return tried[value]
+            started = time.perf_counter()
+            weight.fill_(value)
+            metrics = self._validation()
+            self.state.epoch += 1
+            told = {"search": {"weight": value}, "validation": metrics}
+            self._tell("neighbours", None, told, time.perf_counter() - started)
+            return metrics[self.config.training.monitor]
 
-        best = float(weight)
-        for factor in (2.0, 0.5):
-            while score(best * factor) > score(best):
-                best *= factor
-        weight.fill_(best)
+        weight.fill_(climb(score, float(weight)))
 
     def _judge(self) -> dict[str, Any]:
         """Validate, and remember these weights if none were better."""

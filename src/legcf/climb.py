@@ -1,0 +1,19 @@
+"""A positive setting chosen by trying: as simple as searching gets, and the same every time."""
+
+from collections.abc import Callable
+
+
+def climb(score: Callable[[float], float], start: float, least: float = 0.0, most: float = float("inf")) -> float:
+    """Double or halve from `start` while the score gains; no value is tried twice, none beyond the bounds."""
+    tried: dict[float, float] = {}
+
+    def known(value: float) -> float:
+        if value not in tried:
+            tried[value] = score(value)
+        return tried[value]
+
+    best = start
+    for factor in (2.0, 0.5):
+        while least <= best * factor <= most and known(best * factor) > known(best):
+            best *= factor
+    return best
