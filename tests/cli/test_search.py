@@ -84,6 +84,17 @@ def test_trial_of_a_process_that_is_gone_is_tried_again(folder: Path, tmp_path: 
     assert trials(out)[2].params["training.learning_rate"] == other
 
 
+@pytest.mark.slow
+def test_workers_share_the_trials_and_one_tells_the_result(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "search"
+    words = ["search", folder, "--out", out, *SMALL, *RATES, "--trials", 3, "--workers", 2, "--json"]
+    done = subprocess.run([sys.executable, "-m", "legcf", *map(str, words)], capture_output=True, text=True, check=True)
+    tried = [one for one in trials(out) if one.state.name in ("COMPLETE", "PRUNED")]
+    assert sorted(one.params["training.learning_rate"] for one in tried) == [1e-9, 0.1, 0.2]
+    assert json.loads(done.stdout)["trials"] == sum(one.state.name == "COMPLETE" for one in tried)
+    assert "legcf:" not in done.stderr
+
+
 def test_bad_input(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "search"
     assert "no method `none`" in refused("search", folder, "--out", out, "--method", "none")

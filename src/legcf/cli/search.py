@@ -37,17 +37,19 @@ def search(
 ) -> None:
     """Try settings of a method on DATA and write the best as a file for `legcf train --config`."""
     from legcf.data.source import load
-    from legcf.experiments.search import SearchRequest, side_by_side
+    from legcf.experiments.search import SearchRequest, prepare, side_by_side
     from legcf.experiments.search import search as look
 
     if workers < 1:
         raise UserError(f"--workers {workers} cannot do anything; give at least 1.")
     request = SearchRequest(method, backbone, preset, seed, parse_assignments(settings or []), _values(over or []))
     request.config({})
+    dataset = load(data, data_options)
+    prepare(request, dataset, out, trials)
     if workers > 1:
         one = [word for word in sys.argv[1:] if word != "--json"]
         side_by_side([*one, "--workers", "1"], workers)
-    found = look(request, load(data, data_options), out, trials, (lambda _: None) if quiet or as_json else _tell)
+    found = look(request, dataset, out, trials, (lambda _: None) if quiet or as_json else _tell)
     if as_json:
         print_json(found)
         return

@@ -64,7 +64,7 @@ def search(
 ) -> dict[str, Any]:
     """Trials until there are `trials` of them (with those of other processes), then the best as best.json."""
     optuna = _optuna()
-    _check(request, dataset, folder, trials)
+    prepare(request, dataset, folder, trials)
     _revive(_study(folder, optuna.samplers.RandomSampler(request.seed)))
     study = _study(folder, _sampler(request))
     size = _points(request.space())
@@ -80,8 +80,9 @@ def search(
 
 
 def side_by_side(command: Sequence[str], workers: int) -> None:
-    """The same search in several processes at once."""
-    processes = [subprocess.Popen([sys.executable, "-m", "legcf", *command]) for _ in range(workers)]
+    """The same search in several processes at once; their trials are told, the result is left to the caller."""
+    words = [sys.executable, "-m", "legcf", *command]
+    processes = [subprocess.Popen(words, stdout=subprocess.DEVNULL) for _ in range(workers)]
     try:
         codes = [process.wait() for process in processes]
     finally:
@@ -151,7 +152,8 @@ def _study(folder: Path, sampler: Any) -> Any:
     )
 
 
-def _check(request: SearchRequest, dataset: Dataset, folder: Path, trials: int) -> None:
+def prepare(request: SearchRequest, dataset: Dataset, folder: Path, trials: int) -> None:
+    """Check what is asked for, and mark the folder as this search's own."""
     if trials < 1:
         raise UserError(f"--trials {trials} leaves nothing to try; give at least 1.")
     if dataset.validation.num_pairs == 0:
@@ -162,7 +164,7 @@ def _check(request: SearchRequest, dataset: Dataset, folder: Path, trials: int) 
     if path.exists() and read_json(path) != mark:
         raise UserError(f"{folder} holds a search of other settings or data; choose another --out.")
     if not path.exists():
-        if folder.exists() and any(folder.iterdir()):
+        if folder.exists() and any(not found.name.startswith(".") for found in folder.iterdir()):
             raise UserError(f"{folder} is not empty and holds no search; choose another --out.")
         write_json(path, mark)
 
