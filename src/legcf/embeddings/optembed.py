@@ -21,7 +21,7 @@ from legcf.embeddings.widths import WidthConfig, WidthTable
 _QUICK: dict[str, Any] = {
     "method": {
         "dim": 64, "threshold_rate": 1e-2, "threshold_weight": 0.3, "supernet_epochs": 4, "generations": 8,
-        "mutants": 6, "crossovers": 6, "parents": 6,
+        "mutants": 6, "crossovers": 6, "parents": 6, "target": 0.3125,
     },
     "training": {**DEFAULT_TRAINING, "epochs": 12, "validation_users": 10_000},
 }  # fmt: skip
@@ -30,6 +30,9 @@ _QUICK: dict[str, Any] = {
 class OptEmbedConfig(WidthConfig):
     name: Literal["optembed"] = "optembed"
     dim: int = Field(64, ge=1, description="D, the width of the supernet and the widest that a side can be")
+    target: float | None = Field(
+        None, gt=0, le=1, description="most values, as a share of N·D, unless a budget says it; no limit if null"
+    )
     thresholds: Literal["side", "entity"] = Field(
         "side", description="a threshold for all users and one for all items, or one for every entity"
     )
@@ -78,7 +81,8 @@ class OptEmbed(WidthTable):
         },
         # The paper's loop around a supernet of 128.
         "paper": {"method": {"dim": 128, "initial": "xavier", "supernet_epochs": 30}, "training": PAPER_TRAINING},
-        # Sized for two cores: a quarter of the trials, large batches, thresholds that reach the norms of rows.
+        # Sized for two cores: a quarter of the trials, large batches, thresholds that reach the norms of rows; at most
+        # 20 values an entity, the size in the paper's Table 2 for Gowalla.
         "quick": _QUICK,
         "default": _QUICK,
     }  # fmt: skip
@@ -86,7 +90,7 @@ class OptEmbed(WidthTable):
     searching: torch.Tensor
 
     def __init__(self, config: OptEmbedConfig, num_users: int, num_items: int) -> None:
-        super().__init__(config, num_users, num_items)
+        super().__init__(cast(WidthConfig, self.sized(config, num_users, num_items)), num_users, num_items)
         count = 2 if config.thresholds == "side" else self.num_entities
         self.thresholds = nn.Parameter(torch.zeros(count))
         self.register_buffer("searching", torch.ones((), dtype=torch.bool))
@@ -103,6 +107,9 @@ class OptEmbed(WidthTable):
             allowed = stored_values(settings.budget, entities)
             if allowed < entities:
                 raise too_small(allowed, entities)
+        elif settings.target is not None:  # a width is at least 1
+            allowed = max(int(settings.target * entities * settings.dim), entities)
+            return settings.model_copy(update={"budget": allowed})
         return settings
 
     # Rows ---------------------------------------------------------------------------------------------------------
@@ -143,6 +150,10 @@ class OptEmbed(WidthTable):
 
     def settle(self) -> None:
         """End the search: what is kept, and how wide, is fixed from now on."""
+        users, items = int(self.widths[0]), int(self.widths[-1])
+        if users > self.widest(0, items):  # nothing was tried, so each side has all that the other could leave it
+            alike = stored_values(cast(int | str, self.settings.budget), self.num_entities) // self.num_entities
+            self.set_sides(alike, alike)
         self.set_widths(self.entity_sizes())
         self.searching.fill_(False)
 

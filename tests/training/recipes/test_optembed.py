@@ -15,7 +15,9 @@ from legcf.training.recipes.optembed import Evolve, Genome
 from tests.helpers import planted
 from tests.training.recipes.searches import configured, session, stopped_and_resumed, without_time
 
-SMALL: dict[str, Any] = {"dim": 8, "supernet_epochs": 2, "generations": 3, "mutants": 3, "crossovers": 3, "parents": 4}
+SMALL: dict[str, Any] = {
+    "dim": 8, "supernet_epochs": 2, "generations": 3, "mutants": 3, "crossovers": 3, "parents": 4, "target": None,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
