@@ -16,7 +16,7 @@ from legcf.configuration import Frozen
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal, ones_at
 from legcf.embeddings.budget import Budgeted, ensure_within, stored_values, too_small
-from legcf.embeddings.presets import DEFAULT_TRAINING, PAPER_TRAINING
+from legcf.embeddings.presets import PAPER_TRAINING, SMALL_TRAINING
 from legcf.errors import UserError
 
 _ROW_DEVIATION = 0.1  # of a composed entry at the start, as in LightGCN's table
@@ -52,7 +52,7 @@ class QuotientRemainder(EmbeddingLayer):
         # The original's product, in the LEGCF paper's loop.
         "paper": {"method": {"op": "mult"}, "training": PAPER_TRAINING},
         # A sum is linear, so it trains on the propagated basis; tables of equal length share their rows evenly.
-        "default": {"method": {"op": "add", "partition": "balanced"}, "training": DEFAULT_TRAINING},
+        "default": {"method": {"op": "add", "partition": "balanced"}, "training": {**SMALL_TRAINING, "epochs": 6}},
     }
 
     def __init__(self, config: QrConfig, num_users: int, num_items: int) -> None:
