@@ -1,6 +1,6 @@
 """A toy model whose right answers are known: users and items in three groups, everybody keeps to the own group."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from legcf.assignment.assignment import Assignment
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Interactions
+from legcf.graph.neighbours import Neighbours
 from legcf.serving.artifact import ServingModel
 from legcf.serving.build import build
 
@@ -30,6 +31,7 @@ class Toy:
     user_vectors: NDArray[np.float32]
     item_vectors: NDArray[np.float32]
     meta_vectors: NDArray[np.float32] | None = None
+    neighbours: Neighbours | None = None
     item_bias: NDArray[np.float32] | None = None
     item_codes: tuple[NDArray[np.float32], Assignment] | None = None
     card: dict[str, Any] = field(default_factory=dict)
@@ -67,6 +69,13 @@ def toy() -> Toy:
 @pytest.fixture(scope="session")
 def model(toy: Toy) -> ServingModel:
     return build(toy, t=3, c=12, validation=toy.validation, quiet=True)
+
+
+@pytest.fixture(scope="session")
+def near_model(toy: Toy) -> ServingModel:
+    """The same with what neighbours add, as far spread as the scores themselves."""
+    neighbours = Neighbours.of(toy.train).weighing(1.0, toy.user_vectors, toy.item_vectors)
+    return build(replace(toy, neighbours=neighbours), t=3, c=12, validation=toy.validation, quiet=True)
 
 
 @pytest.fixture(scope="session")

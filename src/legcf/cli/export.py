@@ -26,6 +26,12 @@ def export(
     history: Annotated[
         bool | None, typer.Option(help="Store what users have seen.  [default: yes, unless --users none]")
     ] = None,
+    neighbours: Annotated[
+        bool | None,
+        typer.Option(
+            help="Keep what neighbours add to scores.  [default: yes, if the model has it and histories are stored]"
+        ),
+    ] = None,
     titles: Annotated[bool, typer.Option(help="Store the titles of items, if there are any.")] = True,
     seed: Annotated[int, typer.Option(help="Seed of the codebook's start and of the samples.")] = 0,
     evaluate: Annotated[
@@ -40,19 +46,26 @@ def export(
     _choose("--users", users, ("coded", "none"))
     if form == "onnx" and users == "none":
         raise UserError("An ONNX scorer answers for known users: export it with --users coded.")
+    keep_history = history if history is not None else users == "coded"
+    obstacle = _obstacle_to_neighbours(form, keep_history)
+    if neighbours and obstacle is not None:
+        raise UserError(f"What neighbours add to scores cannot be kept: {obstacle}.")
 
     from legcf.recommender import Recommender
     from legcf.serving.build import accuracy, build, served_users
 
     quiet = quiet or as_json
     trained = Recommender.load(run)
+    if neighbours and trained.neighbours is None:
+        raise UserError("Neighbours add nothing to this model's scores: export it without --neighbours.")
+    if neighbours is None and trained.neighbours is not None and obstacle is not None:
+        typer.echo(f"legcf: what neighbours add to scores is left out of the file: {obstacle}", err=True)
     try:
         dataset = trained.dataset()
     except UserError as error:
         dataset = None
         if not quiet:
             typer.echo(f"legcf: accuracy is not measured: {error}", err=True)
-    keep_history = history if history is not None else users == "coded"
     served = build(
         trained,
         t=t,
@@ -62,6 +75,7 @@ def export(
         keep_users=users == "coded",
         keep_history=keep_history,
         keep_titles=titles,
+        keep_neighbours=neighbours is not False and obstacle is None,
         validation=None if dataset is None else dataset.validation,
         seed=seed,
         quiet=quiet,
@@ -87,6 +101,7 @@ def export(
         "parts": sizes,
         "full_table_bytes": served.card["full_table_bytes"],
         "settings": {**served.card["serving"], "dtype": dtype, "format": form, "users": users, "seed": seed},
+        "neighbours": served.neighbour_scale > 0,
         "fold_in": vars(served.fold_in),
         "accuracy": measured,
     }
@@ -95,6 +110,13 @@ def export(
         print_json(report)
     else:
         _show(report)
+
+
+def _obstacle_to_neighbours(form: str, keep_history: bool) -> str | None:
+    """Why a file cannot add what neighbours took; None if it can."""
+    if form == "onnx":
+        return "it is computed from histories, and an ONNX graph has none (the formats coded and full keep it)"
+    return None if keep_history else "it is computed from histories, and none are stored (--history keeps both)"
 
 
 def _show(report: dict[str, Any]) -> None:

@@ -1,7 +1,8 @@
 """The serving model: what one small file holds, and how it gets in and out of it. Numpy only.
 
 A coded model stores S (packed columns, quantised weights) and H_meta; a full one stores the propagated table. Beside
-them: id maps, item popularity, and if wanted titles, the history of every user, and the model card.
+them: id maps, item popularity, and if wanted titles, the history of every user, how much what neighbours took counts
+beside the vectors, and the model card.
 """
 
 import json
@@ -33,6 +34,7 @@ from legcf.serving.parts import (
 from legcf.serving.rows import CodedRows, FloatArray, Rows
 
 DTYPES = ("float16", "int8")
+_LARGEST_SCALE = 1e12  # scores stay finite in float32
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class ServingModel:
     atlas: FloatArray | None = None  # where each meta-embedding lies on the map (c × 2)
     card: dict[str, Any] = field(default_factory=dict)
     dtype: str = "float16"
+    neighbour_scale: float = 0.0  # of what neighbours add to scores, which is computed from the histories
 
     def item_name(self, item: int) -> str:
         return self.titles[item] if self.titles is not None else str(self.items.values[item])
@@ -122,6 +125,8 @@ def _to_store(model: ServingModel) -> tuple[Store, dict[str, Any]]:
         if model.history is not None:
             store["history.low"], store["history.high"] = model.history.keys.packed
             config["history"] = model.history.num_pairs
+            if model.neighbour_scale:
+                config["neighbour_scale"] = model.neighbour_scale
     return store, config
 
 
@@ -152,9 +157,13 @@ def _from_store(store: Store, config: dict[str, Any], card: dict[str, Any]) -> S
     titles = get_text(store, "titles", num_items) if "titles.text" in store else None
     fold_in, fold_in_item = (_get_fold_in(config["fold_in"][side]) for side in ("user", "item"))
     items = get_ids(store, "ids.items", config["item_ids"], num_items, "item")
+    neighbour_scale = float(config.get("neighbour_scale", 0.0))
+    expect(0 <= neighbour_scale <= _LARGEST_SCALE, "the scale of neighbours is wrong")
+    expect(history is not None or not neighbour_scale, "neighbours need histories")
     return ServingModel(
-        items, item_rows, popularity, users, user_rows, bias, titles, history, fold_in, fold_in_item, atlas, card, dtype
-    )
+        items, item_rows, popularity, users, user_rows, bias, titles, history, fold_in, fold_in_item, atlas, card,
+        dtype, neighbour_scale,
+    )  # fmt: skip
 
 
 def _get_fold_in(config: dict[str, Any]) -> FoldIn:

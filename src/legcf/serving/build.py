@@ -9,6 +9,7 @@ from legcf.data.ids import IdMap
 from legcf.data.interactions import Interactions
 from legcf.errors import UserError
 from legcf.evaluation import evaluate
+from legcf.graph.neighbours import Neighbours
 from legcf.progress import progress
 from legcf.serving import atlas
 from legcf.serving.artifact import FoldIn, ServingModel, popularity_bytes, popularity_counts
@@ -32,6 +33,7 @@ class Trained(Protocol):
     user_vectors: FloatArray
     item_vectors: FloatArray
     meta_vectors: FloatArray | None
+    neighbours: Neighbours | None
 
     @property
     def item_bias(self) -> FloatArray | None: ...
@@ -52,6 +54,7 @@ def build(
     keep_users: bool = True,
     keep_history: bool = True,
     keep_titles: bool = True,
+    keep_neighbours: bool = True,
     validation: Interactions | None = None,
     fold_in: tuple[FoldIn, FoldIn] | None = None,
     seed: int = 0,
@@ -60,7 +63,8 @@ def build(
     """Code the final vectors (or keep them, `form="full"`) with all that serving needs.
 
     `validation` pairs, when there are any, choose how users are folded in; the training pairs alone do otherwise.
-    `fold_in` gives the settings for users and items instead of choosing them.
+    `fold_in` gives the settings for users and items instead of choosing them. What neighbours add to scores is kept
+    where the model has it and the histories, from which it is computed, are kept.
     """
     users, items, bias = _vectors(trained)
     train = trained.train
@@ -85,6 +89,8 @@ def build(
     if fold_in is None:
         counts = popularity_counts(popularity)
         fold_in = calibrate_users(item_rows, counts, known, rng, quiet), calibrate_items(user_rows, known, rng)
+    neighbours = trained.neighbours if keep_neighbours and keep_history else None
+    scale = 0.0 if neighbours is None else neighbours.scale
     return ServingModel(
         items=trained.items,
         item_rows=item_rows,
@@ -97,8 +103,9 @@ def build(
         fold_in=fold_in[0],
         fold_in_item=fold_in[1],
         atlas=spots,
-        card=_card(trained, len(users) + len(items), item_rows),
+        card=_card(trained, len(users) + len(items), item_rows, scale),
         dtype=dtype,
+        neighbour_scale=scale,
     )
 
 
@@ -112,7 +119,10 @@ def accuracy(
     """Ranking metrics of the serving model as a client would see it; `users` are from `served_users` if at hand."""
     users = served_users(model, train, quiet) if users is None else users
     items = model.item_rows.vectors(slice(None))
-    return evaluate(*with_bias(users, items, model.item_bias), truth, train, (20,), metrics=("recall", "ndcg"))
+    scale = model.neighbour_scale
+    neighbours = Neighbours(train, train.transposed(), scale) if scale else None
+    vectors = with_bias(users, items, model.item_bias)
+    return evaluate(*vectors, truth, train, (20,), metrics=("recall", "ndcg"), neighbours=neighbours)
 
 
 def served_users(model: ServingModel, train: Interactions, quiet: bool = False) -> FloatArray:
@@ -139,7 +149,7 @@ def _codebook_size(trained: Trained) -> int:
     return len(trained.meta_vectors) if trained.meta_vectors is not None else min(DEFAULT_CODEBOOK, entities)
 
 
-def _card(trained: Trained, entities: int, rows: Rows) -> dict[str, Any]:
+def _card(trained: Trained, entities: int, rows: Rows, neighbour_scale: float) -> dict[str, Any]:
     """What the page shows of the training; the curve thinned out so that the file stays small."""
     card = {key: value for key, value in trained.card.items() if key != "config"}
     curve = [_plain(line) for line in card.get("curve") or []]
@@ -148,6 +158,8 @@ def _card(trained: Trained, entities: int, rows: Rows) -> dict[str, Any]:
     card["serving"] = {"d": rows.width, "entities": entities}
     if isinstance(rows, CodedRows):
         card["serving"] |= {"c": len(rows.codebook), "t": rows.columns.shape[1]}
+    if neighbour_scale:
+        card["serving"]["neighbour_scale"] = neighbour_scale
     return card
 
 

@@ -20,17 +20,25 @@ def top_k(
     projected: FloatArray,
     k: int,
     bias: FloatArray | None,
-    seen: Lists | None,
+    seen: Lists,
 ) -> tuple[NDArray[np.int32], FloatArray]:
     """Best k rows for each projection, best first, lower index first among equals; −1 where there are fewer than k."""
-    items = np.full((len(projected), k), -1, dtype=np.int32)
-    scores = np.full((len(projected), k), -np.inf, dtype=np.float32)
-    if seen is None:
-        seen = Lists(np.zeros(len(projected) + 1, dtype=np.int64), np.zeros(0, dtype=np.int32))
+    items, scores = _room(len(projected), k)
     offsets = np.zeros(0, dtype=np.float32) if bias is None else bias
     scales = np.ones(len(rows), dtype=np.float32) if rows.scales is None else rows.scales
     _search(projected, rows.columns, rows.values, scales, offsets, seen.indptr, seen.items, items, scores)
     return items, scores
+
+
+def best_k(all_scores: FloatArray, k: int, seen: Lists) -> tuple[NDArray[np.int32], FloatArray]:
+    """The same for scores that are there already (users × items)."""
+    items, scores = _room(len(all_scores), k)
+    _select(all_scores, seen.indptr, seen.items, items, scores)
+    return items, scores
+
+
+def _room(num_users: int, k: int) -> tuple[NDArray[np.int32], FloatArray]:
+    return np.full((num_users, k), -1, dtype=np.int32), np.full((num_users, k), -np.inf, dtype=np.float32)
 
 
 @njit(cache=True)
@@ -123,3 +131,14 @@ def _search(projected, columns, weights, scales, bias, indptr, seen, items, scor
                     if total[x] > bar[x] and not _contains(seen, indptr[user], indptr[user + 1], item):
                         _insert(items[user], scores[user], item, total[x])
                         bar[x] = scores[user, -1]
+
+
+@njit(cache=True, parallel=True)
+def _select(all_scores, indptr, seen, items, scores):  # type: ignore[no-untyped-def]
+    for user in prange(len(all_scores)):
+        bar = np.float32(-np.inf)
+        for item in range(all_scores.shape[1]):
+            score = all_scores[user, item]
+            if score > bar and not _contains(seen, indptr[user], indptr[user + 1], item):
+                _insert(items[user], scores[user], item, score)
+                bar = scores[user, -1]

@@ -27,24 +27,29 @@ class SharedMeta:
 class Explanation:
     item: ExternalId
     score: float
+    neighbours: float  # what users with items in common add to the score
     shared: list[SharedMeta]
     because: list[Scored]
 
 
 def explain(scorer: Scorer, taste: Taste, items: Sequence[int]) -> list[Explanation]:
-    """The parts of each score. All terms of an item's code (and its bias) would sum up to the score exactly."""
+    """The parts of each score. All terms of an item's code, its bias and what neighbours add sum up to the score."""
     model = scorer.model
     if not len(items):
         return []
-    targets = model.item_rows.vectors(np.asarray(items))
+    wanted = np.asarray(items)
+    targets = model.item_rows.vectors(wanted)
     scores = targets @ taste.vector
     if model.item_bias is not None:
-        scores = scores + model.item_bias[np.asarray(items)]
+        scores = scores + model.item_bias[wanted]
     parts = scorer.solver.contributions(taste.history, targets)
+    near = np.zeros_like(parts) if scorer.neighbours is None else scorer.neighbours.parts(taste.history, wanted)
+    scores, parts, neighbours = scores + near.sum(axis=0), parts + near, near.sum(axis=0)
     return [
         Explanation(
             model.items.external([item])[0],
             float(scores[place]),
+            float(neighbours[place]),
             _shared(scorer, taste.vector, item),
             _because(scorer, taste, item, parts[:, place]),
         )

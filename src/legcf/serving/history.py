@@ -16,11 +16,26 @@ class Lists:
     indptr: NDArray[np.integer]
     items: Positions
 
+    @classmethod
+    def empty(cls, rows: int) -> "Lists":
+        return cls(np.zeros(rows + 1, dtype=np.int64), np.zeros(0, dtype=np.int32))
+
     def __len__(self) -> int:
         return len(self.indptr) - 1
 
+    @property
+    def lengths(self) -> NDArray[np.integer]:
+        return np.diff(self.indptr)
+
     def of(self, row: int) -> Positions:
         return self.items[self.indptr[row] : self.indptr[row + 1]]
+
+    def several(self, rows: Positions) -> "Lists":
+        """The lists of some rows, in their order."""
+        starts = self.indptr[rows]
+        lengths = self.indptr[rows + 1] - starts
+        indptr = np.concatenate([[0], np.cumsum(lengths)])
+        return Lists(indptr, self.items[np.repeat(starts - indptr[:-1], lengths) + np.arange(indptr[-1])])
 
 
 @dataclass(frozen=True, eq=False)

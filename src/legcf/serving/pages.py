@@ -121,6 +121,7 @@ def _card(current: Loaded) -> dict[str, Any]:
         "titles": model.titles is not None,
         "users_stored": model.user_rows is not None,
         "history_stored": model.history is not None,
+        "neighbours": model.neighbour_scale > 0,
         "hues": current.hues,
         "dtype": model.dtype,
         "coded": isinstance(rows, CodedRows),

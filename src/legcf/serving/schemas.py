@@ -61,6 +61,7 @@ class Shared(BaseModel):
 class Why(BaseModel):
     item: int | str
     score: float
+    neighbours: float = Field(description="What users with items in common add to the score; 0 if the model has none.")
     shared: list[Shared]
     because: list[Item] = Field(description="Items of the user that speak for this one, with what they add.")
 

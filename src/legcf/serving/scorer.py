@@ -2,7 +2,8 @@
 
     y_ui = s_uᵀ G s_i,  G = H_meta H_metaᵀ
 
-A user is projected once (g = H_meta h_u), after which an item costs t multiply-adds. Public methods speak in the ids
+A user is projected once (g = H_meta h_u), after which an item costs t multiply-adds. Where the file has a scale for it,
+what a user's neighbours took is added (`legcf.serving.neighbours`). Public methods speak in the ids
 people use, private ones in positions.
 """
 
@@ -19,10 +20,13 @@ from legcf.data.ids import ExternalId
 from legcf.errors import UserError
 from legcf.serving.artifact import ServingModel, popularity_counts
 from legcf.serving.foldin import FoldInSolver
+from legcf.serving.history import Lists
+from legcf.serving.neighbours import HistoryNeighbours
 from legcf.serving.rows import CodedRows, FloatArray, Positions, Rows, measure
 
 _SHRINK = 5.0
 _BLOCK = 64 * (os.cpu_count() or 1)  # users projected at once: 32 for each core, as the compiled path takes them
+_BLOCK_BYTES = 16 * 2**20  # of scores that stand in memory at once where they have to
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,14 @@ class Scorer:
             self.model.users.find("")
         self._measured  # noqa: B018 - cached on first use
         self.solver.prepare()
+        self.neighbours  # noqa: B018 - cached on first use
         return self
+
+    @cached_property
+    def neighbours(self) -> HistoryNeighbours | None:
+        """What neighbours add to scores, if the file keeps it."""
+        history, scale = self.model.history, self.model.neighbour_scale
+        return None if history is None or not scale else HistoryNeighbours.of(history, scale)
 
     @cached_property
     def solver(self) -> FoldInSolver:
@@ -100,12 +111,17 @@ class Scorer:
 
     def scores(self, taste: Taste) -> FloatArray:
         """Scores of all items, in item order. Someone of whom nothing is known gets what most people like."""
-        if not taste.vector.any():
+        return self._scores(taste, self.model.item_rows.project(taste.vector[None]))
+
+    def _scores(self, taste: Taste, projected: FloatArray) -> FloatArray:
+        added = None if self.neighbours is None else self.neighbours.term(taste.history)
+        if not taste.vector.any() and (added is None or not added.any()):
             return popularity_counts(self.model.popularity)
-        rows = self.model.item_rows
-        scores: FloatArray = rows.scores(rows.project(taste.vector[None]))[0]
+        scores: FloatArray = self.model.item_rows.scores(projected)[0]
         if self.model.item_bias is not None:
             scores += self.model.item_bias
+        if added is not None:
+            scores += added
         return scores
 
     def taste(self, request: Request) -> Taste:
@@ -160,7 +176,7 @@ class Scorer:
     ) -> tuple[NDArray[np.int32], FloatArray]:
         """Positions and scores of the best k items for every user (U × k), −1 where there are fewer.
 
-        `compiled` uses numba (None: when it is installed and the model is coded); the answers are the same.
+        `compiled` uses numba (None: when it is installed and of use); the answers are the same.
         """
         count = self._num_users()
         items = np.empty((count, k), dtype=np.int32)
@@ -184,31 +200,52 @@ class Scorer:
     def _top_block(
         self, users: slice, vectors: FloatArray, k: int, exclude_seen: bool, compiled: bool | None
     ) -> tuple[NDArray[np.int32], FloatArray]:
-        rows, bias, history = self.model.item_rows, self.model.item_bias, self.model.history
-        projected = rows.project(vectors)
-        if isinstance(rows, CodedRows) and compiled is not False:
-            try:
-                from legcf.serving.compiled import top_k
-            except ImportError:
-                if compiled:
-                    raise
-            else:
-                seen = None if history is None or not exclude_seen else history.some(users.start, users.stop)
-                return top_k(rows, projected, k, bias, seen)
-        items = np.full((len(vectors), k), -1, dtype=np.int32)
-        scores = np.full((len(vectors), k), -np.inf, dtype=np.float32)
-        for row in range(len(vectors)):
-            all_scores = rows.scores(projected[row : row + 1])[0]
-            if bias is not None:
-                all_scores += bias
-            left_out = self.history(users.start + row) if exclude_seen else np.zeros(0, dtype=np.int32)
-            found, values = best(all_scores, k, left_out, None)
-            items[row, : len(found)], scores[row, : len(found)] = found, values
+        projected = self.model.item_rows.project(vectors)
+        stored = self.model.history
+        histories = Lists.empty(len(vectors)) if stored is None else stored.some(users.start, users.stop)
+        seen = histories if exclude_seen else Lists.empty(len(vectors))
+        found = None if compiled is False else self._top_compiled(projected, k, histories, seen, bool(compiled))
+        if found is None:
+            items = np.full((len(vectors), k), -1, dtype=np.int32)
+            scores = np.full((len(vectors), k), -np.inf, dtype=np.float32)
+            left = np.arange(len(vectors))
+        else:
+            items, scores = found
+            left = np.flatnonzero(~vectors.any(axis=1))  # those of whom nothing may be known
+        for row in left.tolist():
+            all_scores = self._scores(Taste(vectors[row], histories.of(row)), projected[row : row + 1])
+            chosen, values = best(all_scores, k, seen.of(row), None)
+            items[row, : len(chosen)], scores[row, : len(chosen)] = chosen, values
         return items, scores
 
+    def _top_compiled(
+        self, projected: FloatArray, k: int, histories: Lists, seen: Lists, wanted: bool
+    ) -> tuple[NDArray[np.int32], FloatArray] | None:
+        """None without numba (an error if it is `wanted`), or where numpy is as fast."""
+        rows, bias = self.model.item_rows, self.model.item_bias
+        if self.neighbours is None and not isinstance(rows, CodedRows):
+            return None
+        try:
+            from legcf.serving.compiled import best_k, top_k
+        except ImportError:
+            if wanted:
+                raise
+            return None
+        if self.neighbours is None:
+            assert isinstance(rows, CodedRows)
+            return top_k(rows, projected, k, bias, seen)
+        scores = rows.scores(projected)
+        if bias is not None:
+            scores += bias
+        self.neighbours.add_for(scores, histories)
+        return best_k(scores, k, seen)
+
     def _user_vectors(self, count: int) -> Iterator[tuple[slice, FloatArray]]:
-        for start in range(0, count, _BLOCK):
-            block = slice(start, min(start + _BLOCK, count))
+        together = _BLOCK
+        if self.neighbours is not None:  # all scores of a block stand in memory
+            together = min(_BLOCK, max(1, _BLOCK_BYTES // (4 * len(self.model.items))))
+        for start in range(0, count, together):
+            block = slice(start, min(start + together, count))
             if self.model.user_rows is not None:
                 yield block, self.model.user_rows.vectors(block)
             else:

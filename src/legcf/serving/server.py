@@ -194,7 +194,9 @@ def _why(part: Explanation) -> dict[str, Any]:
         {"meta": entry.meta, "contribution": entry.contribution, "examples": [_item(item) for item in entry.examples]}
         for entry in part.shared
     ]
-    return {"item": part.item, "score": part.score, "shared": shared, "because": [_item(item) for item in part.because]}
+    because = [_item(item) for item in part.because]
+    score, neighbours = part.score, part.neighbours
+    return {"item": part.item, "score": score, "neighbours": neighbours, "shared": shared, "because": because}
 
 
 def _unknown(kind: str, identifier: str, stores_none: bool) -> JSONResponse:

@@ -23,6 +23,7 @@ const whyPanel = (why) => {
     const names = shared.examples.slice(0, 3).map((item) => item.title).join(" · ");
     return make("li", {}, dot, make("span", { textContent: `#${shared.meta} ${names ? "as in " + names : ""}` }));
   }))));
+  if (why.neighbours > 0) body.append(make("div", {}, make("h3", { textContent: "Neighbours" }), make("p", { className: "hint", textContent: `Users with items in common add ${why.neighbours.toPrecision(3)} to the score of ${why.score.toPrecision(3)}.` })));
   const first = why.because.slice(0, 2).map((item) => item.title).join(" and ");
   const summary = make("summary", {}, "Why? ", make("b", { textContent: first ? `You have ${first}` : "It fits your taste" }));
   if (user !== null) summary.querySelector("b").textContent = first ? `Has ${first}` : "It fits this taste";
@@ -37,7 +38,7 @@ const resultCard = (item, why, best, worst) => {
   like.addEventListener("click", () => addToTaste(item));
   const line = make("div", { className: "card-line" }, make("span", { className: "card-title", textContent: item.title }), make("span", { className: "card-actions" }, similar, like), meter(share), make("span", { className: "score", textContent: item.score.toPrecision(3), title: "Score" }));
   const card = make("li", {}, line);
-  if (why && (why.because.length || why.shared.length)) card.append(whyPanel(why));
+  if (why && (why.because.length || why.shared.length || why.neighbours > 0)) card.append(whyPanel(why));
   return card;
 };
 
