@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument(
         "--set", action="append", default=[], help="settings of training for foldin, e.g. method.start=als"
     )
-    parser.add_argument("--preset", default="default", help="for foldin")
+    parser.add_argument("--preset", default="items-only", help="for foldin")
     parser.add_argument("--backbone", help="for foldin [the preset's own]")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path)
@@ -98,6 +98,7 @@ def load_trained(options: argparse.Namespace) -> tuple[Any, Any]:
         meta_vectors=None,
         item_bias=None,
         item_codes=None,
+        neighbours=None,
         metrics={},
         card={"name": dataset.name, "method": "implicit's ALS-128"},
     )
@@ -112,7 +113,7 @@ def prepare(trained: Any, dataset: Any, folder: Path, report: dict[str, Any]) ->
     model = build(trained, t=4, validation=dataset.validation, quiet=True)
     report["export_seconds"] = time.perf_counter() - start
     report["parts"] = model.save(folder / "model.legcf")
-    toy_model().save(folder / "toy.legcf")
+    dataclasses.replace(toy_model(), neighbour_scale=model.neighbour_scale).save(folder / "toy.legcf")
     np.save(folder / "users.npy", np.ascontiguousarray(trained.user_vectors[:, :128], dtype=np.float32))
     np.save(folder / "items.npy", np.ascontiguousarray(trained.item_vectors[:, :128], dtype=np.float32))
     np.save(folder / "indptr.npy", trained.train.indptr.astype(np.int32))
@@ -342,7 +343,8 @@ def accuracy_by_size(trained: Any, dataset: Any, options: argparse.Namespace) ->
     from legcf.serving.build import accuracy, build
 
     ks, metrics = (20,), ("recall", "ndcg")
-    before = evaluate(trained.user_vectors, trained.item_vectors, dataset.test, dataset.train, ks, metrics=metrics)
+    vectors = trained.user_vectors, trained.item_vectors
+    before = evaluate(*vectors, dataset.test, dataset.train, ks, metrics=metrics, neighbours=trained.neighbours)
     rows = []
     say("accuracy", f"trained model: recall@20 {before['recall@20']:.4f}, ndcg@20 {before['ndcg@20']:.4f}")
     for users in ("coded", "none"):

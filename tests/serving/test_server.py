@@ -47,6 +47,18 @@ def test_batch_with_fold_in_and_filters(client: TestClient) -> None:
     assert {item["id"] for item in third["items"]} <= {"i/2", "i/3"}
 
 
+def test_why_tells_what_neighbours_add(near_model: ServingModel, client: TestClient, tmp_path: Path) -> None:
+    near_model.save(tmp_path / "near")
+    with TestClient(create_app(Settings(str(tmp_path / "near"), access_log=False))) as near:
+        content = near.get("/recommend/u4", params={"k": 5, "explain": 5}).json()
+        assert near.get("/api/model").json()["neighbours"] is True
+    for item, why in zip(content["items"], content["why"], strict=True):
+        assert 0 < why["neighbours"] < item["score"]
+        assert why["score"] == pytest.approx(item["score"], rel=1e-3)
+    assert client.get("/recommend/u4", params={"explain": 1}).json()["why"][0]["neighbours"] == 0
+    assert client.get("/api/model").json()["neighbours"] is False
+
+
 def test_ids_with_slashes_in_paths(client: TestClient) -> None:
     assert client.get("/similar/i/5").json()["to"] == "i/5"
     assert client.get("/similar/i%2F5?k=3").json()["to"] == "i/5"
