@@ -1,6 +1,6 @@
 """When and how should S change? Ways of alternating, each from the same pretrained model, against leaving S alone.
 
-    python benchmarks/study_updates.py DATA [--seeds N] [--pretrain N] [--epochs N] [--set KEY=VALUE …]
+    python benchmarks/study_updates.py DATA [--seeds N] [--pretrain N] [--epochs N] [--way NAME …] [--set KEY=VALUE …]
 
 Pretrains the preset `graph` once a seed, then goes on with every way in WAYS for as many epochs, so that the ways share
 their start and their time. Prints validation before, after the first epoch, at the best and at the last epoch, and
@@ -49,12 +49,14 @@ def main() -> None:
     options.add_argument("--pretrain", type=int, default=8, help="epochs before S may change")
     options.add_argument("--epochs", type=int, default=8, help="epochs with each way")
     options.add_argument("--set", action="append", default=[], help="a configuration key for all")
+    options.add_argument("--way", action="append", choices=list(WAYS), help="only this one; may be given again")
     given = options.parse_args()
     dataset = load(given.data, DataOptions())
-    curves: dict[str, list[list[float]]] = {way: [] for way in WAYS}
+    ways = {way: WAYS[way] for way in given.way or WAYS}
+    curves: dict[str, list[list[float]]] = {way: [] for way in ways}
     for seed in range(given.seeds):
         start = pretrained(dataset, configured(given, seed, given.pretrain, WAYS["S left alone"]))
-        for way, settings in WAYS.items():
+        for way, settings in ways.items():
             curves[way].append(alternated(dataset, configured(given, seed, given.epochs, settings), start))
             print(f"seed {seed}, {way}: " + " ".join(f"{score:.4f}" for score in curves[way][-1]), flush=True)
     show(dataset.name, curves)
@@ -110,7 +112,7 @@ def write(dataset: Dataset, facts: dict[str, Any], curves: dict[str, list[list[f
     (HERE / "results" / f"updates-{dataset.name}.json").write_text(json.dumps(content, indent=1) + "\n")
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.subplots()
-    for mark, (way, runs) in zip(MARKS, curves.items(), strict=True):
+    for mark, (way, runs) in zip(MARKS, curves.items(), strict=False):
         mean = np.mean(runs, axis=0)
         axes.plot(range(len(mean)), mean, marker=mark, markersize=4, linewidth=1, label=way)
     axes.set_xlabel("epochs after pretraining")
