@@ -136,6 +136,18 @@ class TestCaseStudies:
         assert np.allclose(state.average_weights(), dense.mean(axis=0))
 
 
+def test_sizes_of_methods_that_choose_them(tmp_path: Path) -> None:
+    store = filled(tmp_path / "store.sqlite", "table2", {"ciess": 0.3, "qr": 0.2})
+    (table,) = all_tables(store)
+    assert not [name for name, _, _ in plots.pictures(table, store) if name.endswith("-sizes")]
+    chosen = next(line for line in table.lines if line.cell == "ciess")
+    groups = [{"mean": float(size)} for size in (1, 2, 8)]
+    chosen.runs[0].metrics["sizes"] = {"mean": 3.0, "users": groups, "items": groups[::-1]}
+    (drawn,) = [svg for name, svg, _ in plots.pictures(table, store) if name.endswith("-sizes")]
+    assert drawn.startswith("<?xml")
+    assert "CIESS" in drawn
+
+
 def test_labels_do_not_overlap() -> None:
     figure = plots.new_figure(8, 5)
     axes = figure.subplots()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import cycle, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Named = tuple[str, str, str]
 """Name, SVG, caption."""
 _DARK, _GREY, _RED = "#1a1a1a", "#8a8a8a", "#b2182b"
+_STYLES = (("o", "-"), ("s", "--"), ("^", ":"), ("D", "-."))
 _SYMBOLS = {"t": "t", "m": "m (epochs between updates)", "w": "w*", "c": "c"}
 
 
@@ -41,6 +42,8 @@ def pictures(table: Table, store: Store) -> list[Named]:
             found.append(_frontier(table))
         if any(line.published for line in lines):
             found.append(_against_published(table))
+    if any(_sizes_of(line) for line in lines):
+        found.append(_sizes(table))
     found.append(_curves(table))
     return found
 
@@ -203,6 +206,29 @@ def _sweeps(table: Table) -> Named:
     figure.axes[0].set_ylabel("test")
     figure.axes[0].legend(frameon=False, loc="lower right", fontsize=8)
     return name_of(table, "sweeps"), to_svg(figure), "One setting changed at a time; the rest as in the paper."
+
+
+def _sizes(table: Table) -> Named:
+    """What methods that choose sizes gave to popular and rare entities."""
+    figure = new_figure(9, 3.4)
+    lines = [line for line in table.lines if _sizes_of(line)]
+    for axes, side in zip(figure.subplots(1, 2, sharey=True), ("users", "items"), strict=True):
+        for (marker, style), line in zip(cycle(_STYLES), lines, strict=False):
+            means = [group["mean"] for group in _sizes_of(line)[side]]
+            places = range(1, len(means) + 1)
+            axes.plot(
+                places, means, marker=marker, linestyle=style, color=_DARK, markersize=4, linewidth=1, label=line.label
+            )
+        axes.set_yscale("log")
+        axes.set_xlabel(f"{side} by popularity, 10 groups from the rarest")
+        plain(axes)
+    figure.axes[0].set_ylabel("mean stored values an entity")
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right center", fontsize=8, frameon=False)
+    return name_of(table, "sizes"), to_svg(figure), "Values that popular and rare users and items were given."
+
+
+def _sizes_of(line: Line) -> dict[str, Any]:
+    return dict(line.runs[0].metrics.get("sizes", {})) if line.runs else {}
 
 
 def _curves(table: Table) -> Named:
