@@ -31,12 +31,14 @@ PATIENCE = 60_000  # milliseconds; a busy machine is no failure
 
 
 @pytest.fixture(scope="module")
-def base(model_file: Path) -> Iterator[str]:
+def base(near_model: ServingModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     import uvicorn
 
     from legcf.serving.server import Settings, create_app
 
-    config = uvicorn.Config(create_app(Settings(str(model_file), access_log=False)), port=0, log_level="error")
+    file = tmp_path_factory.mktemp("near") / "toy.legcf"
+    near_model.save(file)
+    config = uvicorn.Config(create_app(Settings(str(file), access_log=False)), port=0, log_level="error")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -79,7 +81,8 @@ def test_choose_a_user_and_ask_why(page: Any, base: str) -> None:
     assert "user u4" in page.inner_text("#results-title")
     assert page.locator("#history li").count() > 3
     page.locator("details.why summary").first.click()
-    assert "Because of these items" in page.locator("details.why").first.inner_text()
+    for reason in ("Because of these items", "Users with items in common add"):
+        assert reason in page.locator("details.why").first.inner_text()
     page.get_by_role("button", name="Similar to").first.click()
     page.wait_for_selector("#similar[open] li")
     page.keyboard.press("Escape")
@@ -124,6 +127,7 @@ def test_map_and_model_card(page: Any, base: str) -> None:
     page.click("#tab-model")
     assert "smaller" in page.inner_text("#size") or "larger" in page.inner_text("#size")
     assert page.locator("#tiles div").count() > 5
+    assert "count in scores" in page.inner_text("#tiles")
 
 
 def test_dark_by_switch_and_on_a_phone(browser: Any, base: str) -> None:
