@@ -1,11 +1,12 @@
-"""A model whose items are codes already is served from those very codes."""
+"""A model whose items are codes already is served from those very codes; solved users are as long as known ones."""
 
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from legcf.assignment.assignment import Assignment
-from legcf.serving.build import build
+from legcf.serving.build import build, served_users
 from tests.serving.conftest import Toy
 
 
@@ -29,3 +30,12 @@ def test_own_codes_are_kept_when_no_user_is_stored(toy: Toy) -> None:
 def test_fewer_weights_than_the_model_has_are_fitted_anew(toy: Toy) -> None:
     built = build(coded(toy, t=4), t=2, c=None, keep_users=False, keep_history=False, quiet=True)
     assert built.item_rows.columns.shape == (len(toy.items), 2)
+
+
+@pytest.mark.parametrize("form", ["coded", "full"])
+def test_users_solved_from_their_items_are_as_long_as_the_known_ones(toy: Toy, form: str) -> None:
+    built = build(toy, t=3, c=12, form=form, validation=toy.validation, quiet=True)
+    assert built.user_rows is not None
+    known = built.user_rows.vectors(slice(None))
+    solved = served_users(replace(built, user_rows=None), toy.train, quiet=True)
+    assert float((solved * known).sum() / (solved**2).sum()) == pytest.approx(1, abs=0.02)

@@ -168,7 +168,7 @@ def _from_store(store: Store, config: dict[str, Any], card: dict[str, Any]) -> S
 
 def _get_fold_in(config: dict[str, Any]) -> FoldIn:
     settings = FoldIn(**{name: float(value) for name, value in config.items()})
-    expect(all(0 <= value <= 1e6 for value in vars(settings).values()), "fold-in settings are wrong")
+    expect(all(0 <= value <= _LARGEST_SCALE for value in vars(settings).values()), "fold-in settings are wrong")
     return settings
 
 

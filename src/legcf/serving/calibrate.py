@@ -44,7 +44,7 @@ def calibrate_users(
 ) -> FoldIn:
     """The setting with the best NDCG@20 on users folded in from their history.
 
-    The vectors of known users only set the scale, which matters beside a bias.
+    The vectors of known users only set the scale, which matters beside a bias and beside what neighbours add.
     """
     seen, truth = known.train, known.validation
     if truth is None or not truth.num_pairs:
@@ -57,7 +57,7 @@ def calibrate_users(
     gram, _ = measure(item_rows)
 
     def judge(settings: FoldIn) -> tuple[float, FoldIn]:
-        solved = FoldInSolver(item_rows, counts, settings, gram).vectors(histories)
+        solved = FoldInSolver(item_rows, counts, replace(settings, scale=1.0), gram).vectors(histories)
         scale = _scale(solved, known.users[users])
         vectors = np.zeros_like(known.users)
         vectors[users] = scale * solved
@@ -81,7 +81,7 @@ def calibrate_items(user_rows: Rows, known: Known, rng: np.random.Generator) -> 
     gram, _ = measure(user_rows)
 
     def judge(settings: FoldIn) -> tuple[float, FoldIn]:
-        solved = FoldInSolver(user_rows, ones, settings, gram).vectors(histories)
+        solved = FoldInSolver(user_rows, ones, replace(settings, scale=1.0), gram).vectors(histories)
         lengths = np.linalg.norm(solved, axis=1) * np.linalg.norm(wanted, axis=1)
         score = float((np.einsum("ij,ij->i", solved, wanted) / np.maximum(lengths, 1e-12)).mean())
         return score, replace(settings, scale=_scale(solved, wanted))
@@ -123,7 +123,7 @@ def _scale(solved: FloatArray, known: FloatArray) -> float:
     """The factor that brings solved vectors nearest to known ones."""
     square = float((solved.astype(np.float64) ** 2).sum())
     factor = float((solved.astype(np.float64) * known).sum()) / square if square > 0 else 1.0
-    return factor if 1e-6 < factor < 1e6 else 1.0
+    return factor if 1e-12 < factor < 1e12 else 1.0
 
 
 def _hide(train: Interactions, rng: np.random.Generator) -> tuple[Interactions, Interactions]:
