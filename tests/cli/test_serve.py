@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -32,7 +32,7 @@ def serving(path: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[s
         "0",
         *options,
     ]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     assert process.stderr is not None
     try:
         for line in process.stderr:
@@ -45,8 +45,8 @@ def serving(path: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[s
         _wait(base)
         yield base, process
     finally:
-        if process.poll() is None:
-            process.kill()
+        with suppress(ProcessLookupError):  # nobody is left: all went in time
+            os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
 

@@ -85,11 +85,11 @@ def build(
         user_rows, item_rows = FullRows(rounded(users, dtype)), FullRows(rounded(items, dtype))
     bias = None if bias is None else rounded(bias, "float16")
     popularity = popularity_bytes(train.item_degrees)
-    known = Known(user_rows.vectors(slice(None)), item_rows.vectors(slice(None)), bias, train, validation)
+    neighbours = trained.neighbours if keep_neighbours and keep_history else None
+    known = Known(user_rows.vectors(slice(None)), item_rows.vectors(slice(None)), bias, train, validation, neighbours)
     if fold_in is None:
         counts = popularity_counts(popularity)
         fold_in = calibrate_users(item_rows, counts, known, rng, quiet), calibrate_items(user_rows, known, rng)
-    neighbours = trained.neighbours if keep_neighbours and keep_history else None
     scale = 0.0 if neighbours is None else neighbours.scale
     return ServingModel(
         items=trained.items,

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from legcf.data.interactions import Interactions
 from legcf.evaluation import evaluate
+from legcf.graph.neighbours import Neighbours
 from legcf.progress import progress
 from legcf.serving.artifact import FoldIn
 from legcf.serving.foldin import FoldInSolver
@@ -37,6 +38,8 @@ class Known:
     bias: FloatArray | None
     train: Interactions
     validation: Interactions | None
+    neighbours: Neighbours | None = None
+    """What they add to scores, where the served model has it."""
 
 
 def calibrate_users(
@@ -46,9 +49,10 @@ def calibrate_users(
 
     The vectors of known users only set the scale, which matters beside a bias and beside what neighbours add.
     """
-    seen, truth = known.train, known.validation
+    seen, truth, neighbours = known.train, known.validation, known.neighbours
     if truth is None or not truth.num_pairs:
         seen, truth = _hide(known.train, rng)
+        neighbours = None  # who knows the hidden pairs
     able = np.flatnonzero((seen.user_degrees > 0) & (truth.user_degrees > 0))
     users = np.sort(rng.choice(able, min(_SAMPLE, len(able)), replace=False))
     if not len(users):
@@ -62,7 +66,7 @@ def calibrate_users(
         vectors = np.zeros_like(known.users)
         vectors[users] = scale * solved
         pair = with_bias(vectors, known.items, known.bias)
-        score = evaluate(*pair, truth, seen, (20,), users, ("ndcg",))["ndcg@20"]
+        score = evaluate(*pair, truth, seen, (20,), users, ("ndcg",), neighbours)["ndcg@20"]
         return score, replace(settings, scale=scale)
 
     return _search(judge, ("unobserved", "ridge", "damping"), quiet)
