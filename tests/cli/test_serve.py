@@ -61,6 +61,14 @@ def _wait(base: str) -> None:
             time.sleep(0.05)
 
 
+def _wait_for_count(base: str, line: str) -> None:
+    """A request is counted once its answer is sent, so the client can be earlier than the count."""
+    end = time.monotonic() + 30
+    while line not in urllib.request.urlopen(f"{base}/metrics").read().decode().splitlines():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
 def _get(url: str) -> dict[str, object]:
     content: dict[str, object] = json.loads(urllib.request.urlopen(url, timeout=30).read())
     return content
@@ -75,8 +83,7 @@ def test_starts_answers_and_stops(model_file: Path, workers: str) -> None:  # no
         if workers == "2":  # counters are those of all workers, whoever answers
             for _ in range(20):
                 _get(f"{base}/similar/i/1")
-            text = urllib.request.urlopen(f"{base}/metrics").read().decode()
-            assert 'legcf_requests_total{route="similar",status="2xx"} 20' in text
+            _wait_for_count(base, 'legcf_requests_total{route="similar",status="2xx"} 20')
         process.send_signal(signal.SIGTERM)
         _, log = process.communicate(timeout=60)
         assert process.returncode == 0
