@@ -11,6 +11,7 @@ from legcf.configuration import TrainingConfig
 from legcf.data.interactions import Interactions
 from legcf.errors import UserError
 from legcf.evaluation.ranking import rank
+from legcf.graph import neighbours
 from legcf.graph.neighbours import Neighbours, product_spread
 from legcf.recommender import Recommender
 from tests.helpers import graphs, planted, random_interactions
@@ -27,11 +28,15 @@ def dense(train: Interactions) -> np.ndarray:
     return near @ pairs.T @ (scale(users, 1.0)[:, None] * pairs * scale(items, 0.5))
 
 
-@given(graphs(), st.integers(0, 100))
-def test_adds_the_dense_product(train: Interactions, seed: int) -> None:
+@pytest.mark.parametrize("share", [0.0, 2.0], ids=["by products", "by walks"])
+@given(train=graphs(), seed=st.integers(0, 100))
+def test_adds_the_dense_product(share: float, train: Interactions, seed: int) -> None:
     users = np.random.default_rng(seed).permutation(train.num_users)[: train.num_users // 2 + 1]
     scores = np.ones((len(users), train.num_items), dtype=np.float32)
-    Neighbours.of(train).add_to(scores, users)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(neighbours, "_WALKS_UP_TO", share)
+        patch.setattr(neighbours, "_TOGETHER", 3)
+        Neighbours.of(train).add_to(scores, users)
     assert np.allclose(scores - 1, dense(train)[users], atol=1e-5)
 
 
@@ -61,9 +66,9 @@ def test_weight_is_told_in_spreads_of_the_scores() -> None:
 
 def test_without_any_pairs_nothing_is_added() -> None:
     vectors = np.ones((3, 2), dtype=np.float32)
-    neighbours = Neighbours.of(Interactions.empty(3, 3)).weighing(1.0, vectors, vectors)
+    nobody = Neighbours.of(Interactions.empty(3, 3)).weighing(1.0, vectors, vectors)
     scores = np.zeros((3, 3), dtype=np.float32)
-    neighbours.add_to(scores, np.arange(3))
+    nobody.add_to(scores, np.arange(3))
     assert not scores.any()
 
 
@@ -71,9 +76,9 @@ def test_ranking_is_by_the_sum() -> None:
     rng = np.random.default_rng(3)
     train = random_interactions(20, 15, 0.2, 4)
     users, items = (rng.standard_normal((size, 4)).astype(np.float32) for size in (20, 15))
-    neighbours = Neighbours.of(train).weighing(2.0, users, items)
-    ranked, scores = rank(users, items, 15, np.arange(5, 20), neighbours=neighbours)
-    total = users @ items.T + neighbours.scale * dense(train)
+    term = Neighbours.of(train).weighing(2.0, users, items)
+    ranked, scores = rank(users, items, 15, np.arange(5, 20), neighbours=term)
+    total = users @ items.T + term.scale * dense(train)
     assert np.allclose(scores, np.take_along_axis(total[5:], ranked.astype(np.int64), axis=1), atol=1e-5)
     assert (np.diff(scores, axis=1) <= 0).all()
 

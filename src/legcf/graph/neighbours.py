@@ -16,10 +16,13 @@ from numpy.typing import NDArray
 
 from legcf.data.interactions import Interactions
 from legcf.graph.adjacency import inverse_power
+from legcf.graph.propagate import Operator
 
 FloatArray = NDArray[np.float32]
 _SAMPLE = 1000  # users that tell how large the term's values are
 _BLOCK_BYTES = 32 * 2**20
+_WALKS_UP_TO = 0.5  # of all pairs passed for a user; beyond, two products with the whole graph are faster
+_TOGETHER = 64  # users a product is made for
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,10 +54,44 @@ class Neighbours:
         item_scale, user_scale = self._scales
         own = (self.scale * inverse_power(histories.user_degrees, 0.5)).astype(np.float32)
         train, by_item = self.train, self.by_item
+        if self._pairs_passed(histories) > _WALKS_UP_TO * train.num_pairs:
+            self._add_by_products(scores, own, histories)
+            return
         _add(
             scores, own, histories.indptr, histories.items, by_item.indptr, by_item.items, train.indptr, train.items,
             item_scale, user_scale, get_num_threads(),
         )  # fmt: skip
+
+    def _pairs_passed(self, histories: Interactions) -> float:
+        """How many pairs a walk from one of these histories passes on average, at most."""
+        passed = np.bincount(histories.users(), self._reach[histories.items], minlength=max(histories.num_users, 1))
+        return float(np.minimum(passed, self.train.num_pairs).mean())
+
+    @cached_property
+    def _reach(self) -> NDArray[np.float64]:
+        """Pairs of all users that have an item."""
+        train = self.train
+        counts = np.repeat(train.user_degrees, train.user_degrees)
+        return np.bincount(train.items, counts, minlength=train.num_items).astype(np.float64)
+
+    @cached_property
+    def _pairs(self) -> Operator:
+        return Operator(self.train.to_scipy(), symmetric=False)
+
+    def _add_by_products(self, scores: FloatArray, own: FloatArray, histories: Interactions) -> None:
+        """For dense data, where a walk would pass nearly every pair: many users along each pair at once."""
+        item_scale, user_scale = self._scales
+        for start in range(0, histories.num_users, _TOGETHER):
+            stop = min(start + _TOGETHER, histories.num_users)
+            first, last = histories.indptr[start], histories.indptr[stop]
+            items = histories.items[first:last]
+            begun = np.zeros((self.train.num_items, stop - start), dtype=np.float32)
+            begun[items, np.repeat(np.arange(stop - start), histories.user_degrees[start:stop])] = item_scale[items]
+            met = self._pairs.times(begun)
+            met *= user_scale[:, None]
+            reached = self._pairs.transposed.times(met)
+            reached *= item_scale[:, None]
+            scores[start:stop] += own[start:stop, None] * reached.T
 
     @cached_property
     def spread(self) -> float:
