@@ -101,13 +101,13 @@ def _frontier(table: Table) -> Named:
     axes.legend(frameon=False, loc="lower right")
     plain(axes)
     own = {text: (x, y) for x, y, text in ours}
-    for x, y, text in paper:
-        if text in own:
-            axes.plot([x, own[text][0]], [y, own[text][1]], color=_GREY, linewidth=0.7, linestyle=":", zorder=1)
+    joined = [[(x, y), own[text]] for x, y, text in paper if text in own]
+    for ends in joined:
+        axes.plot(*_columns(ends), color=_GREY, linewidth=0.7, linestyle=":", zorder=1)
     labels = [(x, y, text, _DARK) for x, y, text in ours]
     labels += [(x, y, text, _GREY) for x, y, text in paper if text not in own]
     marks = [(x, y) for x, y, _ in paper]
-    place_labels(figure, axes, labels, marks, edge)
+    place_labels(figure, axes, labels, marks, [[point[:2] for point in edge], *joined])
     caption = (
         "Accuracy against size: circles are ours, hollow squares the paper's (dotted lines lead to ours); "
         "the dashed line joins our best."
@@ -120,9 +120,9 @@ def place_labels(
     axes: Axes,
     points: Sequence[tuple[float, float, str, str]],
     marks: Sequence[tuple[float, float]] = (),
-    line: Sequence[tuple[float, float, str]] = (),
+    lines: Sequence[Sequence[tuple[float, float]]] = (),
 ) -> None:
-    """Write a label beside each point, farther off where it would cover another label, a point, a mark or the line."""
+    """Write a label beside each point, farther off where it would cover another label, a point, a mark or a line."""
     from matplotlib.text import Text
     from matplotlib.transforms import Bbox
 
@@ -133,8 +133,8 @@ def place_labels(
     for x, y in [*((point[0], point[1]) for point in points), *marks]:
         across, up = axes.transData.transform((x, y))
         taken.append(Bbox.from_bounds(across - 3, up - 3, 6, 6))
-    corners = [axes.transData.transform(point[:2]) for point in line]
-    for (x0, y0), (x1, y1) in pairwise(corners):
+    corners = [[axes.transData.transform(point) for point in line] for line in lines]
+    for (x0, y0), (x1, y1) in (ends for line in corners for ends in pairwise(line)):
         shares = np.linspace(0, 1, 60)
         taken += [Bbox.from_bounds(x0 + s * (x1 - x0) - 1, y0 + s * (y1 - y0) - 1, 2, 2) for s in shares]
     frame = axes.get_window_extent(renderer)
