@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legcf.data.interactions import Interactions
+from tests.helpers import graphs
 
 pairs_strategy = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9)), max_size=60)
 
@@ -33,3 +34,11 @@ def test_transposing_twice_is_nothing(pairs: list[tuple[int, int]]) -> None:
 def test_the_digest_knows_pairs_and_sizes() -> None:
     assert build([(0, 1)]).digest() != build([(1, 0)]).digest()
     assert Interactions.empty(3, 4).digest() != Interactions.empty(4, 3).digest()
+
+
+@given(graphs(), st.integers(0, 1000))
+def test_pairs_of_some_users_in_their_order(train: Interactions, seed: int) -> None:
+    users = np.random.default_rng(seed).integers(0, train.num_users, 5)
+    some = train.of_users(users)
+    assert (some.num_users, some.num_items) == (5, train.num_items)
+    assert all(np.array_equal(some.of(place), train.of(int(user))) for place, user in enumerate(users))

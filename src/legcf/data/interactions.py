@@ -63,6 +63,13 @@ class Interactions:
         """The pairs that are marked, over the same users and items."""
         return Interactions.from_pairs(self.users()[kept], self.items[kept], self.num_users, self.num_items)
 
+    def of_users(self, users: NDArray[np.integer]) -> "Interactions":
+        """The pairs of some users, in this order, over the same items."""
+        counts = self.user_degrees[users]
+        indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
+        places = np.repeat(self.indptr[users] - indptr[:-1], counts) + np.arange(indptr[-1])
+        return Interactions(indptr, self.items[places], self.num_items)
+
     def of(self, user: int) -> IntArray:
         return self.items[self.indptr[user] : self.indptr[user + 1]]
 

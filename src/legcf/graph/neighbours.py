@@ -45,9 +45,7 @@ class Neighbours:
 
     def add_to(self, scores: FloatArray, users: NDArray[np.integer]) -> None:
         """Add the term to the rows of `scores`, one for each user of the training pairs, a column an item."""
-        train = self.train
-        histories = Interactions(_offsets(train.user_degrees[users]), _gathered(train, users), train.num_items)
-        self.add_for(scores, histories)
+        self.add_for(scores, self.train.of_users(users))
 
     def add_for(self, scores: FloatArray, histories: Interactions) -> None:
         """The same for anybody whose items are known, also for users that training never saw."""
@@ -75,21 +73,23 @@ class Neighbours:
         return np.bincount(train.items, counts, minlength=train.num_items).astype(np.float64)
 
     @cached_property
-    def _pairs(self) -> Operator:
-        return Operator(self.train.to_scipy(), symmetric=False)
+    def _hops(self) -> tuple[Operator, Operator]:
+        """From items to their users, and from users to their items."""
+        return Operator(self.train.to_scipy(), symmetric=False), Operator(self.by_item.to_scipy(), symmetric=False)
 
     def _add_by_products(self, scores: FloatArray, own: FloatArray, histories: Interactions) -> None:
         """For dense data, where a walk would pass nearly every pair: many users along each pair at once."""
         item_scale, user_scale = self._scales
+        to_users, to_items = self._hops
         for start in range(0, histories.num_users, _TOGETHER):
             stop = min(start + _TOGETHER, histories.num_users)
             first, last = histories.indptr[start], histories.indptr[stop]
             items = histories.items[first:last]
             begun = np.zeros((self.train.num_items, stop - start), dtype=np.float32)
             begun[items, np.repeat(np.arange(stop - start), histories.user_degrees[start:stop])] = item_scale[items]
-            met = self._pairs.times(begun)
+            met = to_users.times(begun)
             met *= user_scale[:, None]
-            reached = self._pairs.transposed.times(met)
+            reached = to_items.times(met)
             reached *= item_scale[:, None]
             scores[start:stop] += own[start:stop, None] * reached.T
 
@@ -125,18 +125,6 @@ def product_spread(user_vectors: FloatArray, item_vectors: FloatArray) -> float:
     square = float(np.sum((users.T @ users / len(users)) * (items.T @ items / len(items))))
     mean = float(users.mean(axis=0) @ items.mean(axis=0))
     return float(np.sqrt(max(square - mean**2, 0.0)))
-
-
-def _offsets(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
-
-
-def _gathered(train: Interactions, users: NDArray[np.integer]) -> NDArray[np.int32]:
-    """The items of some users, one user after the other."""
-    counts = train.user_degrees[users]
-    places = np.repeat(train.indptr[users] - _offsets(counts)[:-1], counts) + np.arange(counts.sum())
-    found: NDArray[np.int32] = train.items[places]
-    return found
 
 
 @njit(cache=True, parallel=True)

@@ -11,12 +11,13 @@ from legcf.configuration import RunConfig
 from legcf.data.interactions import Dataset
 from legcf.embeddings.ciess import Ciess, CiessConfig
 from legcf.errors import UserError
-from legcf.registry import METHODS, resolve
-from legcf.runs import build_model, train
+from legcf.registry import resolve
+from legcf.runs import train
 from legcf.training.loop import Session
 from legcf.training.recipes import ciess
 from legcf.training.recipes.ciess import Search, entity_quality
 from tests.helpers import interactions, planted
+from tests.training.recipes.searches import session
 
 SMALL: dict[str, Any] = {
     "dim": 8, "budget": None, "target": 0.5, "pretrain_epochs": 1, "episodes": 2, "episode_steps": 2, "trial_steps": 3,
@@ -32,12 +33,6 @@ def dataset() -> Dataset:
 def configured(method: dict[str, Any] | None = None, **training: Any) -> RunConfig:
     quick = {"epochs": 2, "batch_size": 100, "negatives": 20, "checkpoint_seconds": 0}
     return resolve("ciess", overrides={"method": SMALL | (method or {}), "training": quick | training})
-
-
-def session(dataset: Dataset, config: RunConfig, folder: Path | None = None) -> Session:
-    rng = np.random.default_rng(config.seed)
-    model = build_model(config, dataset, rng, folder)
-    return Session(model, dataset, config, METHODS["ciess"].recipe(config), rng, folder, quiet=True)
 
 
 def widths(running: Session) -> torch.Tensor:

@@ -12,13 +12,14 @@ from legcf.configuration import RunConfig
 from legcf.data.interactions import Dataset
 from legcf.embeddings.esapn import Esapn, EsapnConfig
 from legcf.errors import UserError
-from legcf.registry import METHODS, resolve
-from legcf.runs import build_model, train
+from legcf.registry import resolve
+from legcf.runs import train
 from legcf.training.loop import Session
 from legcf.training.recipes import esapn
 from legcf.training.recipes.esapn import Policy, RecentLosses, entity_losses
 from legcf.training.sampler import Sampler
 from tests.helpers import planted
+from tests.training.recipes.searches import session
 
 SMALL: dict[str, Any] = {
     "dim": 8, "widths": [2, 4, 8], "every": 2, "grow_epochs": 3, "hidden": 16, "held_out": 0.2, "target": None,
@@ -34,12 +35,6 @@ def dataset() -> Dataset:
 def configured(method: dict[str, Any] | None = None, **training: Any) -> RunConfig:
     quick = {"epochs": 3, "batch_size": 80, "negatives": 20, "checkpoint_seconds": 0}
     return resolve("esapn", overrides={"method": SMALL | (method or {}), "training": quick | training})
-
-
-def session(dataset: Dataset, config: RunConfig, folder: Path | None = None) -> Session:
-    rng = np.random.default_rng(config.seed)
-    model = build_model(config, dataset, rng, folder)
-    return Session(model, dataset, config, METHODS["esapn"].recipe(config), rng, folder, quiet=True)
 
 
 def layer_of(running: Session) -> Esapn:

@@ -11,13 +11,13 @@ from legcf.configuration import RunConfig
 from legcf.data.interactions import Dataset
 from legcf.embeddings.cerp import Cerp
 from legcf.embeddings.pruned import PrunedLayer
-from legcf.registry import METHODS, resolve
-from legcf.runs import build_model
+from legcf.registry import resolve
 from legcf.training.loop import Session
 from legcf.training.recipes.cerp import PushedSearch
 from legcf.training.recipes.pruning import Retrain, Search
 from legcf.training.sampler import Batch
 from tests.helpers import planted
+from tests.training.recipes.searches import session
 
 KEPT = 80
 SMALL: dict[str, dict[str, Any]] = {
@@ -34,12 +34,6 @@ def dataset() -> Dataset:
 def configured(method: str, **options: Any) -> RunConfig:
     training = {"epochs": 3, "batch_size": 64, "checkpoint_seconds": 0}
     return resolve(method, overrides={"method": {**SMALL[method], **options}, "training": training})
-
-
-def session(dataset: Dataset, config: RunConfig, folder: Path | None = None) -> Session:
-    rng = np.random.default_rng(config.seed)
-    model = build_model(config, dataset, rng, folder)
-    return Session(model, dataset, config, METHODS[config.method.name].recipe(config), rng, folder, quiet=True)
 
 
 def layer_of(running: Session) -> PrunedLayer:
