@@ -41,21 +41,21 @@ def test_recommends_with_the_ids_that_went_in(fitted: Recommender, dataset: Data
     assert frame["user"].to_list() == ["user 3"] * 4 + ["user 30"] * 4
     assert all(item.startswith("ïtem ") for item in frame["item"])
     assert [title.removeprefix("Title ") for title in frame["title"]] == [item[5:] for item in frame["item"]]
-    seen = {f"ïtem {item}" for item in dataset.train.of(3)}
+    seen = {f"ïtem {item}" for item in dataset.known.of(3)}
     assert not seen & set(frame.filter(pl.col("user") == "user 3")["item"])
     assert fitted.recommend("user 3", k=4)["item"].equals(frame.head(4)["item"])
 
 
-def test_all_users_and_lists_no_longer_than_there_are_items(fitted: Recommender) -> None:
+def test_all_users_and_lists_no_longer_than_there_are_items(fitted: Recommender, dataset: Dataset) -> None:
     frame = fitted.recommend(k=1000)
-    assert frame.height == 40 * 35
+    assert frame.height == 40 * 40 - dataset.known.num_pairs
     assert fitted.recommend("user 1", k=1000, exclude_seen=False).height == 40
 
 
 def test_scores_are_inner_products_in_order(fitted: Recommender) -> None:
     frame = fitted.recommend("user 5", k=6)
     places = fitted.items.positions(frame["item"])
-    assert np.allclose(frame["score"], fitted.item_vectors[places] @ fitted.user_vectors[5], atol=1e-5)
+    assert np.allclose(frame["score"], fitted.ranking.items[places] @ fitted.ranking.users[5], atol=1e-5)
     assert frame["score"].is_sorted(descending=True)
 
 
@@ -69,16 +69,16 @@ def test_similar_items_leave_the_item_itself_out(fitted: Recommender) -> None:
 def test_comes_back_from_disk(fitted: Recommender, tmp_path: Path) -> None:
     fitted.save(tmp_path / "model")
     loaded = Recommender.load(tmp_path / "model")
-    assert np.allclose(loaded.user_vectors, fitted.user_vectors, atol=1e-5)
-    assert np.allclose(loaded.item_vectors, fitted.item_vectors, atol=1e-5)
+    assert np.allclose(loaded.ranking.users, fitted.ranking.users, atol=1e-5)
+    assert np.allclose(loaded.ranking.items, fitted.ranking.items, atol=1e-5)
     again = Recommender.load(tmp_path / "model")
     assert again.recommend(k=5).equals(loaded.recommend(k=5))
     assert loaded.titles == fitted.titles
     assert loaded.metrics == fitted.metrics
     assert loaded.config == fitted.config
-    assert loaded.meta_vectors is not None
-    assert np.allclose(loaded.meta_vectors, fitted.meta_vectors, atol=1e-5)
-    assert loaded.card["num_params"] == 8 * 8 + 2 * 80
+    assert loaded.ranking.meta is not None
+    assert np.allclose(loaded.ranking.meta, fitted.ranking.meta, atol=1e-5)
+    assert loaded.trained.card["num_params"] == 8 * 8 + 2 * 80
     assert {path.name for path in (tmp_path / "model").iterdir()} == {"model.json", "model.safetensors"}
 
 
@@ -91,8 +91,8 @@ def test_the_seed_decides(dataset: Dataset, fitted: Recommender) -> None:
     again, other = (
         Recommender(preset="paper", seed=seed, method_options=SMALL, training=QUICK).fit(dataset) for seed in (0, 1)
     )
-    assert np.array_equal(again.user_vectors, fitted.user_vectors)
-    assert not np.array_equal(other.user_vectors, fitted.user_vectors)
+    assert np.array_equal(again.ranking.users, fitted.ranking.users)
+    assert not np.array_equal(other.ranking.users, fitted.ranking.users)
 
 
 def test_a_frame_will_do() -> None:

@@ -23,16 +23,6 @@ class TrainingConfig(Frozen):
     loss: str = Field(
         "bpr", description="bpr, softmax, cosine (softmax of directions), or squared over all pairs without sampling"
     )
-    ranking_length: float = Field(
-        1.0,
-        ge=0,
-        le=1,
-        description="power of a vector's length that counts in ranking: 1 all of it, 0 none",
-    )
-    neighbours: float = Field(
-        0.0, ge=0, description="weight in ranking of what a user's neighbours took, beside the model's scores; 0: off"
-    )
-    fit_neighbours: bool = Field(False, description="choose the weight of neighbours on validation, after training")
     temperature: float = Field(1.0, gt=0, description="divides the scores in the loss; about 0.1 suits cosines")
     negatives: int = Field(
         5, ge=1, description="negatives a pair (bpr) or shared by a batch (softmax, cosine); squared draws none"
@@ -100,6 +90,22 @@ class TrainingConfig(Frozen):
             raise ValueError("edge_folds needs order = interaction and a loss that takes pairs in batches")
         if self.leave_out and self.loss == "squared":
             raise ValueError("leave_out needs a loss that takes pairs in batches")
+        return self
+
+
+class RankingConfig(Frozen):
+    """What ranks beside a model's vectors; the same keys for every method."""
+
+    length: float = Field(
+        1.0, ge=0, le=1, description="power of a vector's length that counts in ranking: 1 all of it, 0 none"
+    )
+    neighbours: float = Field(
+        0.0, ge=0, description="weight of what a user's neighbours took, beside the model's scores; 0: off"
+    )
+    fit_neighbours: bool = Field(False, description="choose the weight of neighbours on validation, after training")
+
+    @model_validator(mode="after")
+    def _starts_somewhere(self) -> "RankingConfig":
         if self.fit_neighbours and not self.neighbours:
             raise ValueError("fit_neighbours needs a weight of neighbours to begin with; set neighbours = 0.5")
         return self
@@ -113,6 +119,7 @@ class RunConfig(Frozen):
     method: Any
     backbone: Any
     training: TrainingConfig
+    ranking: RankingConfig = RankingConfig()
     data: dict[str, Any] = Field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -123,6 +130,19 @@ class RunConfig(Frozen):
 
     def digest(self) -> str:
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
+
+
+_MOVED = {"ranking_length": "length", "neighbours": "neighbours", "fit_neighbours": "fit_neighbours"}
+
+
+def migrated(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a run as they are written now: up to format 1, those of ranking stood among the training's."""
+    training = content.get("training")
+    if not isinstance(training, Mapping) or "ranking" in content:
+        return dict(content)
+    moved = {new: training[old] for old, new in _MOVED.items() if old in training}
+    kept = {key: value for key, value in training.items() if key not in _MOVED}
+    return {**content, "training": kept, "ranking": moved}
 
 
 Section = TypeVar("Section", bound=BaseModel)

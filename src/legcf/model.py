@@ -1,7 +1,6 @@
 """A layer, a backbone and a graph together: the vectors that are trained and ranked."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from legcf.arrays import FloatArray
 from legcf.backbones.base import Backbone
 from legcf.configuration import TrainingConfig
 from legcf.data.interactions import Interactions
@@ -16,10 +16,9 @@ from legcf.embeddings.base import EmbeddingLayer
 from legcf.errors import UserError
 from legcf.graph.adjacency import bipartite
 from legcf.graph.basis import Basis, build_basis
-from legcf.graph.neighbours import Neighbours
 from legcf.graph.propagate import Operator
+from legcf.ranking.ranking import Ranking
 
-FloatArray = NDArray[np.float32]
 WHOLE = -1
 """The view of the graph with all its edges; view f ≥ 0 is the graph without the edges of fold f."""
 
@@ -42,8 +41,6 @@ class GraphModel(nn.Module):
     that a pair can be learnt from vectors that do not already know of it.
     """
 
-    neighbour_weight: torch.Tensor
-
     def __init__(
         self,
         layer: EmbeddingLayer,
@@ -60,8 +57,7 @@ class GraphModel(nn.Module):
         self._spill_folder = spill_folder
         self._views: dict[int, _View] = {}
         self._kept: NDArray[np.bool_] | None = None
-        if training.neighbours:
-            self.register_buffer("neighbour_weight", torch.tensor(training.neighbours))
+        self._histories = train
 
     @property
     def on_basis(self) -> bool:
@@ -77,6 +73,7 @@ class GraphModel(nn.Module):
     def keep_edges(self, kept: NDArray[np.bool_] | None) -> None:
         """Only the marked training pairs are edges from now on; all of them with None."""
         self._kept = kept
+        self._histories = self._train if kept is None else self._train.subset(kept)
         self.rebuild()
 
     def encode(self, entities: torch.Tensor, view: int = WHOLE, rng: np.random.Generator | None = None) -> torch.Tensor:
@@ -92,24 +89,21 @@ class GraphModel(nn.Module):
             vectors = self.backbone.propagate(operator, self.layer.input_rows(), rng, entities)
         return self._with_bias(vectors, entities)
 
-    @torch.no_grad()
-    def vectors(self) -> tuple[FloatArray, FloatArray]:
-        """Final vectors of all users and of all items, as ranking uses them."""
-        entities = self._all_vectors()[: self.layer.num_entities]
-        if (power := self._training.ranking_length) != 1:
-            entities = entities * entities.norm(dim=1, keepdim=True).clamp_min(1e-12) ** (power - 1)
-        entities = self._with_bias(entities, torch.arange(self.layer.num_entities))
-        return entities[: self.layer.num_users].numpy(), entities[self.layer.num_users :].numpy()
-
-    def neighbours(self, users: FloatArray, items: FloatArray) -> Neighbours | None:
-        """What neighbours add to the scores of these vectors, where the configuration wants it."""
-        if not self._training.neighbours:
-            return None
-        return self._graph_neighbours.weighing(float(self.neighbour_weight), users, items)
-
-    @cached_property
-    def _graph_neighbours(self) -> Neighbours:
-        return Neighbours.of(self._train)
+    def ranking(self) -> Ranking:
+        """What ranks, made with one propagation: vectors, bias and, where they suffice, codes."""
+        layer, vectors = self.layer, self._all_vectors().numpy()
+        users, items, added = np.split(vectors, [layer.num_users, layer.num_entities])
+        # A user without pairs has a vector that nothing was learnt of: none, so that it is ranked as a stranger.
+        users = np.where(self._histories.user_degrees[:, None] > 0, users, np.float32(0))
+        return Ranking(
+            users,
+            items,
+            self._histories,
+            bias=None if layer.item_bias is None else layer.item_bias.detach().numpy().copy(),
+            pooling=self.backbone.pooling(),
+            codes=layer.item_codes() if self.backbone.keeps_items else None,
+            meta=added if len(added) else None,
+        )
 
     def meta_vectors(self) -> FloatArray | None:
         """H_meta: final vectors of the nodes that the layer added to the graph (Eq. 9)."""

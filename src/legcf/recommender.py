@@ -11,20 +11,19 @@ import polars as pl
 from numpy.typing import NDArray
 
 from legcf import runs
-from legcf.assignment.assignment import Assignment
+from legcf.arrays import FloatArray, Positions
 from legcf.configuration import RunConfig, validated
 from legcf.data.ids import ExternalId, IdMap
-from legcf.data.interactions import Dataset, Interactions
+from legcf.data.interactions import Dataset
 from legcf.data.source import DataOptions, from_frame, load
-from legcf.embeddings.legcf import Legcf
 from legcf.errors import UserError
 from legcf.evaluation import evaluate
 from legcf.evaluation.evaluate import DEFAULT_KS
-from legcf.evaluation.ranking import FloatArray, rank
-from legcf.graph.neighbours import Neighbours
 from legcf.model import GraphModel
-from legcf.model_file import TrainedModel, load_model, save_model
+from legcf.ranking.ranking import Ranking
+from legcf.ranking.topk import rank, similar
 from legcf.registry import resolve
+from legcf.trained_model import TrainedModel, load_model, save_model
 
 
 class Recommender:
@@ -36,20 +35,6 @@ class Recommender:
     Options beyond the preset are given by section: `Recommender(method_options={"c": 200}, training={"epochs": 5})`.
     """
 
-    users: IdMap
-    items: IdMap
-    titles: list[str] | None
-    train: Interactions
-    user_vectors: FloatArray
-    """U × d, propagated; the score of a pair is the inner product of its vectors, and what neighbours add to it."""
-    item_vectors: FloatArray
-    neighbours: Neighbours | None
-    """What a user's neighbours took adds to its scores, for models whose ranking uses it."""
-    meta_vectors: FloatArray | None
-    """H_meta, c × d, for methods with a codebook."""
-    metrics: dict[str, Any]
-    curve: list[dict[str, Any]]
-
     def __init__(
         self,
         method: str = "legcf",
@@ -60,9 +45,15 @@ class Recommender:
         method_options: Mapping[str, Any] | None = None,
         backbone_options: Mapping[str, Any] | None = None,
         training: Mapping[str, Any] | None = None,
+        ranking: Mapping[str, Any] | None = None,
         quiet: bool = True,
     ) -> None:
-        overrides = {"method": method_options or {}, "backbone": backbone_options or {}, "training": training or {}}
+        overrides = {
+            "method": method_options or {},
+            "backbone": backbone_options or {},
+            "training": training or {},
+            "ranking": ranking or {},
+        }
         self.config: RunConfig = resolve(method, backbone, preset, seed, overrides)
         self._quiet = quiet
         self._trained: TrainedModel | None = None
@@ -82,7 +73,7 @@ class Recommender:
             dataset = load(data, chosen)
         else:
             dataset = from_frame(data, chosen)
-        self._adopt(runs.train(dataset, self.config, quiet=self._quiet))
+        self._trained = runs.train(dataset, self.config, quiet=self._quiet)
         self._dataset = dataset
         return self
 
@@ -95,8 +86,7 @@ class Recommender:
     def of(cls, trained: TrainedModel) -> Recommender:
         """Around a model that is already trained."""
         self = cls.__new__(cls)
-        self.config, self._quiet, self._dataset = trained.config, True, None
-        self._adopt(trained)
+        self.config, self._quiet, self._dataset, self._trained = trained.config, True, None, trained
         return self
 
     def save(self, folder: str | Path) -> None:
@@ -105,77 +95,70 @@ class Recommender:
 
     def evaluate(self, part: str = "test", ks: Sequence[int] = DEFAULT_KS) -> dict[str, float]:
         """Metrics on the dataset's `test` or `validation` part."""
-        self._fitted()
+        ranking = self._fitted().ranking
         if not ks or min(ks) < 1:
             raise UserError("List lengths to evaluate at start at 1; give at least one.")
         dataset = self.dataset()
         parts = {"test": dataset.test, "validation": dataset.validation}
         if part not in parts:
             raise UserError(f"There is no part `{part}` to evaluate: choose test or validation.")
-        return evaluate(
-            self.user_vectors, self.item_vectors, parts[part], dataset.train, ks, neighbours=self.neighbours
-        )
+        return evaluate(ranking, parts[part], ks)
 
     def recommend(
         self, users: ExternalId | Iterable[ExternalId] | None = None, k: int = 20, exclude_seen: bool = True
     ) -> pl.DataFrame:
         """The k best items of some users (all by default): columns user, rank, item, score, and title if known."""
-        self._fitted()
+        ranking = self.ranking
         if k < 1:
             raise UserError(f"k = {k} recommendations cannot be given; ask for at least 1.")
-        if users is None:
-            positions: NDArray[np.integer] = np.arange(len(self.users))
-        else:
-            positions = self.users.positions([users] if isinstance(users, int | str) else users)
-        seen = self.train if exclude_seen else None
-        ranked, scores = rank(self.user_vectors, self.item_vectors, k, positions, seen, self.neighbours)
+        positions = np.arange(len(self.users)) if users is None else _positions(users, self.users)
+        ranked, scores = rank(ranking, k, positions, ranking.histories if exclude_seen else None)
         return self._frame("user", self.users.external(positions), ranked, scores)
 
     def similar_items(self, items: ExternalId | Iterable[ExternalId], k: int = 10) -> pl.DataFrame:
-        """The k items whose vectors point most nearly the same way (cosine)."""
-        self._fitted()
+        """The k items most like each of some items: columns to, rank, item, score, and title if known."""
+        ranking = self.ranking
         if k < 1:
             raise UserError(f"k = {k} similar items cannot be given; ask for at least 1.")
-        positions = self.items.positions([items] if isinstance(items, int | str) else items)
-        unit = self.item_vectors / np.maximum(np.linalg.norm(self.item_vectors, axis=1, keepdims=True), 1e-12)
-        own = Interactions.from_pairs(np.arange(len(positions)), positions, len(positions), len(self.items))
-        ranked, scores = rank(unit[positions], unit, k, seen=own)
+        positions = _positions(items, self.items)
+        ranked, scores = similar(ranking, positions, k)
         return self._frame("to", self.items.external(positions), ranked, scores)
+
+    @property
+    def users(self) -> IdMap:
+        return self._fitted().users
+
+    @property
+    def items(self) -> IdMap:
+        return self._fitted().items
+
+    @property
+    def titles(self) -> list[str] | None:
+        return self._fitted().titles
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """What training ended with: accuracy on the held-out parts, size, time and settings."""
+        return self._fitted().metrics
+
+    @property
+    def curve(self) -> list[dict[str, Any]]:
+        """A line per epoch."""
+        return self._fitted().curve
+
+    @property
+    def ranking(self) -> Ranking:
+        """What recommends: vectors, and everything that is known of each user."""
+        return self._fitted().in_use
 
     @property
     def model(self) -> GraphModel:
         return self._fitted().model
 
     @property
-    def item_bias(self) -> FloatArray | None:
-        bias = self._fitted().model.layer.item_bias
-        return None if bias is None else bias.detach().numpy()
-
-    @property
-    def item_codes(self) -> tuple[FloatArray, Assignment] | None:
-        """Codebook and assignment whose product *is* the item vectors, for models that need no graph to make them."""
-        layer = self._fitted().model.layer
-        if not isinstance(layer, Legcf) or layer.item_bias is not None:
-            return None
-        codebook, everyone = layer.codebook.detach().numpy(), layer.assignment
-        items = Assignment(
-            everyone.indices[layer.num_users :], everyone.weights[layer.num_users :], everyone.num_buckets
-        )
-        rows = items.compose(codebook)
-        exact = rows.shape == self.item_vectors.shape and np.allclose(rows, self.item_vectors, rtol=1e-3, atol=1e-5)
-        return (codebook, items) if exact else None
-
-    @property
-    def card(self) -> dict[str, Any]:
-        """What there is to know about the model: how it was made, its size and its accuracy."""
-        keys = ("dataset", "method", "backbone", "preset", "protocol", "seed", "num_params", "storage_bytes")
-        return {
-            "name": self.metrics.get("dataset"),
-            **{key: self.metrics.get(key) for key in keys},
-            "metrics": self.metrics,
-            "curve": self.curve,
-            "config": self.config.to_json(),
-        }
+    def trained(self) -> TrainedModel:
+        """The model with all it needs: what `legcf export` makes a file of."""
+        return self._fitted()
 
     def dataset(self) -> Dataset:
         """The data it was trained on, opened again from its source if need be."""
@@ -188,14 +171,6 @@ class Recommender:
                 raise UserError(f"{data['source']} has changed since the model was trained on it; train again.")
             self._dataset = dataset
         return self._dataset
-
-    def _adopt(self, trained: TrainedModel) -> None:
-        self._trained = trained
-        self.users, self.items, self.titles, self.train = trained.users, trained.items, trained.titles, trained.train
-        self.metrics, self.curve = trained.metrics, trained.curve
-        self.user_vectors, self.item_vectors = trained.model.vectors()
-        self.neighbours = trained.model.neighbours(self.user_vectors, self.item_vectors)
-        self.meta_vectors = trained.model.meta_vectors()
 
     def _fitted(self) -> TrainedModel:
         if self._trained is None:
@@ -214,6 +189,11 @@ class Recommender:
             "item": self.items.external(chosen),
             "score": scores[real],
         }
-        if self.titles is not None:
-            columns["title"] = [self.titles[position] for position in chosen.tolist()]
+        titles = self.titles
+        if titles is not None:
+            columns["title"] = [titles[position] for position in chosen.tolist()]
         return pl.DataFrame(columns)
+
+
+def _positions(asked: ExternalId | Iterable[ExternalId], ids: IdMap) -> Positions:
+    return ids.positions([asked] if isinstance(asked, int | str) else asked)

@@ -9,7 +9,16 @@ from legcf.backbones.history import History
 from legcf.backbones.lightgcn import LightGCN
 from legcf.backbones.lr_gccf import LRGCCF
 from legcf.backbones.ngcf import NGCF
-from legcf.configuration import RunConfig, TrainingConfig, merged, unknown_key, validated
+from legcf.configuration import (
+    Frozen,
+    RankingConfig,
+    RunConfig,
+    TrainingConfig,
+    merged,
+    migrated,
+    unknown_key,
+    validated,
+)
 from legcf.embeddings.autoemb import AutoEmb
 from legcf.embeddings.base import EmbeddingLayer
 from legcf.embeddings.binary_code import BinaryCode
@@ -68,6 +77,9 @@ METHODS: dict[str, Method] = {
     "ciess": Method(Ciess, ciess.stages),
 }
 
+COMMON_SECTIONS: dict[str, type[Frozen]] = {"training": TrainingConfig, "ranking": RankingConfig}
+"""Settings that every method has."""
+
 DEFAULT_BACKBONE = "lightgcn"
 
 BACKBONES: dict[str, type[Backbone]] = {
@@ -111,18 +123,10 @@ def resolve(
             f" {' or '.join(others)}."
         )
     given = merged(settings, overrides or {})
-    sections = {"method", "backbone", "training"}
+    sections: dict[str, type[Frozen]] = {"method": layer.Config, "backbone": backbone_type.Config, **COMMON_SECTIONS}
     for section, values in given.items():
         if section not in sections or not isinstance(values, Mapping):
-            every = {
-                f"{name}.{key}"
-                for name, model in (
-                    ("method", layer.Config),
-                    ("backbone", backbone_type.Config),
-                    ("training", TrainingConfig),
-                )
-                for key in model.model_fields
-            }
+            every = {f"{name}.{key}" for name, model in sections.items() for key in model.model_fields}
             raise UserError(unknown_key(section, every))
     for section, name in (("method", method), ("backbone", backbone)):
         if given.get(section, {}).get("name", name) != name:
@@ -135,14 +139,15 @@ def resolve(
         "seed": seed,
         "method": method_config,
         "backbone": backbone_config,
-        "training": validated(TrainingConfig, given.get("training", {}), "training"),
+        **{name: validated(model, given.get(name, {}), name) for name, model in COMMON_SECTIONS.items()},
         "data": dict(data or {}),
     }
     return validated(RunConfig, values, "")
 
 
 def config_from_json(content: Mapping[str, Any]) -> RunConfig:
-    """The configuration of a saved run."""
+    """The configuration of a saved run, also of one that an earlier version wrote."""
+    content = migrated(content)
     try:
         method, backbone = content["method"]["name"], content["backbone"]["name"]
         layer = chosen("method", method, METHODS).layer
@@ -151,7 +156,7 @@ def config_from_json(content: Mapping[str, Any]) -> RunConfig:
             seed=content["seed"],
             method=validated(layer.Config, content["method"], "method"),
             backbone=validated(chosen("backbone", backbone, BACKBONES).Config, content["backbone"], "backbone"),
-            training=validated(TrainingConfig, content["training"], "training"),
+            **{name: validated(model, content[name], name) for name, model in COMMON_SECTIONS.items()},
             data=content.get("data", {}),
         )
     except (KeyError, TypeError) as error:

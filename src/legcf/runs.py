@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.configuration import RunConfig
+from legcf.configuration import RunConfig, migrated
 from legcf.data.interactions import Dataset
 from legcf.embeddings.base import bytes_of
 from legcf.embeddings.popularity import sizes_by_popularity
@@ -21,10 +21,13 @@ from legcf.errors import UserError
 from legcf.evaluation import evaluate
 from legcf.files import read_json, write_json
 from legcf.model import GraphModel
-from legcf.model_file import TrainedModel, save_model
+from legcf.ranking.ranking import Ranking
+from legcf.ranking.tune import stored
 from legcf.registry import BACKBONES, METHODS
+from legcf.trained_model import TrainedModel, save_model
 from legcf.training.loop import Session, use_threads
 from legcf.training.sampler import edge_folds
+from legcf.warm_start import read_vectors
 
 
 def prepare_folder(folder: Path, config: RunConfig, dataset: Dataset, resume: bool) -> None:
@@ -45,7 +48,7 @@ def prepare_folder(folder: Path, config: RunConfig, dataset: Dataset, resume: bo
         raise UserError(f"{path} is not the configuration of a run; choose another --out.")
     if before.get("content_hash") != content["content_hash"]:
         raise UserError(f"{folder} was started on other data (or another split); resume it with the same data.")
-    changed = _difference(before, content)
+    changed = _difference(migrated(before), content)
     if changed:
         raise UserError(
             f"{folder} was started with {changed[0]} = {changed[1]!r}, now it is {changed[2]!r};"
@@ -63,7 +66,11 @@ def build_model(
     """A model ready to train: sizes from the configuration, first values from the data and the generator."""
     layer = METHODS[config.method.name].layer(config.method, dataset.num_users, dataset.num_items)
     backbone = BACKBONES[config.backbone.name](config.backbone, layer.width)
-    layer.initialise(dataset.train, rng)
+    if layer.start_table is None:
+        layer.initialise(dataset.train, rng)
+    else:
+        vectors = read_vectors(Path(layer.start_table), (dataset.num_users, dataset.num_items), layer.width)
+        layer.initialise_from(*vectors, dataset.train, rng)
     backbone.initialise(rng)
     spill = folder / "checkpoint" if folder is not None else None
     model = GraphModel(layer, backbone, dataset.train, config.training, spill, folds)
@@ -99,8 +106,9 @@ def train(
     if resume:
         session.resume()
     session.run()
+    ranking = session.tuned_ranking()
     judged = time.perf_counter()
-    metrics = assess(model, dataset, config)
+    metrics = assess(model, ranking, dataset, config)
     metrics["seconds"] = {
         "set_up": set_up,
         "train": session.state.seconds,
@@ -110,7 +118,7 @@ def train(
     metrics["peak_rss_mb"] = peak_memory_mb()
     metrics["best_epoch"] = _best_epoch(session)
     trained = TrainedModel(
-        model, config, dataset.users, dataset.items, dataset.titles, dataset.train, metrics, session.lines
+        model, ranking, dataset.known, config, dataset.users, dataset.items, dataset.titles, metrics, session.lines
     )
     if folder is not None:
         save_model(folder, trained)
@@ -120,24 +128,24 @@ def train(
     return trained
 
 
-def assess(model: GraphModel, dataset: Dataset, config: RunConfig) -> dict[str, Any]:
+def assess(model: GraphModel, ranking: Ranking, dataset: Dataset, config: RunConfig) -> dict[str, Any]:
     """Everything a result has to say for itself: accuracy, size both ways, split, protocol, preset and seed."""
-    users, items = model.vectors()
-    neighbours = model.neighbours(users, items)
-    layer = model.layer
+    layer, term = model.layer, ranking.neighbours
     sizes = layer.entity_sizes()
     backbone_params = sum(parameter.numel() for parameter in model.backbone.parameters())
     return {
         **{
-            name: evaluate(users, items, part, dataset.train, neighbours=neighbours) if part.num_pairs else {}
+            name: evaluate(ranking, part) if part.num_pairs else {}
             for name, part in (("test", dataset.test), ("validation", dataset.validation))
         },
-        "num_params": layer.num_params() + (neighbours is not None),
+        "num_params": layer.num_params() + (0 if term is None else term.num_params()),
         **({} if sizes is None else {"sizes": sizes_by_popularity(sizes, dataset.train)}),
         "backbone_params": backbone_params,
         "total_trainable": layer.total_trainable() + backbone_params,
-        "storage_bytes": layer.storage_bytes() + bytes_of(*model.backbone.parameters(), *model.buffers(recurse=False)),
-        **({} if neighbours is None else {"neighbour_weight": float(model.neighbour_weight)}),
+        "storage_bytes": layer.storage_bytes()
+        + bytes_of(*model.backbone.parameters())
+        + (0 if term is None else term.storage_bytes()),
+        **{name: float(value.item()) for name, value in stored(ranking).items()},
         "full_table_bytes": layer.num_entities * layer.width * 4,
         "dataset": dataset.name,
         "protocol": dataset.protocol,

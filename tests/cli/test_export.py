@@ -17,7 +17,7 @@ from tests.cli.typed import legcf, refused
 def near_run(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run in whose scores neighbours count."""
     out = tmp_path_factory.mktemp("runs") / "near"
-    weight = ("--set", "training.neighbours=0.5")
+    weight = ("--set", "ranking.neighbours=0.5")
     answer = legcf("train", folder, "--out", out, "--seed", 3, "--preset", "items-only", *QUICK, *weight)
     assert answer.code == 0, answer.err
     return out

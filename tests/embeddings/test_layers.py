@@ -124,15 +124,14 @@ class TestLayerContract:
     @pytest.mark.parametrize("propagation", ["auto", "stepwise"])
     def test_trains_with_users_and_items_without_pairs(self, name: str, propagation: str, dataset: Dataset) -> None:
         trained = train(dataset, configured(name, epochs=2, batch_size=128, propagation=propagation), quiet=True)
-        users, items = trained.model.vectors()
-        assert np.isfinite(users).all()
-        assert np.isfinite(items).all()
+        assert np.isfinite(trained.ranking.users).all()
+        assert np.isfinite(trained.ranking.items).all()
         assert all(np.isfinite(line["loss"]) for line in trained.curve if line["loss"] is not None)
 
     def test_both_ways_to_the_vectors_agree(self, name: str, dataset: Dataset) -> None:
         models = []
         for propagation in ("auto", "stepwise"):
-            config = configured(name, propagation=propagation, ranking_length=1.0)
+            config = configured(name, propagation=propagation)
             models.append(build_model(config, dataset, np.random.default_rng(0), None))
         ids = torch.tensor([0, 51, 99, 52])
         gradients = []
@@ -140,9 +139,8 @@ class TestLayerContract:
             vectors = model.encode(ids)
             vectors.square().sum().backward()
             gradients.append({key: value.grad for key, value in model.named_parameters() if value.grad is not None})
-            every = np.concatenate(model.vectors())
-            assert np.allclose(vectors.detach().numpy(), every[ids.numpy()], atol=1e-5)
-        assert np.allclose(models[0].vectors()[0], models[1].vectors()[0], atol=1e-5)
+            assert np.allclose(vectors.detach().numpy(), model.entity_vectors()[ids.numpy()], atol=1e-5)
+        assert np.allclose(models[0].entity_vectors(), models[1].entity_vectors(), atol=1e-5)
         assert gradients[0].keys() == gradients[1].keys()
         for key, gradient in gradients[0].items():
             assert torch.allclose(gradient, gradients[1][key], atol=1e-4)
@@ -205,11 +203,12 @@ class TestLegcf:
     def test_a_bias_is_added_to_every_score_of_its_item(self, dataset: Dataset) -> None:
         config = resolve(overrides={"method": {**SMALL["legcf"], "item_bias": True}})
         model = build_model(config, dataset, np.random.default_rng(0), None)
-        users, items = model.vectors()
-        full = model.entity_vectors()
         bias = model.layer.item_bias
         assert bias is not None
-        dot = full[:52] @ full[52:].T
+        assert np.array_equal(model.ranking().bias, bias.detach().numpy())
+        ids = torch.arange(100)
+        users, items = model.encode(ids)[:52].detach().numpy(), model.encode(ids)[52:].detach().numpy()
+        dot = model.entity_vectors()[:52] @ model.entity_vectors()[52:].T
         assert np.allclose(users @ items.T - dot, np.broadcast_to(bias.detach().numpy(), dot.shape), atol=1e-5)
         model.encode(torch.tensor([0, 52, 99])).sum().backward()
         assert bias.grad is not None
@@ -243,7 +242,7 @@ def test_the_memory_cap_reaches_the_file(dataset: Dataset, tmp_path: Any) -> Non
     spilled: GraphModel = build_model(config, dataset, np.random.default_rng(0), tmp_path)
     assert list((tmp_path / "checkpoint").glob("basis*.npy"))
     held = build_model(configured("legcf"), dataset, np.random.default_rng(0), None)
-    assert np.allclose(spilled.vectors()[0], held.vectors()[0], atol=1e-6)
+    assert np.allclose(spilled.entity_vectors(), held.entity_vectors(), atol=1e-6)
 
 
 def test_rows_that_are_not_joined_travel_over_the_plain_graph(dataset: Dataset) -> None:
@@ -271,10 +270,11 @@ def test_a_full_table_can_start_from_a_factorisation(dataset: Dataset) -> None:
 
 @pytest.mark.parametrize("power", [0.0, 0.5])
 def test_ranking_can_count_less_of_the_lengths(power: float, dataset: Dataset) -> None:
-    config = configured("full", ranking_length=power)
-    model = build_model(config, dataset, np.random.default_rng(0), None)
+    model = build_model(configured("full"), dataset, np.random.default_rng(0), None)
     plain = model.entity_vectors()
-    ranked = np.concatenate(model.vectors())
+    shortened = model.ranking().with_length(power)
+    ranked = np.concatenate([shortened.users, shortened.items])
+    plain[: dataset.num_users][dataset.train.user_degrees == 0] = 0  # nothing was learnt of them
     lengths = np.linalg.norm(plain, axis=1, keepdims=True)
     some = lengths[:, 0] > 1e-6
     assert np.allclose(ranked[some], plain[some] / lengths[some] * lengths[some] ** power, atol=1e-5)

@@ -13,7 +13,7 @@ from legcf.embeddings.legcf import Legcf
 from legcf.recommender import Recommender
 from legcf.registry import BACKBONES, METHODS, resolve
 from legcf.runs import build_model, train
-from legcf.serving.build import accuracy, build
+from legcf.serving.build import accuracy, build, served_ranking
 from legcf.training.loop import Session
 from tests.helpers import planted
 
@@ -59,17 +59,17 @@ def test_from_training_to_serving(
         train(dataset, config, tmp_path / "broken", quiet=True, on_epoch=stop)
     resumed = train(dataset, config, tmp_path / "broken", resume=True, quiet=True)
     assert resumed.metrics["test"] == whole.metrics["test"]
-    assert np.array_equal(resumed.model.vectors()[1], whole.model.vectors()[1])
+    assert np.array_equal(resumed.ranking.items, whole.ranking.items)
 
     loaded = Recommender.load(tmp_path / "whole")
-    for saved, before in zip(loaded.model.vectors(), whole.model.vectors(), strict=True):
-        assert np.allclose(saved, before, atol=1e-5)
-    served = build(loaded, form="full", dtype="float32", quiet=True)
-    told = accuracy(served, dataset.train, dataset.test, quiet=True)
+    assert np.allclose(loaded.ranking.users, whole.in_use.users, atol=1e-5)
+    assert np.allclose(loaded.ranking.items, whole.in_use.items, atol=1e-5)
+    served = build(loaded.trained, form="full", dtype="float32", quiet=True)
+    told = accuracy(served_ranking(served, dataset.train, quiet=True), dataset.test)
     assert told["recall@20"] == pytest.approx(whole.metrics["test"]["recall@20"], abs=1e-3)
-    coded = build(loaded, t=4, quiet=True)
-    assert coded.item_rows.width == loaded.item_vectors.shape[1]
-    assert build(loaded, t=4, keep_users=False, quiet=True).user_rows is None
+    coded = build(loaded.trained, t=4, quiet=True)
+    assert coded.item_rows.width == loaded.ranking.items.shape[1]
+    assert build(loaded.trained, t=4, keep_users=False, quiet=True).user_rows is None
 
 
 @pytest.mark.parametrize("backbone", TRAVELLING)

@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from legcf.assignment.assignment import Assignment
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Interactions
-from legcf.graph.neighbours import Neighbours
+from legcf.ranking.neighbours import Neighbours
+from legcf.ranking.ranking import Ranking
 from legcf.serving.artifact import ServingModel
 from legcf.serving.build import build
 
@@ -28,12 +27,8 @@ class Toy:
     train: Interactions
     validation: Interactions
     test: Interactions
-    user_vectors: NDArray[np.float32]
-    item_vectors: NDArray[np.float32]
-    meta_vectors: NDArray[np.float32] | None = None
-    neighbours: Neighbours | None = None
-    item_bias: NDArray[np.float32] | None = None
-    item_codes: tuple[NDArray[np.float32], Assignment] | None = None
+    known: Interactions
+    ranking: Ranking
     card: dict[str, Any] = field(default_factory=dict)
 
 
@@ -55,8 +50,8 @@ def make_toy(seed: int = 0, text_ids: bool = True) -> Toy:
         IdMap.of([f"i/{item}" for item in range(ITEMS)] if text_ids else np.arange(ITEMS) * 7, "item"),
         [f"Title {item} é" for item in range(ITEMS)],
         *pieces,
-        (left[:, :WIDTH] * root).astype(np.float32),
-        (right[:WIDTH].T * root).astype(np.float32),
+        pieces[0],
+        Ranking((left[:, :WIDTH] * root).astype(np.float32), (right[:WIDTH].T * root).astype(np.float32), pieces[0]),
         card={"name": "toy", "curve": [{"epoch": 1, "ndcg@20": 0.123456789}], "metrics": {}},
     )
 
@@ -74,8 +69,8 @@ def model(toy: Toy) -> ServingModel:
 @pytest.fixture(scope="session")
 def near_model(toy: Toy) -> ServingModel:
     """The same with what neighbours add, as far spread as the scores themselves."""
-    neighbours = Neighbours.of(toy.train).weighing(1.0, toy.user_vectors, toy.item_vectors)
-    return build(replace(toy, neighbours=neighbours), t=3, c=12, validation=toy.validation, quiet=True)
+    near = replace(toy.ranking, neighbours=Neighbours.of(toy.train).weighing(1.0, toy.ranking))
+    return build(replace(toy, ranking=near), t=3, c=12, validation=toy.validation, quiet=True)
 
 
 @pytest.fixture(scope="session")

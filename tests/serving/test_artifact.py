@@ -4,19 +4,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from legcf.serving.artifact import ServingModel, popularity_bytes, popularity_counts
-from legcf.serving.build import accuracy, build
+from legcf.ranking.popularity import popularity_bytes, popularity_counts
+from legcf.serving.artifact import ServingModel
+from legcf.serving.build import accuracy, build, served_ranking
 from legcf.serving.rows import CodedRows, FullRows
 
 from .conftest import Toy, make_toy
 
 
-@pytest.mark.parametrize("dtype", ["float16", "int8"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
 @pytest.mark.parametrize("form", ["coded", "full"])
 @pytest.mark.parametrize("text_ids", [True, False])
 def test_what_is_saved_is_what_was_built(dtype: str, form: str, text_ids: bool, tmp_path: Path) -> None:
     toy = make_toy(text_ids=text_ids)
-    toy.item_bias = np.linspace(0, 0.1, len(toy.items)).astype(np.float32)
+    bias = np.linspace(0, 0.1, len(toy.items)).astype(np.float32)
+    toy = dataclasses.replace(toy, ranking=dataclasses.replace(toy.ranking, bias=bias))
     built = build(toy, t=3, c=12, dtype=dtype, form=form, validation=toy.validation, quiet=True)
     sizes = built.save(tmp_path / "model")
     again = ServingModel.load(tmp_path / "model")
@@ -30,8 +32,8 @@ def test_what_is_saved_is_what_was_built(dtype: str, form: str, text_ids: bool, 
     assert again.users.values.tolist() == toy.users.values.tolist()
     assert again.titles == toy.titles
     assert again.history is not None
-    np.testing.assert_array_equal(again.history.all().items, toy.train.items)
-    np.testing.assert_array_equal(again.history.indptr, toy.train.indptr)
+    np.testing.assert_array_equal(again.history.all().items, toy.known.items)
+    np.testing.assert_array_equal(again.history.indptr, toy.known.indptr)
     assert again.item_bias is not None
     assert again.card == built.card
     assert again.fold_in == built.fold_in
@@ -47,8 +49,8 @@ def test_saved_twice_is_the_same(model: ServingModel, model_file: Path, tmp_path
 def test_accuracy_is_kept(toy: Toy, model: ServingModel) -> None:
     full = build(toy, form="full", dtype="float16", validation=toy.validation, quiet=True)
     assert isinstance(full.item_rows, FullRows)
-    before = accuracy(full, toy.train, toy.test)["ndcg@20"]
-    assert accuracy(model, toy.train, toy.test)["ndcg@20"] > 0.95 * before
+    before = accuracy(served_ranking(full, toy.train), toy.test)["ndcg@20"]
+    assert accuracy(served_ranking(model, toy.train), toy.test)["ndcg@20"] > 0.95 * before
 
 
 def test_items_only_stores_no_user(toy: Toy, tmp_path: Path) -> None:
@@ -59,21 +61,18 @@ def test_items_only_stores_no_user(toy: Toy, tmp_path: Path) -> None:
     assert again.user_rows is None
     assert b"user_rows" not in (tmp_path / "items").read_bytes()
     coded = build(toy, t=3, c=12, validation=toy.validation, quiet=True)
-    solved, stored = (accuracy(which, toy.train, toy.test, quiet=True)["ndcg@20"] for which in (again, coded))
+    solved, stored = (
+        accuracy(served_ranking(which, toy.train, quiet=True), toy.test)["ndcg@20"] for which in (again, coded)
+    )
     assert solved > 0.9 * stored
 
 
-def test_bias_column_of_a_trained_model_is_stored_by_itself(toy: Toy) -> None:
+def test_a_bias_is_stored_by_itself(toy: Toy) -> None:
     bias = np.linspace(-1, 1, len(toy.items)).astype(np.float32)
-    with_column = dataclasses.replace(
-        toy,
-        user_vectors=np.c_[toy.user_vectors, np.ones(len(toy.users), np.float32)],
-        item_vectors=np.c_[toy.item_vectors, bias],
-        item_bias=bias,
-    )
-    built = build(with_column, t=3, c=12, validation=toy.validation, quiet=True)
+    biased = dataclasses.replace(toy, ranking=dataclasses.replace(toy.ranking, bias=bias))
+    built = build(biased, t=3, c=12, validation=toy.validation, quiet=True)
     assert isinstance(built.item_rows, CodedRows)
-    assert built.item_rows.width == toy.item_vectors.shape[1]
+    assert built.item_rows.width == toy.ranking.items.shape[1]
     assert built.item_bias is not None
     np.testing.assert_allclose(built.item_bias, bias, atol=1e-3)
 

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
+from legcf.data.interactions import Interactions
 from legcf.serving import foldin
 from legcf.serving.artifact import FoldIn
 from legcf.serving.foldin import FoldInSolver
-from legcf.serving.history import Lists
 from legcf.serving.rows import FullRows, measure
 
 WIDTH, ITEMS = 6, 40
@@ -32,7 +32,7 @@ def test_all_at_once_are_as_one_by_one(settings: FoldIn, together: int, monkeypa
     counts = rng.integers(1, 50, ITEMS).astype(np.float32)
     # some shorter than the vectors are wide, some longer, some empty
     histories = [np.sort(rng.permutation(ITEMS)[:length]) for length in (0, 3, 1, 20, 6, 5, 0, 7, 40, 2, 2)]
-    lists = Lists(np.cumsum([0, *map(len, histories)]), np.concatenate(histories))
+    lists = Interactions(np.cumsum([0, *map(len, histories)]), np.concatenate(histories).astype(np.int32), ITEMS)
     solver = FoldInSolver(FullRows(vectors), counts, settings)
     solved = solver.vectors(lists)
     assert solved.dtype == np.float32
@@ -44,7 +44,7 @@ def test_all_at_once_are_as_one_by_one(settings: FoldIn, together: int, monkeypa
 
 def test_nobody_to_solve() -> None:
     solver = FoldInSolver(FullRows(np.ones((3, WIDTH), np.float32)), np.ones(3, np.float32), FoldIn())
-    assert solver.vectors(Lists(np.zeros(1, np.int64), np.zeros(0, np.int32))).shape == (0, WIDTH)
+    assert solver.vectors(Interactions.empty(0, ITEMS)).shape == (0, WIDTH)
 
 
 def test_measures() -> None:

@@ -13,24 +13,26 @@ from hypothesis import given
 from legcf.data.interactions import Interactions
 from legcf.errors import UserError
 from legcf.evaluation import evaluate
-from legcf.graph.neighbours import Neighbours
-from legcf.serving.artifact import ServingModel, popularity_counts
-from legcf.serving.build import accuracy, build
+from legcf.ranking.neighbours import Neighbours
+from legcf.ranking.popularity import popularity_counts
+from legcf.ranking.ranking import Ranking
+from legcf.serving.artifact import ServingModel
+from legcf.serving.build import accuracy, build, served_ranking
 from legcf.serving.container import read_container, write_container
 from legcf.serving.explain import explain
 from legcf.serving.extend import with_item
-from legcf.serving.history import History
+from legcf.serving.history import PackedHistories
 from legcf.serving.neighbours import HistoryNeighbours
 from legcf.serving.rows import CodedRows, FullRows
 from legcf.serving.scorer import Request, Scorer, Taste
-from tests.graph.test_neighbours import dense
 from tests.helpers import graphs
+from tests.ranking.test_neighbours import dense
 
 from .conftest import Toy
 
 
 def of(train: Interactions, scale: float = 1.0) -> HistoryNeighbours:
-    return HistoryNeighbours.of(History.of_lists(train.indptr, train.items, train.num_items), scale)
+    return HistoryNeighbours.of(PackedHistories.of(train), scale)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +87,8 @@ def test_users_without_items_get_what_is_popular_among_all_users(toy: Toy, near:
     kept = toy.train.users() != 4
     train = toy.train.subset(kept)
     neighbours = Neighbours.of(train) if near else None
-    built = build(replace(toy, train=train, neighbours=neighbours), t=3, c=12, quiet=True, keep_users=False)
+    ranking = Ranking(toy.ranking.users, toy.ranking.items, train, neighbours=neighbours)
+    built = build(replace(toy, ranking=ranking, known=train), t=3, c=12, quiet=True, keep_users=False)
     scorer = Scorer(built)
     items, scores = scorer.recommend_all(5, compiled=compiled)
     alone = scorer.recommend(Request("u4", k=5))
@@ -116,7 +119,7 @@ def test_compiled_and_numpy_agree(
 def test_ties_go_to_the_lower_index_in_both_paths(near_model: ServingModel) -> None:
     """All items have the same code and the same users, so that they are equal in every part of the score."""
     everything = Interactions.from_pairs(np.repeat(np.arange(59), 90), np.tile(np.arange(90), 59), 60, 90)
-    history = History.of_lists(everything.indptr, everything.items, 90)
+    history = PackedHistories.of(everything)
     rows = near_model.item_rows
     assert isinstance(rows, CodedRows)
     copies = CodedRows(rows.columns[:1].repeat(90, 0), rows.weights[:1].repeat(90, 0), rows.codebook)
@@ -184,14 +187,15 @@ def test_accuracy_is_measured_with_them(near_model: ServingModel, toy: Toy) -> N
     assert near_model.user_rows is not None
     pair = near_model.user_rows.vectors(slice(None)), near_model.item_rows.vectors(slice(None))
     neighbours = replace(Neighbours.of(toy.train), scale=near_model.neighbour_scale)
-    wanted = evaluate(*pair, toy.test, toy.train, (20,), neighbours=neighbours)["ndcg@20"]
-    assert accuracy(near_model, toy.train, toy.test)["ndcg@20"] == wanted
-    assert accuracy(replace(near_model, neighbour_scale=0.0), toy.train, toy.test)["ndcg@20"] != wanted
+    wanted = evaluate(Ranking(*pair, toy.train, neighbours=neighbours), toy.test, (20,))["ndcg@20"]
+    without = replace(near_model, neighbour_scale=0.0)
+    assert accuracy(served_ranking(near_model, toy.train), toy.test)["ndcg@20"] == wanted
+    assert accuracy(served_ranking(without, toy.train), toy.test)["ndcg@20"] != wanted
 
 
 @pytest.mark.parametrize("dropped", [{"keep_history": False}, {"keep_neighbours": False}])
 def test_left_out(toy: Toy, dropped: dict[str, bool]) -> None:
-    near = replace(toy, neighbours=Neighbours.of(toy.train))
+    near = replace(toy, ranking=replace(toy.ranking, neighbours=Neighbours.of(toy.train)))
     built = build(near, t=3, c=12, quiet=True, keep_titles=False, **dropped)
     assert built.neighbour_scale == 0
     assert "neighbour_scale" not in built.card["serving"]

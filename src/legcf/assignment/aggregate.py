@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from legcf.assignment.assignment import FloatArray
+from legcf.arrays import FloatArray
 
 _AGGREGATIONS: dict[str, Callable[[list[FloatArray]], FloatArray]] = {
     "mean": lambda blocks: np.mean(blocks, axis=0, dtype=np.float32),

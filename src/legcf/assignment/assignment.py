@@ -1,13 +1,14 @@
 """The assignment matrix S: at most t weighted meta-embeddings for every entity, stored as two N × t arrays."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.sparse as sp
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float32]
-IntArray = NDArray[np.int32]
+from legcf.arrays import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,8 +28,10 @@ class Assignment:
         """t, the number of places in a row."""
         return int(self.indices.shape[1])
 
-    def to_csr(self) -> sp.csr_matrix:
+    def to_csr(self) -> "sp.csr_matrix":
         """N × c, float32 with int32 indices; equal columns of a row are summed, zeros left out."""
+        import scipy.sparse as sp  # here: serving has no use for it
+
         indptr = np.arange(0, self.indices.size + 1, self.per_entity, dtype=np.int32)
         matrix = sp.csr_matrix(
             (self.weights.ravel().copy(), self.indices.ravel().copy(), indptr),

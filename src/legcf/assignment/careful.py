@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from legcf.assignment.assignment import Assignment, FloatArray
+from legcf.arrays import FloatArray
+from legcf.assignment.assignment import Assignment
 from legcf.assignment.matching_pursuit import DEFAULT_MEMORY_CAP_MB, rows_within
 
 _SWEEPS = 50  # of coordinate descent; a row has few weights, so this is plenty

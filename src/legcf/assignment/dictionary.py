@@ -7,7 +7,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from legcf.assignment.assignment import Assignment, FloatArray
+from legcf.arrays import FloatArray
+from legcf.assignment.assignment import Assignment
 from legcf.assignment.matching_pursuit import DEFAULT_MEMORY_CAP_MB, encode, rows_within
 from legcf.errors import UserError
 from legcf.progress import progress

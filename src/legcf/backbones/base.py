@@ -8,8 +8,10 @@ import scipy.sparse as sp
 import torch
 from torch import nn
 
+from legcf.arrays import FloatArray
 from legcf.configuration import Frozen
-from legcf.graph.propagate import FloatArray, Operator, polynomial
+from legcf.graph.propagate import Operator, polynomial
+from legcf.ranking.pooling import Pooling
 
 
 class BackboneConfig(Frozen):
@@ -52,6 +54,15 @@ class Backbone(nn.Module, ABC):
     def coefficients(self) -> FloatArray | None:
         """blocks × (L+1) polynomial coefficients of a linear backbone, None for one that is not linear."""
         return None
+
+    def pooling(self) -> Pooling | None:
+        """How a user's vector follows from its items' final vectors alone, where it does."""
+        return None
+
+    @property
+    def keeps_items(self) -> bool:
+        """Whether an item's final vector is its row, whatever the graph."""
+        return False
 
     def without_pairs(
         self, vectors: torch.Tensor, entities: torch.Tensor, users: torch.Tensor, items: torch.Tensor

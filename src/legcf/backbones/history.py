@@ -12,9 +12,10 @@ import scipy.sparse as sp
 import torch
 from pydantic import Field
 
+from legcf.arrays import FloatArray, inverse_power
 from legcf.backbones.base import Backbone, BackboneConfig
-from legcf.graph.adjacency import inverse_power
-from legcf.graph.propagate import FloatArray, Operator
+from legcf.graph.propagate import Operator
+from legcf.ranking.pooling import Pooling
 
 
 class HistoryConfig(BackboneConfig):
@@ -41,7 +42,8 @@ class History(Backbone):
         size = graph.shape[0]
         block = graph[:num_users, num_users : num_users + num_items].tocsr()
         user_scale = inverse_power(np.diff(block.indptr), self._settings.user_power)
-        item_scale = inverse_power(np.bincount(block.indices, minlength=num_items), self._settings.item_power)
+        self._counts = np.bincount(block.indices, minlength=num_items).astype(np.float64)
+        item_scale = inverse_power(self._counts, self._settings.item_power)
         self._scales = torch.from_numpy(np.concatenate([user_scale, item_scale]).astype(np.float32))
         weights = np.repeat(user_scale, np.diff(block.indptr)) * item_scale[block.indices]
         own = np.arange(num_users, size)
@@ -53,6 +55,13 @@ class History(Backbone):
 
     def coefficients(self) -> FloatArray:
         return np.array([[0, 1]], dtype=np.float32)
+
+    def pooling(self) -> Pooling:
+        return Pooling(self._settings.user_power, self._settings.item_power, self._counts)
+
+    @property
+    def keeps_items(self) -> bool:
+        return True
 
     def without_pairs(
         self, vectors: torch.Tensor, entities: torch.Tensor, users: torch.Tensor, items: torch.Tensor

@@ -6,9 +6,10 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field, model_validator
 
+from legcf.arrays import FloatArray
 from legcf.backbones.base import Backbone, BackboneConfig
 from legcf.graph.adjacency import normalised
-from legcf.graph.propagate import FloatArray, Operator
+from legcf.graph.propagate import Operator
 
 
 class LightGCNConfig(BackboneConfig):
@@ -42,3 +43,7 @@ class LightGCN(Backbone):
 
     def coefficients(self) -> FloatArray:
         return self._coefficients
+
+    @property
+    def keeps_items(self) -> bool:
+        return bool(self._coefficients.shape == (1, 1) and self._coefficients[0, 0] == 1)

@@ -12,9 +12,10 @@ import torch
 from pydantic import Field
 from torch import nn
 
+from legcf.arrays import FloatArray
 from legcf.backbones.base import Backbone, BackboneConfig, taken
 from legcf.graph.adjacency import normalised, with_self_loops
-from legcf.graph.propagate import FloatArray, Operator, product
+from legcf.graph.propagate import Operator, product
 
 
 class LRGCCFConfig(BackboneConfig):

@@ -16,10 +16,11 @@ from pydantic import Field, model_validator
 from torch import nn
 from torch.nn.functional import leaky_relu, normalize
 
+from legcf.arrays import FloatArray
 from legcf.backbones.base import Backbone, BackboneConfig, taken
 from legcf.graph.adjacency import normalised, row_normalised, with_self_loops
 from legcf.graph.dropout import dropped, thinned
-from legcf.graph.propagate import FloatArray, Operator, product
+from legcf.graph.propagate import Operator, product
 
 _SLOPE = 0.2  # of LeakyReLU below zero: TensorFlow's default, which the authors' code keeps
 

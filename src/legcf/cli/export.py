@@ -8,6 +8,7 @@ import typer
 from legcf.cli.output import AsJson, print_json, print_pairs, print_table
 from legcf.errors import UserError
 
+DTYPES = ("int8", "float16", "float32")
 FORMATS = ("coded", "full", "onnx")
 
 
@@ -18,13 +19,17 @@ def export(
     c: Annotated[
         int | None, typer.Option("-c", min=1, help="Meta-embeddings in all.  [default: the model's own]")
     ] = None,
-    dtype: Annotated[str, typer.Option(help="Numbers as int8 with scales, or float16.")] = "int8",
+    dtype: Annotated[
+        str | None,
+        typer.Option(help="Numbers as int8 with scales, float16 or float32.  [default: int8; float32 for full]"),
+    ] = None,
     form: Annotated[str, typer.Option("--format", help="coded, full (the propagated table) or onnx.")] = "coded",
     users: Annotated[
-        str, typer.Option(help="coded, or none: users are solved from their items when they come.")
+        str,
+        typer.Option(help="coded: known users can be asked for by id; none: every request brings the user's items."),
     ] = "coded",
     history: Annotated[
-        bool | None, typer.Option(help="Store what users have seen.  [default: yes, unless --users none]")
+        bool | None, typer.Option(help="Store what users have.  [default: yes, unless --users none]")
     ] = None,
     neighbours: Annotated[
         bool | None,
@@ -41,8 +46,9 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write RUN as one MODEL file: codebook, codes, ids, titles. Prints size and accuracy before and after."""
-    _choose("--dtype", dtype, ("int8", "float16"))
     _choose("--format", form, FORMATS)
+    dtype = dtype if dtype is not None else "float32" if form == "full" else "int8"
+    _choose("--dtype", dtype, DTYPES)
     _choose("--users", users, ("coded", "none"))
     if form == "onnx" and users == "none":
         raise UserError("An ONNX scorer answers for known users: export it with --users coded.")
@@ -52,13 +58,13 @@ def export(
         raise UserError(f"What neighbours add to scores cannot be kept: {obstacle}.")
 
     from legcf.recommender import Recommender
-    from legcf.serving.build import accuracy, build, served_users
+    from legcf.serving.build import accuracy, build, served_ranking
 
     quiet = quiet or as_json
     trained = Recommender.load(run)
-    if neighbours and trained.neighbours is None:
+    if neighbours and trained.ranking.neighbours is None:
         raise UserError("Neighbours add nothing to this model's scores: export it without --neighbours.")
-    if neighbours is None and trained.neighbours is not None and obstacle is not None:
+    if neighbours is None and trained.ranking.neighbours is not None and obstacle is not None:
         typer.echo(f"legcf: what neighbours add to scores is left out of the file: {obstacle}", err=True)
     try:
         dataset = trained.dataset()
@@ -67,7 +73,7 @@ def export(
         if not quiet:
             typer.echo(f"legcf: accuracy is not measured: {error}", err=True)
     served = build(
-        trained,
+        trained.trained,
         t=t,
         c=c,
         dtype=dtype,
@@ -82,10 +88,10 @@ def export(
     )
     measured: dict[str, Any] = {}
     if evaluate and dataset is not None:
-        vectors = served_users(served, dataset.train, quiet)
+        as_served = served_ranking(served, dataset.train, quiet)
         for name, part in (("validation", dataset.validation), ("test", dataset.test)):
             before = trained.metrics.get(name) or trained.evaluate(name)
-            after = accuracy(served, dataset.train, part, quiet, vectors)
+            after = accuracy(as_served, part)
             keys = ("recall@20", "ndcg@20")
             measured[name] = {key: {"before": before[key], "after": after[key]} for key in keys}
         served.card["serving"]["accuracy"] = measured

@@ -6,10 +6,11 @@ from typing import Annotated, Any
 import typer
 
 from legcf.cli.output import AsJson, print_json, print_pairs, print_table, summary
+from legcf.configuration import migrated
 from legcf.errors import UserError
 from legcf.files import read_json
 
-_SECTIONS = ("method", "backbone", "training")
+_SECTIONS = ("method", "backbone", "training", "ranking")
 
 
 def info(
@@ -20,12 +21,13 @@ def info(
     as_json: AsJson = False,
 ) -> None:
     """Settings, size, accuracy and the training curve of RUN."""
-    from legcf.model_file import read_description
+    from legcf.trained_model import read_description
 
     if not (run / "config.json").exists() and not (run / "model.json").exists():
         raise UserError(f"{run} is not a run directory: it has no config.json. `legcf train DATA --out RUN` makes one.")
     described: dict[str, Any] = read_description(run) if (run / "model.json").exists() else {}
     config = described.get("config") if described else read_json(run / "config.json")
+    config = migrated(config) if isinstance(config, dict) else config
     if not isinstance(config, dict) or not all(isinstance(config.get(section), dict) for section in _SECTIONS):
         raise UserError(f"{run} was not written by legcf; give a folder that `legcf train` made.")
     if plot is not None:

@@ -9,10 +9,12 @@ import typer
 
 from legcf.cli.data_options import with_data_options
 from legcf.cli.output import AsJson, print_json, print_pairs, summary
-from legcf.configuration import merged, parse_assignments
+from legcf.configuration import merged, migrated, parse_assignments
 from legcf.data.options import DataOptions, make_options
 from legcf.errors import UserError
 from legcf.files import read_json
+
+_SECTIONS = ("method", "backbone", "training", "ranking")
 
 
 @with_data_options
@@ -56,9 +58,10 @@ def train(
     options = make_options({**given.get("data", {}).get("options", {}), **typed})
     typed_settings = parse_assignments(settings or [])
     if not all(isinstance(values, dict) for values in typed_settings.values()):
-        raise UserError("--set takes a section and a key: method.…, backbone.… or training.…, as in training.epochs=5.")
+        sections = ", ".join(f"{section}.…" for section in _SECTIONS)
+        raise UserError(f"--set takes a section and a key ({sections}), as in training.epochs=5.")
     overrides = merged(
-        {key: _options(given[key]) for key in ("method", "backbone", "training") if key in given},
+        {key: _options(given[key]) for key in _SECTIONS if key in given},
         typed_settings,
         {} if warm_start is None else {"method": {"start": "table", "table": _lasting(warm_start)}},
         {} if epochs is None else {"training": {"epochs": epochs}},
@@ -120,13 +123,14 @@ def _from_file(path: Path | None) -> dict[str, Any]:
     content = read_json(path)
     if not isinstance(content, dict):
         raise UserError(f"{path} must hold a JSON object such as {json.dumps({'training': {'epochs': 5}})}.")
-    known = {"preset", "seed", "method", "backbone", "training", "data", "content_hash"}
+    content = migrated(content)
+    known = {"preset", "seed", *_SECTIONS, "data", "content_hash"}
     for key, value in content.items():
         if key not in known:
             raise UserError(
                 f"Unknown configuration key `{key}` in {path}: the sections are {', '.join(sorted(known))}."
             )
-        if key in ("method", "backbone", "training", "data") and not isinstance(value, dict):
+        if key in (*_SECTIONS, "data") and not isinstance(value, dict):
             raise UserError(f"`{key}` in {path} must be an object of keys and values.")
     return content
 

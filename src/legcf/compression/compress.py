@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.assignment.assignment import Assignment, FloatArray
+from legcf.arrays import FloatArray
+from legcf.assignment.assignment import Assignment
 from legcf.assignment.dictionary import DEFAULT_ROUNDS, Balance, find_balance, learn
 from legcf.assignment.matching_pursuit import encode, rows_within
 from legcf.compression.checks import Matrix, check_memory, check_sizes, check_table

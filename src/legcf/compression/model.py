@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from legcf.assignment.assignment import Assignment, FloatArray
+from legcf.arrays import FloatArray
+from legcf.assignment.assignment import Assignment
 from legcf.compression.checks import Matrix
 from legcf.compression.compress import Compressed
 from legcf.compression.table import Table
@@ -14,10 +15,12 @@ from legcf.data.ids import ExternalId, IdMap
 from legcf.data.interactions import Dataset, Interactions
 from legcf.errors import UserError
 from legcf.evaluation import evaluate
+from legcf.ranking.popularity import popularity_bytes
+from legcf.ranking.ranking import Ranking
 from legcf.serving import atlas
-from legcf.serving.artifact import FoldIn, ServingModel, popularity_bytes, popularity_counts
-from legcf.serving.calibrate import Known, calibrate_items, calibrate_users
-from legcf.serving.history import History
+from legcf.serving.artifact import FoldIn, ServingModel
+from legcf.serving.calibrate import calibrate_items, calibrate_users
+from legcf.serving.history import PackedHistories
 from legcf.serving.rows import CodedRows
 
 METRICS = ("recall@20", "ndcg@20")
@@ -79,7 +82,7 @@ def _named(matrix: Matrix, ids: Sequence[ExternalId] | None, known: IdMap | None
 
 def accuracy(users: FloatArray, items: FloatArray, dataset: Dataset, part: str) -> dict[str, float]:
     truth: Interactions = dataset.validation if part == "validation" else dataset.test
-    found = evaluate(users, items, truth, dataset.train, (20,), metrics=("recall", "ndcg"))
+    found = evaluate(Ranking(users, items, dataset.train), truth, (20,), metrics=("recall", "ndcg"))
     return {name: found[name] for name in METRICS}
 
 
@@ -109,10 +112,10 @@ def to_serving(
     fold_in, fold_in_item, history = FoldIn(), FoldIn(damping=0.0), None
     if train is not None and named.dataset is not None and user_rows is not None and coded.user_vectors is not None:
         rng = np.random.default_rng(seed)
-        known = Known(coded.user_vectors, coded.item_vectors, None, train, named.dataset.validation)
-        fold_in = calibrate_users(item_rows, popularity_counts(popularity), known, rng, quiet)
-        fold_in_item = calibrate_items(user_rows, known, rng)
-        history = History.of_lists(train.indptr, train.items, train.num_items)
+        served = Ranking(coded.user_vectors, coded.item_vectors, train)
+        fold_in = calibrate_users(item_rows, served, named.dataset.validation, rng, quiet)
+        fold_in_item = calibrate_items(user_rows, served, rng)
+        history = PackedHistories.of(named.dataset.known)
     return ServingModel(
         items=named.item_ids,
         item_rows=item_rows,

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from legcf.data.arrays import sorted_unique
+from legcf.arrays import sorted_unique
 from legcf.data.ids import IdMap
 from legcf.errors import UserError
 

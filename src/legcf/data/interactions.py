@@ -4,16 +4,16 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from legcf.data.arrays import sorted_unique
+from legcf.arrays import IntArray, sorted_unique
 from legcf.data.ids import IdMap
 
-IntArray = NDArray[np.int32]
+if TYPE_CHECKING:
+    import scipy.sparse as sp
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,11 +73,22 @@ class Interactions:
     def of(self, user: int) -> IntArray:
         return self.items[self.indptr[user] : self.indptr[user + 1]]
 
+    def joined(self, *others: "Interactions") -> "Interactions":
+        """These pairs and those of others over the same users and items."""
+        parts = (self, *(other for other in others if other.num_pairs))
+        if len(parts) == 1:
+            return self
+        users = np.concatenate([part.users() for part in parts])
+        items = np.concatenate([part.items for part in parts])
+        return Interactions.from_pairs(users, items, self.num_users, self.num_items)
+
     def transposed(self) -> "Interactions":
         """Item → users."""
         return Interactions.from_pairs(self.items, self.users(), self.num_items, self.num_users)
 
-    def to_scipy(self) -> sp.csr_matrix:
+    def to_scipy(self) -> "sp.csr_matrix":
+        import scipy.sparse as sp  # here: serving has no use for it
+
         ones = np.ones(self.num_pairs, dtype=np.float32)
         return sp.csr_matrix((ones, self.items, self.indptr), shape=(self.num_users, self.num_items))
 
@@ -106,6 +117,11 @@ class Dataset:
     test: Interactions
     titles: list[str] | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def known(self) -> Interactions:
+        """Every pair of the data, whichever part it is in: what users are known to have."""
+        return self.train.joined(self.validation, self.test)
 
     @property
     def num_users(self) -> int:

@@ -12,8 +12,8 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf.arrays import sorted_unique
 from legcf.data import kernels
-from legcf.data.arrays import sorted_unique
 from legcf.data.blocks import Batch
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Dataset

@@ -17,7 +17,7 @@ from legcf.configuration import Frozen
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal, xavier_uniform
 from legcf.embeddings.budget import Budgeted, stored_values, too_small
-from legcf.embeddings.presets import DEFAULT_TRAINING, PAPER_TRAINING
+from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 
 LEVELS = 32
 """Levels of popularity, two to every doubling of the pairs: entities of one level share their weights."""
@@ -25,6 +25,7 @@ LEVELS = 32
 _QUICK: dict[str, Any] = {
     "method": {"dim": 64, "squash": False, "search_epochs": 3, "controller_rate": 1e-3, "controller_every": 3},
     "training": {**DEFAULT_TRAINING, "epochs": 10, "validation_users": 10_000},
+    "ranking": DEFAULT_RANKING,
 }
 
 

@@ -10,9 +10,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from legcf.arrays import FloatArray
 from legcf.backbones.base import BackboneConfig
 from legcf.configuration import Frozen
 from legcf.data.interactions import Interactions
+from legcf.errors import UserError
+from legcf.ranking.ranking import Codes
 from legcf.search_space import PAPER_GRID, Space
 
 
@@ -59,6 +62,17 @@ class EmbeddingLayer(nn.Module, ABC):
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
         """Fill parameters and buffers for training from scratch."""
 
+    @property
+    def start_table(self) -> str | None:
+        """The run or file whose vectors training starts from, where the settings name one (`initialise_from`)."""
+        return None
+
+    def initialise_from(
+        self, users: FloatArray, items: FloatArray, train: Interactions, rng: np.random.Generator
+    ) -> None:
+        """Fill parameters and buffers so that the rows are nearly these."""
+        raise UserError(f"{type(self).__name__} cannot start from vectors that are given.")
+
     @abstractmethod
     def table(self) -> torch.Tensor:
         """All N rows, differentiable."""
@@ -74,6 +88,10 @@ class EmbeddingLayer(nn.Module, ABC):
     def graph(self, adjacency: sp.csr_matrix) -> sp.csr_matrix:
         """The graph to propagate on, made from the user–item graph; nodes added by the layer come last."""
         return adjacency
+
+    def item_codes(self) -> Codes | None:
+        """Codebook and assignment whose product is the items' rows, where the layer is made so."""
+        return None
 
     def penalty(self) -> torch.Tensor | None:
         """What the method adds to the loss of a step, beside the L2 of the loop; differentiable."""

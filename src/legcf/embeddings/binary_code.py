@@ -15,7 +15,7 @@ from legcf.configuration import Frozen
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal, ones_at
 from legcf.embeddings.budget import Budgeted, ensure_within, stored_values, too_small
-from legcf.embeddings.presets import DEFAULT_TRAINING, PAPER_TRAINING
+from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.errors import UserError
 
 
@@ -40,7 +40,7 @@ class BinaryCode(EmbeddingLayer):
     citation = "Yan et al., Binary Code based Hash Embedding for Web-scale Applications, CIKM 2021"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {"training": PAPER_TRAINING},
-        "default": {"training": DEFAULT_TRAINING},
+        "default": {"training": DEFAULT_TRAINING, "ranking": DEFAULT_RANKING},
     }
 
     def __init__(self, config: BinaryCodeConfig, num_users: int, num_items: int) -> None:

@@ -17,7 +17,7 @@ from legcf.configuration import Frozen
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal, take_saved_shapes
 from legcf.embeddings.budget import Budgeted, stored_values, too_small
-from legcf.embeddings.presets import DEFAULT_TRAINING, PAPER_TRAINING
+from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.errors import UserError
 
 
@@ -55,7 +55,7 @@ class Cel(EmbeddingLayer):
             "training": {"loss": "squared", "epochs": 5200, "patience": 100},
         },
         "paper": {"method": {"dim": 128}, "training": PAPER_TRAINING},
-        "default": {"training": {**DEFAULT_TRAINING, "epochs": 15}},
+        "default": {"training": {**DEFAULT_TRAINING, "epochs": 15}, "ranking": DEFAULT_RANKING},
     }  # fmt: skip
 
     assigned: torch.Tensor

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from legcf.configuration import Frozen
 from legcf.embeddings.budget import stored_values
-from legcf.embeddings.presets import DEFAULT_TRAINING, PAPER_TRAINING
+from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.embeddings.pruned import PrunedLayer, PrunedTable, PruningConfig
 from legcf.errors import UserError
 
@@ -51,7 +51,7 @@ class Cerp(PrunedLayer):
                 "threshold_initial": -5.0, "threshold_final": 4.0, "threshold_decay": 0.05, "threshold_epochs": 8.0,
                 "search_rate": 2e-3, "decay": 0.0, "search_epochs": 10, "push": 1e-3,
             },
-            "training": {**DEFAULT_TRAINING, "epochs": 20},
+            "training": {**DEFAULT_TRAINING, "epochs": 20}, "ranking": DEFAULT_RANKING,
         },
     }  # fmt: skip
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from legcf.configuration import Frozen
 from legcf.embeddings.budget import stored_values, too_small
-from legcf.embeddings.presets import DEFAULT_TRAINING, PAPER_TRAINING
+from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.embeddings.widths import WidthConfig, WidthTable
 
 # The whole run within 15 minutes of two cores on Gowalla.
@@ -20,7 +20,7 @@ _QUICK: dict[str, dict[str, Any]] = {
         "pretrain_epochs": 3, "episodes": 4, "episode_steps": 6, "trial_steps": 16, "updates": 60,
         "remember": 8192, "hidden": 64, "discount": 0.0,
     },
-    "training": {**DEFAULT_TRAINING, "epochs": 12, "max_minutes": 14},
+    "training": {**DEFAULT_TRAINING, "epochs": 12, "max_minutes": 14}, "ranking": DEFAULT_RANKING,
 }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal
 from legcf.embeddings.budget import Budgeted, ensure_within, stored_values, too_small
 from legcf.embeddings.hashing import draw_constants, hashed
-from legcf.embeddings.presets import DEFAULT_TRAINING, PAPER_TRAINING
+from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 
 _HASH_RANGE = 10**6
 _ENCODED_AT_ONCE = 8192
@@ -56,6 +56,7 @@ class DeepHash(EmbeddingLayer):
         "default": {
             "method": {"hashes": 1024, "layers": 1},
             "training": {**DEFAULT_TRAINING, "learning_rate": 5e-3},
+            "ranking": DEFAULT_RANKING,
         },
     }
 

@@ -16,7 +16,7 @@ from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal, ones_at
 from legcf.embeddings.budget import Budgeted, ensure_within, stored_values, too_small
 from legcf.embeddings.hashing import draw_constants, hashed
-from legcf.embeddings.presets import DEFAULT_TRAINING, PAPER_TRAINING
+from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.errors import UserError
 
 
@@ -57,7 +57,7 @@ class DoubleHash(EmbeddingLayer):
     citation = "Zhang et al., Model Size Reduction Using Frequency Based Double Hashing, RecSys 2020"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {"training": PAPER_TRAINING},
-        "default": {"training": DEFAULT_TRAINING},
+        "default": {"training": DEFAULT_TRAINING, "ranking": DEFAULT_RANKING},
     }
 
     frequent: torch.Tensor

@@ -18,7 +18,7 @@ from legcf.configuration import Frozen
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import bytes_of
 from legcf.embeddings.budget import stored_values, too_small
-from legcf.embeddings.presets import DEFAULT_TRAINING, PAPER_TRAINING
+from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.embeddings.widths import WidthConfig, WidthTable
 
 _EPSILON = 1e-5  # of the normalisation, torch's default
@@ -30,7 +30,7 @@ _QUICK: dict[str, dict[str, Any]] = {
         "dim": 64, "target": 0.172, "grow_epochs": 6, "every": 25, "judged": "after a step", "popularity": "log",
         "policy_rate": 1e-3,
     },
-    "training": {**DEFAULT_TRAINING, "epochs": 12, "max_minutes": 14},
+    "training": {**DEFAULT_TRAINING, "epochs": 12, "max_minutes": 14}, "ranking": DEFAULT_RANKING,
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from legcf.configuration import Frozen
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal, xavier_uniform
 from legcf.embeddings.budget import Budgeted, stored_values, too_small
-from legcf.embeddings.presets import DEFAULT_TRAINING
+from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
 from legcf.factorisation.als import AlsSettings, factorise
 
 
@@ -45,6 +45,7 @@ class FullTable(EmbeddingLayer):
             "training": {
                 **DEFAULT_TRAINING, "learning_rate": 0.05, "relative_rate": True, "epochs": 4, "user_power": 0.5,
             },
+            "ranking": DEFAULT_RANKING,
         },
     }  # fmt: skip
 

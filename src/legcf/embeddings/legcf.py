@@ -4,7 +4,6 @@ Liang et al., "Lightweight Embeddings for Graph Collaborative Filtering", SIGIR 
 `codebook`, S (N × c, t non-zeros a row) is `assignment`, and E = S · E_meta (Eq. 1).
 """
 
-from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -13,6 +12,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import nn
 
+from legcf.arrays import FloatArray
 from legcf.assignment.assignment import Assignment
 from legcf.assignment.dictionary import balance, learn
 from legcf.assignment.initialise import from_anchors, random_anchors
@@ -21,12 +21,12 @@ from legcf.configuration import Frozen
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal, xavier_uniform
 from legcf.embeddings.budget import Budgeted, stored_values, too_small
-from legcf.embeddings.presets import DEFAULT_TRAINING
+from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
 from legcf.errors import UserError
 from legcf.factorisation.als import AlsSettings, factorise, history_metric
-from legcf.factorisation.given import read_vectors
 from legcf.graph.adjacency import bipartite, expanded, normalised
 from legcf.graph.partition import communities
+from legcf.ranking.ranking import Codes
 from legcf.search_space import PAPER_GRID, Choice, Space
 
 _WARM_METHOD = {"start": "als", "signed": True, "update": "none"}
@@ -39,7 +39,6 @@ _ITEMS_ONLY: dict[str, dict[str, Any]] = {
     "backbone": {"name": "history"},
     "training": {**_WARM_TRAINING, "learning_rate": 0.015, "leave_out": True, "epochs": 4},
 }
-_NEIGHBOURS = {"neighbours": 0.5, "fit_neighbours": True, "validation_users": 10_000}
 _ENTITIES_A_BUCKET = 4  # a codebook wider than a fourth of what it codes is no longer shared
 
 
@@ -142,11 +141,16 @@ class Legcf(EmbeddingLayer):
             "training": {
                 **DEFAULT_TRAINING, "learning_rate": 0.01, "relative_rate": True, "epochs": 3,
             },
+            "ranking": DEFAULT_RANKING,
         },
         # Smallest to serve: items have all values, users are their histories, nobody else's history is needed.
         "items-only": _ITEMS_ONLY,
         # Our best, chosen on validation (docs/study.md): the same, and what a user's neighbours took counts as well.
-        "default": {**_ITEMS_ONLY, "training": {**_ITEMS_ONLY["training"], **_NEIGHBOURS}},
+        "default": {
+            **_ITEMS_ONLY,
+            "training": {**_ITEMS_ONLY["training"], "validation_users": 10_000},
+            "ranking": {"neighbours": 0.5, "fit_neighbours": True},
+        },
     }  # fmt: skip
 
     search_space: ClassVar[Space] = {**PAPER_GRID, "method.anchor_weight": Choice((0.5, 0.6, 0.7, 0.8, 0.9))}
@@ -221,11 +225,19 @@ class Legcf(EmbeddingLayer):
                 " it goes with --set method.joined=false, --backbone history or --set backbone.layers=0."
             )
 
+    @property
+    def start_table(self) -> str | None:
+        return self.settings.table
+
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
-        if self.settings.start in ("als", "table"):
-            self._start_warm(train, rng)
-        else:
-            self._start_from_anchors(train, rng)
+        if self.settings.start == "als":
+            users, items = factorise(train, self.settings.d, rng, self.settings.als, quiet=False)
+            self.initialise_from(users, items, train, rng)
+            return
+        self._start_from_anchors(train, rng)
+        self._start_bias(rng)
+
+    def _start_bias(self, rng: np.random.Generator) -> None:
         if self.item_bias is not None:
             self.item_bias.data.copy_(normal((self.num_items,), 1.0, rng))
 
@@ -242,13 +254,11 @@ class Legcf(EmbeddingLayer):
         drawn = xavier_uniform(shape, rng) if settings.codebook == "xavier" else normal(shape, 1.0, rng)
         self.codebook.data.copy_(drawn)
 
-    def _start_warm(self, train: Interactions, rng: np.random.Generator) -> None:
+    def initialise_from(
+        self, users: FloatArray, items: FloatArray, train: Interactions, rng: np.random.Generator
+    ) -> None:
         """Code a table that ranks already: S and E_meta such that S · E_meta is nearly that table."""
         settings = self.settings
-        if settings.table is not None:
-            users, items = read_vectors(Path(settings.table), (self.num_users, self.num_items), settings.d)
-        else:
-            users, items = factorise(train, settings.d, rng, settings.als, quiet=False)
         users, items, metric = balance(users, items)
         table = np.concatenate([users, items])[self._first_coded :]
         codebook, assignment = learn(
@@ -263,6 +273,7 @@ class Legcf(EmbeddingLayer):
         self.indices.copy_(torch.from_numpy(assignment.indices))
         self.weights.copy_(torch.from_numpy(assignment.weights / scale))
         self.codebook.data.copy_(torch.from_numpy(codebook * scale * np.sqrt(settings.score_scale)))
+        self._start_bias(rng)
 
     def table(self) -> torch.Tensor:
         coded = self._composed(self.indices, self.weights)
@@ -288,6 +299,13 @@ class Legcf(EmbeddingLayer):
             return self.assignment.to_csr(), self.codebook
         own = sp.identity(self.num_buckets, dtype=np.float32, format="csr")
         return sp.vstack([self.assignment.to_csr(), own], format="csr"), self.codebook
+
+    def item_codes(self) -> Codes | None:
+        if self.settings.tanh:
+            return None
+        first = self.num_users - self._first_coded
+        items = Assignment(self.indices[first:].numpy(), self.weights[first:].numpy(), self.num_buckets)
+        return Codes(self.codebook.detach().numpy(), items)
 
     def num_params(self) -> int:
         """c·d + t·N (t·I with items only); the column indices of S are not counted."""

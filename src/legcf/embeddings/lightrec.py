@@ -18,7 +18,7 @@ from legcf.configuration import Frozen
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal, take_saved_shapes
 from legcf.embeddings.budget import Budgeted, stored_values, too_small
-from legcf.embeddings.presets import DEFAULT_TRAINING, PAPER_TRAINING
+from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 
 _BLOCK = 8192  # entities coded at a time where no gradient is wanted
 
@@ -53,7 +53,7 @@ class LightRec(EmbeddingLayer):
         # Codes are dear beside a step, so they are learned in a few epochs and their codewords in the others.
         "default": {
             "method": {"teacher_epochs": 12, "code_epochs": 3, "recode_every": 10, "similarity": "euclidean"},
-            "training": {**DEFAULT_TRAINING, "epochs": 10},
+            "training": {**DEFAULT_TRAINING, "epochs": 10}, "ranking": DEFAULT_RANKING,
         },
     }  # fmt: skip
 

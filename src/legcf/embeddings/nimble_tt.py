@@ -17,7 +17,7 @@ from legcf.configuration import Frozen
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal
 from legcf.embeddings.budget import Budgeted, ensure_within, stored_values, too_small
-from legcf.embeddings.presets import DEFAULT_TRAINING, PAPER_TRAINING
+from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.errors import UserError
 from legcf.graph.adjacency import bipartite
 from legcf.graph.partition import communities
@@ -57,7 +57,7 @@ class NimbleTT(EmbeddingLayer):
     citation = "Yin et al., Nimble GNN Embedding with Tensor-Train Decomposition, KDD 2022"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {"training": PAPER_TRAINING},
-        "default": {"training": DEFAULT_TRAINING},
+        "default": {"training": DEFAULT_TRAINING, "ranking": DEFAULT_RANKING},
     }
 
     order: torch.Tensor

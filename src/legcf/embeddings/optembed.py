@@ -15,7 +15,7 @@ from torch import nn
 from legcf.configuration import Frozen
 from legcf.embeddings.base import bytes_of
 from legcf.embeddings.budget import stored_values, too_small
-from legcf.embeddings.presets import DEFAULT_TRAINING, PAPER_TRAINING
+from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.embeddings.widths import WidthConfig, WidthTable
 
 _QUICK: dict[str, Any] = {
@@ -23,7 +23,7 @@ _QUICK: dict[str, Any] = {
         "dim": 64, "threshold_rate": 1e-2, "threshold_weight": 0.3, "supernet_epochs": 4, "generations": 8,
         "mutants": 6, "crossovers": 6, "parents": 6, "target": 0.3125,
     },
-    "training": {**DEFAULT_TRAINING, "epochs": 12, "validation_users": 10_000},
+    "training": {**DEFAULT_TRAINING, "epochs": 12, "validation_users": 10_000}, "ranking": DEFAULT_RANKING,
 }  # fmt: skip
 
 

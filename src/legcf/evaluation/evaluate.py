@@ -1,30 +1,29 @@
-"""From vectors and truth to metrics; a mean over the users that have something to find."""
+"""From a ranking and the truth to metrics; a mean over the users that have something to find."""
 
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from numba import njit, prange
 from numpy.typing import NDArray
 
+from legcf.arrays import IntArray, Positions
 from legcf.data.interactions import Interactions
 from legcf.evaluation.metrics import METRICS
-from legcf.evaluation.ranking import FloatArray, find_hits, rank
-from legcf.graph.neighbours import Neighbours
+from legcf.ranking.ranking import Ranking
+from legcf.ranking.topk import rank
 
 DEFAULT_KS = (5, 10, 20)
 
 
 def evaluate(
-    user_vectors: FloatArray,
-    item_vectors: FloatArray,
+    ranking: Ranking,
     truth: Interactions,
-    seen: Interactions,
     ks: Sequence[int] = DEFAULT_KS,
-    users: NDArray[np.integer] | None = None,
+    users: Positions | None = None,
     metrics: Iterable[str] = tuple(METRICS),
-    neighbours: Neighbours | None = None,
 ) -> dict[str, float]:
     """Mean metrics such as "recall@20", and catalogue coverage, over `users` (all by default) with any truth."""
-    per_user, ranked, _ = evaluate_per_user(user_vectors, item_vectors, truth, seen, ks, users, metrics, neighbours)
+    per_user, ranked, _ = evaluate_per_user(ranking, truth, ks, users, metrics)
     result = {name: float(values.mean()) if values.size else 0.0 for name, values in per_user.items()}
     for k in ks:
         shown = np.unique(ranked[:, :k])
@@ -33,20 +32,33 @@ def evaluate(
 
 
 def evaluate_per_user(
-    user_vectors: FloatArray,
-    item_vectors: FloatArray,
+    ranking: Ranking,
     truth: Interactions,
-    seen: Interactions,
     ks: Sequence[int] = DEFAULT_KS,
-    users: NDArray[np.integer] | None = None,
+    users: Positions | None = None,
     metrics: Iterable[str] = tuple(METRICS),
-    neighbours: Neighbours | None = None,
-) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.int32], NDArray[np.int64]]:
-    """Metrics of every user, their ranked lists, and which users they are."""
+) -> tuple[dict[str, NDArray[np.float64]], IntArray, NDArray[np.int64]]:
+    """Metrics of every user, their ranked lists without what their histories have, and which users they are."""
     candidates = np.arange(truth.num_users) if users is None else np.asarray(users, dtype=np.int64)
     chosen = candidates[truth.user_degrees[candidates] > 0]
-    ranked, _ = rank(user_vectors, item_vectors, max(ks), chosen, seen, neighbours)
+    ranked, _ = rank(ranking, max(ks), chosen, ranking.histories)
     hits = find_hits(ranked, chosen, truth)
     relevant = truth.user_degrees[chosen]
     per_user = {f"{name}@{k}": METRICS[name](hits, relevant, k) for name in metrics for k in ks}
     return per_user, ranked, chosen
+
+
+def find_hits(ranked: IntArray, users: Positions, truth: Interactions) -> NDArray[np.bool_]:
+    """Which places of the ranked lists hold an item of the truth."""
+    hits = np.zeros(ranked.shape, dtype=np.bool_)
+    _find_hits(ranked, np.asarray(users), truth.indptr, truth.items, hits)
+    return hits
+
+
+@njit(cache=True, parallel=True)
+def _find_hits(ranked, users, indptr, items, hits):  # type: ignore[no-untyped-def]
+    for row in prange(ranked.shape[0]):
+        truth = items[indptr[users[row]] : indptr[users[row] + 1]]
+        for place in range(ranked.shape[1]):
+            where = np.searchsorted(truth, ranked[row, place])
+            hits[row, place] = where < len(truth) and truth[where] == ranked[row, place]

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf.arrays import FloatArray
 from legcf.errors import MissingExtra
 from legcf.experiments.plots import Named, name_of, new_figure, plain, to_svg
 from legcf.experiments.store import Store
 from legcf.experiments.tables import Line, Table
 
-FloatArray = NDArray[np.float32]
 ANCHORS, ENTITIES_EACH, WEIGHTS = 5, 100, 20
 _MARKERS = ("o", "^", "s", "D", "v")
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#7f7f7f")

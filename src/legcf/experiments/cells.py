@@ -162,6 +162,7 @@ def _decisions(config: RunConfig) -> dict[str, Any]:
         "method": {**chosen(config.method), "name": config.method.name},
         "backbone": {**chosen(config.backbone), "name": config.backbone.name},
         "training": chosen(config.training),
+        **({"ranking": ranking} if (ranking := chosen(config.ranking)) else {}),
     }
 
 

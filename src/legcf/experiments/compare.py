@@ -27,12 +27,7 @@ def compare(folders: Sequence[Path], ks: Sequence[int] = (10, 20)) -> dict[str, 
         if model.metrics.get("content_hash") != models[0].metrics.get("content_hash"):
             raise UserError(f"{folder} and {folders[0]} are of different data or splits, so their users do not pair.")
     dataset = models[0].dataset()
-    per_user = [
-        evaluate_per_user(
-            model.user_vectors, model.item_vectors, dataset.test, dataset.train, ks, neighbours=model.neighbours
-        )[0]
-        for model in models
-    ]
+    per_user = [evaluate_per_user(model.ranking, dataset.test, ks)[0] for model in models]
     return {
         "dataset": dataset.name,
         "protocol": dataset.protocol,

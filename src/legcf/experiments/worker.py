@@ -23,9 +23,9 @@ from legcf.experiments.cells import Cell, Run
 from legcf.experiments.machine import code_version, describe
 from legcf.experiments.published import METRICS
 from legcf.experiments.store import RENEW_SECONDS, Store
-from legcf.model_file import TrainedModel
 from legcf.registry import config_from_json
 from legcf.runs import train
+from legcf.trained_model import TrainedModel
 
 _PARENT_SECONDS = 0.5
 
@@ -86,11 +86,9 @@ def _carry_out(job: Job, store: Store, folder: Path) -> None:
     if dataset.content_hash != job.run.content_hash:
         raise UserError(f"{job.source} has changed since the reproduction was started; start it again.")
     trained = _trained(job, dataset, folder)
-    users, items = trained.model.vectors()
-    neighbours = trained.model.neighbours(users, items)
     ks = sorted({int(name.partition("@")[2]) for name in METRICS})
     names = {name.partition("@")[0] for name in METRICS}
-    per_user, _, _ = evaluate_per_user(users, items, dataset.test, dataset.train, ks, None, names, neighbours)
+    per_user, _, _ = evaluate_per_user(trained.ranking, dataset.test, ks, metrics=names)
     state = _state(trained) if job.run.cell.keep_state else None
     chosen = {name: per_user[name] for name in METRICS}
     store.finish(job.run.key, trained.metrics, trained.curve, chosen, describe(), job.command, state)

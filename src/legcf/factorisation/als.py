@@ -8,17 +8,17 @@ gradient steps a row instead of an exact solution (Takács, Pilászy and Tikk, R
 import numpy as np
 import scipy.sparse as sp
 from numba import njit, prange
-from numpy.typing import NDArray
 from pydantic import Field
 
+from legcf.arrays import FloatArray, inverse_power
 from legcf.climb import climb
 from legcf.configuration import Frozen
 from legcf.data.interactions import Interactions
 from legcf.evaluation import evaluate
-from legcf.graph.adjacency import bipartite, inverse_power, normalised
+from legcf.graph.adjacency import bipartite, normalised
 from legcf.progress import progress
+from legcf.ranking.ranking import Ranking
 
-FloatArray = NDArray[np.float32]
 _METRIC_RIDGE = 1e-3
 _METRIC_FLOOR = 1e-3
 _FIRST_ALPHA = 10.0
@@ -88,7 +88,7 @@ def with_alpha(
             quiet,
             f"Factorising with α = {alpha:g}",
         )
-        return evaluate(users, items, truth, seen, (20,), judges, ("ndcg",))["ndcg@20"]
+        return evaluate(Ranking(users, items, seen), truth, (20,), judges, ("ndcg",))["ndcg@20"]
 
     return settings.model_copy(update={"alpha": climb(score, _FIRST_ALPHA, 1.0, 100.0)})
 

@@ -4,6 +4,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from legcf.arrays import inverse_power
 from legcf.data.interactions import Interactions
 
 
@@ -56,14 +57,6 @@ def degrees(adjacency: sp.csr_matrix) -> np.ndarray:
     """Weighted row sums in float64, so that they do not depend on summation order."""
     rows = np.repeat(np.arange(adjacency.shape[0]), np.diff(adjacency.indptr))
     return np.bincount(rows, weights=adjacency.data, minlength=adjacency.shape[0])
-
-
-def inverse_power(values: np.ndarray, power: float) -> np.ndarray:
-    """values ** −power, and 0 where the value is 0."""
-    result = np.zeros_like(values, dtype=np.float64)
-    positive = values > 0
-    result[positive] = values[positive] ** -power
-    return result
 
 
 def _side_by_side(left: sp.csr_matrix, right: sp.csr_matrix) -> sp.csr_matrix:

@@ -7,7 +7,8 @@ import numpy as np
 import torch
 from numba import njit, prange
 
-from legcf.graph.propagate import FloatArray, Operator
+from legcf.arrays import FloatArray
+from legcf.graph.propagate import Operator
 
 _CHUNK = 1 << 14  # values a thread takes at a time
 _STEP = np.uint64(0x9E3779B97F4A7C15)

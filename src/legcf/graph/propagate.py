@@ -13,10 +13,9 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from numba import njit, prange
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float32]
-IntArray = NDArray[np.integer]
+from legcf.arrays import FloatArray, Positions
+
 _CHUNKS = 64  # pieces of equal edges that the threads share, so that hubs do not leave one of them waiting
 
 
@@ -56,7 +55,7 @@ class Operator:
         _multiply(matrix.indptr, matrix.indices, matrix.data, self._bounds, np.ascontiguousarray(dense), result)
         return result
 
-    def times_at(self, rows: IntArray, dense: FloatArray) -> FloatArray:
+    def times_at(self, rows: Positions, dense: FloatArray) -> FloatArray:
         """Some rows of the product."""
         matrix = self.matrix
         result = np.empty((len(rows), dense.shape[1]), dtype=np.float32)
@@ -66,7 +65,7 @@ class Operator:
         _multiply_at(rows, matrix.indptr, matrix.indices, matrix.data, bounds, np.ascontiguousarray(dense), result)
         return result
 
-    def times_from(self, rows: IntArray, dense: FloatArray) -> FloatArray:
+    def times_from(self, rows: Positions, dense: FloatArray) -> FloatArray:
         """The product with a matrix that is `dense` in `rows`, which are distinct, and zero in all others."""
         matrix = self.matrix
         place = np.full(matrix.shape[1], -1, dtype=np.int32)
@@ -76,7 +75,7 @@ class Operator:
         _multiply_from(place, matrix.indptr, matrix.indices, matrix.data, self._bounds, dense, result)
         return result
 
-    def polynomial(self, dense: FloatArray, coefficients: FloatArray, rows: IntArray | None = None) -> FloatArray:
+    def polynomial(self, dense: FloatArray, coefficients: FloatArray, rows: Positions | None = None) -> FloatArray:
         """The blocks Σ_l coefficients[b, l] · Â^l · dense side by side, with two work arrays whatever the depth.
 
         With `rows`, those rows of it alone.
@@ -98,7 +97,7 @@ class Operator:
         return result
 
     def adjoint_polynomial(
-        self, gradient: FloatArray, coefficients: FloatArray, rows: IntArray | None = None
+        self, gradient: FloatArray, coefficients: FloatArray, rows: Positions | None = None
     ) -> FloatArray:
         """The transpose of `polynomial`, by Horner's rule: one product a layer."""
         blocks, terms = coefficients.shape
@@ -148,14 +147,14 @@ class _Product(torch.autograd.Function):
 
 
 def polynomial(
-    operator: Operator, dense: torch.Tensor, coefficients: FloatArray, rows: IntArray | None = None
+    operator: Operator, dense: torch.Tensor, coefficients: FloatArray, rows: Positions | None = None
 ) -> torch.Tensor:
     """Differentiable propagation of a linear backbone; of some distinct rows alone, if given."""
     result: torch.Tensor = _Polynomial.apply(dense, operator, coefficients, rows)  # type: ignore[no-untyped-call]
     return result
 
 
-def product(operator: Operator, dense: torch.Tensor, rows: IntArray | None = None) -> torch.Tensor:
+def product(operator: Operator, dense: torch.Tensor, rows: Positions | None = None) -> torch.Tensor:
     """One differentiable sparse product, for backbones that are not linear; of some distinct rows alone, if given."""
     result: torch.Tensor = _Product.apply(dense, operator, rows)  # type: ignore[no-untyped-call]
     return result

@@ -13,9 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf.arrays import FloatArray
 from legcf.data.ids import IdMap
+from legcf.ranking.pooling import Pooling
+from legcf.ranking.popularity import popularity_counts
 from legcf.serving.container import damaged, read_container, write_container
-from legcf.serving.history import History
+from legcf.serving.history import PackedHistories
 from legcf.serving.parts import (
     Store,
     array,
@@ -31,9 +34,9 @@ from legcf.serving.parts import (
     put_rows,
     put_text,
 )
-from legcf.serving.rows import CodedRows, FloatArray, Rows
+from legcf.serving.rows import CodedRows, Rows
 
-DTYPES = ("float16", "int8")
+DTYPES = ("int8", "float16", "float32")
 _LARGEST_SCALE = 1e12  # scores stay finite in float32
 
 
@@ -56,13 +59,14 @@ class FoldIn:
 class ServingModel:
     items: IdMap
     item_rows: Rows
-    popularity: NDArray[np.uint8]  # 8 · log2(1 + number of users), rounded: within 5 % of the count in one byte
+    popularity: NDArray[np.uint8]  # coded by `legcf.ranking.popularity`
     users: IdMap | None = None
     user_rows: Rows | None = None
     item_bias: FloatArray | None = None
     titles: list[str] | None = None
-    history: History | None = None
-    fold_in: FoldIn = FoldIn()  # a user from its items
+    history: PackedHistories | None = None
+    pooling: Pooling | None = None  # users are the weighted sums of their items
+    fold_in: FoldIn = FoldIn()  # a user from its items, where they are not
     fold_in_item: FoldIn = FoldIn()  # an item from its users
     atlas: FloatArray | None = None  # where each meta-embedding lies on the map (c × 2)
     card: dict[str, Any] = field(default_factory=dict)
@@ -93,18 +97,10 @@ class ServingModel:
             raise damaged(path, f"its content is not consistent: {error}") from error
 
 
-def popularity_bytes(counts: NDArray[np.integer]) -> NDArray[np.uint8]:
-    coded: NDArray[np.uint8] = np.minimum(np.rint(8 * np.log2(1.0 + counts)), 255).astype(np.uint8)
-    return coded
-
-
-def popularity_counts(coded: NDArray[np.uint8]) -> FloatArray:
-    counts: FloatArray = np.maximum(2.0 ** (coded / 8.0) - 1.0, 1.0).astype(np.float32)
-    return counts
-
-
 def _to_store(model: ServingModel) -> tuple[Store, dict[str, Any]]:
     config: dict[str, Any] = {"dtype": model.dtype, "items": len(model.items)}
+    if model.pooling is not None:
+        config["pooling"] = {"user_power": model.pooling.user_power, "item_power": model.pooling.item_power}
     config["fold_in"] = {"user": vars(model.fold_in), "item": vars(model.fold_in_item)}
     store: Store = {"popularity": model.popularity}
     if isinstance(model.item_rows, CodedRows):
@@ -155,14 +151,15 @@ def _from_store(store: Store, config: dict[str, Any], card: dict[str, Any]) -> S
     if "atlas" in store and codebook is not None:
         atlas = finite(array(store, "atlas", np.float16, (len(codebook), 2)))
     titles = get_text(store, "titles", num_items) if "titles.text" in store else None
+    pooling = _get_pooling(config["pooling"], popularity) if "pooling" in config else None
     fold_in, fold_in_item = (_get_fold_in(config["fold_in"][side]) for side in ("user", "item"))
     items = get_ids(store, "ids.items", config["item_ids"], num_items, "item")
     neighbour_scale = float(config.get("neighbour_scale", 0.0))
     expect(0 <= neighbour_scale <= _LARGEST_SCALE, "the scale of neighbours is wrong")
     expect(history is not None or not neighbour_scale, "neighbours need histories")
     return ServingModel(
-        items, item_rows, popularity, users, user_rows, bias, titles, history, fold_in, fold_in_item, atlas, card,
-        dtype, neighbour_scale,
+        items, item_rows, popularity, users, user_rows, bias, titles, history, pooling, fold_in, fold_in_item, atlas,
+        card, dtype, neighbour_scale,
     )  # fmt: skip
 
 
@@ -172,8 +169,14 @@ def _get_fold_in(config: dict[str, Any]) -> FoldIn:
     return settings
 
 
-def _get_history(store: Store, pairs: int, num_users: int, num_items: int) -> History:
+def _get_pooling(config: dict[str, Any], popularity: NDArray[np.uint8]) -> Pooling:
+    powers = float(config["user_power"]), float(config["item_power"])
+    expect(all(-4 <= power <= 4 for power in powers), "the powers of pooling are wrong")
+    return Pooling(*powers, popularity_counts(popularity))
+
+
+def _get_history(store: Store, pairs: int, num_users: int, num_items: int) -> PackedHistories:
     low = array(store, "history.low", np.uint8, None)
     high = array(store, "history.high", np.uint8, None)
     expect(pairs <= 8 * high.nbytes, "there are too many pairs")
-    return History.unpack(low, high, pairs, num_users, num_items)
+    return PackedHistories.unpack(low, high, pairs, num_users, num_items)

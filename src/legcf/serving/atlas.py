@@ -7,7 +7,8 @@ meta-embedding and nothing an item.
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.serving.rows import CodedRows, FloatArray, Rows
+from legcf.arrays import FloatArray
+from legcf.serving.rows import CodedRows, Rows
 
 _MAX_POINTS = 2000  # the layout is quadratic; more meta-embeddings than this are placed by principal components
 

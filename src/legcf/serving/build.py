@@ -4,45 +4,50 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from legcf.assignment.assignment import Assignment
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Interactions
 from legcf.errors import UserError
 from legcf.evaluation import evaluate
-from legcf.graph.neighbours import Neighbours
 from legcf.progress import progress
+from legcf.ranking.neighbours import Neighbours
+from legcf.ranking.pooling import Pooling
+from legcf.ranking.popularity import popularity_counts
+from legcf.ranking.ranking import Ranking
 from legcf.serving import atlas
-from legcf.serving.artifact import FoldIn, ServingModel, popularity_bytes, popularity_counts
-from legcf.serving.calibrate import Known, calibrate_items, calibrate_users, with_bias
+from legcf.serving.artifact import FoldIn, ServingModel
+from legcf.serving.calibrate import calibrate_items, calibrate_users
 from legcf.serving.coding import code_sides, keep_codes, rounded
-from legcf.serving.foldin import FoldInSolver
-from legcf.serving.history import History, Lists
-from legcf.serving.rows import CodedRows, FloatArray, FullRows, Rows
+from legcf.serving.foldin import user_maker
+from legcf.serving.history import PackedHistories
+from legcf.serving.rows import CodedRows, FullRows, Rows
 
 DEFAULT_CODEBOOK = 500
 _CURVE_POINTS = 200
 
 
 class Trained(Protocol):
-    """What is needed of a trained model; `legcf.Recommender` has it."""
-
-    users: IdMap
-    items: IdMap
-    titles: list[str] | None
-    train: Interactions
-    user_vectors: FloatArray
-    item_vectors: FloatArray
-    meta_vectors: FloatArray | None
-    neighbours: Neighbours | None
+    """What is needed of a trained model; `legcf.trained_model.TrainedModel` has it."""
 
     @property
-    def item_bias(self) -> FloatArray | None: ...
+    def users(self) -> IdMap: ...
 
     @property
-    def item_codes(self) -> tuple[FloatArray, Assignment] | None: ...
+    def items(self) -> IdMap: ...
 
     @property
-    def card(self) -> dict[str, Any]: ...
+    def titles(self) -> list[str] | None: ...
+
+    @property
+    def ranking(self) -> Ranking:
+        """As it was tested."""
+
+    @property
+    def known(self) -> Interactions:
+        """All that users are known to have."""
+
+    @property
+    def card(self) -> dict[str, Any]:
+        """What there is to know about the model: how it was made, its size and its accuracy."""
 
 
 def build(
@@ -63,98 +68,105 @@ def build(
     """Code the final vectors (or keep them, `form="full"`) with all that serving needs.
 
     `validation` pairs, when there are any, choose how users are folded in; the training pairs alone do otherwise.
-    `fold_in` gives the settings for users and items instead of choosing them. What neighbours add to scores is kept
-    where the model has it and the histories, from which it is computed, are kept.
+    `fold_in` gives the settings for users and items instead of choosing them. Users that are nothing but their
+    histories have no vectors in the file. What neighbours add to scores is kept where the model has it and the
+    histories, from which it is computed, are kept.
     """
-    users, items, bias = _vectors(trained)
-    train = trained.train
+    ranking = trained.ranking
+    if not (np.isfinite(ranking.users).all() and np.isfinite(ranking.items).all()):
+        raise UserError("The model's vectors hold NaN or infinite values, so it cannot be served: train it again.")
+    keep_users = keep_users and ranking.pooling is None
     rng = np.random.default_rng(seed)
     user_rows: Rows
     item_rows: Rows
     spots = None
-    own = trained.item_codes if form == "coded" and c is None and not keep_users else None
-    if own is not None and own[1].per_entity <= t:
-        # The model's items are codes already: nothing is lost by keeping them, and users are solved from their items.
-        user_rows, item_rows = FullRows(users), keep_codes(*own, dtype)
+    own = ranking.codes if form == "coded" and c is None and not keep_users else None
+    if own is not None and own.items.per_entity <= t:
+        # The model's items are codes already: nothing is lost by keeping them, and users are made of their items.
+        user_rows, item_rows = FullRows(ranking.users), keep_codes(own, dtype)
         spots = rounded(atlas.layout(item_rows.codebook), "float16")
     elif form == "coded":
-        c = c if c is not None else _codebook_size(trained)
-        user_rows, item_rows, book = code_sides(users, items, c, t, dtype, rng, quiet)
+        c = c if c is not None else _codebook_size(ranking)
+        user_rows, item_rows, book = code_sides(ranking.users, ranking.items, c, t, dtype, rng, quiet)
         spots = rounded(atlas.layout(book), "float16")
     else:
-        user_rows, item_rows = FullRows(rounded(users, dtype)), FullRows(rounded(items, dtype))
-    bias = None if bias is None else rounded(bias, "float16")
-    popularity = popularity_bytes(train.item_degrees)
-    neighbours = trained.neighbours if keep_neighbours and keep_history else None
-    known = Known(user_rows.vectors(slice(None)), item_rows.vectors(slice(None)), bias, train, validation, neighbours)
+        user_rows, item_rows = FullRows(rounded(ranking.users, dtype)), FullRows(rounded(ranking.items, dtype))
+    neighbours = ranking.neighbours if keep_neighbours and keep_history else None
+    served = Ranking(
+        user_rows.vectors(slice(None)),
+        item_rows.vectors(slice(None)),
+        ranking.histories,
+        bias=None if ranking.bias is None else rounded(ranking.bias, "float16"),
+        neighbours=neighbours,
+        popularity=ranking.popularity,
+    )
     if fold_in is None:
-        counts = popularity_counts(popularity)
-        fold_in = calibrate_users(item_rows, counts, known, rng, quiet), calibrate_items(user_rows, known, rng)
-    scale = 0.0 if neighbours is None else neighbours.scale
+        users = FoldIn() if ranking.pooling is not None else calibrate_users(item_rows, served, validation, rng, quiet)
+        fold_in = users, calibrate_items(user_rows, served, rng)
+    scale = neighbours.scale if isinstance(neighbours, Neighbours) else 0.0
     return ServingModel(
         items=trained.items,
         item_rows=item_rows,
-        popularity=popularity,
+        popularity=ranking.popularity,
         users=trained.users if keep_users or keep_history else None,
         user_rows=user_rows if keep_users else None,
-        item_bias=bias,
+        item_bias=served.bias,
         titles=trained.titles if keep_titles else None,
-        history=History.of_lists(train.indptr, train.items, train.num_items) if keep_history else None,
+        history=PackedHistories.of(trained.known) if keep_history else None,
+        pooling=_stored_pooling(ranking),
         fold_in=fold_in[0],
         fold_in_item=fold_in[1],
         atlas=spots,
-        card=_card(trained, len(users) + len(items), item_rows, scale),
+        card=_card(trained, item_rows, scale),
         dtype=dtype,
         neighbour_scale=scale,
     )
 
 
-def accuracy(
-    model: ServingModel,
-    train: Interactions,
-    truth: Interactions,
-    quiet: bool = False,
-    users: FloatArray | None = None,
-) -> dict[str, float]:
-    """Ranking metrics of the serving model as a client would see it; `users` are from `served_users` if at hand."""
-    users = served_users(model, train, quiet) if users is None else users
-    items = model.item_rows.vectors(slice(None))
-    scale = model.neighbour_scale
-    neighbours = Neighbours(train, train.transposed(), scale) if scale else None
-    vectors = with_bias(users, items, model.item_bias)
-    return evaluate(*vectors, truth, train, (20,), metrics=("recall", "ndcg"), neighbours=neighbours)
-
-
-def served_users(model: ServingModel, train: Interactions, quiet: bool = False) -> FloatArray:
-    """The vectors that users get: the stored ones, or all of them solved from `train`."""
+def served_ranking(model: ServingModel, train: Interactions, quiet: bool = False) -> Ranking:
+    """What a client sees of the served model when users have the histories of `train`."""
     if model.user_rows is not None:
-        return model.user_rows.vectors(slice(None))
-    solver = FoldInSolver(model.item_rows, popularity_counts(model.popularity), model.fold_in)
-    with progress("Solving users", train.num_users, "users", quiet) as task:
-        return solver.vectors(Lists(train.indptr, train.items), task)
+        users = model.user_rows.vectors(slice(None))
+    else:
+        with progress("Making users of their items", train.num_users, "users", quiet) as task:
+            users = user_maker(model).vectors(train, task)
+    scale = model.neighbour_scale
+    return Ranking(
+        users,
+        model.item_rows.vectors(slice(None)),
+        train,
+        bias=model.item_bias,
+        neighbours=Neighbours(train, train.transposed(), scale) if scale else None,
+        popularity=model.popularity,
+    )
 
 
-def _vectors(trained: Trained) -> tuple[FloatArray, FloatArray, FloatArray | None]:
-    """Users, items and bias. A trained model carries its bias as a last column; here it is stored by itself."""
-    users, items, bias = trained.user_vectors, trained.item_vectors, trained.item_bias
-    if not (np.isfinite(users).all() and np.isfinite(items).all()):
-        raise UserError("The model's vectors hold NaN or infinite values, so it cannot be served: train it again.")
-    if bias is not None and np.array_equal(items[:, -1], bias):
-        users, items = users[:, :-1], items[:, :-1]
-    return users, items, bias
+def accuracy(served: Ranking, truth: Interactions) -> dict[str, float]:
+    """Recall and NDCG at 20."""
+    return evaluate(served, truth, (20,), metrics=("recall", "ndcg"))
 
 
-def _codebook_size(trained: Trained) -> int:
-    entities = len(trained.users) + len(trained.items)
-    return len(trained.meta_vectors) if trained.meta_vectors is not None else min(DEFAULT_CODEBOOK, entities)
+def _stored_pooling(ranking: Ranking) -> Pooling | None:
+    """With the counts that a file has, which are rounded."""
+    pooling = ranking.pooling
+    if pooling is None:
+        return None
+    return Pooling(pooling.user_power, pooling.item_power, popularity_counts(ranking.popularity))
 
 
-def _card(trained: Trained, entities: int, rows: Rows, neighbour_scale: float) -> dict[str, Any]:
+def _codebook_size(ranking: Ranking) -> int:
+    if ranking.meta is not None:
+        return len(ranking.meta)
+    return min(DEFAULT_CODEBOOK, ranking.num_users + ranking.num_items)
+
+
+def _card(trained: Trained, rows: Rows, neighbour_scale: float) -> dict[str, Any]:
     """What the page shows of the training; the curve thinned out so that the file stays small."""
+    entities = len(trained.users) + len(trained.items)
     card = {key: value for key, value in trained.card.items() if key != "config"}
     curve = [_plain(line) for line in card.get("curve") or []]
     card["curve"] = curve[:: max(1, -(-len(curve) // _CURVE_POINTS))]
-    card["full_table_bytes"] = entities * trained.item_vectors.shape[1] * 4
+    card["full_table_bytes"] = entities * trained.ranking.items.shape[1] * 4
     card["serving"] = {"d": rows.width, "entities": entities}
     if isinstance(rows, CodedRows):
         card["serving"] |= {"c": len(rows.codebook), "t": rows.columns.shape[1]}

@@ -1,19 +1,20 @@
 """How to fold in, chosen from the data at export: by validation pairs if there are any, else by hidden history."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf.arrays import FloatArray
 from legcf.data.interactions import Interactions
 from legcf.evaluation import evaluate
-from legcf.graph.neighbours import Neighbours
 from legcf.progress import progress
+from legcf.ranking.popularity import popularity_counts
+from legcf.ranking.ranking import Ranking
 from legcf.serving.artifact import FoldIn
 from legcf.serving.foldin import FoldInSolver
-from legcf.serving.history import Lists
-from legcf.serving.rows import FloatArray, Rows, measure
+from legcf.serving.rows import Rows, measure
 
 _SAMPLE = 400  # users a setting is judged on
 _MOST_PAIRS = 200  # of a history, so that one entity with thousands does not hold up the rest
@@ -29,30 +30,18 @@ _STEPS: tuple[tuple[str, tuple[float, ...]], ...] = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Known:
-    """What settings are judged by: the vectors of both sides as served, and the pairs."""
-
-    users: FloatArray
-    items: FloatArray
-    bias: FloatArray | None
-    train: Interactions
-    validation: Interactions | None
-    neighbours: Neighbours | None = None
-    """What they add to scores, where the served model has it."""
-
-
 def calibrate_users(
-    item_rows: Rows, counts: FloatArray, known: Known, rng: np.random.Generator, quiet: bool = True
+    item_rows: Rows, served: Ranking, truth: Interactions | None, rng: np.random.Generator, quiet: bool = True
 ) -> FoldIn:
     """The setting with the best NDCG@20 on users folded in from their history.
 
-    The vectors of known users only set the scale, which matters beside a bias and beside what neighbours add.
+    `served` has the vectors of both sides as they are served. Those of known users only set the scale, which matters
+    beside a bias and beside what neighbours add.
     """
-    seen, truth, neighbours = known.train, known.validation, known.neighbours
     if truth is None or not truth.num_pairs:
-        seen, truth = _hide(known.train, rng)
-        neighbours = None  # who knows the hidden pairs
+        seen, truth = _hide(served.histories, rng)
+        served = replace(served, histories=seen, neighbours=None)  # neighbours know the hidden pairs
+    seen, counts = served.histories, popularity_counts(served.popularity)
     able = np.flatnonzero((seen.user_degrees > 0) & (truth.user_degrees > 0))
     users = np.sort(rng.choice(able, min(_SAMPLE, len(able)), replace=False))
     if not len(users):
@@ -62,24 +51,23 @@ def calibrate_users(
 
     def judge(settings: FoldIn) -> tuple[float, FoldIn]:
         solved = FoldInSolver(item_rows, counts, replace(settings, scale=1.0), gram).vectors(histories)
-        scale = _scale(solved, known.users[users])
-        vectors = np.zeros_like(known.users)
+        scale = _scale(solved, served.users[users])
+        vectors = np.zeros_like(served.users)
         vectors[users] = scale * solved
-        pair = with_bias(vectors, known.items, known.bias)
-        score = evaluate(*pair, truth, seen, (20,), users, ("ndcg",), neighbours)["ndcg@20"]
+        score = evaluate(replace(served, users=vectors), truth, (20,), users, ("ndcg",))["ndcg@20"]
         return score, replace(settings, scale=scale)
 
     return _search(judge, ("unobserved", "ridge", "damping"), quiet)
 
 
-def calibrate_items(user_rows: Rows, known: Known, rng: np.random.Generator) -> FoldIn:
+def calibrate_items(user_rows: Rows, served: Ranking, rng: np.random.Generator) -> FoldIn:
     """The setting whose item vectors, solved from their users, point most nearly where the known ones point."""
-    holders = known.train.transposed()
+    holders = served.histories.transposed()
     able = np.flatnonzero(holders.user_degrees > 1)
     items = rng.choice(able, min(_SAMPLE // 2, len(able)), replace=False)
     if not len(items):
         return _START
-    wanted = known.items[items]
+    wanted = served.items[items]
     ones = np.ones(len(user_rows), dtype=np.float32)
     histories = _histories(holders, items)
     gram, _ = measure(user_rows)
@@ -109,18 +97,11 @@ def _search(judge: Callable[[FoldIn], tuple[float, FoldIn]], names: tuple[str, .
     return best
 
 
-def with_bias(users: FloatArray, items: FloatArray, bias: FloatArray | None) -> tuple[FloatArray, FloatArray]:
-    """A bias as one more column, so that the evaluator's inner product includes it."""
-    if bias is None:
-        return users, items
-    ones = np.ones((len(users), 1), dtype=np.float32)
-    return np.concatenate([users, ones], axis=1), np.concatenate([items, bias[:, None]], axis=1)
-
-
-def _histories(pairs: Interactions, rows: NDArray[np.integer]) -> Lists:
+def _histories(pairs: Interactions, rows: NDArray[np.integer]) -> Interactions:
     """The last pairs of these rows."""
-    parts = [pairs.of(int(row))[-_MOST_PAIRS:] for row in rows]
-    return Lists(np.cumsum([0, *(len(part) for part in parts)]), np.concatenate(parts))
+    chosen = pairs.of_users(rows)
+    behind = np.repeat(chosen.indptr[1:], chosen.user_degrees) - np.arange(chosen.num_pairs)
+    return chosen.subset(behind <= _MOST_PAIRS)
 
 
 def _scale(solved: FloatArray, known: FloatArray) -> float:
@@ -133,9 +114,4 @@ def _scale(solved: FloatArray, known: FloatArray) -> float:
 def _hide(train: Interactions, rng: np.random.Generator) -> tuple[Interactions, Interactions]:
     """A fifth of the pairs taken out to be found again."""
     hidden: NDArray[np.bool_] = rng.random(train.num_pairs) < 0.2
-    users = train.users()
-    shape = (train.num_users, train.num_items)
-    return (
-        Interactions.from_pairs(users[~hidden], train.items[~hidden], *shape),
-        Interactions.from_pairs(users[hidden], train.items[hidden], *shape),
-    )
+    return train.subset(~hidden), train.subset(hidden)

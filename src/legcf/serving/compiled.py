@@ -1,7 +1,7 @@
 """Top-k for many users at once, compiled: the same answers as numpy to the last bit, many times faster.
 
-Users are taken 32 at a time. Their projections lie beside each other (c × 32, in the cache), so an item's code turns
-into t products of one weight with 32 neighbouring numbers, which the compiler turns into vector instructions; and a
+Users are taken 64 at a time. Their projections lie beside each other (c × 64, in the cache), so an item's code turns
+into t products of one weight with 64 neighbouring numbers, which the compiler turns into vector instructions; and a
 score has to beat the user's k-th best so far before anything else is looked at.
 """
 
@@ -9,8 +9,9 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
-from legcf.serving.history import Lists
-from legcf.serving.rows import CodedRows, FloatArray
+from legcf.arrays import FloatArray
+from legcf.data.interactions import Interactions
+from legcf.serving.rows import CodedRows
 
 _TOGETHER = 64
 
@@ -20,7 +21,7 @@ def top_k(
     projected: FloatArray,
     k: int,
     bias: FloatArray | None,
-    seen: Lists,
+    seen: Interactions,
 ) -> tuple[NDArray[np.int32], FloatArray]:
     """Best k rows for each projection, best first, lower index first among equals; −1 where there are fewer than k."""
     items, scores = _room(len(projected), k)
@@ -30,7 +31,7 @@ def top_k(
     return items, scores
 
 
-def best_k(all_scores: FloatArray, k: int, seen: Lists) -> tuple[NDArray[np.int32], FloatArray]:
+def best_k(all_scores: FloatArray, k: int, seen: Interactions) -> tuple[NDArray[np.int32], FloatArray]:
     """The same for scores that are there already (users × items)."""
     items, scores = _room(len(all_scores), k)
     _select(all_scores, seen.indptr, seen.items, items, scores)

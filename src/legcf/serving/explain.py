@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from legcf.arrays import FloatArray
 from legcf.data.ids import ExternalId
-from legcf.serving.rows import CodedRows, FloatArray
+from legcf.serving.rows import CodedRows
 from legcf.serving.scorer import Scored, Scorer, Taste
 
 _EXAMPLES = 4

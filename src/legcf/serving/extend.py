@@ -5,12 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from legcf.arrays import FloatArray, IntArray
 from legcf.data.ids import ExternalId, IdMap
+from legcf.data.interactions import Interactions
 from legcf.errors import UserError
-from legcf.serving.artifact import ServingModel, popularity_bytes
+from legcf.ranking.popularity import popularity_bytes
+from legcf.serving.artifact import ServingModel
 from legcf.serving.foldin import FoldInSolver, code_vector
-from legcf.serving.history import History
-from legcf.serving.rows import CodedRows, FloatArray, FullRows, Rows
+from legcf.serving.history import PackedHistories
+from legcf.serving.rows import CodedRows, FullRows, Rows
 
 
 def with_item(
@@ -52,10 +55,10 @@ def _longer(rows: Rows, vector: FloatArray) -> Rows:
     return FullRows(np.concatenate([rows.table, vector[None]]))
 
 
-def _with_pairs(history: History, users: np.ndarray[tuple[int], np.dtype[np.int32]], item: int) -> History:
+def _with_pairs(history: PackedHistories, users: IntArray, item: int) -> PackedHistories:
     """The new item has the highest number, so it belongs at the end of each of its users' sorted items."""
     known = history.all()
     items = np.insert(known.items, known.indptr[users + 1], item)
     added = np.zeros(len(known.indptr), dtype=np.int64)
     added[users + 1] = 1
-    return History.of_lists(known.indptr + np.cumsum(added), items, item + 1)
+    return PackedHistories.of(Interactions(known.indptr + np.cumsum(added), items, item + 1))

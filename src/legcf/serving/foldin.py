@@ -5,14 +5,17 @@ entry of the history contributes to a score follows from the same system.
 """
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.serving.artifact import FoldIn
-from legcf.serving.history import Lists
-from legcf.serving.rows import FloatArray, Positions, Rows, measure
+from legcf.arrays import FloatArray, Positions
+from legcf.data.interactions import Interactions
+from legcf.ranking.pooling import Pooling
+from legcf.ranking.popularity import popularity_counts
+from legcf.serving.artifact import FoldIn, ServingModel
+from legcf.serving.rows import Rows, measure
 
 if TYPE_CHECKING:
     from legcf.progress import Task
@@ -20,6 +23,29 @@ if TYPE_CHECKING:
 Square = NDArray[np.float64]
 _MOST_TOGETHER = 1024
 _MOST_NUMBERS = 2**17  # in the largest array of a batch: 1 MB
+
+
+class UserMaker(Protocol):
+    """Vectors of users from their items."""
+
+    def prepare(self) -> None:
+        """Compute what every answer shares, so that the first request does not wait for it."""
+
+    def vector(self, history: Positions) -> FloatArray:
+        """The vector of someone with this history; zero without one."""
+
+    def vectors(self, histories: Interactions, task: "Task | None" = None) -> FloatArray:
+        """The vector of everyone. Memory stays bounded."""
+
+    def contributions(self, history: Positions, targets: FloatArray) -> FloatArray:
+        """What each entry of the history adds to the score of each target (history × targets)."""
+
+
+def user_maker(model: ServingModel, gram: "Square | None" = None) -> UserMaker:
+    """How this model makes users of items; `gram` is that of its item rows, if it is at hand."""
+    if model.pooling is not None:
+        return PooledUsers(model.item_rows, model.pooling)
+    return FoldInSolver(model.item_rows, popularity_counts(model.popularity), model.fold_in, gram)
 
 
 class FoldInSolver:
@@ -50,13 +76,13 @@ class FoldInSolver:
 
     def vector(self, history: Positions) -> FloatArray:
         """The vector of someone with this history; zero without one."""
-        vector: FloatArray = self.vectors(Lists(np.array([0, len(history)]), history))[0]
+        vector: FloatArray = self.vectors(_single(history, len(self._rows)))[0]
         return vector
 
-    def vectors(self, histories: Lists, task: "Task | None" = None) -> FloatArray:
+    def vectors(self, histories: Interactions, task: "Task | None" = None) -> FloatArray:
         """The vector of everyone, those with histories of like length together. Memory stays bounded."""
-        out = np.zeros((len(histories), self._rows.width), dtype=np.float32)
-        lengths = np.diff(histories.indptr)
+        out = np.zeros((histories.num_users, self._rows.width), dtype=np.float32)
+        lengths = histories.user_degrees
         order = np.argsort(lengths, kind="stable")
         done = int(np.searchsorted(lengths[order], 1))  # nothing is known of those with no history
         while done < len(order):
@@ -70,10 +96,10 @@ class FoldInSolver:
                 task.advance(len(chosen))
         return out
 
-    def _solve(self, histories: Lists, chosen: Positions, longest: int) -> NDArray[np.floating]:
+    def _solve(self, histories: Interactions, chosen: Positions, longest: int) -> NDArray[np.floating]:
         """All histories padded to the longest with entries of weight zero."""
         places = histories.indptr[chosen][:, None] + np.arange(longest)
-        real = np.arange(longest) < np.diff(histories.indptr)[chosen][:, None]
+        real = np.arange(longest) < histories.user_degrees[chosen][:, None]
         items = histories.items[np.where(real, places, 0)]
         weights = np.where(real, self._counts[items].astype(np.float64) ** -self.settings.damping, 0.0)
         weights /= weights.sum(axis=1, keepdims=True) / real.sum(axis=1, keepdims=True)
@@ -112,6 +138,33 @@ class FoldInSolver:
     def _system(self, vectors: NDArray[np.float64], weights: NDArray[np.float64]) -> Square:
         system: Square = self._whole + (vectors * weights[:, None]).T @ vectors
         return system
+
+
+class PooledUsers:
+    """Users of a model in which they are the weighted sums of their items: nothing is solved, nothing approximated."""
+
+    def __init__(self, rows: Rows, pooling: Pooling) -> None:
+        self._rows, self._pooling = rows, pooling
+
+    def prepare(self) -> None:
+        _ = self._pooling.item_weights
+
+    def vector(self, history: Positions) -> FloatArray:
+        vector: FloatArray = self.vectors(_single(history, len(self._rows)))[0]
+        return vector
+
+    def vectors(self, histories: Interactions, task: "Task | None" = None) -> FloatArray:
+        vectors = self._pooling.vectors(histories, self._rows.vectors, self._rows.width)
+        if task is not None:
+            task.advance(histories.num_users)
+        return vectors
+
+    def contributions(self, history: Positions, targets: FloatArray) -> FloatArray:
+        return self._pooling.parts(history, self._rows.vectors(history), targets)
+
+
+def _single(history: Positions, num_items: int) -> Interactions:
+    return Interactions(np.array([0, len(history)], dtype=np.int64), history.astype(np.int32), num_items)
 
 
 def code_vector(vector: FloatArray, codebook: FloatArray, t: int) -> tuple[NDArray[np.int64], FloatArray]:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from legcf.errors import UserError
+from legcf.ranking.popularity import popularity_counts
 from legcf.serving import atlas
-from legcf.serving.artifact import popularity_counts
 from legcf.serving.rows import CodedRows
 from legcf.serving.scorer import Scorer
 from legcf.serving.telemetry import Telemetry, log

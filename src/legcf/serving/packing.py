@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float32]
+from legcf.arrays import FloatArray
+
 Bytes = NDArray[np.uint8]
 _CHUNK = 1 << 12  # values at a time, so that temporaries stay small; of eight, so that each chunk starts a byte
 _SCALE_STEP = 1.03  # row scales are powers of this: one byte spans 0.97 … 1/1800 of the largest row

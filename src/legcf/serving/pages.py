@@ -8,7 +8,7 @@ from fastapi import Path as InPath
 from fastapi.responses import Response
 from starlette.staticfiles import StaticFiles
 
-from legcf.serving.artifact import popularity_counts
+from legcf.ranking.popularity import popularity_counts
 from legcf.serving.gate import Json
 from legcf.serving.holder import Holder, Loaded
 from legcf.serving.rows import CodedRows

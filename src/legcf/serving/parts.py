@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf.arrays import FloatArray
 from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
 from legcf.serving.packing import (
     bits_for,
@@ -14,7 +15,7 @@ from legcf.serving.packing import (
     smallest_integers,
     unpack_bits,
 )
-from legcf.serving.rows import CodedRows, FloatArray, FullRows, Rows
+from legcf.serving.rows import CodedRows, FullRows, Rows
 
 Store = dict[str, NDArray[np.generic]]
 _LARGEST = 1e6
@@ -24,7 +25,7 @@ def put_matrix(store: Store, name: str, matrix: FloatArray, dtype: str) -> dict[
     if dtype == "int8":
         store[f"{name}.values"], store[f"{name}.scale"], top = quantise_rows(matrix)
         return {"shape": list(matrix.shape), "top": top}
-    store[f"{name}.values"] = matrix.astype(np.float16)
+    store[f"{name}.values"] = matrix.astype(np.float32 if dtype == "float32" else np.float16)
     return {"shape": list(matrix.shape)}
 
 
@@ -40,7 +41,8 @@ def get_stored(
     rows, columns = (count(size) for size in config["shape"])
     expect(rows >= 1 and columns >= 1, f"{name} is empty")
     if "top" not in config:
-        return finite(array(store, f"{name}.values", np.float16, (rows, columns))), None
+        exact = np.float32 if store[f"{name}.values"].dtype == np.float32 else np.float16
+        return finite(array(store, f"{name}.values", exact, (rows, columns))), None
     values = array(store, f"{name}.values", np.int8, (rows, columns))
     scale = array(store, f"{name}.scale", np.uint8, (rows,))
     expect(0 < config["top"] <= _LARGEST / 127, f"the scale of {name} is wrong")

@@ -7,8 +7,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float32]
-Positions = NDArray[np.integer]
+from legcf.arrays import FloatArray, Positions
+
 _BLOCK = 1024  # rows worked on at once: they stay in the cache, and no N × d table ever stands in memory
 
 

@@ -16,16 +16,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf.arrays import FloatArray, Positions
 from legcf.data.ids import ExternalId
+from legcf.data.interactions import Interactions
 from legcf.errors import UserError
-from legcf.serving.artifact import ServingModel, popularity_counts
-from legcf.serving.foldin import FoldInSolver
-from legcf.serving.history import Lists
+from legcf.ranking.popularity import popularity_counts, trust
+from legcf.serving.artifact import ServingModel
+from legcf.serving.foldin import UserMaker, user_maker
 from legcf.serving.neighbours import HistoryNeighbours
-from legcf.serving.rows import CodedRows, FloatArray, Positions, Rows, measure
+from legcf.serving.rows import CodedRows, Rows, measure
 
-_SHRINK = 5.0
-_BLOCK = 64 * (os.cpu_count() or 1)  # users projected at once: 32 for each core, as the compiled path takes them
+_BLOCK = 64 * (os.cpu_count() or 1)  # users projected at once: 64 per core, as the compiled path takes them
 _BLOCK_BYTES = 16 * 2**20  # of scores that stand in memory at once where they have to
 
 
@@ -86,9 +87,8 @@ class Scorer:
         return None if history is None or not scale else HistoryNeighbours.of(history, scale)
 
     @cached_property
-    def solver(self) -> FoldInSolver:
-        counts = popularity_counts(self.model.popularity)
-        return FoldInSolver(self.model.item_rows, counts, self.model.fold_in, self._measured[0])
+    def solver(self) -> UserMaker:
+        return user_maker(self.model, self._measured[0])
 
     @property
     def item_norms(self) -> FloatArray:
@@ -146,18 +146,13 @@ class Scorer:
 
     def history(self, user: int) -> NDArray[np.int32]:
         stored = self.model.history
-        return np.zeros(0, dtype=np.int32) if stored is None else stored.of(user)
+        return np.zeros(0, dtype=np.int32) if stored is None else stored.of_user(user)
 
     def similar_items(self, item: ExternalId, k: int = 10) -> list[Scored]:
-        """Items whose vectors point the same way: cosine, shrunk by n / (n + 5) for items of only n users.
-
-        Where a handful of people decide, vectors point somewhere by chance, and some of thousands of rare items always
-        point the right way.
-        """
+        """The items most like one: cosines of vectors, bias apart, shrunk where only few users decide."""
         position = self.model.items.position(item)
         cosines = self._cosines(self.model.item_rows, position, self.item_norms)
-        counts = popularity_counts(self.model.popularity)
-        cosines *= counts / (counts + _SHRINK)
+        cosines *= trust(popularity_counts(self.model.popularity))
         return self._named_items(*best(cosines, k, np.array([position]), None))
 
     def similar_users(self, user: ExternalId, k: int = 10) -> list[Scored]:
@@ -202,8 +197,9 @@ class Scorer:
     ) -> tuple[NDArray[np.int32], FloatArray]:
         projected = self.model.item_rows.project(vectors)
         stored = self.model.history
-        histories = Lists.empty(len(vectors)) if stored is None else stored.some(users.start, users.stop)
-        seen = histories if exclude_seen else Lists.empty(len(vectors))
+        nothing = Interactions.empty(len(vectors), len(self.model.items))
+        histories = nothing if stored is None else stored.some(users.start, users.stop)
+        seen = histories if exclude_seen else nothing
         found = None if compiled is False else self._top_compiled(projected, k, histories, seen, bool(compiled))
         if found is None:
             items = np.full((len(vectors), k), -1, dtype=np.int32)
@@ -219,7 +215,7 @@ class Scorer:
         return items, scores
 
     def _top_compiled(
-        self, projected: FloatArray, k: int, histories: Lists, seen: Lists, wanted: bool
+        self, projected: FloatArray, k: int, histories: Interactions, seen: Interactions, wanted: bool
     ) -> tuple[NDArray[np.int32], FloatArray] | None:
         """None without numba (an error if it is `wanted`), or where numpy is as fast."""
         rows, bias = self.model.item_rows, self.model.item_bias

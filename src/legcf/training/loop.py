@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from legcf.climb import climb
 from legcf.configuration import RunConfig
 from legcf.data.interactions import Dataset, Interactions
 from legcf.errors import UserError
@@ -24,6 +23,8 @@ from legcf.evaluation.metrics import METRICS
 from legcf.files import written_whole
 from legcf.model import GraphModel
 from legcf.progress import progress
+from legcf.ranking.ranking import Ranking
+from legcf.ranking.tune import Tuning
 from legcf.training import checkpoint
 from legcf.training.losses import LOSSES
 from legcf.training.sampler import Batch, Sampler
@@ -72,6 +73,7 @@ class Session:
         self.state = State()
         self.best: checkpoint.Tensors = {}
         self.lines: list[dict[str, Any]] = []
+        self.tuning = Tuning(config.ranking)
         self._monitor = _parse_metric(training.monitor)
         self._judges = self._validation_users(training.validation_users)
         self._saved_at = time.monotonic()
@@ -81,7 +83,7 @@ class Session:
     def run(self) -> None:
         """Every stage until it stops getting better, then the best weights of all."""
         training = self.config.training
-        if self._validates and not self.state.lines and self.stages[0].counts:
+        if self.validates and not self.state.lines and self.stages[0].counts:
             self._judge_start()
         while self.state.stage < len(self.stages):
             stage = self.stages[self.state.stage]
@@ -92,10 +94,10 @@ class Session:
                 loss = self._epoch(stage) if stage.steps else None
                 told |= stage.after_epoch(self)
                 self.state.epoch += 1
-                watched = stage.steps and stage.validated and self._validates
+                watched = stage.steps and stage.validated and self.validates
                 if watched and self.state.epoch % training.evaluate_every == 0:
                     told |= self._judge()
-                self._tell(stage.name, loss, told, time.perf_counter() - started)
+                self._tell(stage.name, self.state.epoch, loss, told, time.perf_counter() - started)
                 self._checkpoint(now=False)
             is_last = self.state.stage == len(self.stages) - 1
             if (training.keep if is_last else training.continue_from) == "best":
@@ -103,8 +105,6 @@ class Session:
             self.state.stage, self.state.epoch, self.state.stale = self.state.stage + 1, 0, 0
             self.state.stage_best = -math.inf
             self._checkpoint(now=True)
-        if training.fit_neighbours and self._validates:
-            self._fit_neighbours()
 
     def new_optimiser(self) -> None:
         """Adam without memory of earlier steps, over all parameters; a stage that starts afresh asks for one."""
@@ -137,7 +137,7 @@ class Session:
         if stage.held_out or self.held_out is not None:
             self._hold_out(stage.held_out)
         if self.state.epoch == 0 and (told := stage.begin(self)) is not None:
-            self._tell(stage.name, None, told, 0.0)
+            self._tell(stage.name, 0, None, told, 0.0)
 
     def _hold_out(self, share: float) -> None:
         if self.folds is not None:
@@ -246,46 +246,40 @@ class Session:
     # Validation ---------------------------------------------------------------------------------------------------
 
     @property
-    def _validates(self) -> bool:
+    def validates(self) -> bool:
         return self.dataset.validation.num_pairs > 0
 
+    def ranking(self) -> Ranking:
+        """What the model as it is now ranks by."""
+        return self.tuning.start(self.model.ranking())
+
     def validation_score(self) -> float:
-        return self._validation()[self.config.training.monitor] if self._validates else 0.0
+        return self.validate(self.ranking())[self.config.training.monitor] if self.validates else 0.0
 
-    def _validation(self) -> dict[str, float]:
+    def validate(self, ranking: Ranking) -> dict[str, float]:
+        """The monitored metric on the validation pairs, with recall and NDCG at 20."""
         name, k = self._monitor
-        users, items = self.model.vectors()
-        ks = sorted({k, 20})
         names = {name, "recall", "ndcg"}
-        return evaluate(
-            users,
-            items,
-            self.dataset.validation,
-            self.dataset.train,
-            ks,
-            self._judges,
-            names,
-            self.model.neighbours(users, items),
-        )
+        return evaluate(ranking, self.dataset.validation, sorted({k, 20}), self._judges, names)
 
-    def _fit_neighbours(self) -> None:
-        """The weight of neighbours with the best validation result; every weight tried is told."""
-        weight = self.model.neighbour_weight
+    def tuned_ranking(self) -> Ranking:
+        """After training: the ranking with what can still be chosen chosen on validation; every trial is reported."""
+        tried = 0
 
-        def score(value: float) -> float:
-            started = time.perf_counter()
-            weight.fill_(value)
-            metrics = self._validation()
-            self.state.epoch += 1
-            told = {"search": {"weight": value}, "validation": metrics}
-            self._tell("neighbours", None, told, time.perf_counter() - started)
+        def score(ranking: Ranking, weight: float) -> float:
+            nonlocal tried
+            started, tried = time.perf_counter(), tried + 1
+            metrics = self.validate(ranking)
+            reported = {"search": {"weight": weight}, "validation": metrics}
+            self._tell("neighbours", tried, None, reported, time.perf_counter() - started)
             return metrics[self.config.training.monitor]
 
-        weight.fill_(climb(score, float(weight)))
+        ranking = self.model.ranking()
+        return self.tuning.fitted(ranking, score) if self.validates else self.tuning.start(ranking)
 
     def _judge(self) -> dict[str, Any]:
         """Validate, and remember these weights if none were better."""
-        metrics = self._validation()
+        metrics = self.validate(self.ranking())
         score = metrics[self.config.training.monitor]
         if score > self.state.best and self.stages[self.state.stage].counts:
             self.state.best, self.state.best_at = score, [self.state.stage, self.state.epoch]
@@ -300,7 +294,7 @@ class Session:
         """The values that training starts from are a candidate too: a warm start may be hard to better."""
         started = time.perf_counter()
         told = self._judge()
-        self._tell(self.stages[0].name, None, told, time.perf_counter() - started)
+        self._tell(self.stages[0].name, 0, None, told, time.perf_counter() - started)
 
     def restore_best(self) -> None:
         if self.best:
@@ -316,9 +310,9 @@ class Session:
 
     # What is written ----------------------------------------------------------------------------------------------
 
-    def _tell(self, stage: str, loss: float | None, told: dict[str, Any], seconds: float) -> None:
+    def _tell(self, stage: str, epoch: int, loss: float | None, told: dict[str, Any], seconds: float) -> None:
         self.state.seconds += seconds
-        line = {"stage": stage, "epoch": self.state.epoch, "loss": loss, **told, "seconds": seconds}
+        line = {"stage": stage, "epoch": epoch, "loss": loss, **told, "seconds": seconds}
         self.lines.append(line)
         self.state.lines += 1
         if self.folder is not None:

@@ -130,9 +130,9 @@ def test_the_seed_decides(dataset: Dataset) -> None:
 
 def test_principal_axes_leave_scores_alone(dataset: Dataset) -> None:
     running = session(dataset, configured())
-    before = running.model.vectors()
+    before = running.model.entity_vectors()
     ciess._turn_to_principal_axes(running)
-    after = running.model.vectors()
+    after = running.model.entity_vectors()
     assert np.allclose(after[0] @ after[1].T, before[0] @ before[1].T, atol=1e-5)
     energy = np.square(np.concatenate(after)).sum(axis=0)
     assert (np.diff(energy) <= 1e-4).all()

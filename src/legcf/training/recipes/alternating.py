@@ -3,8 +3,9 @@
 import time
 from typing import Any, cast
 
+from legcf.arrays import FloatArray
 from legcf.assignment.aggregate import aggregated
-from legcf.assignment.assignment import FloatArray, relative_error
+from legcf.assignment.assignment import relative_error
 from legcf.assignment.careful import mixed, refitted
 from legcf.assignment.solvers import SOLVERS
 from legcf.configuration import RunConfig

@@ -15,6 +15,7 @@ from legcf.configuration import RunConfig
 from legcf.data.interactions import Interactions
 from legcf.embeddings.ciess import Ciess, CiessConfig, allowed_values
 from legcf.evaluation.evaluate import evaluate_per_user
+from legcf.ranking.ranking import Ranking
 from legcf.training.loop import Session
 from legcf.training.recipes.search import seconds_left
 from legcf.training.recipes.td3 import Sizes, Td3, Td3Settings, fitted, grouped, reward
@@ -162,8 +163,7 @@ class Search(Stage):
 
     def _quality(self, session: Session) -> tuple[torch.Tensor, torch.Tensor]:
         assert session.held_out is not None
-        users, items = session.model.vectors()
-        return entity_quality(users, items, session.held_out, session.pairs)
+        return entity_quality(session.ranking(), session.held_out)
 
     def _states(self, session: Session) -> torch.Tensor:
         """popularity, size and quality, each in [−1, 1]"""
@@ -220,19 +220,17 @@ class Retrain(Stage):
         self._search.load_state(state)
 
 
-def entity_quality(
-    users: NDArray[np.float32], items: NDArray[np.float32], truth: Interactions, seen: Interactions
-) -> tuple[torch.Tensor, torch.Tensor]:
+def entity_quality(ranking: Ranking, truth: Interactions) -> tuple[torch.Tensor, torch.Tensor]:
     """Quality of every entity, and for whom it is known; the mean of its side for the others.
 
     A user's is the mean of recall and NDCG at 5, 10 and 20; an item's is the mean of the users it was learned from.
     """
-    per_user, _, judged = evaluate_per_user(users, items, truth, seen, (5, 10, 20), metrics=("recall", "ndcg"))
+    per_user, _, judged = evaluate_per_user(ranking, truth, (5, 10, 20), metrics=("recall", "ndcg"))
     of_users = np.zeros(truth.num_users)
     of_users[judged] = np.mean(list(per_user.values()), axis=0)
     known_users = np.zeros(truth.num_users, dtype=bool)
     known_users[judged] = True
-    relation = seen.to_scipy().T.tocsr()
+    relation = ranking.histories.to_scipy().T.tocsr()
     witnesses = relation @ known_users.astype(np.float32)
     of_items = (relation @ of_users) / np.maximum(witnesses, 1)
     sides = [(of_users, known_users), (of_items, witnesses > 0)]
@@ -259,7 +257,7 @@ def _turn_to_principal_axes(session: Session) -> None:
     if model.backbone.coefficients() is None or any(True for _ in model.backbone.parameters()):
         return
     layer = cast(Ciess, model.layer)
-    vectors = torch.from_numpy(np.concatenate(model.vectors()))
+    vectors = torch.from_numpy(model.entity_vectors())
     vectors = vectors.reshape(len(vectors), -1, layer.width).flatten(0, 1).double()
     _, axes = torch.linalg.eigh(vectors.T @ vectors)
     layer.weight.copy_(layer.weight @ axes.flip(1).float())

@@ -8,13 +8,12 @@ import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
+from legcf.arrays import FloatArray, Positions
 from legcf.configuration import RunConfig
 from legcf.embeddings.cel import Cel, CelConfig
 from legcf.training.loop import Session
 from legcf.training.stage import Stage
 
-FloatArray = NDArray[np.float32]
-IntArray = NDArray[np.integer]
 _POWER_STEPS = 20  # of the power iteration: a split needs a direction, not its last digits
 _BLOCK = 8192  # entities whose moves are weighed at a time
 
@@ -82,14 +81,14 @@ def _move(layer: Cel, gradients: FloatArray, rng: np.random.Generator) -> int:
     return int((after != before).sum())
 
 
-def busiest(assigned: IntArray, interactions: NDArray[np.float64], count: int) -> IntArray:
+def busiest(assigned: Positions, interactions: NDArray[np.float64], count: int) -> Positions:
     """Clusters with most interactions among those that have two members or more."""
     busy, sizes = np.bincount(assigned, interactions), np.bincount(assigned)
     order = np.argsort(-busy, kind="stable")
     return order[sizes[order] > 1][:count]
 
 
-def halved(assigned: IntArray, gradients: FloatArray, parents: IntArray) -> IntArray:
+def halved(assigned: Positions, gradients: FloatArray, parents: Positions) -> Positions:
     """Every parent's members on the negative side of their gradients' first principal direction get a new cluster."""
     clusters = int(assigned.max()) + 1
     projections = first_component(assigned, gradients)
@@ -105,7 +104,7 @@ def halved(assigned: IntArray, gradients: FloatArray, parents: IntArray) -> IntA
     return np.where(leaves & (child[assigned] >= 0), child[assigned], assigned).astype(assigned.dtype)
 
 
-def first_component(assigned: IntArray, gradients: FloatArray) -> FloatArray:
+def first_component(assigned: Positions, gradients: FloatArray) -> FloatArray:
     """Of every entity: its gradient, centred in its cluster, along the cluster's first principal direction."""
     entities, clusters = len(assigned), int(assigned.max()) + 1
     members = sp.csr_matrix((np.ones(entities, np.float32), (assigned, np.arange(entities))), (clusters, entities))
@@ -124,14 +123,14 @@ def first_component(assigned: IntArray, gradients: FloatArray) -> FloatArray:
 
 
 def reassigned(
-    assigned: IntArray,
+    assigned: Positions,
     vectors: FloatArray,
     gradients: FloatArray,
     num_users: int,
     nearest: int,
     stiffness: float,
     asked: NDArray[np.bool_],
-) -> IntArray:
+) -> Positions:
     """Each entity asked goes where ⟨g, C_k − C_a⟩ + ½ρ‖C_k − C_a‖² is least, on its side; no cluster loses everyone."""
     apart = squared_distances(vectors)
     of_items = np.zeros(len(vectors), dtype=bool)
@@ -159,7 +158,7 @@ def squared_distances(vectors: FloatArray) -> FloatArray:
     return apart
 
 
-def _none_deserted(before: IntArray, after: IntArray, costs: FloatArray) -> IntArray:
+def _none_deserted(before: Positions, after: Positions, costs: FloatArray) -> Positions:
     """Where everyone would go, the one that gains least stays."""
     staying = np.bincount(before[after == before], minlength=int(before.max()) + 1)
     members = np.flatnonzero(staying[before] == 0)

@@ -16,8 +16,7 @@ def held_out_score(session: Session, judges: int | None = None) -> float:
         able = np.sort(np.random.default_rng([session.config.seed, 2]).choice(able, judges, replace=False))
     monitor = session.config.training.monitor
     name, _, k = monitor.partition("@")
-    users, items = session.model.vectors()
-    return evaluate(users, items, session.held_out, session.pairs, [int(k)], able, [name])[monitor]
+    return evaluate(session.ranking(), session.held_out, [int(k)], able, [name])[monitor]
 
 
 def seconds_left(session: Session, stage: Stage, an_epoch: float) -> float:

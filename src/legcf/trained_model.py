@@ -1,8 +1,9 @@
-"""A trained model on disk: model.safetensors holds every array, model.json says what they are. No pickle, ever."""
+"""A trained model in its run folder: model.safetensors holds every array, model.json says what they are. No pickle."""
 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +17,48 @@ from legcf.data.interactions import Interactions
 from legcf.errors import UserError
 from legcf.files import read_json, write_json
 from legcf.model import GraphModel
+from legcf.ranking.ranking import Ranking
+from legcf.ranking.tune import Tuning, stored
 from legcf.registry import BACKBONES, METHODS, config_from_json
 from legcf.training import checkpoint
 
 FORMAT = "legcf-model"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+_READABLE = (1, 2)  # up to 1, settings and weight of ranking stood among those of training
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
-    """A model with all it needs to recommend: the training pairs are its graph, and tell what a user has seen."""
+    """A model with all it needs to recommend; the ranking's histories are its graph."""
 
     model: GraphModel
+    ranking: Ranking
+    """As it was tested: its histories are the training pairs."""
+    known: Interactions
+    """Every pair that the data had."""
     config: RunConfig
     users: IdMap
     items: IdMap
     titles: list[str] | None
-    train: Interactions
     metrics: dict[str, Any]
     curve: list[dict[str, Any]]
+
+    @property
+    def card(self) -> dict[str, Any]:
+        """What there is to know about the model: how it was made, its size and its accuracy."""
+        keys = ("dataset", "method", "backbone", "preset", "protocol", "seed", "num_params", "storage_bytes")
+        return {
+            "name": self.metrics.get("dataset"),
+            **{key: self.metrics.get(key) for key in keys},
+            "metrics": self.metrics,
+            "curve": self.curve,
+            "config": self.config.to_json(),
+        }
+
+    @cached_property
+    def in_use(self) -> Ranking:
+        """The ranking with all that is known of its users: what recommends, and what is exported."""
+        return self.ranking if self.known is self.ranking.histories else self.ranking.knowing(self.known)
 
 
 def save_model(folder: Path, trained: TrainedModel) -> None:
@@ -42,7 +66,9 @@ def save_model(folder: Path, trained: TrainedModel) -> None:
         "model": trained.model.state_dict(),
         "users": _tensors(trained.users.to_arrays()),
         "items": _tensors(trained.items.to_arrays()),
-        "train": _tensors({"indptr": trained.train.indptr, "items": trained.train.items}),
+        "ranking": _tensors(stored(trained.ranking)),
+        "train": _pairs(trained.ranking.histories),
+        "known": {} if trained.known is trained.ranking.histories else _pairs(trained.known),
         "titles": _tensors(text_to_arrays(trained.titles)) if trained.titles is not None else {},
     }
     mark = {"format": FORMAT, "format_version": FORMAT_VERSION}
@@ -75,16 +101,17 @@ def load_model(folder: Path) -> TrainedModel:
         config = config_from_json(description["config"])
         users = IdMap.from_arrays(_arrays(groups["users"]), "user")
         items = IdMap.from_arrays(_arrays(groups["items"]), "item")
-        pairs = _arrays(groups["train"])
-        train = Interactions(pairs["indptr"].astype(np.int64), pairs["items"].astype(np.int32), len(items))
-        if train.num_users != len(users) or int(train.indptr[-1]) != train.num_pairs:
-            raise UserError(f"{folder} is damaged: its training pairs do not fit its users; take another copy.")
+        train = _interactions(groups["train"], len(users), len(items))
+        known = _interactions(groups["known"], len(users), len(items)) if groups.get("known") else train
         titles = text_from_arrays(_arrays(groups["titles"])) if groups.get("titles") else None
         layer = METHODS[config.method.name].layer(config.method, len(users), len(items))
         # To recommend, rows are propagated once; a basis pays only when there are many steps.
         once = config.training.model_copy(update={"propagation": "stepwise"})
         backbone = BACKBONES[config.backbone.name](config.backbone, layer.width)
         model = GraphModel(layer, backbone, train, once)
+        chosen = _arrays(groups.get("ranking", {}))
+        if description["format_version"] == 1 and "neighbour_weight" in groups["model"]:
+            chosen["neighbour_weight"] = groups["model"].pop("neighbour_weight").numpy()
         model.load_state_dict(groups["model"])
         metrics, curve = description["metrics"], description["curve"]
     except (KeyError, TypeError, RuntimeError, ValueError) as error:
@@ -93,7 +120,8 @@ def load_model(folder: Path) -> TrainedModel:
         ) from error
     model.eval()
     model.rebuild()
-    return TrainedModel(model, config, users, items, titles, train, metrics, curve)
+    ranking = Tuning(config.ranking).restored(model.ranking(), chosen)
+    return TrainedModel(model, ranking, known, config, users, items, titles, metrics, curve)
 
 
 def read_description(folder: Path) -> dict[str, Any]:
@@ -112,10 +140,23 @@ def _digest(path: Path) -> str:
 def _check_format(path: Path, facts: Any) -> None:
     if not isinstance(facts, Mapping) or facts.get("format") != FORMAT:
         raise UserError(f"{path} was not written by legcf; give a folder that `legcf train` made.")
-    if facts.get("format_version") != FORMAT_VERSION:
+    if facts.get("format_version") not in _READABLE:
         raise UserError(
-            f"{path} has format version {facts.get('format_version')}, this legcf reads {FORMAT_VERSION}; train again."
+            f"{path} has format version {facts.get('format_version')}, this legcf reads up to {FORMAT_VERSION};"
+            " train again."
         )
+
+
+def _pairs(interactions: Interactions) -> checkpoint.Tensors:
+    return _tensors({"indptr": interactions.indptr, "items": interactions.items})
+
+
+def _interactions(tensors: Mapping[str, torch.Tensor], num_users: int, num_items: int) -> Interactions:
+    pairs = _arrays(tensors)
+    found = Interactions(pairs["indptr"].astype(np.int64), pairs["items"].astype(np.int32), num_items)
+    if found.num_users != num_users or int(found.indptr[-1]) != found.num_pairs:
+        raise ValueError("its pairs do not fit its users")
+    return found
 
 
 def _tensors(arrays: Mapping[str, np.ndarray]) -> checkpoint.Tensors:

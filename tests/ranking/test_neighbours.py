@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legcf.configuration import TrainingConfig
+from legcf.configuration import RankingConfig
 from legcf.data.interactions import Interactions
 from legcf.errors import UserError
-from legcf.evaluation.ranking import rank
-from legcf.graph import neighbours
-from legcf.graph.neighbours import Neighbours, product_spread
+from legcf.ranking import neighbours
+from legcf.ranking.neighbours import Neighbours, product_spread
+from legcf.ranking.ranking import Ranking
+from legcf.ranking.topk import rank
 from legcf.recommender import Recommender
 from tests.helpers import graphs, planted, random_interactions
 
@@ -36,7 +37,7 @@ def test_adds_the_dense_product(share: float, train: Interactions, seed: int) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(neighbours, "_WALKS_UP_TO", share)
         patch.setattr(neighbours, "_TOGETHER", 3)
-        Neighbours.of(train).add_to(scores, users)
+        Neighbours.of(train).add_for(scores, train.of_users(users))
     assert np.allclose(scores - 1, dense(train)[users], atol=1e-5)
 
 
@@ -60,15 +61,16 @@ def test_weight_is_told_in_spreads_of_the_scores() -> None:
     products = users @ items.T
     assert product_spread(users, items) == pytest.approx(products.std(), rel=1e-5)
     added = np.zeros_like(products)
-    Neighbours.of(train).weighing(0.7, users, items).add_to(added, np.arange(40))
+    Neighbours.of(train).weighing(0.7, Ranking(users, items, train)).add_for(added, train)
     assert added.std() == pytest.approx(0.7 * products.std(), rel=1e-4)
 
 
 def test_without_any_pairs_nothing_is_added() -> None:
     vectors = np.ones((3, 2), dtype=np.float32)
-    nobody = Neighbours.of(Interactions.empty(3, 3)).weighing(1.0, vectors, vectors)
+    nothing = Interactions.empty(3, 3)
+    nobody = Neighbours.of(nothing).weighing(1.0, Ranking(vectors, vectors, nothing))
     scores = np.zeros((3, 3), dtype=np.float32)
-    nobody.add_to(scores, np.arange(3))
+    nobody.add_for(scores, nothing)
     assert not scores.any()
 
 
@@ -76,8 +78,9 @@ def test_ranking_is_by_the_sum() -> None:
     rng = np.random.default_rng(3)
     train = random_interactions(20, 15, 0.2, 4)
     users, items = (rng.standard_normal((size, 4)).astype(np.float32) for size in (20, 15))
-    term = Neighbours.of(train).weighing(2.0, users, items)
-    ranked, scores = rank(users, items, 15, np.arange(5, 20), neighbours=term)
+    plain = Ranking(users, items, train)
+    term = Neighbours.of(train).weighing(2.0, plain)
+    ranked, scores = rank(replace(plain, neighbours=term), 15, np.arange(5, 20))
     total = users @ items.T + term.scale * dense(train)
     assert np.allclose(scores, np.take_along_axis(total[5:], ranked.astype(np.int64), axis=1), atol=1e-5)
     assert (np.diff(scores, axis=1) <= 0).all()
@@ -85,9 +88,13 @@ def test_ranking_is_by_the_sum() -> None:
 
 def test_weight_is_chosen_on_validation_and_kept(tmp_path_factory: pytest.TempPathFactory) -> None:
     dataset = planted(80, 80)
-    settings = {"neighbours": 0.5, "epochs": 1, "batch_size": 100, "threads": 1}
-    fixed = Recommender("legcf", preset="items-only", training=settings).fit(dataset)
-    fitted = Recommender("legcf", preset="items-only", training={**settings, "fit_neighbours": True}).fit(dataset)
+    training = {"epochs": 1, "batch_size": 100, "threads": 1}
+    fixed, fitted = (
+        Recommender(preset="items-only", training=training, ranking={"neighbours": 0.5, "fit_neighbours": fit}).fit(
+            dataset
+        )
+        for fit in (False, True)
+    )
     tried = [line for line in fitted.curve if line["stage"] == "neighbours"]
     best = max(tried, key=lambda line: line["validation"]["ndcg@20"])
     weight = fitted.metrics["neighbour_weight"]
@@ -106,12 +113,13 @@ def test_weight_is_chosen_on_validation_and_kept(tmp_path_factory: pytest.TempPa
 def test_nothing_to_judge_by_leaves_the_weight() -> None:
     dataset = planted(60, 60)
     unjudged = replace(dataset, validation=Interactions.empty(60, 60))
-    settings = {"neighbours": 0.5, "fit_neighbours": True, "epochs": 1, "batch_size": 100}
-    assert Recommender("legcf", preset="items-only", training=settings).fit(unjudged).metrics["neighbour_weight"] == 0.5
+    ranking = {"neighbours": 0.5, "fit_neighbours": True}
+    fitted = Recommender(preset="items-only", training={"epochs": 1, "batch_size": 100}, ranking=ranking).fit(unjudged)
+    assert fitted.metrics["neighbour_weight"] == 0.5
 
 
 def test_a_weight_to_fit_must_be_positive() -> None:
     with pytest.raises(ValueError, match="fit_neighbours needs a weight"):
-        TrainingConfig(fit_neighbours=True)
+        RankingConfig(fit_neighbours=True)
     with pytest.raises(UserError, match="neighbours"):
-        Recommender(training={"neighbours": -1})
+        Recommender(ranking={"neighbours": -1})

@@ -4,17 +4,17 @@ from pathlib import Path
 
 import numpy as np
 
+from legcf.arrays import FloatArray
 from legcf.compression.table import read_table
 from legcf.errors import UserError
-from legcf.factorisation.als import FloatArray
+from legcf.trained_model import load_model
 
 
 def read_vectors(path: Path, counts: tuple[int, int], width: int) -> tuple[FloatArray, FloatArray]:
     """User and item vectors in the dataset's order (ids sorted), with as many rows as it has and `width` columns."""
     if path.is_dir():
-        from legcf.model_file import load_model  # here: a run's model holds layers, and layers start from this
-
-        users, items = load_model(path).model.vectors()
+        ranking = load_model(path).ranking
+        users, items = ranking.users, ranking.items
     else:
         table = read_table(path, num_users=None)
         if table.users is None:

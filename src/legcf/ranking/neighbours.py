@@ -7,18 +7,18 @@ CIKM 2021): what LightGCN would make of one-hot rows, but for d_j^-½ where that
 shares its vectors among many items and so loses what is particular to a few; this term has just that.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numba import get_num_threads, njit, prange
 from numpy.typing import NDArray
 
+from legcf.arrays import FloatArray, inverse_power
 from legcf.data.interactions import Interactions
-from legcf.graph.adjacency import inverse_power
 from legcf.graph.propagate import Operator
+from legcf.ranking.ranking import Ranking
 
-FloatArray = NDArray[np.float32]
 _SAMPLE = 1000  # users that tell how large the term's values are
 _BLOCK_BYTES = 32 * 2**20
 _WALKS_UP_TO = 0.5  # of all pairs passed for a user; beyond, two products with the whole graph are faster
@@ -32,23 +32,31 @@ class Neighbours:
     train: Interactions
     by_item: Interactions
     scale: float = 1.0
+    weight: float = 1.0
 
     @classmethod
     def of(cls, train: Interactions) -> "Neighbours":
         return cls(train, train.transposed())
 
-    def weighing(self, weight: float, user_vectors: FloatArray, item_vectors: FloatArray) -> "Neighbours":
-        """So that the term's values spread `weight` times as far as the inner products of these vectors."""
+    def weighing(self, weight: float, ranking: Ranking) -> "Neighbours":
+        """So that the term's values spread `weight` times as far as the inner products of the ranking's vectors."""
         spread = self.spread
-        scale = weight * product_spread(user_vectors, item_vectors) / spread if spread > 0 else 0.0
-        return Neighbours(self.train, self.by_item, scale)
+        scale = weight * product_spread(ranking.users, ranking.items) / spread if spread > 0 else 0.0
+        return replace(self, scale=scale, weight=weight)
 
-    def add_to(self, scores: FloatArray, users: NDArray[np.integer]) -> None:
-        """Add the term to the rows of `scores`, one for each user of the training pairs, a column an item."""
-        self.add_for(scores, self.train.of_users(users))
+    def knowing(self, histories: Interactions) -> "Neighbours":
+        """Whatever is known is a way to walk."""
+        return Neighbours(histories, histories.transposed(), self.scale, self.weight)
+
+    def num_params(self) -> int:
+        return 1
+
+    def storage_bytes(self) -> int:
+        """One weight; the pairs are the graph's."""
+        return 4
 
     def add_for(self, scores: FloatArray, histories: Interactions) -> None:
-        """The same for anybody whose items are known, also for users that training never saw."""
+        """Add the term to the rows of `scores`: for anybody whose items are known, also for users that are new."""
         item_scale, user_scale = self._scales
         own = (self.scale * inverse_power(histories.user_degrees, 0.5)).astype(np.float32)
         train, by_item = self.train, self.by_item
@@ -104,7 +112,7 @@ class Neighbours:
         for start in range(0, len(users), rows):
             block = users[start : start + rows]
             scores = np.zeros((len(block), train.num_items), dtype=np.float32)
-            plain.add_to(scores, block)
+            plain.add_for(scores, train.of_users(block))
             total += float(scores.sum(dtype=np.float64))
             squares += float(np.square(scores).sum(dtype=np.float64))
         count = max(len(users) * train.num_items, 1)

@@ -1,0 +1,111 @@
+"""A ranking: everything that decides which items a user is shown, in which order. One value, made once, held by all.
+
+    score(u, i) = h_u · h_i + bias_i + what the user's history adds (`neighbours`)
+
+A user of whom nothing is known is shown what is popular. Numpy only.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from legcf.arrays import FloatArray, Positions
+from legcf.assignment.assignment import Assignment
+from legcf.data.interactions import Interactions
+from legcf.ranking.pooling import Pooling
+from legcf.ranking.popularity import popularity_bytes, popularity_counts
+
+
+class HistoryTerm(Protocol):
+    """What the items of a user add to its scores, beside the vectors."""
+
+    def add_for(self, scores: FloatArray, histories: Interactions) -> None:
+        """Add the term to the rows of `scores`, one for each history, a column per item."""
+
+    def knowing(self, histories: Interactions) -> "HistoryTerm":
+        """The same where more is known of users; terms that store what they need stay as they are."""
+
+    def num_params(self) -> int:
+        """Stored values."""
+
+    def storage_bytes(self) -> int:
+        """What storing them takes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Codes:
+    """A codebook and the items' rows of S, whose product is the item vectors."""
+
+    codebook: FloatArray
+    items: Assignment
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    users: FloatArray
+    """U × d, propagated; zero for users without a history."""
+    items: FloatArray
+    """I × d, propagated."""
+    histories: Interactions
+    """What every user is known to have: left out of its recommendations, and what a history term starts from."""
+    bias: FloatArray | None = None
+    """Added to an item's scores."""
+    neighbours: HistoryTerm | None = None
+    pooling: Pooling | None = None
+    """Where users are nothing but their histories."""
+    codes: Codes | None = None
+    """Where the item vectors are nothing but codes: no graph is needed to make them."""
+    meta: FloatArray | None = None
+    """H_meta (c × d), where the layer has meta-embeddings."""
+    popularity: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, dtype=np.uint8))
+    """How many users have each item, coded in a byte; counted in the first histories where it is not given."""
+
+    def __post_init__(self) -> None:
+        if len(self.popularity) != len(self.items):
+            object.__setattr__(self, "popularity", popularity_bytes(self.histories.item_degrees))
+
+    @property
+    def num_users(self) -> int:
+        return len(self.users)
+
+    @property
+    def num_items(self) -> int:
+        return len(self.items)
+
+    def is_stranger(self, users: Positions) -> NDArray[np.bool_]:
+        """Of whom nothing is known: neither a history nor a vector."""
+        strangers: NDArray[np.bool_] = (self.histories.user_degrees[users] == 0) & ~self.users[users].any(axis=1)
+        return strangers
+
+    def complete(self, scores: FloatArray, users: Positions) -> None:
+        """Turn the inner products of these users with all items into scores, in place."""
+        if self.bias is not None:
+            scores += self.bias
+        if self.neighbours is not None:
+            self.neighbours.add_for(scores, self.histories.of_users(users))
+        strangers = self.is_stranger(users)
+        if strangers.any():
+            scores[strangers] = popularity_counts(self.popularity)
+
+    def knowing(self, histories: Interactions) -> "Ranking":
+        """The same with more (or less) known of its users; what they are ranked by follows, what was learnt stays."""
+        users, items = self.users, self.items
+        if self.pooling is not None:
+            users = self.pooling.vectors(histories, items.__getitem__, items.shape[1])
+        term = None if self.neighbours is None else self.neighbours.knowing(histories)
+        return replace(self, users=users, histories=histories, neighbours=term)
+
+    def with_length(self, power: float) -> "Ranking":
+        """Only this power of a vector's length counts; 1 leaves all as it is."""
+        if power == 1:
+            return self
+        users, items = _shortened(self.users, power), _shortened(self.items, power)
+        return replace(self, users=users, items=items, codes=None, pooling=None)
+
+
+def _shortened(vectors: FloatArray, power: float) -> FloatArray:
+    lengths = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-12))
+    shortened: FloatArray = vectors * lengths ** np.float32(power - 1)
+    return shortened
