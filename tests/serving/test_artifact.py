@@ -4,7 +4,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from legcf.ranking.popularity import popularity_bytes, popularity_counts
 from legcf.serving.artifact import ServingModel
 from legcf.serving.build import accuracy, build, served_ranking
 from legcf.serving.rows import CodedRows, FullRows
@@ -34,6 +33,7 @@ def test_what_is_saved_is_what_was_built(dtype: str, form: str, text_ids: bool, 
     assert again.history is not None
     np.testing.assert_array_equal(again.history.all().items, toy.known.items)
     np.testing.assert_array_equal(again.history.indptr, toy.known.indptr)
+    np.testing.assert_array_equal(again.popularity, toy.train.item_degrees)
     assert again.item_bias is not None
     assert again.card == built.card
     assert again.fold_in == built.fold_in
@@ -75,9 +75,3 @@ def test_a_bias_is_stored_by_itself(toy: Toy) -> None:
     assert built.item_rows.width == toy.ranking.items.shape[1]
     assert built.item_bias is not None
     np.testing.assert_allclose(built.item_bias, bias, atol=1e-3)
-
-
-def test_popularity_in_a_byte() -> None:
-    counts = np.array([0, 1, 5, 100, 12_345, 10**9])
-    again = popularity_counts(popularity_bytes(counts))
-    np.testing.assert_allclose(again[1:], counts[1:], rtol=0.09)

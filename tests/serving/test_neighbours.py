@@ -14,7 +14,6 @@ from legcf.data.interactions import Interactions
 from legcf.errors import UserError
 from legcf.evaluation import evaluate
 from legcf.ranking.neighbours import Neighbours
-from legcf.ranking.popularity import popularity_counts
 from legcf.ranking.ranking import Ranking
 from legcf.serving.artifact import ServingModel
 from legcf.serving.build import accuracy, build, served_ranking
@@ -75,7 +74,7 @@ def test_someone_new_is_like_a_user_with_the_same_items(near_model: ServingModel
 
 def test_nothing_known_gives_what_is_popular(scorer: Scorer) -> None:
     nobody = np.zeros(scorer.model.item_rows.width, dtype=np.float32)
-    popular = popularity_counts(scorer.model.popularity)
+    popular = scorer.model.popularity
     np.testing.assert_array_equal(scorer.scores(Taste(nobody, np.zeros(0, dtype=np.int32))), popular)
     # without a vector neighbours still know something
     assert not np.array_equal(scorer.scores(Taste(nobody, np.array([3], dtype=np.int32))), popular)
@@ -94,7 +93,7 @@ def test_users_without_items_get_what_is_popular_among_all_users(toy: Toy, near:
     alone = scorer.recommend(Request("u4", k=5))
     assert scorer.model.items.external(items[4]) == [entry.id for entry in alone]
     np.testing.assert_array_equal(scores[4], [entry.score for entry in alone])
-    assert scores[4, 0] == popularity_counts(built.popularity).max()
+    assert scores[4, 0] == built.popularity.max()
 
 
 @pytest.mark.parametrize("form", ["coded", "full"])

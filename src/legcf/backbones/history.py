@@ -42,7 +42,7 @@ class History(Backbone):
         size = graph.shape[0]
         block = graph[:num_users, num_users : num_users + num_items].tocsr()
         user_scale = inverse_power(np.diff(block.indptr), self._settings.user_power)
-        self._counts = np.bincount(block.indices, minlength=num_items).astype(np.float64)
+        self._counts = np.bincount(block.indices, minlength=num_items)
         item_scale = inverse_power(self._counts, self._settings.item_power)
         self._scales = torch.from_numpy(np.concatenate([user_scale, item_scale]).astype(np.float32))
         weights = np.repeat(user_scale, np.diff(block.indptr)) * item_scale[block.indices]

@@ -15,7 +15,6 @@ from legcf.data.ids import ExternalId, IdMap
 from legcf.data.interactions import Dataset, Interactions
 from legcf.errors import UserError
 from legcf.evaluation import evaluate
-from legcf.ranking.popularity import popularity_bytes
 from legcf.ranking.ranking import Ranking
 from legcf.serving import atlas
 from legcf.serving.artifact import FoldIn, ServingModel
@@ -108,7 +107,6 @@ def to_serving(
     user_rows = None if coded.users is None else _rows(coded.users, coded.codebook)
     train = None if named.dataset is None else named.dataset.train
     counts = np.zeros(len(item_rows), dtype=np.int64) if train is None else train.item_degrees
-    popularity = popularity_bytes(counts)
     fold_in, fold_in_item, history = FoldIn(), FoldIn(damping=0.0), None
     if train is not None and named.dataset is not None and user_rows is not None and coded.user_vectors is not None:
         rng = np.random.default_rng(seed)
@@ -119,7 +117,7 @@ def to_serving(
     return ServingModel(
         items=named.item_ids,
         item_rows=item_rows,
-        popularity=popularity,
+        popularity=counts,
         users=named.user_ids,
         user_rows=user_rows,
         titles=None if named.dataset is None else named.dataset.titles,

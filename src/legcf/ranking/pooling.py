@@ -19,7 +19,7 @@ class Pooling:
 
     user_power: float
     item_power: float
-    counts: NDArray[np.floating]
+    counts: NDArray[np.integer]
     """d_j"""
 
     @cached_property

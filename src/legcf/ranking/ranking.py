@@ -15,7 +15,6 @@ from legcf.arrays import FloatArray, Positions
 from legcf.assignment.assignment import Assignment
 from legcf.data.interactions import Interactions
 from legcf.ranking.pooling import Pooling
-from legcf.ranking.popularity import popularity_bytes, popularity_counts
 
 
 class HistoryTerm(Protocol):
@@ -59,12 +58,12 @@ class Ranking:
     """Where the item vectors are nothing but codes: no graph is needed to make them."""
     meta: FloatArray | None = None
     """H_meta (c × d), where the layer has meta-embeddings."""
-    popularity: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, dtype=np.uint8))
-    """How many users have each item, coded in a byte; counted in the first histories where it is not given."""
+    popularity: NDArray[np.integer] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """How many users have each item; counted in the first histories where it is not given."""
 
     def __post_init__(self) -> None:
         if len(self.popularity) != len(self.items):
-            object.__setattr__(self, "popularity", popularity_bytes(self.histories.item_degrees))
+            object.__setattr__(self, "popularity", self.histories.item_degrees)
 
     @property
     def num_users(self) -> int:
@@ -74,20 +73,20 @@ class Ranking:
     def num_items(self) -> int:
         return len(self.items)
 
-    def is_stranger(self, users: Positions) -> NDArray[np.bool_]:
-        """Of whom nothing is known: neither a history nor a vector."""
-        strangers: NDArray[np.bool_] = (self.histories.user_degrees[users] == 0) & ~self.users[users].any(axis=1)
-        return strangers
+    def complete(self, scores: FloatArray, users: Positions) -> NDArray[np.bool_]:
+        """Turn the inner products of these users with all items into scores, in place.
 
-    def complete(self, scores: FloatArray, users: Positions) -> None:
-        """Turn the inner products of these users with all items into scores, in place."""
-        if self.bias is not None:
-            scores += self.bias
+        Returns for whom nothing tells one item from another, neither a vector nor what a history adds: such strangers
+        are shown what is popular.
+        """
         if self.neighbours is not None:
             self.neighbours.add_for(scores, self.histories.of_users(users))
-        strangers = self.is_stranger(users)
-        if strangers.any():
-            scores[strangers] = popularity_counts(self.popularity)
+        strangers = np.logical_not(self.users[users].any(axis=1))
+        strangers[strangers] = np.logical_not(scores[strangers].any(axis=1))
+        if self.bias is not None:
+            scores += self.bias
+        scores[strangers] = self.popularity
+        return strangers
 
     def knowing(self, histories: Interactions) -> "Ranking":
         """The same with more (or less) known of its users; what they are ranked by follows, what was learnt stays."""

@@ -8,7 +8,7 @@ from numba import njit, prange
 
 from legcf.arrays import FloatArray, IntArray, Positions
 from legcf.data.interactions import Interactions
-from legcf.ranking.popularity import popularity_counts, trust
+from legcf.ranking.popularity import trust
 from legcf.ranking.ranking import Ranking
 
 _BLOCK_BYTES = 64 * 2**20  # scores held at a time: large enough for a fast product, small enough to stay near the cache
@@ -35,7 +35,7 @@ def similar(ranking: Ranking, items: Positions, k: int) -> tuple[IntArray, Float
     only few users decide (`popularity.trust`)."""
     unit = ranking.items / np.maximum(np.linalg.norm(ranking.items, axis=1, keepdims=True), np.float32(1e-12))
     own = Interactions(np.arange(len(items) + 1, dtype=np.int64), items.astype(np.int32), ranking.num_items)
-    trusted = trust(popularity_counts(ranking.popularity))
+    trusted = trust(ranking.popularity)
 
     def complete(scores: FloatArray, rows: slice) -> None:
         scores *= trusted
@@ -55,17 +55,21 @@ def _best(
     k = min(k, len(against))
     ranked = np.full((len(chosen), k), -1, dtype=np.int32)
     scores = np.full((len(chosen), k), -np.inf, dtype=np.float32)
-    across = torch.from_numpy(np.ascontiguousarray(against, dtype=np.float32)).T
+    across = _tensor(against).T
     rows = max(1, _BLOCK_BYTES // (4 * max(len(against), 1)))
     room = torch.empty((min(rows, max(len(chosen), 1)), len(against)))
     for start in range(0, len(chosen), rows):
         block = slice(start, min(start + rows, len(chosen)))
         out = room[: block.stop - start]
-        some = np.ascontiguousarray(vectors[chosen[block]], dtype=np.float32)
-        torch.mm(torch.from_numpy(some), across, out=out)
+        torch.mm(_tensor(vectors[chosen[block]]), across, out=out)
         complete(out.numpy(), block)
         _select(out.numpy(), start, hidden.indptr, hidden.items, ranked[block], scores[block])
     return ranked, scores
+
+
+def _tensor(array: FloatArray) -> torch.Tensor:
+    """Torch wants arrays it could write to, which those of a file are not."""
+    return torch.from_numpy(np.require(array, np.float32, ["C", "W"]))
 
 
 @njit(cache=True, parallel=True)

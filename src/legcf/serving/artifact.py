@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from legcf.arrays import FloatArray
 from legcf.data.ids import IdMap
 from legcf.ranking.pooling import Pooling
-from legcf.ranking.popularity import popularity_counts
 from legcf.serving.container import damaged, read_container, write_container
 from legcf.serving.history import PackedHistories
 from legcf.serving.parts import (
@@ -26,10 +25,12 @@ from legcf.serving.parts import (
     expect,
     finite,
     get_ids,
+    get_integers,
     get_matrix,
     get_rows,
     get_text,
     put_ids,
+    put_integers,
     put_matrix,
     put_rows,
     put_text,
@@ -59,7 +60,7 @@ class FoldIn:
 class ServingModel:
     items: IdMap
     item_rows: Rows
-    popularity: NDArray[np.uint8]  # coded by `legcf.ranking.popularity`
+    popularity: NDArray[np.integer]  # how many users have each item
     users: IdMap | None = None
     user_rows: Rows | None = None
     item_bias: FloatArray | None = None
@@ -102,13 +103,14 @@ def _to_store(model: ServingModel) -> tuple[Store, dict[str, Any]]:
     if model.pooling is not None:
         config["pooling"] = {"user_power": model.pooling.user_power, "item_power": model.pooling.item_power}
     config["fold_in"] = {"user": vars(model.fold_in), "item": vars(model.fold_in_item)}
-    store: Store = {"popularity": model.popularity}
+    store: Store = {}
+    config["popularity"] = put_integers(store, "popularity", model.popularity)
     if isinstance(model.item_rows, CodedRows):
         config["codebook"] = put_matrix(store, "codebook", model.item_rows.codebook, model.dtype)
     config["item_rows"] = put_rows(store, "item_rows", model.item_rows, model.dtype)
     config["item_ids"] = put_ids(store, "ids.items", model.items)
     if model.item_bias is not None:
-        store["item_bias"] = model.item_bias.astype(np.float16)
+        store["item_bias"] = model.item_bias.astype(np.float32 if model.dtype == "float32" else np.float16)
     if model.atlas is not None:
         store["atlas"] = model.atlas.astype(np.float16)
     if model.titles is not None:
@@ -143,11 +145,10 @@ def _from_store(store: Store, config: dict[str, Any], card: dict[str, Any]) -> S
             expect(user_rows.width == item_rows.width, "users and items differ in width")
         if "history" in config:
             history = _get_history(store, count(config["history"]), num_users, num_items)
-    # a copy: a view would keep the whole file in memory
-    popularity = array(store, "popularity", np.uint8, (num_items,)).copy()
+    popularity = get_integers(store, "popularity", config["popularity"], num_items)
     bias, atlas = None, None
     if "item_bias" in store:
-        bias = finite(array(store, "item_bias", np.float16, (num_items,)))
+        bias = finite(array(store, "item_bias", np.float32 if dtype == "float32" else np.float16, (num_items,)))
     if "atlas" in store and codebook is not None:
         atlas = finite(array(store, "atlas", np.float16, (len(codebook), 2)))
     titles = get_text(store, "titles", num_items) if "titles.text" in store else None
@@ -169,10 +170,10 @@ def _get_fold_in(config: dict[str, Any]) -> FoldIn:
     return settings
 
 
-def _get_pooling(config: dict[str, Any], popularity: NDArray[np.uint8]) -> Pooling:
+def _get_pooling(config: dict[str, Any], popularity: NDArray[np.integer]) -> Pooling:
     powers = float(config["user_power"]), float(config["item_power"])
     expect(all(-4 <= power <= 4 for power in powers), "the powers of pooling are wrong")
-    return Pooling(*powers, popularity_counts(popularity))
+    return Pooling(*powers, popularity)
 
 
 def _get_history(store: Store, pairs: int, num_users: int, num_items: int) -> PackedHistories:

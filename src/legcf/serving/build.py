@@ -10,8 +10,6 @@ from legcf.errors import UserError
 from legcf.evaluation import evaluate
 from legcf.progress import progress
 from legcf.ranking.neighbours import Neighbours
-from legcf.ranking.pooling import Pooling
-from legcf.ranking.popularity import popularity_counts
 from legcf.ranking.ranking import Ranking
 from legcf.serving import atlas
 from legcf.serving.artifact import FoldIn, ServingModel
@@ -76,6 +74,7 @@ def build(
     if not (np.isfinite(ranking.users).all() and np.isfinite(ranking.items).all()):
         raise UserError("The model's vectors hold NaN or infinite values, so it cannot be served: train it again.")
     keep_users = keep_users and ranking.pooling is None
+    half = "float32" if dtype == "float32" else "float16"  # of what is stored once per item: a byte would be too coarse
     rng = np.random.default_rng(seed)
     user_rows: Rows
     item_rows: Rows
@@ -96,7 +95,7 @@ def build(
         user_rows.vectors(slice(None)),
         item_rows.vectors(slice(None)),
         ranking.histories,
-        bias=None if ranking.bias is None else rounded(ranking.bias, "float16"),
+        bias=None if ranking.bias is None else rounded(ranking.bias, half),
         neighbours=neighbours,
         popularity=ranking.popularity,
     )
@@ -113,7 +112,7 @@ def build(
         item_bias=served.bias,
         titles=trained.titles if keep_titles else None,
         history=PackedHistories.of(trained.known) if keep_history else None,
-        pooling=_stored_pooling(ranking),
+        pooling=ranking.pooling,
         fold_in=fold_in[0],
         fold_in_item=fold_in[1],
         atlas=spots,
@@ -144,14 +143,6 @@ def served_ranking(model: ServingModel, train: Interactions, quiet: bool = False
 def accuracy(served: Ranking, truth: Interactions) -> dict[str, float]:
     """Recall and NDCG at 20."""
     return evaluate(served, truth, (20,), metrics=("recall", "ndcg"))
-
-
-def _stored_pooling(ranking: Ranking) -> Pooling | None:
-    """With the counts that a file has, which are rounded."""
-    pooling = ranking.pooling
-    if pooling is None:
-        return None
-    return Pooling(pooling.user_power, pooling.item_power, popularity_counts(ranking.popularity))
 
 
 def _codebook_size(ranking: Ranking) -> int:

@@ -10,7 +10,7 @@ from legcf.arrays import FloatArray
 from legcf.data.interactions import Interactions
 from legcf.evaluation import evaluate
 from legcf.progress import progress
-from legcf.ranking.popularity import popularity_counts
+from legcf.ranking.popularity import at_least_one
 from legcf.ranking.ranking import Ranking
 from legcf.serving.artifact import FoldIn
 from legcf.serving.foldin import FoldInSolver
@@ -41,7 +41,7 @@ def calibrate_users(
     if truth is None or not truth.num_pairs:
         seen, truth = _hide(served.histories, rng)
         served = replace(served, histories=seen, neighbours=None)  # neighbours know the hidden pairs
-    seen, counts = served.histories, popularity_counts(served.popularity)
+    seen, counts = served.histories, at_least_one(served.popularity)
     able = np.flatnonzero((seen.user_degrees > 0) & (truth.user_degrees > 0))
     users = np.sort(rng.choice(able, min(_SAMPLE, len(able)), replace=False))
     if not len(users):

@@ -9,7 +9,6 @@ from legcf.arrays import FloatArray, IntArray
 from legcf.data.ids import ExternalId, IdMap
 from legcf.data.interactions import Interactions
 from legcf.errors import UserError
-from legcf.ranking.popularity import popularity_bytes
 from legcf.serving.artifact import ServingModel
 from legcf.serving.foldin import FoldInSolver, code_vector
 from legcf.serving.history import PackedHistories
@@ -38,7 +37,7 @@ def with_item(
         model,
         items=IdMap.of([*model.items.values.tolist(), item], "item"),
         item_rows=_longer(model.item_rows, vector),
-        popularity=np.append(model.popularity, popularity_bytes(np.array([len(holders)]))),
+        popularity=np.append(model.popularity, len(holders)),
         # an unknown bias is taken to be the usual one
         item_bias=None if bias is None else np.append(bias, np.float32(np.median(bias))),
         titles=None if model.titles is None else [*model.titles, title if title is not None else str(item)],

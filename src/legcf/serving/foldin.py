@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from legcf.arrays import FloatArray, Positions
 from legcf.data.interactions import Interactions
 from legcf.ranking.pooling import Pooling
-from legcf.ranking.popularity import popularity_counts
+from legcf.ranking.popularity import at_least_one
 from legcf.serving.artifact import FoldIn, ServingModel
 from legcf.serving.rows import Rows, measure
 
@@ -45,7 +45,7 @@ def user_maker(model: ServingModel, gram: "Square | None" = None) -> UserMaker:
     """How this model makes users of items; `gram` is that of its item rows, if it is at hand."""
     if model.pooling is not None:
         return PooledUsers(model.item_rows, model.pooling)
-    return FoldInSolver(model.item_rows, popularity_counts(model.popularity), model.fold_in, gram)
+    return FoldInSolver(model.item_rows, at_least_one(model.popularity), model.fold_in, gram)
 
 
 class FoldInSolver:

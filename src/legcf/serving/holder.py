@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from legcf.errors import UserError
-from legcf.ranking.popularity import popularity_counts
+from legcf.ranking.popularity import at_least_one
 from legcf.serving import atlas
 from legcf.serving.rows import CodedRows
 from legcf.serving.scorer import Scorer
@@ -42,7 +42,7 @@ class Loaded:
 
     @cached_property
     def by_popularity(self) -> list[int]:
-        order: list[int] = np.argsort(-self.scorer.model.popularity.astype(np.int16), kind="stable").tolist()
+        order: list[int] = np.argsort(-self.scorer.model.popularity, kind="stable").tolist()
         return order
 
     @cached_property
@@ -62,7 +62,7 @@ class Loaded:
         shown = np.array(self.by_popularity[:_MAP_POINTS], dtype=np.int64)
         places = atlas.place(model.item_rows, model.atlas)[shown]
         colours = atlas.anchors(model.item_rows)[shown]
-        counts = popularity_counts(model.popularity)[shown]
+        counts = at_least_one(model.popularity)[shown]
         groups = []
         for meta in np.unique(colours).tolist():
             members = np.flatnonzero(colours == meta)

@@ -8,7 +8,7 @@ from fastapi import Path as InPath
 from fastapi.responses import Response
 from starlette.staticfiles import StaticFiles
 
-from legcf.ranking.popularity import popularity_counts
+from legcf.ranking.popularity import at_least_one
 from legcf.serving.gate import Json
 from legcf.serving.holder import Holder, Loaded
 from legcf.serving.rows import CodedRows
@@ -99,7 +99,7 @@ def search_users(current: Loaded, text: str, limit: int) -> list[int | str]:
 
 def _entries(current: Loaded, positions: Any) -> list[dict[str, Any]]:
     model = current.scorer.model
-    counts = popularity_counts(model.popularity)
+    counts = at_least_one(model.popularity)
     return [
         {
             "id": model.items.external([item])[0],

@@ -74,6 +74,19 @@ def get_rows(store: Store, name: str, config: dict[str, Any], count: int, codebo
     return rows
 
 
+def put_integers(store: Store, name: str, values: NDArray[np.integer]) -> dict[str, Any]:
+    """Numbers from 0 on, each with as many bits as the largest needs."""
+    bits = bits_for(int(values.max(initial=0)) + 1)
+    store[name] = pack_bits(values, bits)
+    return {"bits": bits}
+
+
+def get_integers(store: Store, name: str, config: dict[str, Any], length: int) -> NDArray[np.integer]:
+    bits = count(config["bits"])
+    expect(1 <= bits <= 32, f"{name} has numbers that are too large")
+    return unpack_bits(array(store, name, np.uint8, None), bits, length, np.int64)
+
+
 def put_ids(store: Store, name: str, ids: IdMap) -> dict[str, Any]:
     if ids.is_text:
         put_text(store, name, ids.values.tolist())

@@ -20,7 +20,7 @@ from legcf.arrays import FloatArray, Positions
 from legcf.data.ids import ExternalId
 from legcf.data.interactions import Interactions
 from legcf.errors import UserError
-from legcf.ranking.popularity import popularity_counts, trust
+from legcf.ranking.popularity import trust
 from legcf.serving.artifact import ServingModel
 from legcf.serving.foldin import UserMaker, user_maker
 from legcf.serving.neighbours import HistoryNeighbours
@@ -116,7 +116,7 @@ class Scorer:
     def _scores(self, taste: Taste, projected: FloatArray) -> FloatArray:
         added = None if self.neighbours is None else self.neighbours.term(taste.history)
         if not taste.vector.any() and (added is None or not added.any()):
-            return popularity_counts(self.model.popularity)
+            return self.model.popularity.astype(np.float32)
         scores: FloatArray = self.model.item_rows.scores(projected)[0]
         if self.model.item_bias is not None:
             scores += self.model.item_bias
@@ -152,7 +152,7 @@ class Scorer:
         """The items most like one: cosines of vectors, bias apart, shrunk where only few users decide."""
         position = self.model.items.position(item)
         cosines = self._cosines(self.model.item_rows, position, self.item_norms)
-        cosines *= trust(popularity_counts(self.model.popularity))
+        cosines *= trust(self.model.popularity)
         return self._named_items(*best(cosines, k, np.array([position]), None))
 
     def similar_users(self, user: ExternalId, k: int = 10) -> list[Scored]:
