@@ -130,7 +130,7 @@ def train(
 
 def assess(model: GraphModel, ranking: Ranking, dataset: Dataset, config: RunConfig) -> dict[str, Any]:
     """Everything a result has to say for itself: accuracy, size both ways, split, protocol, preset and seed."""
-    layer, term = model.layer, ranking.neighbours
+    layer, term = model.layer, ranking.term
     sizes = layer.entity_sizes()
     backbone_params = sum(parameter.numel() for parameter in model.backbone.parameters())
     return {

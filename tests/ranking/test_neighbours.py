@@ -80,7 +80,7 @@ def test_ranking_is_by_the_sum() -> None:
     users, items = (rng.standard_normal((size, 4)).astype(np.float32) for size in (20, 15))
     plain = Ranking(users, items, train)
     term = Neighbours.of(train).weighing(2.0, plain)
-    ranked, scores = rank(replace(plain, neighbours=term), 15, np.arange(5, 20))
+    ranked, scores = rank(replace(plain, term=term), 15, np.arange(5, 20))
     total = users @ items.T + term.scale * dense(train)
     assert np.allclose(scores, np.take_along_axis(total[5:], ranked.astype(np.int64), axis=1), atol=1e-5)
     assert (np.diff(scores, axis=1) <= 0).all()

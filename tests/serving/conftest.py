@@ -69,7 +69,7 @@ def model(toy: Toy) -> ServingModel:
 @pytest.fixture(scope="session")
 def near_model(toy: Toy) -> ServingModel:
     """The same with what neighbours add, as far spread as the scores themselves."""
-    near = replace(toy.ranking, neighbours=Neighbours.of(toy.train).weighing(1.0, toy.ranking))
+    near = replace(toy.ranking, term=Neighbours.of(toy.train).weighing(1.0, toy.ranking))
     return build(replace(toy, ranking=near), t=3, c=12, validation=toy.validation, quiet=True)
 
 

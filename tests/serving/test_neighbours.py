@@ -86,7 +86,7 @@ def test_users_without_items_get_what_is_popular_among_all_users(toy: Toy, near:
     kept = toy.train.users() != 4
     train = toy.train.subset(kept)
     neighbours = Neighbours.of(train) if near else None
-    ranking = Ranking(toy.ranking.users, toy.ranking.items, train, neighbours=neighbours)
+    ranking = Ranking(toy.ranking.users, toy.ranking.items, train, term=neighbours)
     built = build(replace(toy, ranking=ranking, known=train), t=3, c=12, quiet=True, keep_users=False)
     scorer = Scorer(built)
     items, scores = scorer.recommend_all(5, compiled=compiled)
@@ -137,18 +137,18 @@ def test_explanation_adds_up(scorer: Scorer) -> None:
             assert why.score == pytest.approx(float(scores[item]), rel=1e-3, abs=1e-5)
             assert why.neighbours == pytest.approx(float(scores[item] - without[item]), rel=1e-3, abs=1e-5)
     assert why.neighbours > 0
-    assert scorer.neighbours is not None
+    assert scorer.term is not None
     target = np.array([40])
     parts = scorer.solver.contributions(taste.history, scorer.model.item_rows.vectors(target))
-    parts += scorer.neighbours.parts(taste.history, target)
+    parts += scorer.term.parts(taste.history, target)
     assert float(parts.sum()) == pytest.approx(why.score, rel=1e-3)
     assert why.because[0].score == pytest.approx(float(parts.max()))
 
 
 def test_a_new_item_is_reached_through_its_users(near_model: ServingModel) -> None:
     longer = Scorer(with_item(near_model, "i/new", [f"u{user}" for user in range(2, 40, 3)]))
-    assert longer.neighbours is not None
-    assert longer.neighbours.term(longer.history(59))[-1] > 0
+    assert longer.term is not None
+    assert longer.term.term(longer.history(59))[-1] > 0
 
 
 def test_scale_is_in_the_file(near_model: ServingModel, scorer: Scorer) -> None:
@@ -161,7 +161,7 @@ def test_files_without_a_scale_have_no_neighbours(model_file: Path) -> None:
     assert "neighbour_scale" not in json.loads(read_container(model_file)[1]["config"])
     old = Scorer.load(model_file)
     assert old.model.neighbour_scale == 0
-    assert old.neighbours is None
+    assert old.term is None
 
 
 @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf"), 1e300, "much", None, [1.0]])
@@ -186,7 +186,7 @@ def test_accuracy_is_measured_with_them(near_model: ServingModel, toy: Toy) -> N
     assert near_model.user_rows is not None
     pair = near_model.user_rows.vectors(slice(None)), near_model.item_rows.vectors(slice(None))
     neighbours = replace(Neighbours.of(toy.train), scale=near_model.neighbour_scale)
-    wanted = evaluate(Ranking(*pair, toy.train, neighbours=neighbours), toy.test, (20,))["ndcg@20"]
+    wanted = evaluate(Ranking(*pair, toy.train, term=neighbours), toy.test, (20,))["ndcg@20"]
     without = replace(near_model, neighbour_scale=0.0)
     assert accuracy(served_ranking(near_model, toy.train), toy.test)["ndcg@20"] == wanted
     assert accuracy(served_ranking(without, toy.train), toy.test)["ndcg@20"] != wanted
@@ -194,7 +194,7 @@ def test_accuracy_is_measured_with_them(near_model: ServingModel, toy: Toy) -> N
 
 @pytest.mark.parametrize("dropped", [{"keep_history": False}, {"keep_neighbours": False}])
 def test_left_out(toy: Toy, dropped: dict[str, bool]) -> None:
-    near = replace(toy, ranking=replace(toy.ranking, neighbours=Neighbours.of(toy.train)))
+    near = replace(toy, ranking=replace(toy.ranking, term=Neighbours.of(toy.train)))
     built = build(near, t=3, c=12, quiet=True, keep_titles=False, **dropped)
     assert built.neighbour_scale == 0
     assert "neighbour_scale" not in built.card["serving"]
@@ -207,6 +207,6 @@ def test_numpy_is_all_it_imports(near_model: ServingModel, tmp_path: Path) -> No
         f"s = Scorer.load({str(tmp_path / 'near')!r}).prepare(); t = s.taste(Request('u1')); s.scores(t);"
         "explain(s, t, [1]); s.recommend_all(3, compiled=False);"
         "heavy = {'torch', 'scipy', 'polars', 'numba', 'pandas', 'safetensors', 'pydantic', 'rich'} & set(sys.modules);"
-        "assert s.neighbours is not None and not heavy, heavy"
+        "assert s.term is not None and not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

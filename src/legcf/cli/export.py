@@ -62,9 +62,9 @@ def export(
 
     quiet = quiet or as_json
     trained = Recommender.load(run)
-    if neighbours and trained.ranking.neighbours is None:
+    if neighbours and trained.ranking.term is None:
         raise UserError("Neighbours add nothing to this model's scores: export it without --neighbours.")
-    if neighbours is None and trained.ranking.neighbours is not None and obstacle is not None:
+    if neighbours is None and trained.ranking.term is not None and obstacle is not None:
         typer.echo(f"legcf: what neighbours add to scores is left out of the file: {obstacle}", err=True)
     try:
         dataset = trained.dataset()

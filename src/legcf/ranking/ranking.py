@@ -1,6 +1,6 @@
 """A ranking: everything that decides which items a user is shown, in which order. One value, made once, held by all.
 
-    score(u, i) = h_u · h_i + bias_i + what the user's history adds (`neighbours`)
+    score(u, i) = h_u · h_i + bias_i + what the user's items add (`term`)
 
 A user of whom nothing is known is shown what is popular. Numpy only.
 """
@@ -51,7 +51,8 @@ class Ranking:
     """What every user is known to have: left out of its recommendations, and what a history term starts from."""
     bias: FloatArray | None = None
     """Added to an item's scores."""
-    neighbours: HistoryTerm | None = None
+    term: HistoryTerm | None = None
+    """What the items of a user add beside the vectors."""
     pooling: Pooling | None = None
     """Where users are nothing but their histories."""
     codes: Codes | None = None
@@ -79,8 +80,8 @@ class Ranking:
         Returns for whom nothing tells one item from another, neither a vector nor what a history adds: such strangers
         are shown what is popular.
         """
-        if self.neighbours is not None:
-            self.neighbours.add_for(scores, self.histories.of_users(users))
+        if self.term is not None:
+            self.term.add_for(scores, self.histories.of_users(users))
         strangers = np.logical_not(self.users[users].any(axis=1))
         strangers[strangers] = np.logical_not(scores[strangers].any(axis=1))
         if self.bias is not None:
@@ -93,8 +94,8 @@ class Ranking:
         users, items = self.users, self.items
         if self.pooling is not None:
             users = self.pooling.vectors(histories, items.__getitem__, items.shape[1])
-        term = None if self.neighbours is None else self.neighbours.knowing(histories)
-        return replace(self, users=users, histories=histories, neighbours=term)
+        term = None if self.term is None else self.term.knowing(histories)
+        return replace(self, users=users, histories=histories, term=term)
 
     def with_length(self, power: float) -> "Ranking":
         """Only this power of a vector's length counts; 1 leaves all as it is."""

@@ -47,10 +47,10 @@ class Tuning:
     def _weighing(self, ranking: Ranking, weight: float) -> Ranking:
         if self._graph is None or self._graph.train is not ranking.histories:
             self._graph = Neighbours.of(ranking.histories)
-        return replace(ranking, neighbours=self._graph.weighing(weight, ranking))
+        return replace(ranking, term=self._graph.weighing(weight, ranking))
 
 
 def stored(ranking: Ranking) -> dict[str, NDArray[np.generic]]:
     """What was chosen for a ranking, beside the vectors that its model gives: a file keeps it."""
-    term = ranking.neighbours
+    term = ranking.term
     return {"neighbour_weight": np.array(term.weight)} if isinstance(term, Neighbours) else {}

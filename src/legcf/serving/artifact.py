@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from legcf.arrays import FloatArray
 from legcf.data.ids import IdMap
+from legcf.ranking.lists import ItemLists
 from legcf.ranking.pooling import Pooling
 from legcf.serving.container import damaged, read_container, write_container
 from legcf.serving.history import PackedHistories
@@ -26,11 +27,13 @@ from legcf.serving.parts import (
     finite,
     get_ids,
     get_integers,
+    get_lists,
     get_matrix,
     get_rows,
     get_text,
     put_ids,
     put_integers,
+    put_lists,
     put_matrix,
     put_rows,
     put_text,
@@ -38,6 +41,7 @@ from legcf.serving.parts import (
 from legcf.serving.rows import CodedRows, Rows
 
 DTYPES = ("int8", "float16", "float32")
+LIST_BITS = 6  # of a weight in an item list
 _LARGEST_SCALE = 1e12  # scores stay finite in float32
 
 
@@ -72,6 +76,7 @@ class ServingModel:
     atlas: FloatArray | None = None  # where each meta-embedding lies on the map (c × 2)
     card: dict[str, Any] = field(default_factory=dict)
     dtype: str = "float16"
+    lists: ItemLists | None = None  # what a user's items add to scores beside the vectors
     neighbour_scale: float = 0.0  # of what neighbours add to scores, which is computed from the histories
 
     def item_name(self, item: int) -> str:
@@ -82,7 +87,7 @@ class ServingModel:
         store, config = _to_store(self)
         metadata = {"config": json.dumps(config), "card": json.dumps(self.card, default=float)}
         write_container(path, store, metadata)
-        sizes = {"vectors": 0, "ids": 0, "titles": 0, "history": 0}
+        sizes = {"vectors": 0, "lists": 0, "ids": 0, "titles": 0, "history": 0}
         for name, block in store.items():
             part = name.split(".")[0]
             sizes[part if part in sizes else "vectors"] += block.nbytes
@@ -111,6 +116,8 @@ def _to_store(model: ServingModel) -> tuple[Store, dict[str, Any]]:
     config["item_ids"] = put_ids(store, "ids.items", model.items)
     if model.item_bias is not None:
         store["item_bias"] = model.item_bias.astype(np.float32 if model.dtype == "float32" else np.float16)
+    if model.lists is not None:
+        config["lists"] = put_lists(store, "lists", model.lists, LIST_BITS)
     if model.atlas is not None:
         store["atlas"] = model.atlas.astype(np.float16)
     if model.titles is not None:
@@ -159,9 +166,23 @@ def _from_store(store: Store, config: dict[str, Any], card: dict[str, Any]) -> S
     expect(0 <= neighbour_scale <= _LARGEST_SCALE, "the scale of neighbours is wrong")
     expect(history is not None or not neighbour_scale, "neighbours need histories")
     return ServingModel(
-        items, item_rows, popularity, users, user_rows, bias, titles, history, pooling, fold_in, fold_in_item, atlas,
-        card, dtype, neighbour_scale,
-    )  # fmt: skip
+        items=items,
+        item_rows=item_rows,
+        popularity=popularity,
+        users=users,
+        user_rows=user_rows,
+        item_bias=bias,
+        titles=titles,
+        history=history,
+        pooling=pooling,
+        fold_in=fold_in,
+        fold_in_item=fold_in_item,
+        atlas=atlas,
+        card=card,
+        dtype=dtype,
+        lists=get_lists(store, "lists", config["lists"], num_items) if "lists" in config else None,
+        neighbour_scale=neighbour_scale,
+    )
 
 
 def _get_fold_in(config: dict[str, Any]) -> FoldIn:

@@ -90,13 +90,13 @@ def build(
         spots = rounded(atlas.layout(book), "float16")
     else:
         user_rows, item_rows = FullRows(rounded(ranking.users, dtype)), FullRows(rounded(ranking.items, dtype))
-    neighbours = ranking.neighbours if keep_neighbours and keep_history else None
+    neighbours = ranking.term if keep_neighbours and keep_history else None
     served = Ranking(
         user_rows.vectors(slice(None)),
         item_rows.vectors(slice(None)),
         ranking.histories,
         bias=None if ranking.bias is None else rounded(ranking.bias, half),
-        neighbours=neighbours,
+        term=neighbours,
         popularity=ranking.popularity,
     )
     if fold_in is None:
@@ -135,7 +135,7 @@ def served_ranking(model: ServingModel, train: Interactions, quiet: bool = False
         model.item_rows.vectors(slice(None)),
         train,
         bias=model.item_bias,
-        neighbours=Neighbours(train, train.transposed(), scale) if scale else None,
+        term=Neighbours(train, train.transposed(), scale) if scale else None,
         popularity=model.popularity,
     )
 

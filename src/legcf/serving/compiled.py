@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from legcf.arrays import FloatArray
 from legcf.data.interactions import Interactions
+from legcf.ranking.lists import ItemLists
 from legcf.serving.rows import CodedRows
 
 _TOGETHER = 64
@@ -28,6 +29,26 @@ def top_k(
     offsets = np.zeros(0, dtype=np.float32) if bias is None else bias
     scales = np.ones(len(rows), dtype=np.float32) if rows.scales is None else rows.scales
     _search(projected, rows.columns, rows.values, scales, offsets, seen.indptr, seen.items, items, scores)
+    return items, scores
+
+
+def top_k_with_lists(
+    rows: CodedRows,
+    projected: FloatArray,
+    k: int,
+    bias: FloatArray | None,
+    seen: Interactions,
+    lists: ItemLists,
+    histories: Interactions,
+) -> tuple[NDArray[np.int32], FloatArray]:
+    """The same with what the lists of each history add: the few items they reach are ranked first, one by one."""
+    items, scores = _room(len(projected), k)
+    offsets = np.zeros(0, dtype=np.float32) if bias is None else bias
+    scales = np.ones(len(rows), dtype=np.float32) if rows.scales is None else rows.scales
+    _search_with_lists(
+        projected, rows.columns, rows.values, scales, offsets, seen.indptr, seen.items, lists.own_scales(histories),
+        histories.indptr, histories.items, lists.pairs.indptr, lists.pairs.items, lists.weights, items, scores,
+    )  # fmt: skip
     return items, scores
 
 
@@ -131,6 +152,66 @@ def _search(projected, columns, weights, scales, bias, indptr, seen, items, scor
                     user = first + x
                     if total[x] > bar[x] and not _contains(seen, indptr[user], indptr[user + 1], item):
                         _insert(items[user], scores[user], item, total[x])
+                        bar[x] = scores[user, -1]
+
+
+@njit(cache=True, parallel=True)
+def _search_with_lists(  # type: ignore[no-untyped-def]
+    projected, columns, weights, scales, bias, indptr, seen, own, history_indptr, history_items, list_indptr,
+    list_items, list_weights, items, scores,
+):  # fmt: skip
+    num_users, num_atoms = projected.shape
+    num_items, t = columns.shape
+    for block in prange((num_users + _TOGETHER - 1) // _TOGETHER):
+        first = block * _TOGETHER
+        count = min(_TOGETHER, num_users - first)
+        across = np.zeros((num_atoms, _TOGETHER), dtype=np.float32)
+        bar = np.full(_TOGETHER, np.inf, dtype=np.float32)  # lanes without a user never pass
+        reached = np.zeros((count, num_items), dtype=np.bool_)
+        added = np.zeros(num_items, dtype=np.float32)
+        met = np.empty(num_items, dtype=np.int32)
+        for x in range(count):
+            user = first + x
+            for q in range(num_atoms):
+                across[q, x] = projected[user, q]
+            found = 0
+            for place in range(history_indptr[user], history_indptr[user + 1]):
+                spoken = history_items[place]
+                for at in range(list_indptr[spoken], list_indptr[spoken + 1]):
+                    item = list_items[at]
+                    if not reached[x, item]:
+                        reached[x, item] = True
+                        met[found] = item
+                        found += 1
+                    added[item] += list_weights[at]
+            for item in np.sort(met[:found]):  # in order, so that ties go to the lower one
+                total = np.float32(0)
+                for k in range(t):
+                    total += np.float32(weights[item, k]) * scales[item] * projected[user, columns[item, k]]
+                if len(bias):
+                    total += bias[item]
+                total += own[user] * added[item]
+                added[item] = 0
+                if total > scores[user, -1] and not _contains(seen, indptr[user], indptr[user + 1], item):
+                    _insert(items[user], scores[user], item, total)
+            bar[x] = scores[user, -1]
+        sums = np.empty(_TOGETHER, dtype=np.float32)
+        unpacked = np.empty(t, dtype=np.float32)
+        for item in range(num_items):
+            for k in range(t):
+                unpacked[k] = np.float32(weights[item, k]) * scales[item]
+            _score_item(sums, columns[item], unpacked, across)
+            if len(bias):
+                sums += bias[item]
+            if _any_above(sums, bar):
+                for x in range(count):
+                    user = first + x
+                    if (
+                        sums[x] > bar[x]
+                        and not reached[x, item]
+                        and not _contains(seen, indptr[user], indptr[user + 1], item)
+                    ):
+                        _insert(items[user], scores[user], item, sums[x])
                         bar[x] = scores[user, -1]
 
 

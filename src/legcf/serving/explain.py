@@ -44,7 +44,7 @@ def explain(scorer: Scorer, taste: Taste, items: Sequence[int]) -> list[Explanat
     if model.item_bias is not None:
         scores = scores + model.item_bias[wanted]
     parts = scorer.solver.contributions(taste.history, targets)
-    near = np.zeros_like(parts) if scorer.neighbours is None else scorer.neighbours.parts(taste.history, wanted)
+    near = np.zeros_like(parts) if scorer.term is None else scorer.term.parts(taste.history, wanted)
     scores, parts, neighbours = scores + near.sum(axis=0), parts + near, near.sum(axis=0)
     return [
         Explanation(

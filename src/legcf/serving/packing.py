@@ -87,6 +87,21 @@ def dequantise_rows(values: NDArray[np.int8], scale: Bytes, top: float) -> Float
     return rows
 
 
+def quantise_signed(values: FloatArray, bits: int) -> tuple[NDArray[np.int64], float]:
+    """Each value as one of 2^bits − 1 levels ± top · (q / q_max)², and the largest: finer near zero, where most are."""
+    most = (1 << (bits - 1)) - 1
+    top = float(np.abs(values).max(initial=0.0)) or 1.0
+    levels = np.rint(np.sqrt(np.abs(values) / top) * most).astype(np.int64)
+    return np.where(values < 0, most - levels, most + levels), top
+
+
+def dequantise_signed(codes: NDArray[np.integer], bits: int, top: float) -> FloatArray:
+    most = (1 << (bits - 1)) - 1
+    level = (np.arange(2 * most + 1) - most) / most
+    values: FloatArray = (top * np.sign(level) * level**2).astype(np.float32)[codes]
+    return values
+
+
 def encode_sorted(keys: NDArray[np.int64], universe: int) -> tuple[Bytes, Bytes]:
     """Elias-Fano: sorted keys below `universe` as packed low bits and a unary bit vector of the high parts.
 

@@ -7,10 +7,14 @@ from numpy.typing import NDArray
 
 from legcf.arrays import FloatArray
 from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
+from legcf.ranking.lists import ItemLists
+from legcf.serving.history import PackedHistories
 from legcf.serving.packing import (
     bits_for,
+    dequantise_signed,
     pack_bits,
     quantise_rows,
+    quantise_signed,
     row_scales,
     smallest_integers,
     unpack_bits,
@@ -85,6 +89,26 @@ def get_integers(store: Store, name: str, config: dict[str, Any], length: int) -
     bits = count(config["bits"])
     expect(1 <= bits <= 32, f"{name} has numbers that are too large")
     return unpack_bits(array(store, name, np.uint8, None), bits, length, np.int64)
+
+
+def put_lists(store: Store, name: str, lists: ItemLists, bits: int) -> dict[str, Any]:
+    """Item lists: pairs as sorted keys, weights as levels of so many bits."""
+    packed = PackedHistories.of(lists.pairs)
+    codes, top = quantise_signed(lists.weights, bits)
+    store[f"{name}.low"], store[f"{name}.high"] = packed.keys.packed
+    store[f"{name}.weights"] = pack_bits(codes, bits)
+    return {"entries": lists.num_entries, "bits": bits, "top": top, "user_power": lists.user_power}
+
+
+def get_lists(store: Store, name: str, config: dict[str, Any], num_items: int) -> ItemLists:
+    entries, bits, top, power = count(config["entries"]), count(config["bits"]), config["top"], config["user_power"]
+    expect(2 <= bits <= 16 and 0 < top <= _LARGEST and 0 <= power <= 4, f"the weights of {name} are wrong")
+    low, high = (array(store, f"{name}.{part}", np.uint8, None) for part in ("low", "high"))
+    expect(entries <= 8 * high.nbytes, f"{name} has too many entries")
+    pairs = PackedHistories.unpack(low, high, entries, num_items, num_items).all()
+    codes = unpack_bits(array(store, f"{name}.weights", np.uint8, None), bits, entries, np.int32)
+    expect(int(codes.max(initial=0)) < (1 << bits) - 1, f"a weight of {name} is out of range")
+    return ItemLists(pairs, dequantise_signed(codes, bits, float(top)), float(power))
 
 
 def put_ids(store: Store, name: str, ids: IdMap) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ from legcf.serving.rows import CodedRows, Rows, measure
 
 _BLOCK = 64 * (os.cpu_count() or 1)  # users projected at once: 64 per core, as the compiled path takes them
 _BLOCK_BYTES = 16 * 2**20  # of scores that stand in memory at once where they have to
+_FEW_REACHED = 0.25  # of all items by the lists of a history; beyond, all scores are made
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,19 @@ class Taste:
     history: Positions
 
 
+class ServedTerm(Protocol):
+    """What someone's items add to scores."""
+
+    def term(self, items: Positions) -> FloatArray:
+        """To the score of every item."""
+
+    def parts(self, items: Positions, targets: Positions) -> FloatArray:
+        """Each item to the score of each target."""
+
+    def add_for(self, scores: FloatArray, histories: Interactions) -> None:
+        """For many at once; compiled."""
+
+
 class Scorer:
     """Answers questions about one model. Immutable, so threads share it; a new model is a new scorer."""
 
@@ -77,14 +92,16 @@ class Scorer:
             self.model.users.find("")
         self._measured  # noqa: B018 - cached on first use
         self.solver.prepare()
-        self.neighbours  # noqa: B018 - cached on first use
+        self.term  # noqa: B018 - cached on first use
         return self
 
     @cached_property
-    def neighbours(self) -> HistoryNeighbours | None:
-        """What neighbours add to scores, if the file keeps it."""
+    def term(self) -> ServedTerm | None:
+        """What the items of a user add beside the vectors: the file's lists, or what neighbours took."""
         history, scale = self.model.history, self.model.neighbour_scale
-        return None if history is None or not scale else HistoryNeighbours.of(history, scale)
+        if self.model.lists is not None or history is None or not scale:
+            return self.model.lists
+        return HistoryNeighbours.of(history, scale)
 
     @cached_property
     def solver(self) -> UserMaker:
@@ -114,7 +131,7 @@ class Scorer:
         return self._scores(taste, self.model.item_rows.project(taste.vector[None]))
 
     def _scores(self, taste: Taste, projected: FloatArray) -> FloatArray:
-        added = None if self.neighbours is None else self.neighbours.term(taste.history)
+        added = None if self.term is None else self.term.term(taste.history)
         if not taste.vector.any() and (added is None or not added.any()):
             return self.model.popularity.astype(np.float32)
         scores: FloatArray = self.model.item_rows.scores(projected)[0]
@@ -219,26 +236,37 @@ class Scorer:
     ) -> tuple[NDArray[np.int32], FloatArray] | None:
         """None without numba (an error if it is `wanted`), or where numpy is as fast."""
         rows, bias = self.model.item_rows, self.model.item_bias
-        if self.neighbours is None and not isinstance(rows, CodedRows):
+        if self.term is None and not isinstance(rows, CodedRows):
             return None
         try:
-            from legcf.serving.compiled import best_k, top_k
+            from legcf.serving.compiled import best_k, top_k, top_k_with_lists
         except ImportError:
             if wanted:
                 raise
             return None
-        if self.neighbours is None:
-            assert isinstance(rows, CodedRows)
+        if isinstance(rows, CodedRows) and self.term is None:
             return top_k(rows, projected, k, bias, seen)
+        if isinstance(rows, CodedRows) and self._lists_are_short(histories):
+            assert self.model.lists is not None
+            return top_k_with_lists(rows, projected, k, bias, seen, self.model.lists, histories)
+        assert self.term is not None
         scores = rows.scores(projected)
         if bias is not None:
             scores += bias
-        self.neighbours.add_for(scores, histories)
+        self.term.add_for(scores, histories)
         return best_k(scores, k, seen)
+
+    def _lists_are_short(self, histories: Interactions) -> bool:
+        """Whether the lists of a history reach few items, so that most are ranked by their codes alone."""
+        lists = self.model.lists
+        if lists is None:
+            return False
+        reached = float(lists.pairs.user_degrees[histories.items].sum())
+        return reached < _FEW_REACHED * histories.num_users * len(self.model.items)
 
     def _user_vectors(self, count: int) -> Iterator[tuple[slice, FloatArray]]:
         together = _BLOCK
-        if self.neighbours is not None:  # all scores of a block stand in memory
+        if self.term is not None:  # all scores of a block may stand in memory
             together = min(_BLOCK, max(1, _BLOCK_BYTES // (4 * len(self.model.items))))
         for start in range(0, count, together):
             block = slice(start, min(start + together, count))

@@ -1,0 +1,77 @@
+"""Item lists: for every item that a user may have, the few items it speaks for and how strongly. Numpy only.
+
+    term(u, i) = n_u^−p · Σ_{j ∈ N(u)} S_ji
+
+A codebook makes items alike that are not; what it loses is particular to few items, so it is sparse. Nothing but S is
+needed to rank: no other user's history, and a request costs the lengths of the lists of its items.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from legcf.arrays import FloatArray, Positions, inverse_power
+from legcf.data.interactions import Interactions
+
+
+@dataclass(frozen=True, eq=False)
+class ItemLists:
+    """S by the item of a history: row j holds the items that j speaks for, in ascending order, and the weights."""
+
+    pairs: Interactions
+    """Row j, column i."""
+    weights: FloatArray
+    user_power: float = 0.5
+    """p, how far long histories are shortened."""
+
+    @property
+    def num_entries(self) -> int:
+        return self.pairs.num_pairs
+
+    def term(self, items: Positions) -> FloatArray:
+        """What is added to the score of every item, for someone with these items."""
+        spoken, weights = self._of(items)
+        own = self._own(len(items))
+        added: FloatArray = (own * np.bincount(spoken.items, weights, self.pairs.num_items)).astype(np.float32)
+        return added
+
+    def parts(self, items: Positions, targets: Positions) -> FloatArray:
+        """What each of someone's items adds to the score of each target (items × targets); columns sum up to `term`."""
+        spoken, weights = self._of(items)
+        place = np.full(self.pairs.num_items, -1, dtype=np.int64)
+        place[targets] = np.arange(len(targets))
+        wanted = place[spoken.items] >= 0
+        parts = np.zeros((len(items), len(targets)), dtype=np.float32)
+        parts[spoken.users()[wanted], place[spoken.items[wanted]]] = self._own(len(items)) * weights[wanted]
+        return parts
+
+    def add_for(self, scores: FloatArray, histories: Interactions) -> None:
+        """Add the term to the rows of `scores`, one for each history. Compiled: needs numba."""
+        from legcf.ranking.lists_compiled import add_lists
+
+        add_lists(scores, self, histories)
+
+    def knowing(self, histories: Interactions) -> "ItemLists":
+        """What is stored is all that is needed."""
+        return self
+
+    def own_scales(self, histories: Interactions) -> FloatArray:
+        """n_u^−p of everyone."""
+        scales: FloatArray = inverse_power(histories.user_degrees, self.user_power).astype(np.float32)
+        return scales
+
+    def num_params(self) -> int:
+        return self.num_entries
+
+    def storage_bytes(self) -> int:
+        """As a file of full precision has them; the served file packs them (`legcf.serving.parts`)."""
+        return self.num_entries * 8 + (self.pairs.num_users + 1) * 8
+
+    def _own(self, count: int) -> np.float32:
+        return np.float32(float(max(count, 1)) ** -self.user_power)
+
+    def _of(self, items: Positions) -> tuple[Interactions, FloatArray]:
+        """The lists of some items, one after the other, and their weights."""
+        spoken = self.pairs.of_users(items)
+        starts = np.repeat(self.pairs.indptr[items] - spoken.indptr[:-1], spoken.user_degrees)
+        return spoken, self.weights[starts + np.arange(spoken.num_pairs)]

@@ -1,0 +1,25 @@
+"""Item lists for many users at once, compiled."""
+
+from numba import njit, prange
+
+from legcf.arrays import FloatArray
+from legcf.data.interactions import Interactions
+from legcf.ranking.lists import ItemLists
+
+
+def add_lists(scores: FloatArray, lists: ItemLists, histories: Interactions) -> None:
+    """Add n_u^−p Σ_j S_j to each row of `scores`."""
+    _add(
+        scores, lists.own_scales(histories), histories.indptr, histories.items, lists.pairs.indptr, lists.pairs.items,
+        lists.weights,
+    )  # fmt: skip
+
+
+@njit(cache=True, parallel=True)
+def _add(scores, scales, indptr, items, list_indptr, list_items, list_weights):  # type: ignore[no-untyped-def]
+    for row in prange(scores.shape[0]):
+        factor = scales[row]
+        for place in range(indptr[row], indptr[row + 1]):
+            item = items[place]
+            for at in range(list_indptr[item], list_indptr[item + 1]):
+                scores[row, list_items[at]] += factor * list_weights[at]
