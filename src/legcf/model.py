@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -46,8 +47,8 @@ class GraphModel(nn.Module):
 
     def __init__(
         self,
-        layer: EmbeddingLayer,
-        backbone: Backbone,
+        layer: EmbeddingLayer[Any],
+        backbone: Backbone[Any],
         train: Interactions,
         training: TrainingConfig,
         spill_folder: Path | None = None,

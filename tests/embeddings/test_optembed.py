@@ -115,8 +115,8 @@ def test_a_generation_must_not_be_empty() -> None:
 
 def test_a_target_is_a_budget_that_holds_even_if_nothing_was_tried() -> None:
     layer = made(users=6, items=4, target=0.6)
-    assert layer.settings.budget == 24
+    assert layer.config.budget == 24
     layer.set_sides(layer.widest(0, 1), layer.widest(1, 1))
     layer.settle()
     assert layer.widths.tolist() == [2] * 10
-    assert made(target=0.01).settings.budget == 5, "a width is at least 1"
+    assert made(target=0.01).config.budget == 5, "a width is at least 1"

@@ -6,7 +6,8 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field, model_validator
 
-from legcf.backbones.base import Backbone, BackboneConfig
+from legcf.backbones.base import Backbone
+from legcf.configuration import BackboneConfig
 from legcf.graph.adjacency import normalised
 from legcf.graph.propagate import FloatArray, Operator
 
@@ -27,7 +28,7 @@ class LightGCNConfig(BackboneConfig):
         return self.layers > 0
 
 
-class LightGCN(Backbone):
+class LightGCN(Backbone[LightGCNConfig]):
     Config = LightGCNConfig
     summary = "neighbourhood averaging without transforms, mean of the layers"
     citation = "He et al., LightGCN, SIGIR 2020"

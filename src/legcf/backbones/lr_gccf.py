@@ -4,7 +4,7 @@ Side by side the layers realise the paper's residual preference: a score is the 
 authors' code (newlei/LR-GCCF) learns nothing in the backbone; the paper has a matrix a layer, `transform` here.
 """
 
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,7 +12,8 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from legcf.backbones.base import Backbone, BackboneConfig, taken
+from legcf.backbones.base import Backbone, taken
+from legcf.configuration import BackboneConfig
 from legcf.graph.adjacency import normalised, with_self_loops
 from legcf.graph.propagate import FloatArray, Operator, product
 
@@ -30,7 +31,7 @@ class LRGCCFConfig(BackboneConfig):
         return [width] * (self.layers + 1)
 
 
-class LRGCCF(Backbone):
+class LRGCCF(Backbone[LRGCCFConfig]):
     Config = LRGCCFConfig
     summary = "linear propagation with self-loops, all layers side by side"
     citation = "Chen et al., Revisiting Graph based Collaborative Filtering, AAAI 2020"
@@ -51,7 +52,7 @@ class LRGCCF(Backbone):
     def coefficients(self) -> FloatArray | None:
         if len(self.transforms):
             return None
-        return np.eye(cast(LRGCCFConfig, self.config).layers + 1, dtype=np.float32)
+        return np.eye(self.config.layers + 1, dtype=np.float32)
 
     def propagate(
         self,

@@ -7,7 +7,7 @@ The paper's Eq. 7 is adjacency = sym, activation = joint, normalise = false.
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,7 +16,8 @@ from pydantic import Field, model_validator
 from torch import nn
 from torch.nn.functional import leaky_relu, normalize
 
-from legcf.backbones.base import Backbone, BackboneConfig, taken
+from legcf.backbones.base import Backbone, taken
+from legcf.configuration import BackboneConfig
 from legcf.graph.adjacency import normalised, row_normalised, with_self_loops
 from legcf.graph.dropout import dropped, thinned
 from legcf.graph.propagate import FloatArray, Operator, product
@@ -81,7 +82,7 @@ class _Layer(nn.Module):
         return leaky_relu(own, _SLOPE) + leaky_relu(shared, _SLOPE)
 
 
-class NGCF(Backbone):
+class NGCF(Backbone[NGCFConfig]):
     Config = NGCFConfig
     summary = "transformed neighbours and their products with the node, all layers side by side"
     citation = "Wang et al., Neural Graph Collaborative Filtering, SIGIR 2019"
@@ -98,7 +99,7 @@ class NGCF(Backbone):
             parameter.data.copy_(torch.from_numpy(rng.uniform(-bound, bound, parameter.shape)))
 
     def operator(self, graph: sp.csr_matrix, num_users: int, num_items: int) -> Operator:
-        adjacency = cast(NGCFConfig, self.config).adjacency
+        adjacency = self.config.adjacency
         return Operator(_ADJACENCIES[adjacency](graph), adjacency in _SYMMETRIC)
 
     def coefficients(self) -> FloatArray | None:
@@ -111,7 +112,7 @@ class NGCF(Backbone):
         rng: np.random.Generator | None = None,
         wanted: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        config, rng = cast(NGCFConfig, self.config), rng if self.training else None
+        config, rng = self.config, rng if self.training else None
         operator = thinned(operator, config.node_dropout, rng)
         blocks = [taken(rows, wanted)]
         for number, layer in enumerate(self.layers, start=1):

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -10,13 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from legcf.backbones.base import BackboneConfig
-from legcf.configuration import Frozen
+from legcf.configuration import BackboneConfig, MethodConfig
 from legcf.data.interactions import Interactions
 from legcf.search_space import PAPER_GRID, Space
 
+C = TypeVar("C", bound=MethodConfig)
 
-class EmbeddingLayer(nn.Module, ABC):
+
+class EmbeddingLayer(nn.Module, ABC, Generic[C]):
     """Users come first, then items: entity ids 0 … N−1.
 
     The constructor allocates shapes, `initialise` fills them from the training graph and a seeded generator; loading a
@@ -24,7 +25,7 @@ class EmbeddingLayer(nn.Module, ABC):
     hash constants) lives in buffers, so that checkpoints hold all of it.
     """
 
-    Config: ClassVar[type[Frozen]]
+    Config: ClassVar[type[MethodConfig]]
     summary: ClassVar[str]
     citation: ClassVar[str]
     presets: ClassVar[Mapping[str, Mapping[str, Any]]]
@@ -39,11 +40,16 @@ class EmbeddingLayer(nn.Module, ABC):
     item_bias: nn.Parameter | None
     """Added to an item's scores where a method has one."""
 
-    def __init__(self, config: Frozen, num_users: int, num_items: int) -> None:
+    config: C
+    """The settings with all sizes filled in."""
+
+    def __init__(self, config: C, num_users: int, num_items: int) -> None:
         super().__init__()
-        self.config = config
+        self.config = self.sized(config, num_users, num_items)
         self.num_users, self.num_items = num_users, num_items
         self.register_parameter("item_bias", None)
+        self.register_state_dict_post_hook(_packed)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_pre_hook(_unpacked)  # type: ignore[no-untyped-call]
 
     @property
     def num_entities(self) -> int:
@@ -80,12 +86,15 @@ class EmbeddingLayer(nn.Module, ABC):
         return None
 
     @classmethod
-    def sized(cls, config: Frozen, num_users: int, num_items: int) -> Frozen:
-        """The same settings with every size that was left to the data filled in, within the budget they name."""
+    def sized(cls, config: C, num_users: int, num_items: int) -> C:
+        """The same settings with every size that was left to the data filled in, within the budget they name.
+
+        The constructor asks for it, and nobody else: what it found is `config` of the layer.
+        """
         return config
 
     @classmethod
-    def check(cls, config: Frozen, backbone: BackboneConfig) -> None:
+    def check(cls, config: C, backbone: BackboneConfig) -> None:
         """Refuse settings that do not go together with the backbone's."""
 
     def linear_basis(self) -> tuple[sp.csr_matrix, nn.Parameter] | None:
@@ -96,9 +105,15 @@ class EmbeddingLayer(nn.Module, ABC):
     def num_params(self) -> int:
         """Stored values as the paper counts them."""
 
-    @abstractmethod
+    def pack(self, state: dict[str, torch.Tensor]) -> None:
+        """Make what is saved small, in place: narrow indices, and nothing that is needed no more."""
+
+    def unpack(self, state: dict[str, torch.Tensor]) -> None:
+        """Give back the shapes and names that `pack` took; loading brings numbers back to their own type by itself."""
+
     def storage_bytes(self) -> int:
-        """What storing the layer really takes: values, indices, masks and biases."""
+        """What a file of the layer holds: values, indices, masks and biases."""
+        return bytes_of(*self.state_dict().values())
 
     def entity_sizes(self) -> NDArray[np.int64] | None:
         """Stored values of every entity, where they differ between entities."""
@@ -107,6 +122,18 @@ class EmbeddingLayer(nn.Module, ABC):
     def total_trainable(self) -> int:
         """All that is learned, in whichever stage."""
         return sum(parameter.numel() for parameter in self.parameters())
+
+
+def _packed(layer: EmbeddingLayer[Any], state: dict[str, torch.Tensor], prefix: str, *_: Any) -> None:
+    own = {name.removeprefix(prefix): state.pop(name) for name in list(state) if name.startswith(prefix)}
+    layer.pack(own)
+    state.update({prefix + name: tensor for name, tensor in own.items()})
+
+
+def _unpacked(layer: EmbeddingLayer[Any], state: dict[str, torch.Tensor], prefix: str, *_: Any) -> None:
+    own = {name.removeprefix(prefix): state.pop(name) for name in list(state) if name.startswith(prefix)}
+    layer.unpack(own)
+    state.update({prefix + name: tensor for name, tensor in own.items()})
 
 
 def take_saved_shapes(module: nn.Module, *names: str) -> None:
@@ -120,6 +147,11 @@ def take_saved_shapes(module: nn.Module, *names: str) -> None:
                 own.data = torch.empty_like(saved)
 
     module.register_load_state_dict_pre_hook(resize)  # type: ignore[no-untyped-call]
+
+
+def smallest_type(count: int) -> torch.dtype:
+    """Of the numbers below `count`, in whole bytes."""
+    return torch.uint8 if count <= 2**8 else torch.uint16 if count <= 2**16 else torch.int32
 
 
 def bytes_of(*tensors: torch.Tensor | None) -> int:

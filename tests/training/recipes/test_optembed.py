@@ -13,7 +13,8 @@ from legcf.training.loop import Session
 from legcf.training.recipes import optembed
 from legcf.training.recipes.optembed import Evolve, Genome
 from tests.helpers import planted
-from tests.training.recipes.searches import configured, session, stopped_and_resumed, without_time
+from tests.training.recipes.searches import configured, stopped_and_resumed, without_time
+from tests.training.sessions import session
 
 SMALL: dict[str, Any] = {
     "dim": 8, "supernet_epochs": 2, "generations": 3, "mutants": 3, "crossovers": 3, "parents": 4, "target": None,
