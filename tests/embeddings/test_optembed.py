@@ -74,10 +74,10 @@ def test_the_count_by_hand(thresholds: str) -> None:
     for _ in range(2):  # while it searches and when it has settled
         assert layer.num_params() == 2 * 3 + 2 * 1
         assert layer.entity_sizes().tolist() == [3, 0, 3, 1, 1]
-        assert layer.storage_bytes() == 4 * 8 + 1 + 4
         before = layer.table().detach()
         layer.settle()
         assert torch.equal(layer.table(), before)
+    assert layer.storage_bytes() == 4 * 8 + 5 + 8 + 1  # values, a width each, the seed, and that the search is over
     assert layer.total_trainable() == 5 * 4 + (2 if thresholds == "side" else 5)
 
 

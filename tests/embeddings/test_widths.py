@@ -38,7 +38,7 @@ def test_values_behind_a_width_have_no_gradient(layer: WidthTable) -> None:
 
 def test_what_is_stored(layer: WidthTable) -> None:
     assert layer.num_params() == sum(WIDTHS) == layer.entity_sizes().sum()
-    assert layer.storage_bytes() == 4 * sum(WIDTHS) + 5
+    assert layer.storage_bytes() == 4 * sum(WIDTHS) + 5 + 8  # a byte for a width, and the seed
     assert layer.total_trainable() == 5 * 4
 
 

@@ -370,7 +370,7 @@ class Session:
             self.rng.bit_generator.state = facts["generator"]
             self.best = groups.get("best", {})
             self.model.load_state_dict(groups["model"])
-            checkpoint.restore_optimiser(self.optimiser, groups.get("optimiser", {}))
+            checkpoint.restore_optimiser(self.optimiser, groups["optimiser"])
             if groups.get("stage"):
                 self.stages[self.state.stage].load_state(groups["stage"])
         except (KeyError, TypeError, ValueError, RuntimeError) as error:

@@ -45,7 +45,8 @@ class Search(Stage[AutoEmb]):
         if self._optimiser is None:
             layer = session.layer
             self._optimiser = torch.optim.Adam(layer.controller.parameters(), lr=layer.config.controller_rate)
-            checkpoint.restore_optimiser(self._optimiser, self._remembered)
+            if self._remembered:
+                checkpoint.restore_optimiser(self._optimiser, self._remembered)
         return {}
 
     def before_step(self, session: TrainingView[AutoEmb], batch: Batch) -> None:
