@@ -15,7 +15,7 @@ WIDTHS = [0, 1, 4, 2, 3]
 @pytest.fixture
 def layer() -> WidthTable:
     """Two users and three items of width at most 4."""
-    made = WidthTable(WidthConfig(dim=4), 2, 3)
+    made = WidthTable(WidthConfig(name="widths", dim=4), 2, 3)
     made.initialise(interactions([(0, 0)], 2, 3), np.random.default_rng(0))
     made.set_widths(np.array(WIDTHS))
     return made

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -17,6 +18,19 @@ from legcf.search_space import PAPER_GRID, Space
 C = TypeVar("C", bound=MethodConfig)
 
 
+@dataclass(frozen=True)
+class Row:
+    """A row of the table that compares all methods (the paper's Table 2)."""
+
+    label: str
+    group: str = "variable size"
+    within_budget: bool = True
+    """Whether it is given LEGCF's budget; methods of one size end where their own settings lead."""
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    reference: bool = False
+    """Not a rival for the best: it is not compressed."""
+
+
 class EmbeddingLayer(nn.Module, ABC, Generic[C]):
     """Users come first, then items: entity ids 0 … N−1.
 
@@ -30,6 +44,9 @@ class EmbeddingLayer(nn.Module, ABC, Generic[C]):
     citation: ClassVar[str]
     presets: ClassVar[Mapping[str, Mapping[str, Any]]]
     """Named settings over the defaults: {section: {key: value}} with the sections method, backbone and training."""
+
+    table_rows: ClassVar[Mapping[str, Row]] = {}
+    """Rows of that table, by name; one under the method's own name if there are none."""
 
     search_space: ClassVar[Space] = PAPER_GRID
     """What `legcf search` tries, by configuration key."""

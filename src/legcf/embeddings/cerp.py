@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from pydantic import Field
 
+from legcf.embeddings.base import Row
 from legcf.embeddings.budget import solved, stored_values
 from legcf.embeddings.presets import DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.embeddings.pruned import PrunedLayer, PrunedTable, PruningConfig
@@ -35,6 +36,7 @@ class Cerp(PrunedLayer[CerpConfig]):
     Config = CerpConfig
     summary = "two bucket tables added by quotient and remainder, pruned by learned thresholds, then retrained"
     citation = "Liang et al., Learning Compact Compositional Embeddings via Regularized Pruning, ICDM 2023"
+    table_rows: ClassVar[dict[str, Row]] = {"cerp": Row("CERP")}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The release, but for its search with 10 pairs a step: thresholds start nearer instead.
         "official": {

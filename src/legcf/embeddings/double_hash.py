@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from torch import nn
 
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, normal, ones_at
+from legcf.embeddings.base import EmbeddingLayer, Row, normal, ones_at
 from legcf.embeddings.budget import Budgeted, ensure_within, solved, stored_values, too_small
 from legcf.embeddings.hashing import draw_constants, hashed
 from legcf.embeddings.presets import DEFAULT_TRAINING, PAPER_TRAINING
@@ -54,6 +54,7 @@ class DoubleHash(EmbeddingLayer[DoubleHashConfig]):
     Config = DoubleHashConfig
     summary = "own rows for the most frequent, two hashed rows for each of the others"
     citation = "Zhang et al., Model Size Reduction Using Frequency Based Double Hashing, RecSys 2020"
+    table_rows: ClassVar[dict[str, Row]] = {"double-hash": Row("double hashing")}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {"training": PAPER_TRAINING},
         "default": {"training": DEFAULT_TRAINING},

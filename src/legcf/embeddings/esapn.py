@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from torch import nn
 
 from legcf.data.interactions import Interactions
+from legcf.embeddings.base import Row
 from legcf.embeddings.budget import stored_values, too_small
 from legcf.embeddings.presets import DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.embeddings.widths import WidthConfig, WidthTable
@@ -85,6 +86,7 @@ class Esapn(WidthTable[EsapnConfig]):
     Config = EsapnConfig
     summary = "widths that a policy network enlarges where it lowers the loss"
     citation = "Liu et al., ESAPN, SIGIR 2020"
+    table_rows: ClassVar[dict[str, Row]] = {"esapn": Row("ESAPN", "one size", within_budget=False)}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The release: widths, rates and batches of its CTR model; the loss is BPR with one negative.
         "official": {

@@ -9,7 +9,7 @@ from torch import nn
 
 from legcf.assignment.dictionary import balance
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, normal, xavier_uniform
+from legcf.embeddings.base import EmbeddingLayer, Row, normal, xavier_uniform
 from legcf.embeddings.budget import Budgeted, stored_values, too_small
 from legcf.embeddings.presets import DEFAULT_TRAINING
 from legcf.factorisation.als import AlsSettings, factorise
@@ -31,6 +31,10 @@ class FullTable(EmbeddingLayer[FullTableConfig]):
     Config = FullTableConfig
     summary = "one free vector an entity, the uncompressed reference"
     citation = "He et al., LightGCN, SIGIR 2020"
+    table_rows: ClassVar[dict[str, Row]] = {
+        f"ud-{dim}": Row(f"UD, {dim} wide", "full table", False, {"method": {"dim": dim}}, reference=True)
+        for dim in (128, 64)
+    }
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # LightGCN's release: one negative, batches of 2048, λ = 1e-4 with a ½ (so 5e-5 here).
         "official": {

@@ -10,12 +10,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from torch import nn
 
 from legcf.assignment.assignment import Assignment
 from legcf.assignment.dictionary import balance, learn
 from legcf.assignment.initialise import from_anchors, random_anchors
+from legcf.assignment.solvers import SOLVERS
 from legcf.configuration import BackboneConfig
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, normal, smallest_type, xavier_uniform
@@ -71,8 +72,9 @@ class LegcfConfig(Budgeted):
     item_bias: bool = Field(
         False, description="learn a bias for every item, as the release does; not counted in #Param"
     )
-    update: Literal["pinv", "matching-pursuit", "none"] = Field(
-        "matching-pursuit", description="solver of the assignment update; none ends after pretraining"
+    update: str = Field(
+        "matching-pursuit",
+        description=f"solver of the assignment update ({', '.join(SOLVERS)}); none ends after pretraining",
     )
     update_on: Literal["mean", "concat", "first", "last"] = Field(
         "mean", description="what of the layers' blocks S is solved from, where the backbone sets them side by side"
@@ -84,6 +86,13 @@ class LegcfConfig(Budgeted):
     )
     update_damping: float = Field(0.0, ge=0, lt=1, description="share of the old S that stays in an update")
     update_gate: bool = Field(False, description="keep an update only if validation does not fall")
+
+    @field_validator("update")
+    @classmethod
+    def _is_a_solver(cls, name: str) -> str:
+        if name != "none" and name not in SOLVERS:
+            raise ValueError(f"choose one of {', '.join(sorted(SOLVERS))}, or none")
+        return name
 
     @model_validator(mode="after")
     def _fits(self) -> "LegcfConfig":

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from torch import nn
 
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, normal
+from legcf.embeddings.base import EmbeddingLayer, Row, normal
 from legcf.embeddings.budget import Budgeted, ensure_within, solved, stored_values, too_small
 from legcf.embeddings.presets import DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.errors import UserError
@@ -54,6 +54,7 @@ class NimbleTT(EmbeddingLayer[NimbleTtConfig]):
     Config = NimbleTtConfig
     summary = "a tensor train of three cores, entities ordered by community"
     citation = "Yin et al., Nimble GNN Embedding with Tensor-Train Decomposition, KDD 2022"
+    table_rows: ClassVar[dict[str, Row]] = {"nimble-tt": Row("NimbleTT", "one size")}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {"training": PAPER_TRAINING},
         "default": {"training": DEFAULT_TRAINING},

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from torch import nn
 
+from legcf.embeddings.base import Row
 from legcf.embeddings.budget import stored_values, too_small
 from legcf.embeddings.presets import DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.embeddings.widths import WidthConfig, WidthTable
@@ -69,6 +70,7 @@ class OptEmbed(WidthTable[OptEmbedConfig]):
     Config = OptEmbedConfig
     summary = "rows kept by a learned threshold, a width for users and one for items found by evolution"
     citation = "Lyu et al., OptEmbed, CIKM 2022"
+    table_rows: ClassVar[dict[str, Row]] = {"optembed": Row("OptEmbed", "one size", within_budget=False)}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The release: D = 64, batches of 2048, 30 epochs at most, which end with the first that is no better.
         "official": {

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from torch import nn
 
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, normal, ones_at
+from legcf.embeddings.base import EmbeddingLayer, Row, normal, ones_at
 from legcf.embeddings.budget import Budgeted, ensure_within, solved, stored_values, too_small
 from legcf.embeddings.presets import PAPER_TRAINING, SMALL_TRAINING
 from legcf.errors import UserError
@@ -47,6 +47,7 @@ class QuotientRemainder(EmbeddingLayer[QrConfig]):
     Config = QrConfig
     summary = "two small tables addressed by quotient and remainder"
     citation = "Shi et al., Compositional Embeddings Using Complementary Partitions, KDD 2020"
+    table_rows: ClassVar[dict[str, Row]] = {"qr": Row("QR")}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The original's product, in the LEGCF paper's loop.
         "paper": {"method": {"op": "mult"}, "training": PAPER_TRAINING},
