@@ -6,12 +6,23 @@ from typing import ClassVar, Generic, TypeVar
 import numpy as np
 import scipy.sparse as sp
 import torch
+from pydantic import Field
 from torch import nn
 
 from legcf.configuration import BackboneConfig
 from legcf.graph.propagate import FloatArray, Operator, polynomial
 
 B = TypeVar("B", bound=BackboneConfig)
+
+
+class LayeredConfig(BackboneConfig):
+    """Of backbones with layers: without any, nothing travels."""
+
+    layers: int = Field(3, ge=0, description="L, how far rows travel")
+
+    @property
+    def weighs_added_nodes(self) -> bool:
+        return self.layers > 0
 
 
 class Backbone(nn.Module, ABC, Generic[B]):

@@ -6,15 +6,13 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field, model_validator
 
-from legcf.backbones.base import Backbone
-from legcf.configuration import BackboneConfig
+from legcf.backbones.base import Backbone, LayeredConfig
 from legcf.graph.adjacency import normalised
 from legcf.graph.propagate import FloatArray, Operator
 
 
-class LightGCNConfig(BackboneConfig):
+class LightGCNConfig(LayeredConfig):
     name: Literal["lightgcn"] = "lightgcn"
-    layers: int = Field(3, ge=0, description="L, how far rows travel")
     layer_weights: list[float] | None = Field(None, description="α_0 … α_L; all 1/(L+1) by default")
 
     @model_validator(mode="after")
@@ -22,10 +20,6 @@ class LightGCNConfig(BackboneConfig):
         if self.layer_weights is not None and len(self.layer_weights) != self.layers + 1:
             raise ValueError(f"layer_weights needs layers + 1 = {self.layers + 1} numbers")
         return self
-
-    @property
-    def weighs_added_nodes(self) -> bool:
-        return self.layers > 0
 
 
 class LightGCN(Backbone[LightGCNConfig]):

@@ -12,20 +12,14 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from legcf.backbones.base import Backbone, taken
-from legcf.configuration import BackboneConfig
+from legcf.backbones.base import Backbone, LayeredConfig, taken
 from legcf.graph.adjacency import normalised, with_self_loops
 from legcf.graph.propagate import FloatArray, Operator, product
 
 
-class LRGCCFConfig(BackboneConfig):
+class LRGCCFConfig(LayeredConfig):
     name: Literal["lr-gccf"] = "lr-gccf"
-    layers: int = Field(3, ge=0, description="L, how far rows travel")
     transform: bool = Field(False, description="learn a d × d matrix a layer, as the paper; its code has none")
-
-    @property
-    def weighs_added_nodes(self) -> bool:
-        return self.layers > 0
 
     def block_widths(self, width: int) -> list[int]:
         return [width] * (self.layers + 1)

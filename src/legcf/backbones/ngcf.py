@@ -16,8 +16,7 @@ from pydantic import Field, model_validator
 from torch import nn
 from torch.nn.functional import leaky_relu, normalize
 
-from legcf.backbones.base import Backbone, taken
-from legcf.configuration import BackboneConfig
+from legcf.backbones.base import Backbone, LayeredConfig, taken
 from legcf.graph.adjacency import normalised, row_normalised, with_self_loops
 from legcf.graph.dropout import dropped, thinned
 from legcf.graph.propagate import FloatArray, Operator, product
@@ -34,9 +33,8 @@ _ADJACENCIES: dict[str, Callable[[sp.csr_matrix], sp.csr_matrix]] = {
 _SYMMETRIC = {"sym", "plain"}
 
 
-class NGCFConfig(BackboneConfig):
+class NGCFConfig(LayeredConfig):
     name: Literal["ngcf"] = "ngcf"
-    layers: int = Field(3, ge=0, description="L, how far rows travel")
     widths: list[Annotated[int, Field(ge=1)]] | None = Field(
         None, description="widths of the layers 1 … L; all as wide as the rows by default"
     )
@@ -57,10 +55,6 @@ class NGCFConfig(BackboneConfig):
         if self.widths is not None and len(self.widths) != self.layers:
             raise ValueError(f"widths needs one number for each of the {self.layers} layers")
         return self
-
-    @property
-    def weighs_added_nodes(self) -> bool:
-        return self.layers > 0
 
     def block_widths(self, width: int) -> list[int]:
         return [width, *(self.widths or [width] * self.layers)]

@@ -1,7 +1,7 @@
 """The contract of an embedding layer: a row for every entity, whatever it is made of."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -16,6 +16,7 @@ from legcf.data.interactions import Interactions
 from legcf.search_space import PAPER_GRID, Space
 
 C = TypeVar("C", bound=MethodConfig)
+State = dict[str, torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,8 @@ class EmbeddingLayer(nn.Module, ABC, Generic[C]):
         self.config = self.sized(config, num_users, num_items)
         self.num_users, self.num_items = num_users, num_items
         self.register_parameter("item_bias", None)
-        self.register_state_dict_post_hook(_packed)  # type: ignore[no-untyped-call]
-        self.register_load_state_dict_pre_hook(_unpacked)  # type: ignore[no-untyped-call]
+        self.register_state_dict_post_hook(lambda layer, *given: _within(layer.pack, *given))  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_pre_hook(lambda layer, *given: _within(layer.unpack, *given))  # type: ignore[no-untyped-call]
 
     @property
     def num_entities(self) -> int:
@@ -118,14 +119,14 @@ class EmbeddingLayer(nn.Module, ABC, Generic[C]):
         """(B, Θ) with input_rows() = B · Θ and Θ small, where the layer is linear; it then trains on the basis."""
         return None
 
-    @abstractmethod
     def num_params(self) -> int:
-        """Stored values as the paper counts them."""
+        """Stored values as the paper counts them: all that is learned, unless a method stores more or less."""
+        return sum(parameter.numel() for parameter in self.parameters())
 
-    def pack(self, state: dict[str, torch.Tensor]) -> None:
+    def pack(self, state: State) -> None:
         """Make what is saved small, in place: narrow indices, and nothing that is needed no more."""
 
-    def unpack(self, state: dict[str, torch.Tensor]) -> None:
+    def unpack(self, state: State) -> None:
         """Give back the shapes and names that `pack` took; loading brings numbers back to their own type by itself."""
 
     def storage_bytes(self) -> int:
@@ -141,15 +142,10 @@ class EmbeddingLayer(nn.Module, ABC, Generic[C]):
         return sum(parameter.numel() for parameter in self.parameters())
 
 
-def _packed(layer: EmbeddingLayer[Any], state: dict[str, torch.Tensor], prefix: str, *_: Any) -> None:
+def _within(change: Callable[[State], None], state: State, prefix: str, *_: Any) -> None:
+    """Change what of a whole model's state is the layer's own."""
     own = {name.removeprefix(prefix): state.pop(name) for name in list(state) if name.startswith(prefix)}
-    layer.pack(own)
-    state.update({prefix + name: tensor for name, tensor in own.items()})
-
-
-def _unpacked(layer: EmbeddingLayer[Any], state: dict[str, torch.Tensor], prefix: str, *_: Any) -> None:
-    own = {name.removeprefix(prefix): state.pop(name) for name in list(state) if name.startswith(prefix)}
-    layer.unpack(own)
+    change(own)
     state.update({prefix + name: tensor for name, tensor in own.items()})
 
 

@@ -105,9 +105,6 @@ class BinaryCode(EmbeddingLayer[BinaryCodeConfig]):
             selection.data /= len(self._starts)
         return selection, self.weight
 
-    def num_params(self) -> int:
-        return self.weight.numel()
-
 
 def _code_length(entities: int) -> int:
     """Bits that the largest number needs."""

@@ -14,7 +14,7 @@ from pydantic import Field
 from torch import nn
 
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, Row, normal, smallest_type, take_saved_shapes
+from legcf.embeddings.base import EmbeddingLayer, Row, normal, ones_at, smallest_type, take_saved_shapes
 from legcf.embeddings.budget import Budgeted, solved, stored_values, too_small
 from legcf.embeddings.presets import DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.errors import UserError
@@ -115,13 +115,7 @@ class Cel(EmbeddingLayer[CelConfig]):
         return self.clusters[self.assigned[ids].long()]
 
     def linear_basis(self) -> tuple[sp.csr_matrix, nn.Parameter]:
-        entities = self.num_entities
-        member = (np.ones(entities, np.float32), self.assigned.numpy(), np.arange(entities + 1))
-        return sp.csr_matrix(member, shape=(entities, len(self.clusters))), self.clusters
-
-    def num_params(self) -> int:
-        """M·d"""
-        return self.clusters.numel()
+        return ones_at(self.assigned.numpy()[:, None], len(self.clusters)), self.clusters
 
     def pack(self, state: dict[str, torch.Tensor]) -> None:
         state["assigned"] = state["assigned"].to(smallest_type(len(self.clusters)))

@@ -94,5 +94,4 @@ class Cerp(PrunedLayer[CerpConfig]):
         if self.pushed is None:
             return None
         entities, weight = self.pushed
-        steepness = self.config.steepness
-        return -weight * torch.tanh(steepness * self.rows(entities)).square().sum()
+        return -weight * torch.tanh(self.config.steepness * self.rows(entities)).square().sum()

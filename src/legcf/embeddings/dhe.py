@@ -70,7 +70,7 @@ class DeepHash(EmbeddingLayer[DheConfig]):
         self.shifts = nn.ParameterList(nn.Parameter(torch.zeros(wide)) for wide in widths[1:-1])
         self.register_buffer("hash_constants", torch.ones(2, self.config.hashes, dtype=torch.int64))
         self._every_encoding: torch.Tensor | None = None
-        self.register_load_state_dict_post_hook(lambda layer, _: layer._forget_encoding())  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_post_hook(lambda layer, _: setattr(layer, "_every_encoding", None))  # type: ignore[no-untyped-call]
 
     @property
     def width(self) -> int:
@@ -142,13 +142,10 @@ class DeepHash(EmbeddingLayer[DheConfig]):
             rows = nn.functional.mish(rows, inplace=False)
         return nn.functional.linear(rows, self.weights[-1], self.biases[-1])
 
-    def network_params(self) -> int:
-        return self._network_values(self.config)
-
     def num_params(self) -> int:
         if self.config.count == "codes":
             return self.num_entities * self.config.hashes
-        return self.network_params()
+        return super().num_params()
 
     @staticmethod
     def _widths(settings: DheConfig) -> list[int]:
@@ -159,6 +156,3 @@ class DeepHash(EmbeddingLayer[DheConfig]):
         """Weights and biases of all layers, and scale and shift of every hidden unit."""
         linear: int = sum((narrow + 1) * wide for narrow, wide in pairwise(cls._widths(settings)))
         return linear + 2 * settings.layers * solved(settings.width)
-
-    def _forget_encoding(self) -> None:
-        self._every_encoding = None

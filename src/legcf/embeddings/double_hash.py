@@ -65,7 +65,7 @@ class DoubleHash(EmbeddingLayer[DoubleHashConfig]):
 
     def __init__(self, config: DoubleHashConfig, num_users: int, num_items: int) -> None:
         super().__init__(config, num_users, num_items)
-        self.num_private, self.num_buckets = _sizes(self.config)
+        self.num_private, self.num_buckets = solved(self.config.private), solved(self.config.buckets)
         rows = self.num_private + self.config.rows_a_bucket * self.num_buckets
         self.weight = nn.Parameter(torch.zeros(rows, config.dim))
         self.register_buffer("frequent", torch.zeros(self.num_private, dtype=torch.int32))
@@ -87,7 +87,7 @@ class DoubleHash(EmbeddingLayer[DoubleHashConfig]):
                 if buckets == 0 and private < entities:
                     raise too_small(allowed, ((config.private or 0) + each) * config.dim)
             config = config.model_copy(update={"private": private, "buckets": buckets})
-        private, buckets = _sizes(config)
+        private, buckets = solved(config.private), solved(config.buckets)
         if private > entities:
             raise UserError(f"method.private = {private} is more than the {entities} users and items; lower it.")
         if private < entities and buckets == 0:
@@ -131,9 +131,6 @@ class DoubleHash(EmbeddingLayer[DoubleHashConfig]):
         own_rows = sp.diags_array(np.where(owns.numpy(), 0.5, 1).astype(np.float32))
         return sp.csr_matrix(own_rows @ selection), self.weight
 
-    def num_params(self) -> int:
-        return self.weight.numel()
-
     def _most_frequent(self, train: Interactions) -> np.ndarray:
         """By degree in training, ties by number."""
         degrees = np.concatenate([train.user_degrees, train.item_degrees])
@@ -145,7 +142,3 @@ class DoubleHash(EmbeddingLayer[DoubleHashConfig]):
             np.argsort(-train.user_degrees, kind="stable")[:of_users],
             self.num_users + np.argsort(-train.item_degrees, kind="stable")[:of_items],
         ])  # fmt: skip
-
-
-def _sizes(settings: DoubleHashConfig) -> tuple[int, int]:
-    return solved(settings.private), solved(settings.buckets)

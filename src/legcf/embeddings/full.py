@@ -55,10 +55,6 @@ class FullTable(EmbeddingLayer[FullTableConfig]):
         super().__init__(config, num_users, num_items)
         self.weight = nn.Parameter(torch.zeros(self.num_entities, self.config.dim))
 
-    @property
-    def width(self) -> int:
-        return self.weight.shape[1]
-
     @classmethod
     def sized(cls, config: FullTableConfig, num_users: int, num_items: int) -> FullTableConfig:
         entities = num_users + num_items
@@ -87,6 +83,3 @@ class FullTable(EmbeddingLayer[FullTableConfig]):
 
     def rows(self, ids: torch.Tensor) -> torch.Tensor:
         return self.weight[ids]
-
-    def num_params(self) -> int:
-        return self.weight.numel()

@@ -15,7 +15,7 @@ from pydantic import Field
 from torch import nn
 
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, Row, normal, take_saved_shapes
+from legcf.embeddings.base import EmbeddingLayer, Row, normal, ones_at, take_saved_shapes
 from legcf.embeddings.budget import Budgeted, solved, stored_values, too_small
 from legcf.embeddings.presets import DEFAULT_TRAINING, PAPER_TRAINING
 
@@ -177,10 +177,7 @@ class LightRec(EmbeddingLayer[LightRecConfig]):
     def linear_basis(self) -> tuple[sp.csr_matrix, nn.Parameter] | None:
         if not self.frozen:
             return None
-        places = self._places(self.codes).numpy().ravel()
-        ends = np.arange(0, len(places) + 1, self.books)
-        ones = np.ones(len(places), dtype=np.float32)
-        return sp.csr_matrix((ones, places, ends), shape=(self.num_entities, len(self.codebook))), self.codebook
+        return ones_at(self._places(self.codes).numpy(), len(self.codebook)), self.codebook
 
     def num_params(self) -> int:
         """B·K·d codeword values, and the codes' bytes as fourths of a value."""

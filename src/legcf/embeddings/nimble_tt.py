@@ -140,9 +140,6 @@ class NimbleTT(EmbeddingLayer[NimbleTtConfig]):
         left = (self.first[pairs // p2] @ second).reshape(len(pairs), -1, len(self.third))
         return (left[pair_of] @ self.third.permute(1, 0, 2)[place % p3]).flatten(1)
 
-    def num_params(self) -> int:
-        return _values(self.config)
-
     def pack(self, state: dict[str, torch.Tensor]) -> None:
         if self.config.order == "given":
             del state["order"]

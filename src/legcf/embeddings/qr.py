@@ -98,9 +98,6 @@ class QuotientRemainder(EmbeddingLayer[QrConfig]):
         columns = torch.stack(self.places(torch.arange(self.num_entities)), dim=1).numpy()
         return ones_at(columns, len(self.weight)), self.weight
 
-    def num_params(self) -> int:
-        return self.weight.numel()
-
 
 def _table_rows(settings: QrConfig, entities: int) -> tuple[int, int]:
     """Rows of the quotient table and of the remainder table."""

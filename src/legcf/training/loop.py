@@ -47,6 +47,8 @@ class State:
 class Session:
     """A run under way: the model, its data, its generator, its optimiser and where it stands."""
 
+    optimiser: torch.optim.Optimizer
+
     def __init__(
         self,
         model: GraphModel,
@@ -121,9 +123,7 @@ class Session:
         """Adam without memory of earlier steps, over all parameters; a stage that starts afresh asks for one."""
         training = self.config.training
         groups = [{"params": [weight], "scale": self._rate_scale(weight)} for weight in self.model.parameters()]
-        self.optimiser: torch.optim.Optimizer = torch.optim.Adam(
-            groups, lr=training.learning_rate, betas=(0.9, training.adam_memory)
-        )
+        self.optimiser = torch.optim.Adam(groups, lr=training.learning_rate, betas=(0.9, training.adam_memory))
 
     def sampler_of(
         self, pairs: Interactions, folds: NDArray[np.integer] | None = None, steps: int | None = None

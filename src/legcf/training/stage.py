@@ -21,7 +21,7 @@ L = TypeVar("L", bound=EmbeddingLayer[Any], contravariant=True)
 
 
 class TrainingView(Protocol[L_co]):
-    """What a recipe may use of a run under way."""
+    """What a recipe may use of a run under way (`Session` says what its parts do)."""
 
     model: GraphModel
     dataset: Dataset
@@ -39,27 +39,21 @@ class TrainingView(Protocol[L_co]):
     """Of batches of these pairs; a stage may put another in its place."""
 
     @property
-    def layer(self) -> L_co:
-        """The layer that is trained."""
+    def layer(self) -> L_co: ...
 
     @property
     def seconds(self) -> float:
         """How long the epochs took so far."""
 
-    def new_optimiser(self) -> None:
-        """Forget earlier steps."""
+    def new_optimiser(self) -> None: ...
 
-    def set_learning_rate(self, done: float) -> None:
-        """As the schedule wants it after this share of a training."""
+    def set_learning_rate(self, done: float) -> None: ...
 
-    def sampler_of(self, pairs: Interactions, *, steps: int | None = None) -> Sampler:
-        """Batches of these pairs as the configuration wants them."""
+    def sampler_of(self, pairs: Interactions, *, steps: int | None = None) -> Sampler: ...
 
-    def loss_of(self, vectors: torch.Tensor, batch: Batch) -> torch.Tensor:
-        """The configured loss of a batch's vectors, without any penalty."""
+    def loss_of(self, vectors: torch.Tensor, batch: Batch) -> torch.Tensor: ...
 
-    def validation_score(self) -> float:
-        """The monitored metric on validation, with the weights there are."""
+    def validation_score(self) -> float: ...
 
 
 class Stage(Generic[L]):
@@ -91,8 +85,10 @@ class Stage(Generic[L]):
     asks for the same share.
     """
 
-    def __init__(self, name: str, epochs: int) -> None:
+    def __init__(self, name: str, epochs: int, until: float | None = None, held_out: float | None = None) -> None:
         self.name, self.epochs = name, epochs
+        self.until = self.until if until is None else until
+        self.held_out = self.held_out if held_out is None else held_out
 
     def begin(self, session: TrainingView[L]) -> dict[str, Any] | None:
         """Once, before the first epoch; a resumed run does not come here again."""

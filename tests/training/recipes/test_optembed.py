@@ -78,10 +78,10 @@ def test_a_supernet_that_uses_two_columns_is_cut_to_them(dataset: Dataset) -> No
 
 
 def test_generations_are_the_seeds_and_leave_parents_as_they_were() -> None:
-    layer = OptEmbed(OptEmbedConfig(dim=8), 3, 3)
+    layer = OptEmbed(OptEmbedConfig(**(SMALL | {"dim": 8})), 3, 3)
     made: list[list[Genome]] = []
     for seed in (1, 1, 2):
-        stage = Evolve("evolve", 3, OptEmbedConfig(**SMALL))
+        stage = Evolve("evolve", 3, held_out=0.1)
         stage.tried = {(1, 1): 0.1, (8, 2): 0.5, (3, 3): 0.3}
         made.append(stage.generation(layer, np.random.default_rng(seed)))
         assert stage.tried == {(1, 1): 0.1, (8, 2): 0.5, (3, 3): 0.3}

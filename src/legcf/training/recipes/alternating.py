@@ -13,11 +13,10 @@ from legcf.training.stage import Stage, TrainingView
 
 
 def stages(settings: LegcfConfig, training: TrainingConfig) -> list[Stage[Legcf]]:
-    pretrain: Stage[Legcf] = Stage("pretrain", training.epochs)
     if settings.update == "none":
-        return [pretrain]
-    pretrain.until = 0.5  # of a run that is limited in time: the updates must have their share
-    return [pretrain, Alternate("alternate", training.epochs)]
+        return [Stage("pretrain", training.epochs)]
+    # Half of a run that is limited in time: the updates must have their share.
+    return [Stage("pretrain", training.epochs, until=0.5), Alternate("alternate", training.epochs)]
 
 
 class Alternate(Stage[Legcf]):

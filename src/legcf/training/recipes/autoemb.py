@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from itertools import chain, count
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from legcf.configuration import TrainingConfig
 from legcf.embeddings.autoemb import AutoEmb, AutoEmbConfig
 from legcf.training import checkpoint
 from legcf.training.recipes.search import seconds_left, time_is_up
-from legcf.training.sampler import Batch, Sampler
+from legcf.training.sampler import Batch
 from legcf.training.stage import Stage, TrainingView
 
 _CONTROLLER = "layer.controller."
@@ -20,7 +20,7 @@ _CONTROLLER = "layer.controller."
 
 def stages(settings: AutoEmbConfig, training: TrainingConfig) -> list[Stage[AutoEmb]]:
     search = training.epochs if settings.search_epochs is None else settings.search_epochs
-    return [Search("search", search, settings.held_out), Settled("train", training.epochs)]
+    return [Search("search", search, held_out=settings.held_out), Settled("train", training.epochs)]
 
 
 class Search(Stage[AutoEmb]):
@@ -29,8 +29,7 @@ class Search(Stage[AutoEmb]):
     counts, validated, until = False, False, 0.4
 
     def __init__(self, name: str, epochs: int, held_out: float) -> None:
-        super().__init__(name, epochs)
-        self.held_out = held_out
+        super().__init__(name, epochs, held_out=held_out)
         self._remembered: dict[str, torch.Tensor] = {}
         self._optimiser: torch.optim.Optimizer | None = None
 
@@ -41,7 +40,8 @@ class Search(Stage[AutoEmb]):
         assert session.held_out is not None
         self._started = time.perf_counter()
         self._number, self._losses = 0, list[float]()
-        self._batches = _endless(session.sampler_of(session.held_out), session)
+        held_out = session.sampler_of(session.held_out)
+        self._batches = chain.from_iterable(held_out.epoch(session.rng) for _ in count())
         if self._optimiser is None:
             layer = session.layer
             self._optimiser = torch.optim.Adam(layer.controller.parameters(), lr=layer.config.controller_rate)
@@ -98,11 +98,6 @@ class Settled(Stage[AutoEmb]):
 
     def trains(self, parameter: str) -> bool:
         return not parameter.startswith(_CONTROLLER)
-
-
-def _endless(sampler: Sampler, session: TrainingView[AutoEmb]) -> Iterator[Batch]:
-    while True:
-        yield from sampler.epoch(session.rng)
 
 
 @torch.no_grad()

@@ -27,17 +27,15 @@ _PRETRAIN_SHARE = 0.4  # of the time that the search may take, pretraining inclu
 
 def stages(settings: CiessConfig, training: TrainingConfig) -> list[Stage[Ciess]]:
     search = Search(settings)
-    return [Pretrain(settings, training.epochs), search, Retrain(search, training.epochs)]
+    pretrain = min(settings.pretrain_epochs, training.epochs)
+    until = settings.search_share * _PRETRAIN_SHARE
+    return [Pretrain("pretrain", pretrain, until, settings.held_out), search, Retrain(search, training.epochs)]
 
 
 class Pretrain(Stage[Ciess]):
     """The full table: how well every entity can be served."""
 
     counts, validated = False, False
-
-    def __init__(self, settings: CiessConfig, most_epochs: int) -> None:
-        super().__init__("pretrain", min(settings.pretrain_epochs, most_epochs))
-        self.held_out, self.until = settings.held_out, settings.search_share * _PRETRAIN_SHARE
 
 
 class Search(Stage[Ciess]):
@@ -46,9 +44,8 @@ class Search(Stage[Ciess]):
     counts, validated = False, False
 
     def __init__(self, settings: CiessConfig) -> None:
-        super().__init__("search", settings.episodes * settings.episode_steps)
+        super().__init__("search", settings.episodes * settings.episode_steps, settings.search_share, settings.held_out)
         self.settings = settings
-        self.held_out, self.until = settings.held_out, settings.search_share
         self._kept: dict[str, torch.Tensor] = {}
         """Of every entity its size, quality and peak quality; the best sizes of all; the values to start from."""
         self._agents: dict[str, Td3] = {}

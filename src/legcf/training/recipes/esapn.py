@@ -91,9 +91,8 @@ class Grow(Stage[Esapn]):
     counts, validated = False, False
 
     def __init__(self, settings: EsapnConfig, most_epochs: int) -> None:
-        super().__init__("grow", min(settings.grow_epochs, most_epochs))
+        super().__init__("grow", min(settings.grow_epochs, most_epochs), settings.search_share, settings.held_out)
         self._settings = settings
-        self.held_out, self.until = settings.held_out, settings.search_share
         self._policies: dict[str, Policy] = {}
         self._recent: RecentLosses | None = None
         self._saved: dict[str, torch.Tensor] = {}

@@ -25,8 +25,8 @@ _TRIES = 200  # to find a candidate that is new; near the end of a small space t
 def stages(settings: OptEmbedConfig, training: TrainingConfig) -> list[Stage[OptEmbed]]:
     supernet = training.epochs if settings.supernet_epochs is None else settings.supernet_epochs
     return [
-        Supernet("supernet", supernet, settings),
-        Evolve("evolve", settings.generations, settings),
+        Supernet("supernet", supernet, held_out=settings.held_out),
+        Evolve("evolve", settings.generations, held_out=settings.held_out),
         Retrain("retrain", training.epochs),
     ]
 
@@ -39,11 +39,7 @@ class Supernet(Stage[OptEmbed]):
 
     counts, validated, until = False, False, 0.4
 
-    def __init__(self, name: str, epochs: int, settings: OptEmbedConfig) -> None:
-        super().__init__(name, epochs)
-        self._settings = settings
-        self.held_out = settings.held_out
-        self._best, self._stale = 0.0, 0
+    _best, _stale = 0.0, 0
 
     def finished(self, session: TrainingView[OptEmbed]) -> bool:
         return self._stale >= session.config.training.patience
@@ -62,11 +58,11 @@ class Supernet(Stage[OptEmbed]):
     def after_step(self, session: TrainingView[OptEmbed], batch: Batch) -> None:
         layer = session.layer
         if layer.thresholds.grad is not None:
-            layer.thresholds.sub_(self._settings.threshold_rate * layer.thresholds.grad)
+            layer.thresholds.sub_(layer.config.threshold_rate * layer.thresholds.grad)
         layer.set_sides(layer.widest(0, 1), layer.widest(1, 1))
 
     def after_epoch(self, session: TrainingView[OptEmbed], epoch: int) -> dict[str, Any]:
-        score = held_out_score(session, self._settings.judges)
+        score = held_out_score(session, session.layer.config.judges)
         self._stale = 0 if score > self._best else self._stale + 1
         self._best = max(score, self._best)
         return {"search": {"held_out": score, **_kept(session.layer)}}
@@ -86,10 +82,8 @@ class Evolve(Stage[OptEmbed]):
 
     counts, steps, until = False, False, 0.6
 
-    def __init__(self, name: str, epochs: int, settings: OptEmbedConfig) -> None:
-        super().__init__(name, epochs)
-        self._settings = settings
-        self.held_out = settings.held_out
+    def __init__(self, name: str, epochs: int, held_out: float) -> None:
+        super().__init__(name, epochs, held_out=held_out)
         self.tried: dict[Genome, float] = {}
 
     def trains(self, parameter: str) -> bool:
@@ -102,7 +96,7 @@ class Evolve(Stage[OptEmbed]):
         with progress(title, len(population), "candidates", session.quiet) as task:
             for genome in population:
                 layer.set_sides(*genome)
-                self.tried[genome] = held_out_score(session, self._settings.judges)
+                self.tried[genome] = held_out_score(session, session.layer.config.judges)
                 best = self.ranked()[0]
                 task.advance(1, f"best {self.tried[best]:.4f} with users {best[0]}, items {best[1]}")
         best = self.ranked()[0]
@@ -117,15 +111,15 @@ class Evolve(Stage[OptEmbed]):
 
     def generation(self, layer: OptEmbed, rng: np.random.Generator) -> list[Genome]:
         """New candidates, fewer only where nothing new is left to try."""
-        parents = self.ranked()[: self._settings.parents]
+        settings, parents = layer.config, self.ranked()[: layer.config.parents]
         found: dict[Genome, None] = {}
         sources = [
-            (self._settings.mutants, self._mutants(parents, layer, rng)),
-            (self._settings.crossovers, self._crossovers(parents, rng)),
-            (self._settings.mutants + self._settings.crossovers, self._random(layer, rng)),
+            (settings.mutants, self._mutants(parents, layer, rng)),
+            (settings.crossovers, self._crossovers(parents, rng)),
+            (settings.mutants + settings.crossovers, self._random(layer, rng)),
         ]
         for wanted, source in sources:
-            room = min(wanted, self._settings.mutants + self._settings.crossovers - len(found))
+            room = min(wanted, settings.mutants + settings.crossovers - len(found))
             new = 0
             for _, genome in zip(range(_TRIES), source, strict=False):
                 if new == room:
@@ -138,7 +132,7 @@ class Evolve(Stage[OptEmbed]):
     def _mutants(self, parents: list[Genome], layer: OptEmbed, rng: np.random.Generator) -> Iterator[Genome]:
         while parents:
             parent, drawn = parents[rng.integers(len(parents))], layer.draw_sides(rng)
-            changed = rng.random(2) < self._settings.mutation
+            changed = rng.random(2) < layer.config.mutation
             yield (drawn[0] if changed[0] else parent[0], drawn[1] if changed[1] else parent[1])
 
     def _crossovers(self, parents: list[Genome], rng: np.random.Generator) -> Iterator[Genome]:
