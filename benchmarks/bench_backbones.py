@@ -193,7 +193,7 @@ def session(dataset: Dataset, batch_size: int) -> Session:
     )
     rng = np.random.default_rng(0)
     model = build_model(config, dataset, rng, None)
-    return Session(model, dataset, config, METHODS["full"].recipe(config), rng, quiet=True)
+    return Session(model, dataset, config, METHODS["full"].recipe(config.method, config.training), rng, quiet=True)
 
 
 def list_of(running: Session, count: int) -> list[Any]:

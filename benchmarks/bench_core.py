@@ -75,7 +75,7 @@ def session(dataset: Dataset, batch_size: int, propagation: str) -> Session:
     config = resolve(preset="paper", overrides={"method": {"start": "random"}, "training": training})
     rng = np.random.default_rng(0)
     model = build_model(config, dataset, rng, None)
-    return Session(model, dataset, config, METHODS["legcf"].recipe(config), rng, quiet=True)
+    return Session(model, dataset, config, METHODS["legcf"].recipe(config.method, config.training), rng, quiet=True)
 
 
 def taking(running: Session, count: int) -> Callable[[], None]:

@@ -72,10 +72,8 @@ def configured(given: argparse.Namespace, seed: int, epochs: int, settings: dict
 
 def session_of(dataset: Dataset, config: RunConfig) -> Session:
     rng = np.random.default_rng(config.seed)
-    sized = METHODS["legcf"].layer.sized(config.method, dataset.num_users, dataset.num_items)
-    config = config.model_copy(update={"method": sized})
     model = build_model(config, dataset, rng, None)
-    return Session(model, dataset, config, METHODS["legcf"].recipe(config), rng, quiet=True)
+    return Session(model, dataset, config, METHODS["legcf"].recipe(config.method, config.training), rng, quiet=True)
 
 
 def pretrained(dataset: Dataset, config: RunConfig) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, model_validator
 
 from legcf.errors import UserError
 
@@ -15,6 +15,27 @@ class Frozen(BaseModel):
     """Base of every configuration section."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class MethodConfig(Frozen):
+    """Base of every method's options."""
+
+    name: str
+
+
+class BackboneConfig(Frozen):
+    """Base of every backbone's options."""
+
+    name: str
+
+    @property
+    def weighs_added_nodes(self) -> bool:
+        """Whether edges to nodes that a layer adds enter the degrees, so that their weights must not be negative."""
+        return True
+
+    def block_widths(self, width: int) -> list[int]:
+        """Widths of the blocks that stand side by side in a final vector, for input rows of this width."""
+        return [width]
 
 
 class TrainingConfig(Frozen):
@@ -116,17 +137,14 @@ class RunConfig(Frozen):
 
     preset: str
     seed: int = Field(0, ge=0)
-    method: Any
-    backbone: Any
+    method: SerializeAsAny[MethodConfig]
+    backbone: SerializeAsAny[BackboneConfig]
     training: TrainingConfig
     ranking: RankingConfig = RankingConfig()
     data: dict[str, Any] = Field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        content: dict[str, Any] = self.model_dump(mode="json", exclude={"method", "backbone"})
-        content["method"] = self.method.model_dump(mode="json")
-        content["backbone"] = self.backbone.model_dump(mode="json")
-        return content
+        return self.model_dump(mode="json")
 
     def digest(self) -> str:
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()

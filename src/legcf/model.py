@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -43,8 +44,8 @@ class GraphModel(nn.Module):
 
     def __init__(
         self,
-        layer: EmbeddingLayer,
-        backbone: Backbone,
+        layer: EmbeddingLayer[Any],
+        backbone: Backbone[Any],
         train: Interactions,
         training: TrainingConfig,
         spill_folder: Path | None = None,

@@ -1,6 +1,6 @@
 """What there is, by name: a new method or backbone is one file and one line here."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,26 +55,27 @@ from legcf.training.stage import Stage
 class Method:
     """An embedding layer and the stages that train it."""
 
-    layer: type[EmbeddingLayer]
-    recipe: Callable[[RunConfig], list[Stage]]
+    layer: type[EmbeddingLayer[Any]]
+    recipe: Callable[[Any, TrainingConfig], Sequence[Stage[Any]]]
+    """The method's own settings and those of training → the stages."""
 
 
 METHODS: dict[str, Method] = {
     "legcf": Method(Legcf, alternating.stages),
     "full": Method(FullTable, single.stages),
-    "qr": Method(QuotientRemainder, single.stages),
-    "dhe": Method(DeepHash, single.stages),
-    "nimble-tt": Method(NimbleTT, single.stages),
-    "double-hash": Method(DoubleHash, single.stages),
-    "binary-code": Method(BinaryCode, single.stages),
-    "pep": Method(Pep, pruning.stages),
-    "cel": Method(Cel, clustering.stages),
-    "cerp": Method(Cerp, cerp.stages),
-    "lightrec": Method(LightRec, quantising.stages),
+    "esapn": Method(Esapn, esapn.stages),
     "autoemb": Method(AutoEmb, autoemb.stages),
     "optembed": Method(OptEmbed, optembed.stages),
-    "esapn": Method(Esapn, esapn.stages),
+    "dhe": Method(DeepHash, single.stages),
+    "nimble-tt": Method(NimbleTT, single.stages),
     "ciess": Method(Ciess, ciess.stages),
+    "cel": Method(Cel, clustering.stages),
+    "pep": Method(Pep, pruning.stages),
+    "qr": Method(QuotientRemainder, single.stages),
+    "double-hash": Method(DoubleHash, single.stages),
+    "binary-code": Method(BinaryCode, single.stages),
+    "cerp": Method(Cerp, cerp.stages),
+    "lightrec": Method(LightRec, quantising.stages),
 }
 
 COMMON_SECTIONS: dict[str, type[Frozen]] = {"training": TrainingConfig, "ranking": RankingConfig}
@@ -82,7 +83,7 @@ COMMON_SECTIONS: dict[str, type[Frozen]] = {"training": TrainingConfig, "ranking
 
 DEFAULT_BACKBONE = "lightgcn"
 
-BACKBONES: dict[str, type[Backbone]] = {
+BACKBONES: dict[str, type[Backbone[Any]]] = {
     "lightgcn": LightGCN,
     "history": History,
     "lr-gccf": LRGCCF,
@@ -98,7 +99,7 @@ def chosen(kind: str, name: str, among: Mapping[str, Any]) -> Any:
 
 def width_option(method: str) -> str:
     """What the width is called in the method's section."""
-    layer: type[EmbeddingLayer] = chosen("method", method, METHODS).layer
+    layer: type[EmbeddingLayer[Any]] = chosen("method", method, METHODS).layer
     return layer.width_option
 
 
@@ -111,11 +112,11 @@ def resolve(
     data: Mapping[str, Any] | None = None,
 ) -> RunConfig:
     """The full configuration: defaults, then the method's preset, then `overrides`, every key checked."""
-    layer: type[EmbeddingLayer] = chosen("method", method, METHODS).layer
+    layer: type[EmbeddingLayer[Any]] = chosen("method", method, METHODS).layer
     settings: Mapping[str, Any] = chosen(f"preset of method {method}", preset, layer.presets)
     made_for = settings.get("backbone", {}).get("name", DEFAULT_BACKBONE)
     backbone = backbone or made_for
-    backbone_type: type[Backbone] = chosen("backbone", backbone, BACKBONES)
+    backbone_type: type[Backbone[Any]] = chosen("backbone", backbone, BACKBONES)
     if backbone != made_for and "name" in settings.get("backbone", {}):
         others = [name for name, other in layer.presets.items() if "name" not in other.get("backbone", {})]
         raise UserError(

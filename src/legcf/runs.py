@@ -90,7 +90,8 @@ def train(
     started = time.perf_counter()
     if dataset.train.num_pairs == 0:
         raise UserError(f"{dataset.name} has no training pairs.")
-    sized = METHODS[config.method.name].layer.sized(config.method, dataset.num_users, dataset.num_items)
+    method = METHODS[config.method.name]
+    sized = method.layer(config.method, dataset.num_users, dataset.num_items).config
     config = config.model_copy(update={"method": sized})
     if folder is not None:
         prepare_folder(folder, config, dataset, resume)
@@ -99,9 +100,8 @@ def train(
     count = config.training.edge_folds
     folds = edge_folds(dataset.train, count, rng) if count else None
     model = build_model(config, dataset, rng, folder, folds)
-    session = Session(model, dataset, config, METHODS[config.method.name].recipe(config), rng, folder, quiet, folds)
-    if on_epoch is not None:
-        session.on_epoch = on_epoch
+    stages = method.recipe(config.method, config.training)
+    session = Session(model, dataset, config, stages, rng, folder, quiet, folds, on_epoch)
     set_up = time.perf_counter() - started
     if resume:
         session.resume()

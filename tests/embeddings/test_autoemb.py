@@ -128,7 +128,7 @@ def test_a_hard_choice_keeps_within_the_budget(budget: int, seed: int) -> None:
 
 @pytest.mark.parametrize(("budget", "widths"), [(7, [1]), (14, [2]), (21, [1, 2]), (35, [1, 4]), (1000, [1, 2, 4])])
 def test_a_soft_budget_decides_the_candidates(budget: int, widths: list[int]) -> None:
-    assert made(budget=budget).settings.widths == widths
+    assert made(budget=budget).config.widths == widths
 
 
 @pytest.mark.parametrize("selection", ["soft", "hard"])

@@ -23,7 +23,7 @@ def made(users: int = 60, items: int = 40, **options: Any) -> BinaryCode:
 @pytest.mark.parametrize("block_bits", [1, 2, 3, 4, 7])
 def test_a_code_can_be_read_back(blocks: str, block_bits: int) -> None:
     layer = made(blocks=blocks, block_bits=block_bits)
-    positions = block_positions(layer.settings, 100)
+    positions = block_positions(layer.config, 100)
     assert sorted(bit for block in positions for bit in block) == list(range(7))
     codes = layer.codes(torch.arange(100)).numpy()
     back = sum(
@@ -72,7 +72,7 @@ def test_entries_start_as_large_as_lightgcns(fusion: str) -> None:
 
 def test_sizes_from_the_budget() -> None:
     layer = BinaryCode(BinaryCodeConfig(budget="legcf"), 29_858, 40_981)
-    assert layer.settings.block_bits == 10
+    assert layer.config.block_bits == 10
     assert layer.num_params() == (1024 + 70) * 128
     assert layer.storage_bytes() == 4 * layer.num_params()
     assert BinaryCode(BinaryCodeConfig(block_bits=9), 29_858, 40_981).num_params() == (512 + 139) * 128

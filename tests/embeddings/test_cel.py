@@ -36,7 +36,7 @@ def test_a_split_changes_no_row() -> None:
     assert len(layer.clusters) == 5
     assert layer.num_params() == 5 * 6
     assert layer.storage_bytes() == 4 * 30 + 50
-    other = Cel(layer.settings, 30, 20)
+    other = Cel(layer.config, 30, 20)
     other.load_state_dict(layer.state_dict())
     assert torch.equal(other.table(), before)
 

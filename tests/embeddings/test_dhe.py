@@ -74,7 +74,7 @@ def test_what_is_counted(layers: int) -> None:
     layer = made(layers=layers)
     wanted = k * w + w + (layers - 1) * (w * w + w) + w * d + d + 2 * layers * w
     assert layer.num_params() == layer.total_trainable() == wanted
-    assert layer.storage_bytes() == 4 * wanted + 2 * 8 * k + 4 * 2 * layers * w
+    assert layer.storage_bytes() == 4 * wanted + 2 * 8 * k
     assert made(600, 400, layers=layers).num_params() == wanted
     codes = made(layers=layers, count="codes")
     assert (codes.num_params(), codes.total_trainable()) == (100 * k, wanted)

@@ -1,10 +1,12 @@
 """The contract of every embedding layer in the registry; a new method is tested here as soon as it has its line."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from legcf.model_file import load_model
 
 from legcf.assignment.assignment import Assignment
 from legcf.configuration import RunConfig
@@ -17,26 +19,16 @@ from legcf.graph.adjacency import bipartite
 from legcf.model import GraphModel
 from legcf.registry import METHODS, resolve
 from legcf.runs import build_model, train
+from legcf.training import checkpoint
 from tests.helpers import dense_bipartite, dense_expanded, dense_normalised, layer_mean, planted
 
-# Sizes that suit a graph of 100 nodes; a method without an entry must be happy with its defaults there.
-SMALL: dict[str, dict[str, Any]] = {
-    "legcf": {"c": 10, "d": 8, "t": 2},
-    "full": {"dim": 8},
-    "qr": {"dim": 8, "m": 10},
-    "dhe": {"dim": 8, "hashes": 16, "width": 16},
-    "nimble-tt": {"dim": 8, "rank": 3},
-    "double-hash": {"dim": 8, "private": 20, "buckets": 15},
-    "binary-code": {"dim": 8, "block_bits": 4},
-    "optembed": {"dim": 8, "supernet_epochs": 1, "generations": 2, "mutants": 2, "crossovers": 2},
-    "autoemb": {"dim": 8, "widths": [1, 4], "search_epochs": 2, "hidden": 16},
-    "esapn": {"dim": 8, "every": 2},
-    "ciess": {"dim": 8, "pretrain_epochs": 1, "episodes": 1, "episode_steps": 2, "trial_steps": 2, "updates": 2},
-}
+SMALL: dict[str, Any] = {"c": 10, "d": 8, "t": 2}  # of LEGCF, on a graph of 100 nodes
 
 
 def configured(name: str, **training: Any) -> RunConfig:
-    return resolve(name, overrides={"method": SMALL.get(name, {}), "training": training})
+    """Its defaults, on rows of 8; a search that would take long ends with what it has."""
+    narrow = {METHODS[name].layer.width_option: 8}
+    return resolve(name, overrides={"method": narrow, "training": {"max_minutes": 0.03, **training}})
 
 
 def made(name: str, dataset: Dataset, seed: int = 0) -> EmbeddingLayer:
@@ -92,10 +84,11 @@ class TestLayerContract:
     def test_its_linear_form_is_its_input(self, name: str, dataset: Dataset) -> None:
         layer = made(name, dataset)
         linear = layer.linear_basis()
-        if linear is not None:
-            selection, theta = linear
-            rows = selection @ theta.detach().numpy()
-            assert np.allclose(rows, layer.input_rows().detach().numpy(), atol=1e-5)
+        if linear is None:
+            pytest.skip(f"{name} is not linear, or not before it is trained.")
+        selection, theta = linear
+        rows = selection @ theta.detach().numpy()
+        assert np.allclose(rows, layer.input_rows().detach().numpy(), atol=1e-5)
 
     def test_graph_keeps_entities_first(self, name: str, dataset: Dataset) -> None:
         layer = made(name, dataset)
@@ -104,10 +97,20 @@ class TestLayerContract:
         assert graph.shape[0] == graph.shape[1] == layer.input_rows().shape[0]
         assert ((graph[:100, :100] != 0) != (adjacency != 0)).nnz == 0
 
-    def test_sizes(self, name: str, dataset: Dataset) -> None:
-        layer = made(name, dataset)
-        assert 0 < layer.num_params() <= layer.storage_bytes() / 4 + 1e-9 or layer.storage_bytes() > 0
+    def test_bytes_are_those_of_its_file(self, name: str, dataset: Dataset, tmp_path: Path) -> None:
+        """Nothing is counted that the file does not hold, and the file holds nothing that is not counted."""
+        trained = train(dataset, configured(name, epochs=1, batch_size=128), tmp_path, quiet=True)
+        layer = trained.model.layer
+        groups, _ = checkpoint.load(tmp_path / "model.safetensors")
+        stored = {key: value for key, value in groups["model"].items() if key.startswith("layer.")}
+        assert layer.storage_bytes() == sum(value.numel() * value.element_size() for value in stored.values())
+        assert trained.metrics["storage_bytes"] == layer.storage_bytes() + sum(
+            value.numel() * value.element_size() for key, value in groups["model"].items() if key not in stored
+        )
         assert layer.total_trainable() > 0
+        again = load_model(tmp_path).model.layer
+        assert torch.equal(again.table(), layer.table())
+        assert (again.num_params(), again.storage_bytes()) == (layer.num_params(), layer.storage_bytes())
 
     def test_state_comes_back(self, name: str, dataset: Dataset) -> None:
         layer = made(name, dataset)
@@ -147,7 +150,7 @@ class TestLayerContract:
 
 
 def legcf(dataset: Dataset, **options: Any) -> Legcf:
-    config = LegcfConfig(**{**SMALL["legcf"], **options})
+    config = LegcfConfig(**{**SMALL, **options})
     layer = Legcf(config, dataset.num_users, dataset.num_items)
     layer.initialise(dataset.train, np.random.default_rng(0))
     return layer
@@ -180,7 +183,7 @@ class TestLegcf:
         config = resolve(
             backbone="lightgcn",
             preset="paper",
-            overrides={"method": {**SMALL["legcf"], "normalise": normalise}, "backbone": {"layers": layers}},
+            overrides={"method": {**SMALL, "normalise": normalise}, "backbone": {"layers": layers}},
         )
         model = build_model(config, dataset, np.random.default_rng(0), None)
         layer = model.layer
@@ -201,7 +204,7 @@ class TestLegcf:
         assert np.allclose(np.asarray(graph.sum(axis=1)).ravel()[:100], inner + 1, atol=1e-5)
 
     def test_a_bias_is_added_to_every_score_of_its_item(self, dataset: Dataset) -> None:
-        config = resolve(overrides={"method": {**SMALL["legcf"], "item_bias": True}})
+        config = resolve(overrides={"method": {**SMALL, "item_bias": True}})
         model = build_model(config, dataset, np.random.default_rng(0), None)
         bias = model.layer.item_bias
         assert bias is not None
@@ -226,7 +229,7 @@ class TestLegcf:
 
     def test_tanh_rules_out_the_basis(self, dataset: Dataset) -> None:
         assert legcf(dataset, tanh=True).linear_basis() is None
-        config = resolve(overrides={"method": {**SMALL["legcf"], "tanh": True}, "training": {"propagation": "basis"}})
+        config = resolve(overrides={"method": {**SMALL, "tanh": True}, "training": {"propagation": "basis"}})
         with pytest.raises(UserError, match="use auto"):
             build_model(config, dataset, np.random.default_rng(0), None)
 

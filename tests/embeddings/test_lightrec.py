@@ -86,7 +86,7 @@ def test_what_chose_the_codes_is_not_stored() -> None:
         == sum(value.numel() * value.element_size() for value in layer.state_dict().values())
     )
     assert layer.total_trainable() == trained == 3 * 8 * 6 + 50 * 6 + 3 * 36
-    other = LightRec(layer.settings, 30, 20)
+    other = LightRec(layer.config, 30, 20)
     other.load_state_dict(layer.state_dict())
     assert torch.equal(other.table(), layer.table())
     linear = layer.linear_basis()

@@ -98,7 +98,7 @@ def test_factors_of_the_width() -> None:
 )
 def test_sizes_from_the_budget(sizes: tuple[int, int], shape: list[int], rank: int, values: int) -> None:
     layer = NimbleTT(NimbleTtConfig(budget="legcf"), *sizes)
-    assert (layer.settings.row_shape, layer.settings.rank, layer.num_params()) == (shape, rank, values)
+    assert (layer.config.row_shape, layer.config.rank, layer.num_params()) == (shape, rank, values)
     assert layer.total_trainable() == values
     assert layer.storage_bytes() == 4 * values + 4 * sum(sizes)
     larger = NimbleTtConfig(budget="legcf", rank=rank + 1)

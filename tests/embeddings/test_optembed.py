@@ -74,10 +74,10 @@ def test_the_count_by_hand(thresholds: str) -> None:
     for _ in range(2):  # while it searches and when it has settled
         assert layer.num_params() == 2 * 3 + 2 * 1
         assert layer.entity_sizes().tolist() == [3, 0, 3, 1, 1]
-        assert layer.storage_bytes() == 4 * 8 + 1 + 4
         before = layer.table().detach()
         layer.settle()
         assert torch.equal(layer.table(), before)
+    assert layer.storage_bytes() == 4 * 8 + 5 + 8 + 1  # values, a width each, the seed, and that the search is over
     assert layer.total_trainable() == 5 * 4 + (2 if thresholds == "side" else 5)
 
 
@@ -115,8 +115,8 @@ def test_a_generation_must_not_be_empty() -> None:
 
 def test_a_target_is_a_budget_that_holds_even_if_nothing_was_tried() -> None:
     layer = made(users=6, items=4, target=0.6)
-    assert layer.settings.budget == 24
+    assert layer.config.budget == 24
     layer.set_sides(layer.widest(0, 1), layer.widest(1, 1))
     layer.settle()
     assert layer.widths.tolist() == [2] * 10
-    assert made(target=0.01).settings.budget == 5, "a width is at least 1"
+    assert made(target=0.01).config.budget == 5, "a width is at least 1"

@@ -84,7 +84,7 @@ def test_entries_start_as_large_as_lightgcns(op: str) -> None:
 )  # fmt: skip
 def test_sizes_from_the_budget(partition: str, sizes: tuple[int, int], m: int, values: int) -> None:
     layer = made(*sizes, partition=partition, budget="legcf")
-    assert (layer.settings.m, layer.num_params()) == (m, values)
+    assert (layer.config.m, layer.num_params()) == (m, values)
     assert layer.storage_bytes() == 4 * values
 
 
@@ -98,7 +98,7 @@ def test_no_more_rows_would_fit(budget: int) -> None:
 
 
 def test_a_full_table_is_the_limit() -> None:
-    assert made(60, 40, budget=10**9).settings.m == 100
+    assert made(60, 40, budget=10**9).config.m == 100
 
 
 def test_what_is_refused() -> None:

@@ -15,7 +15,7 @@ WIDTHS = [0, 1, 4, 2, 3]
 @pytest.fixture
 def layer() -> WidthTable:
     """Two users and three items of width at most 4."""
-    made = WidthTable(WidthConfig(dim=4), 2, 3)
+    made = WidthTable(WidthConfig(name="widths", dim=4), 2, 3)
     made.initialise(interactions([(0, 0)], 2, 3), np.random.default_rng(0))
     made.set_widths(np.array(WIDTHS))
     return made
@@ -38,7 +38,7 @@ def test_values_behind_a_width_have_no_gradient(layer: WidthTable) -> None:
 
 def test_what_is_stored(layer: WidthTable) -> None:
     assert layer.num_params() == sum(WIDTHS) == layer.entity_sizes().sum()
-    assert layer.storage_bytes() == 4 * sum(WIDTHS) + 5
+    assert layer.storage_bytes() == 4 * sum(WIDTHS) + 5 + 8  # a byte for a width, and the seed
     assert layer.total_trainable() == 5 * 4
 
 

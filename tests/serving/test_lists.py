@@ -110,7 +110,8 @@ def test_numpy_is_all_it_imports(listed: ServingModel, tmp_path: Path) -> None:
     replace(listed, user_rows=None).save(tmp_path / "file")
     code = (
         "import sys; from legcf.serving.scorer import Scorer, Request; from legcf.serving.explain import explain;"
-        f"s = Scorer.load({str(tmp_path / 'file')!r}).prepare(); t = s.taste(Request(items=['i/1', 'i/4'])); s.scores(t);"
+        f"s = Scorer.load({str(tmp_path / 'file')!r}).prepare(); t = s.taste(Request(items=['i/1', 'i/4']));"
+        "s.scores(t);"
         "explain(s, t, [1]); s.recommend_all(3, compiled=False);"
         "heavy = {'torch', 'scipy', 'polars', 'numba', 'pandas', 'safetensors', 'pydantic', 'rich'} & set(sys.modules);"
         "assert s.term is not None and not heavy, heavy"

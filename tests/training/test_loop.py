@@ -11,12 +11,12 @@ import torch
 from legcf.configuration import RunConfig
 from legcf.data.interactions import Dataset, Interactions
 from legcf.errors import UserError
-from legcf.registry import METHODS, resolve
-from legcf.runs import build_model
+from legcf.registry import resolve
 from legcf.training.loop import Session
 from legcf.training.sampler import Batch
 from legcf.training.stage import Stage
 from tests.helpers import planted
+from tests.training.sessions import session, stopped
 
 SMALL = {"c": 8, "d": 8, "t": 2, "start": "random"}
 
@@ -29,14 +29,6 @@ def dataset() -> Dataset:
 def configured(method: dict[str, Any] | None = None, **training: Any) -> RunConfig:
     quick = {"epochs": 3, "batch_size": 200, "learning_rate": 1e-2}
     return resolve(preset="paper", overrides={"method": SMALL | (method or {}), "training": quick | training})
-
-
-def session(
-    dataset: Dataset, config: RunConfig, folder: Path | None = None, stages: list[Stage] | None = None
-) -> Session:
-    rng = np.random.default_rng(config.seed)
-    model = build_model(config, dataset, rng, folder)
-    return Session(model, dataset, config, stages or METHODS["legcf"].recipe(config), rng, folder, quiet=True)
 
 
 def scripted(monkeypatch: pytest.MonkeyPatch, running: Session, scores: list[float]) -> None:
@@ -60,10 +52,10 @@ def one_stage(epochs: int) -> list[Stage]:
 
 
 def test_stops_after_patience_and_restores_the_best(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    running = session(dataset, configured(patience=2), stages=one_stage(50))
-    scripted(monkeypatch, running, [0.1, 0.3, 0.2, 0.3, 9.9])
     seen: list[torch.Tensor] = []
-    running.on_epoch = lambda line: seen.append(weights(running)) if line["epoch"] else None
+    keep = lambda line: seen.append(weights(running)) if line["epoch"] else None  # noqa: E731
+    running = session(dataset, configured(patience=2), stages=one_stage(50), on_epoch=keep)
+    scripted(monkeypatch, running, [0.1, 0.3, 0.2, 0.3, 9.9])
     running.run()
     assert len(epochs(running)) == 4
     assert running.state.best_at == [0, 2]
@@ -83,14 +75,15 @@ def test_the_next_stage_starts_where_it_should(start: str, dataset: Dataset, mon
     begun: list[torch.Tensor] = []
 
     class Second(Stage):
-        def before_epoch(self, session: Session) -> dict[str, Any]:
+        def before_epoch(self, session: Session, epoch: int) -> dict[str, Any]:
             begun.append(weights(session))
             return {}
 
-    running = session(dataset, configured(continue_from=start), stages=[Stage("one", 2), Second("two", 1)])
-    scripted(monkeypatch, running, [0.5, 0.4, 0.3])
     seen: list[torch.Tensor] = []
-    running.on_epoch = lambda line: seen.append(weights(running)) if line["epoch"] else None
+    keep = lambda line: seen.append(weights(running)) if line["epoch"] else None  # noqa: E731
+    stages = [Stage("one", 2), Second("two", 1)]
+    running = session(dataset, configured(continue_from=start), stages=stages, on_epoch=keep)
+    scripted(monkeypatch, running, [0.5, 0.4, 0.3])
     running.run()
     assert torch.equal(begun[0], seen[0 if start == "best" else 1])
 
@@ -208,13 +201,17 @@ class TestAlternating:
     """Algorithm 1: S is solved every m epochs of the second stage."""
 
     @pytest.mark.parametrize("solver", ["pinv", "matching-pursuit"])
-    @pytest.mark.parametrize("at", ["start", "end"])
-    def test_updates_every_m_epochs(self, solver: str, at: str, dataset: Dataset) -> None:
-        config = configured({"update": solver, "update_every": 2, "update_at": at}, epochs=3)
+    @pytest.mark.parametrize(
+        ("at", "m", "wanted"), [("end", 3, {3, 6}), ("start", 3, {1, 4, 7}), ("end", 1, set(range(1, 8)))]
+    )
+    def test_updates_every_m_epochs(self, solver: str, at: str, m: int, wanted: set[int], dataset: Dataset) -> None:
+        """After epochs m, 2m, … as Algorithm 1 says; the release updates before the first epoch."""
+        config = configured({"update": solver, "update_every": m, "update_at": at}, epochs=7, patience=7)
         running = session(dataset, config)
         running.run()
-        assert ["update" in line for line in epochs(running)] == [False] * 3 + [True, False, True]
-        told = epochs(running)[3]["update"]
+        updated = [line for line in epochs(running) if "update" in line]
+        assert {(line["stage"], line["epoch"]) for line in updated} == {("alternate", epoch) for epoch in wanted}
+        told = updated[0]["update"]
         assert told["relative_error"] >= 0
         assert {"buckets_used", "weight_mean", "seconds"} <= set(told)
         state = running.model.layer.state_dict()
@@ -239,15 +236,7 @@ class TestAlternating:
 
 class TestResume:
     def stopped(self, dataset: Dataset, config: RunConfig, folder: Path, after: int) -> None:
-        running = session(dataset, config, folder)
-
-        def stop(line: dict[str, Any]) -> None:
-            if len(epochs(running)) == after:
-                raise KeyboardInterrupt
-
-        running.on_epoch = stop
-        with pytest.raises(KeyboardInterrupt):
-            running.run()
+        stopped(dataset, config, folder, lambda running: len(epochs(running)) == after)
 
     @pytest.mark.parametrize("after", [1, 2, 4, 6])
     @pytest.mark.parametrize("method", [{}, {"tanh": True, "item_bias": True, "update_at": "start"}])
@@ -316,7 +305,7 @@ def test_a_stage_that_holds_pairs_out_learns_from_the_rest_alone(dataset: Datase
             users, items = batch.entities[batch.users], batch.entities[batch.positives] - batch.num_users
             seen.extend(zip(users.tolist(), items.tolist(), strict=True))
 
-        def after_epoch(self, session: Session) -> dict[str, Any]:
+        def after_epoch(self, session: Session, epoch: int) -> dict[str, Any]:
             assert session.held_out is not None
             apart = set(zip(session.held_out.users().tolist(), session.held_out.items.tolist(), strict=True))
             assert apart.isdisjoint(seen)
@@ -361,8 +350,8 @@ def test_a_stage_trains_only_what_it_names(dataset: Dataset) -> None:
 
 def test_a_stage_finds_its_state_after_a_stop(dataset: Dataset, tmp_path: Path) -> None:
     class Stopped(Still):
-        def before_epoch(self, session: Session) -> dict[str, Any]:
-            if session.state.epoch == 1:
+        def before_epoch(self, session: Session, epoch: int) -> dict[str, Any]:
+            if epoch == 2:
                 raise KeyboardInterrupt
             return {}
 
@@ -394,7 +383,7 @@ def test_a_stage_without_steps_is_ended_by_its_epochs_alone(dataset: Dataset) ->
     class Search(Stage):
         steps, counts = False, False
 
-        def after_epoch(self, session: Session) -> dict[str, Any]:
+        def after_epoch(self, session: Session, epoch: int) -> dict[str, Any]:
             return {"search": {"best": 1.0}}
 
         def after_step(self, session: Session, batch: Batch) -> None:

@@ -1,33 +1,33 @@
 """The contract of a backbone: how rows travel over the graph."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 import torch
+from pydantic import Field
 from torch import nn
 
 from legcf.arrays import FloatArray
-from legcf.configuration import Frozen
+from legcf.configuration import BackboneConfig
 from legcf.graph.propagate import Operator, polynomial
 from legcf.ranking.pooling import Pooling
 
+B = TypeVar("B", bound=BackboneConfig)
 
-class BackboneConfig(Frozen):
-    """Base of every backbone's options."""
+
+class LayeredConfig(BackboneConfig):
+    """Of backbones with layers: without any, nothing travels."""
+
+    layers: int = Field(3, ge=0, description="L, how far rows travel")
 
     @property
     def weighs_added_nodes(self) -> bool:
-        """Whether edges to nodes that a layer adds enter the degrees, so that their weights must not be negative."""
-        return True
-
-    def block_widths(self, width: int) -> list[int]:
-        """Widths of the blocks that stand side by side in a final vector, for input rows of this width."""
-        return [width]
+        return self.layers > 0
 
 
-class Backbone(nn.Module, ABC):
+class Backbone(nn.Module, ABC, Generic[B]):
     """`operator` turns the weighted graph into what is multiplied; `propagate` maps input rows to final vectors.
 
     A linear backbone says which polynomials of the operator make the blocks of its output; propagation, its gradient
@@ -39,7 +39,7 @@ class Backbone(nn.Module, ABC):
     summary: ClassVar[str]
     citation: ClassVar[str]
 
-    def __init__(self, config: BackboneConfig, width: int) -> None:
+    def __init__(self, config: B, width: int) -> None:
         """`width` is that of the input rows."""
         super().__init__()
         self.config = config

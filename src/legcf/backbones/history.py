@@ -13,7 +13,8 @@ import torch
 from pydantic import Field
 
 from legcf.arrays import FloatArray, inverse_power
-from legcf.backbones.base import Backbone, BackboneConfig
+from legcf.backbones.base import Backbone
+from legcf.configuration import BackboneConfig
 from legcf.graph.propagate import Operator
 from legcf.ranking.pooling import Pooling
 
@@ -28,22 +29,18 @@ class HistoryConfig(BackboneConfig):
         return False
 
 
-class History(Backbone):
+class History(Backbone[HistoryConfig]):
     Config = HistoryConfig
     summary = "a user is the weighted sum of its items; no user is stored, new users are like known ones"
     citation = "Kabbur et al., FISM, KDD 2013"
-
-    def __init__(self, config: HistoryConfig, width: int) -> None:
-        super().__init__(config, width)
-        self._settings = config
 
     def operator(self, graph: sp.csr_matrix, num_users: int, num_items: int) -> Operator:
         """[[0, R'], [0, I]]: users take from their items, everything else keeps its own row."""
         size = graph.shape[0]
         block = graph[:num_users, num_users : num_users + num_items].tocsr()
-        user_scale = inverse_power(np.diff(block.indptr), self._settings.user_power)
+        user_scale = inverse_power(np.diff(block.indptr), self.config.user_power)
         self._counts = np.bincount(block.indices, minlength=num_items)
-        item_scale = inverse_power(self._counts, self._settings.item_power)
+        item_scale = inverse_power(self._counts, self.config.item_power)
         self._scales = torch.from_numpy(np.concatenate([user_scale, item_scale]).astype(np.float32))
         weights = np.repeat(user_scale, np.diff(block.indptr)) * item_scale[block.indices]
         own = np.arange(num_users, size)
@@ -57,7 +54,7 @@ class History(Backbone):
         return np.array([[0, 1]], dtype=np.float32)
 
     def pooling(self) -> Pooling:
-        return Pooling(self._settings.user_power, self._settings.item_power, self._counts)
+        return Pooling(self.config.user_power, self.config.item_power, self._counts)
 
     @property
     def keeps_items(self) -> bool:

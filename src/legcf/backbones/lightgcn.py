@@ -7,14 +7,13 @@ import scipy.sparse as sp
 from pydantic import Field, model_validator
 
 from legcf.arrays import FloatArray
-from legcf.backbones.base import Backbone, BackboneConfig
+from legcf.backbones.base import Backbone, LayeredConfig
 from legcf.graph.adjacency import normalised
 from legcf.graph.propagate import Operator
 
 
-class LightGCNConfig(BackboneConfig):
+class LightGCNConfig(LayeredConfig):
     name: Literal["lightgcn"] = "lightgcn"
-    layers: int = Field(3, ge=0, description="L, how far rows travel")
     layer_weights: list[float] | None = Field(None, description="α_0 … α_L; all 1/(L+1) by default")
 
     @model_validator(mode="after")
@@ -23,12 +22,8 @@ class LightGCNConfig(BackboneConfig):
             raise ValueError(f"layer_weights needs layers + 1 = {self.layers + 1} numbers")
         return self
 
-    @property
-    def weighs_added_nodes(self) -> bool:
-        return self.layers > 0
 
-
-class LightGCN(Backbone):
+class LightGCN(Backbone[LightGCNConfig]):
     Config = LightGCNConfig
     summary = "neighbourhood averaging without transforms, mean of the layers"
     citation = "He et al., LightGCN, SIGIR 2020"

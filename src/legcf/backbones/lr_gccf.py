@@ -4,7 +4,7 @@ Side by side the layers realise the paper's residual preference: a score is the 
 authors' code (newlei/LR-GCCF) learns nothing in the backbone; the paper has a matrix a layer, `transform` here.
 """
 
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,25 +13,20 @@ from pydantic import Field
 from torch import nn
 
 from legcf.arrays import FloatArray
-from legcf.backbones.base import Backbone, BackboneConfig, taken
+from legcf.backbones.base import Backbone, LayeredConfig, taken
 from legcf.graph.adjacency import normalised, with_self_loops
 from legcf.graph.propagate import Operator, product
 
 
-class LRGCCFConfig(BackboneConfig):
+class LRGCCFConfig(LayeredConfig):
     name: Literal["lr-gccf"] = "lr-gccf"
-    layers: int = Field(3, ge=0, description="L, how far rows travel")
     transform: bool = Field(False, description="learn a d × d matrix a layer, as the paper; its code has none")
-
-    @property
-    def weighs_added_nodes(self) -> bool:
-        return self.layers > 0
 
     def block_widths(self, width: int) -> list[int]:
         return [width] * (self.layers + 1)
 
 
-class LRGCCF(Backbone):
+class LRGCCF(Backbone[LRGCCFConfig]):
     Config = LRGCCFConfig
     summary = "linear propagation with self-loops, all layers side by side"
     citation = "Chen et al., Revisiting Graph based Collaborative Filtering, AAAI 2020"
@@ -52,7 +47,7 @@ class LRGCCF(Backbone):
     def coefficients(self) -> FloatArray | None:
         if len(self.transforms):
             return None
-        return np.eye(cast(LRGCCFConfig, self.config).layers + 1, dtype=np.float32)
+        return np.eye(self.config.layers + 1, dtype=np.float32)
 
     def propagate(
         self,

@@ -7,7 +7,7 @@ The paper's Eq. 7 is adjacency = sym, activation = joint, normalise = false.
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn.functional import leaky_relu, normalize
 
 from legcf.arrays import FloatArray
-from legcf.backbones.base import Backbone, BackboneConfig, taken
+from legcf.backbones.base import Backbone, LayeredConfig, taken
 from legcf.graph.adjacency import normalised, row_normalised, with_self_loops
 from legcf.graph.dropout import dropped, thinned
 from legcf.graph.propagate import Operator, product
@@ -34,9 +34,8 @@ _ADJACENCIES: dict[str, Callable[[sp.csr_matrix], sp.csr_matrix]] = {
 _SYMMETRIC = {"sym", "plain"}
 
 
-class NGCFConfig(BackboneConfig):
+class NGCFConfig(LayeredConfig):
     name: Literal["ngcf"] = "ngcf"
-    layers: int = Field(3, ge=0, description="L, how far rows travel")
     widths: list[Annotated[int, Field(ge=1)]] | None = Field(
         None, description="widths of the layers 1 … L; all as wide as the rows by default"
     )
@@ -58,10 +57,6 @@ class NGCFConfig(BackboneConfig):
             raise ValueError(f"widths needs one number for each of the {self.layers} layers")
         return self
 
-    @property
-    def weighs_added_nodes(self) -> bool:
-        return self.layers > 0
-
     def block_widths(self, width: int) -> list[int]:
         return [width, *(self.widths or [width] * self.layers)]
 
@@ -82,7 +77,7 @@ class _Layer(nn.Module):
         return leaky_relu(own, _SLOPE) + leaky_relu(shared, _SLOPE)
 
 
-class NGCF(Backbone):
+class NGCF(Backbone[NGCFConfig]):
     Config = NGCFConfig
     summary = "transformed neighbours and their products with the node, all layers side by side"
     citation = "Wang et al., Neural Graph Collaborative Filtering, SIGIR 2019"
@@ -99,7 +94,7 @@ class NGCF(Backbone):
             parameter.data.copy_(torch.from_numpy(rng.uniform(-bound, bound, parameter.shape)))
 
     def operator(self, graph: sp.csr_matrix, num_users: int, num_items: int) -> Operator:
-        adjacency = cast(NGCFConfig, self.config).adjacency
+        adjacency = self.config.adjacency
         return Operator(_ADJACENCIES[adjacency](graph), adjacency in _SYMMETRIC)
 
     def coefficients(self) -> FloatArray | None:
@@ -112,7 +107,7 @@ class NGCF(Backbone):
         rng: np.random.Generator | None = None,
         wanted: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        config, rng = cast(NGCFConfig, self.config), rng if self.training else None
+        config, rng = self.config, rng if self.training else None
         operator = thinned(operator, config.node_dropout, rng)
         blocks = [taken(rows, wanted)]
         for number, layer in enumerate(self.layers, start=1):

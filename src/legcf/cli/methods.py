@@ -44,10 +44,11 @@ def _method(name: str) -> dict[str, Any]:
     from legcf.registry import METHODS, resolve
 
     method = METHODS[name]
-    stages = {
-        preset: [stage.name for stage in method.recipe(resolve(name, preset=preset))] for preset in method.layer.presets
-    }
-    presets = {key: {"stages": stages[key], **preset} for key, preset in method.layer.presets.items()}
+    presets = {}
+    for preset, settings in method.layer.presets.items():
+        config = resolve(name, preset=preset)
+        stages = [stage.name for stage in method.recipe(config.method, config.training)]
+        presets[preset] = {"stages": stages, **settings}
     return {**_described(method.layer), "presets": presets}
 
 

@@ -112,7 +112,7 @@ _YELP2020 = Entry(
     45_063,
     1_782_999,
     "Yelp dataset terms: academic use",
-    "Liang et al., LEGCF, CIKM 2024 (split); Sun et al., HGCF, WWW 2021",
+    "Liang et al., LEGCF, SIGIR 2024 (split); Sun et al., HGCF, WWW 2021",
     _two_files(f"{_LEGCF}/yelp2020"),
 )
 _AMAZON_BOOK = Entry(

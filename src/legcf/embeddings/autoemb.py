@@ -5,7 +5,7 @@ alternation between model and controller is in training/recipes/autoemb.py.
 """
 
 from itertools import combinations, pairwise
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 from torch import nn
 
-from legcf.configuration import Frozen
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal, xavier_uniform
+from legcf.embeddings.base import EmbeddingLayer, Row, normal, xavier_uniform
 from legcf.embeddings.budget import Budgeted, stored_values, too_small
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 
@@ -63,7 +62,7 @@ class AutoEmbConfig(Budgeted):
         return self
 
 
-class AutoEmb(EmbeddingLayer):
+class AutoEmb(EmbeddingLayer[AutoEmbConfig]):
     """E0_x = Σ_m α_m(x) z_m(x) with z_m(x) = tanh(BN(T_m[x] W_m + b_m)), one W, b and BN for users, one for items.
 
     α(x) = controller(popularity of x, previous α(x)) is shared by all entities of a side and level of popularity. When
@@ -79,6 +78,12 @@ class AutoEmb(EmbeddingLayer):
     Config = AutoEmbConfig
     summary = "candidate widths for every entity, weighed by a controller that looks at popularity"
     citation = "Zhao et al., AutoEmb, ICDM 2021"
+    table_rows: ClassVar[dict[str, Row]] = {
+        "autoemb": Row("AutoEmb", "one size", within_budget=False),
+        "autoemb-hard": Row(
+            "AutoEmb, best width kept", "one size", within_budget=False, overrides={"method": {"selection": "hard"}}
+        ),
+    }
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The original's widths, rates and batches of 500, around BPR with a negative a pair.
         "official": {
@@ -98,16 +103,15 @@ class AutoEmb(EmbeddingLayer):
     choice: torch.Tensor
 
     def __init__(self, config: AutoEmbConfig, num_users: int, num_items: int) -> None:
-        config = cast(AutoEmbConfig, self.sized(config, num_users, num_items))
         super().__init__(config, num_users, num_items)
+        config = self.config
         count, total = len(config.widths), sum(config.widths)
         self.tables = nn.Parameter(torch.zeros(self.num_entities, total))
         self.maps = nn.Parameter(torch.zeros(2, total, config.dim))
         self.biases = nn.Parameter(torch.zeros(2, count, config.dim))
-        self.norms = nn.ModuleList(
-            [nn.BatchNorm1d(config.dim, track_running_stats=False) for _ in range(2 if config.squash else 0)]
-        )
-        self.controller = nn.ModuleList([Controller(config) for _ in range(2)])
+        self._norms = [nn.BatchNorm1d(config.dim, track_running_stats=False) for _ in range(2 if config.squash else 0)]
+        self._controllers = [Controller(config) for _ in range(2)]
+        self.norms, self.controller = nn.ModuleList(self._norms), nn.ModuleList(self._controllers)
         self.register_buffer("levels", torch.zeros(self.num_entities, dtype=torch.int64))
         self.register_buffer("previous", torch.eye(count)[0].repeat(2, LEVELS, 1))
         self.register_buffer("settled", torch.zeros((), dtype=torch.bool))
@@ -115,43 +119,39 @@ class AutoEmb(EmbeddingLayer):
         self._of_column = torch.arange(count).repeat_interleave(torch.tensor(config.widths))
 
     @property
-    def settings(self) -> AutoEmbConfig:
-        return cast(AutoEmbConfig, self.config)
-
-    @property
     def width(self) -> int:
-        return self.settings.dim
+        return self.config.dim
 
     @classmethod
-    def sized(cls, config: Frozen, num_users: int, num_items: int) -> Frozen:
+    def sized(cls, config: AutoEmbConfig, num_users: int, num_items: int) -> AutoEmbConfig:
         """Of the candidate widths those that use a budget best, as all of them are stored (soft)."""
-        settings, entities = cast(AutoEmbConfig, config), num_users + num_items
-        if settings.budget is None:
-            return settings
-        allowed = stored_values(settings.budget, entities)
-        if allowed < settings.widths[0] * entities:
-            raise too_small(allowed, settings.widths[0] * entities)
-        if settings.selection == "hard":
-            return settings
-        subsets = (s for size in range(len(settings.widths)) for s in combinations(settings.widths, size + 1))
+        entities = num_users + num_items
+        if config.budget is None:
+            return config
+        allowed = stored_values(config.budget, entities)
+        if allowed < config.widths[0] * entities:
+            raise too_small(allowed, config.widths[0] * entities)
+        if config.selection == "hard":
+            return config
+        subsets = (s for size in range(len(config.widths)) for s in combinations(config.widths, size + 1))
         best = max((s for s in subsets if sum(s) * entities <= allowed), key=lambda s: (sum(s), len(s)))
-        return settings.model_copy(update={"widths": list(best)})
+        return config.model_copy(update={"widths": list(best)})
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
         degrees = np.concatenate([train.user_degrees, train.item_degrees])
         self.levels.copy_(torch.from_numpy(np.minimum(2 * np.log2(1 + degrees), LEVELS - 1).astype(np.int64)))
         self.fill(rng)
-        for controller in self.controller:
-            cast(Controller, controller).fill(rng)
+        for controller in self._controllers:
+            controller.fill(rng)
 
     def fill(self, rng: np.random.Generator) -> None:
         """New values for all but the controller; every candidate starts with entries of about ± 0.1."""
         self.tables.data.copy_(normal(tuple(self.tables.shape), _SPREAD, rng))
-        fan = torch.tensor(self.settings.widths)[self._of_column].sqrt()
+        fan = torch.tensor(self.config.widths)[self._of_column].sqrt()
         self.maps.data.copy_(normal(tuple(self.maps.shape), _SPREAD, rng) / fan[:, None])
         self.biases.data.zero_()
-        for norm in self.norms:
-            cast(nn.BatchNorm1d, norm).reset_parameters()
+        for norm in self._norms:
+            norm.reset_parameters()
 
     # Rows ---------------------------------------------------------------------------------------------------------
 
@@ -161,24 +161,24 @@ class AutoEmb(EmbeddingLayer):
         return torch.cat([self._composed(side, tables, own) for side, (tables, own) in enumerate(sides)])
 
     def _composed(self, side: int, tables: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        whole = not self.norms or self._is_hard or len(self.settings.widths) == 1
+        whole = not self.norms or self._is_hard or len(self.config.widths) == 1
         if whole:  # one product; with one candidate an entity there is nothing to weigh after it
             mapped = (tables * weights[:, self._of_column]) @ self.maps[side] + weights @ self.biases[side]
             return torch.tanh(self.norms[side](mapped)) if self.norms else mapped
-        candidates = [self._of_column == number for number in range(len(self.settings.widths))]
+        candidates = [self._of_column == number for number in range(len(self.config.widths))]
         mapped = torch.cat(
             [
                 torch.addmm(bias, tables[:, columns], self.maps[side][columns])
                 for columns, bias in zip(candidates, self.biases[side], strict=True)
             ]
         )
-        squashed = torch.tanh(self.norms[side](mapped)).reshape(len(self.settings.widths), len(tables), -1)
+        squashed = torch.tanh(self.norms[side](mapped)).reshape(len(self.config.widths), len(tables), -1)
         return torch.einsum("mnd,nm->nd", squashed, weights)
 
     def entity_weights(self) -> torch.Tensor:
         """α, N × M: what every candidate of every entity counts for."""
         if self._is_hard:
-            return nn.functional.one_hot(self.choice, len(self.settings.widths)).to(self.tables.dtype)
+            return nn.functional.one_hot(self.choice, len(self.config.widths)).to(self.tables.dtype)
         weights = self.level_weights()
         return torch.cat([weights[0][self.levels[: self.num_users]], weights[1][self.levels[self.num_users :]]])
 
@@ -203,13 +203,13 @@ class AutoEmb(EmbeddingLayer):
         weights = self.entity_weights()
         self.remember_weights()
         self.settled.fill_(True)
-        if self.settings.selection == "hard":
+        if self.config.selection == "hard":
             self.choice.copy_(self._affordable(weights))
             self.tables.data *= self._used()
 
     def _affordable(self, weights: torch.Tensor) -> torch.Tensor:
         """argmax_m α_m − μ d_m for the least price μ ≥ 0 that keeps within the budget."""
-        widths, budget = torch.tensor(self.settings.widths), self.settings.budget
+        widths, budget = torch.tensor(self.config.widths), self.config.budget
         allowed = np.inf if budget is None else stored_values(budget, self.num_entities)
         low, high = 0.0, 0.0
         choice = weights.argmax(dim=1)
@@ -233,12 +233,12 @@ class AutoEmb(EmbeddingLayer):
 
     @property
     def _is_hard(self) -> bool:
-        return bool(self.settled) and self.settings.selection == "hard"
+        return bool(self.settled) and self.config.selection == "hard"
 
     def entity_sizes(self) -> NDArray[np.int64] | None:
         if not self._is_hard:
             return None
-        sizes: NDArray[np.int64] = np.asarray(self.settings.widths, dtype=np.int64)[self.choice.numpy()]
+        sizes: NDArray[np.int64] = np.asarray(self.config.widths, dtype=np.int64)[self.choice.numpy()]
         return sizes
 
     def num_params(self) -> int:
@@ -246,11 +246,26 @@ class AutoEmb(EmbeddingLayer):
         sizes = self.entity_sizes()
         return self.tables.numel() if sizes is None else int(sizes.sum())
 
-    def storage_bytes(self) -> int:
-        """Values, maps, biases, norms; a byte an entity for its candidate or level, and soft the weights of levels."""
-        shared = bytes_of(self.maps, self.biases, *self.norms.parameters())
-        weights = 0 if self._is_hard else bytes_of(self.previous)
-        return 4 * self.num_params() + shared + weights + self.num_entities
+    def pack(self, state: dict[str, torch.Tensor]) -> None:
+        """Once settled, the controller has done its work; soft, levels have weights, and hard, entities a candidate."""
+        state["levels"], state["choice"] = state["levels"].to(torch.uint8), state["choice"].to(torch.uint8)
+        if not self.settled:
+            return
+        for name in [name for name in state if name.startswith("controller.")]:
+            del state[name]
+        if self._is_hard:
+            state["tables"] = state["tables"][self._used()]
+            del state["previous"], state["levels"]
+        else:
+            del state["choice"]
+
+    def unpack(self, state: dict[str, torch.Tensor]) -> None:
+        for name, own in (*self.named_parameters(), *self.named_buffers()):
+            if name.startswith("controller.") or name in ("previous", "levels", "choice"):
+                state.setdefault(name, own)
+        if state["tables"].ndim == 1:
+            used = state["choice"][:, None] == self._of_column
+            state["tables"] = torch.zeros(used.shape).masked_scatter(used, state["tables"])
 
 
 _SPREAD = 0.3  # of table entries and, times √d_m, of map entries

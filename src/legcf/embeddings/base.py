@@ -1,8 +1,9 @@
 """The contract of an embedding layer: a row for every entity, whatever it is made of."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,15 +12,30 @@ from numpy.typing import NDArray
 from torch import nn
 
 from legcf.arrays import FloatArray
-from legcf.backbones.base import BackboneConfig
-from legcf.configuration import Frozen
+from legcf.configuration import BackboneConfig, MethodConfig
 from legcf.data.interactions import Interactions
 from legcf.errors import UserError
 from legcf.ranking.ranking import Codes
 from legcf.search_space import PAPER_GRID, Space
 
+C = TypeVar("C", bound=MethodConfig)
+State = dict[str, torch.Tensor]
 
-class EmbeddingLayer(nn.Module, ABC):
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table that compares all methods (the paper's Table 2)."""
+
+    label: str
+    group: str = "variable size"
+    within_budget: bool = True
+    """Whether it is given LEGCF's budget; methods of one size end where their own settings lead."""
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    reference: bool = False
+    """Not a rival for the best: it is not compressed."""
+
+
+class EmbeddingLayer(nn.Module, ABC, Generic[C]):
     """Users come first, then items: entity ids 0 … N−1.
 
     The constructor allocates shapes, `initialise` fills them from the training graph and a seeded generator; loading a
@@ -27,11 +43,14 @@ class EmbeddingLayer(nn.Module, ABC):
     hash constants) lives in buffers, so that checkpoints hold all of it.
     """
 
-    Config: ClassVar[type[Frozen]]
+    Config: ClassVar[type[MethodConfig]]
     summary: ClassVar[str]
     citation: ClassVar[str]
     presets: ClassVar[Mapping[str, Mapping[str, Any]]]
     """Named settings over the defaults: {section: {key: value}} with the sections method, backbone and training."""
+
+    table_rows: ClassVar[Mapping[str, Row]] = {}
+    """Rows of that table, by name; one under the method's own name if there are none."""
 
     search_space: ClassVar[Space] = PAPER_GRID
     """What `legcf search` tries, by configuration key."""
@@ -42,11 +61,16 @@ class EmbeddingLayer(nn.Module, ABC):
     item_bias: nn.Parameter | None
     """Added to an item's scores where a method has one."""
 
-    def __init__(self, config: Frozen, num_users: int, num_items: int) -> None:
+    config: C
+    """The settings with all sizes filled in."""
+
+    def __init__(self, config: C, num_users: int, num_items: int) -> None:
         super().__init__()
-        self.config = config
+        self.config = self.sized(config, num_users, num_items)
         self.num_users, self.num_items = num_users, num_items
         self.register_parameter("item_bias", None)
+        self.register_state_dict_post_hook(lambda layer, *given: _within(layer.pack, *given))  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_pre_hook(lambda layer, *given: _within(layer.unpack, *given))  # type: ignore[no-untyped-call]
 
     @property
     def num_entities(self) -> int:
@@ -98,25 +122,34 @@ class EmbeddingLayer(nn.Module, ABC):
         return None
 
     @classmethod
-    def sized(cls, config: Frozen, num_users: int, num_items: int) -> Frozen:
-        """The same settings with every size that was left to the data filled in, within the budget they name."""
+    def sized(cls, config: C, num_users: int, num_items: int) -> C:
+        """The same settings with every size that was left to the data filled in, within the budget they name.
+
+        The constructor asks for it, and nobody else: what it found is `config` of the layer.
+        """
         return config
 
     @classmethod
-    def check(cls, config: Frozen, backbone: BackboneConfig) -> None:
+    def check(cls, config: C, backbone: BackboneConfig) -> None:
         """Refuse settings that do not go together with the backbone's."""
 
     def linear_basis(self) -> tuple[sp.csr_matrix, nn.Parameter] | None:
         """(B, Θ) with input_rows() = B · Θ and Θ small, where the layer is linear; it then trains on the basis."""
         return None
 
-    @abstractmethod
     def num_params(self) -> int:
-        """Stored values as the paper counts them."""
+        """Stored values as the paper counts them: all that is learned, unless a method stores more or less."""
+        return sum(parameter.numel() for parameter in self.parameters())
 
-    @abstractmethod
+    def pack(self, state: State) -> None:
+        """Make what is saved small, in place: narrow indices, and nothing that is needed no more."""
+
+    def unpack(self, state: State) -> None:
+        """Give back the shapes and names that `pack` took; loading brings numbers back to their own type by itself."""
+
     def storage_bytes(self) -> int:
-        """What storing the layer really takes: values, indices, masks and biases."""
+        """What a file of the layer holds: values, indices, masks and biases."""
+        return bytes_of(*self.state_dict().values())
 
     def entity_sizes(self) -> NDArray[np.int64] | None:
         """Stored values of every entity, where they differ between entities."""
@@ -125,6 +158,13 @@ class EmbeddingLayer(nn.Module, ABC):
     def total_trainable(self) -> int:
         """All that is learned, in whichever stage."""
         return sum(parameter.numel() for parameter in self.parameters())
+
+
+def _within(change: Callable[[State], None], state: State, prefix: str, *_: Any) -> None:
+    """Change what of a whole model's state is the layer's own."""
+    own = {name.removeprefix(prefix): state.pop(name) for name in list(state) if name.startswith(prefix)}
+    change(own)
+    state.update({prefix + name: tensor for name, tensor in own.items()})
 
 
 def take_saved_shapes(module: nn.Module, *names: str) -> None:
@@ -138,6 +178,11 @@ def take_saved_shapes(module: nn.Module, *names: str) -> None:
                 own.data = torch.empty_like(saved)
 
     module.register_load_state_dict_pre_hook(resize)  # type: ignore[no-untyped-call]
+
+
+def smallest_type(count: int) -> torch.dtype:
+    """Of the numbers below `count`, in whole bytes."""
+    return torch.uint8 if count <= 2**8 else torch.uint16 if count <= 2**16 else torch.int32
 
 
 def bytes_of(*tensors: torch.Tensor | None) -> int:

@@ -3,7 +3,7 @@
 Yan et al., "Binary Code based Hash Embedding for Web-scale Applications", CIKM 2021.
 """
 
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,10 +11,9 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from legcf.configuration import Frozen
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal, ones_at
-from legcf.embeddings.budget import Budgeted, ensure_within, stored_values, too_small
+from legcf.embeddings.base import EmbeddingLayer, Row, normal, ones_at
+from legcf.embeddings.budget import Budgeted, ensure_within, solved, stored_values, too_small
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.errors import UserError
 
@@ -32,48 +31,45 @@ class BinaryCodeConfig(Budgeted):
     fusion: Literal["sum", "mean", "concat"] = Field("sum", description="how the rows of the blocks are made one")
 
 
-class BinaryCode(EmbeddingLayer):
+class BinaryCode(EmbeddingLayer[BinaryCodeConfig]):
     """e_x = Σ_i T_i[block i of x]; the tables are one matrix, lowest block first."""
 
     Config = BinaryCodeConfig
     summary = "the bits of an entity's number in blocks, each picking a row of a small table"
     citation = "Yan et al., Binary Code based Hash Embedding for Web-scale Applications, CIKM 2021"
+    table_rows: ClassVar[dict[str, Row]] = {"binary-code": Row("binary code")}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {"training": PAPER_TRAINING},
         "default": {"training": DEFAULT_TRAINING, "ranking": DEFAULT_RANKING},
     }
 
     def __init__(self, config: BinaryCodeConfig, num_users: int, num_items: int) -> None:
-        super().__init__(self.sized(config, num_users, num_items), num_users, num_items)
-        self._positions = block_positions(self.settings, self.num_entities)
-        heights = _table_heights(self.settings, self.num_entities)
+        super().__init__(config, num_users, num_items)
+        self._positions = block_positions(self.config, self.num_entities)
+        heights = _table_heights(self.config, self.num_entities)
         self._starts = np.zeros_like(heights) if config.shared else np.cumsum(heights) - heights
-        shape = (_stored_rows(self.settings, heights), _width(self.settings, len(heights)))
+        shape = (_stored_rows(self.config, heights), _width(self.config, len(heights)))
         self.weight = nn.Parameter(torch.zeros(shape))
 
-    @property
-    def settings(self) -> BinaryCodeConfig:
-        return cast(BinaryCodeConfig, self.config)
-
     @classmethod
-    def sized(cls, config: Frozen, num_users: int, num_items: int) -> Frozen:
-        settings, entities = cast(BinaryCodeConfig, config), num_users + num_items
+    def sized(cls, config: BinaryCodeConfig, num_users: int, num_items: int) -> BinaryCodeConfig:
+        entities = num_users + num_items
         length = _code_length(entities)
-        if settings.block_bits is not None:
-            if settings.block_bits > length:
+        if config.block_bits is not None:
+            if config.block_bits > length:
                 raise UserError(
-                    f"method.block_bits = {settings.block_bits} is more than the {length} bits of {entities} entities."
+                    f"method.block_bits = {config.block_bits} is more than the {length} bits of {entities} entities."
                 )
-            values = _values(settings, entities)
+            values = _values(config, entities)
             if values is None:
                 raise UserError(
-                    f"method.dim = {settings.dim} cannot be divided among the blocks that"
-                    f" block_bits = {settings.block_bits} makes of {length} bits; fusion = concat needs that."
+                    f"method.dim = {config.dim} cannot be divided among the blocks that"
+                    f" block_bits = {config.block_bits} makes of {length} bits; fusion = concat needs that."
                 )
-            ensure_within(settings.budget, entities, values)
-            return settings
-        allowed = stored_values(settings.budget or "legcf", entities)
-        tried = [settings.model_copy(update={"block_bits": bits}) for bits in range(1, length + 1)]
+            ensure_within(config.budget, entities, values)
+            return config
+        allowed = stored_values(config.budget or "legcf", entities)
+        tried = [config.model_copy(update={"block_bits": bits}) for bits in range(1, length + 1)]
         possible = [(values, one) for one in tried if (values := _values(one, entities)) is not None]
         fitting = [pair for pair in possible if pair[0] <= allowed]
         if not fitting:
@@ -82,7 +78,7 @@ class BinaryCode(EmbeddingLayer):
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
         parts = len(self._starts)
-        deviation = 0.1 * {"sum": parts**-0.5, "mean": parts**0.5, "concat": 1}[self.settings.fusion]
+        deviation = 0.1 * {"sum": parts**-0.5, "mean": parts**0.5, "concat": 1}[self.config.fusion]
         self.weight.data.copy_(normal(tuple(self.weight.shape), deviation, rng))
 
     def codes(self, ids: torch.Tensor) -> torch.Tensor:
@@ -97,23 +93,17 @@ class BinaryCode(EmbeddingLayer):
 
     def rows(self, ids: torch.Tensor) -> torch.Tensor:
         places = self.places(ids)
-        if self.settings.fusion == "concat":
+        if self.config.fusion == "concat":
             return nn.functional.embedding(places, self.weight).flatten(1)
-        return nn.functional.embedding_bag(places, self.weight, mode=self.settings.fusion)
+        return nn.functional.embedding_bag(places, self.weight, mode=self.config.fusion)
 
     def linear_basis(self) -> tuple[sp.csr_matrix, nn.Parameter] | None:
-        if self.settings.fusion == "concat":
+        if self.config.fusion == "concat":
             return None
         selection = ones_at(self.places(torch.arange(self.num_entities)).numpy(), len(self.weight))
-        if self.settings.fusion == "mean":
+        if self.config.fusion == "mean":
             selection.data /= len(self._starts)
         return selection, self.weight
-
-    def num_params(self) -> int:
-        return self.weight.numel()
-
-    def storage_bytes(self) -> int:
-        return bytes_of(self.weight)
 
 
 def _code_length(entities: int) -> int:
@@ -123,7 +113,7 @@ def _code_length(entities: int) -> int:
 
 def block_positions(settings: BinaryCodeConfig, entities: int) -> list[list[int]]:
     """The bits of every block, lowest first."""
-    length, most = _code_length(entities), cast(int, settings.block_bits)
+    length, most = _code_length(entities), solved(settings.block_bits)
     if settings.blocks == "succession":
         return [list(range(start, min(start + most, length))) for start in range(0, length, most)]
     count = -(-length // most)

@@ -1,17 +1,19 @@
 """Budgets: how many stored values a method may have, said as a number or as the size of a LEGCF model."""
 
 import re
+from typing import TypeVar
 
 from pydantic import Field, field_validator
 
-from legcf.configuration import Frozen
+from legcf.configuration import MethodConfig
 from legcf.errors import UserError
 
+T = TypeVar("T")
 _LEGCF = {"c": 500, "d": 128, "t": 2}
 _HOW = 'a number of stored values, "legcf" (c·d + t·N with c = 500, d = 128, t = 2), or those named: "legcf:c=1000,t=4"'
 
 
-class Budgeted(Frozen):
+class Budgeted(MethodConfig):
     """Base of every configuration of a layer whose sizes can follow from a budget."""
 
     budget: int | str | None = Field(None, description=_HOW)
@@ -33,6 +35,12 @@ def stored_values(budget: int | str, num_entities: int) -> int:
         return budget
     sizes = _legcf_sizes(budget)
     return sizes["c"] * sizes["d"] + sizes["t"] * num_entities
+
+
+def solved(size: T | None) -> T:
+    """A size that may be left to the data, and has been filled in since (`EmbeddingLayer.sized`)."""
+    assert size is not None
+    return size
 
 
 def too_small(budget: int, least: int) -> UserError:

@@ -4,7 +4,7 @@ Chen et al., "Clustered Embedding Learning for Recommender Systems", WWW 2023. S
 `clusters`, E0[x] = C[a(x)]. Users and items never share a cluster.
 """
 
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import nn
 
-from legcf.configuration import Frozen
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal, take_saved_shapes
-from legcf.embeddings.budget import Budgeted, stored_values, too_small
+from legcf.embeddings.base import EmbeddingLayer, Row, normal, ones_at, smallest_type, take_saved_shapes
+from legcf.embeddings.budget import Budgeted, solved, stored_values, too_small
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.errors import UserError
 
@@ -39,12 +38,13 @@ class CelConfig(Budgeted):
     gradient_steps: int = Field(20, ge=1, description="batches that the entities' gradients are summed over")
 
 
-class Cel(EmbeddingLayer):
+class Cel(EmbeddingLayer[CelConfig]):
     """E0 = B · C with one 1 in every row of B."""
 
     Config = CelConfig
     summary = "one vector a cluster; clusters split along gradients and exchange members while training"
     citation = "Chen et al., Clustered Embedding Learning for Recommender Systems, WWW 2023"
+    table_rows: ClassVar[dict[str, Row]] = {"cel": Row("CEL")}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The release's script: one cluster, a split every 10 steps of all pairs, members moved every 40, until 800.
         "official": {
@@ -61,7 +61,7 @@ class Cel(EmbeddingLayer):
     assigned: torch.Tensor
 
     def __init__(self, config: CelConfig, num_users: int, num_items: int) -> None:
-        super().__init__(self.sized(config, num_users, num_items), num_users, num_items)
+        super().__init__(config, num_users, num_items)
         self.clusters = nn.Parameter(torch.zeros(sum(self._start), config.dim))
         self.register_buffer("assigned", torch.zeros(self.num_entities, dtype=torch.int32))
         take_saved_shapes(self, "clusters")
@@ -69,38 +69,34 @@ class Cel(EmbeddingLayer):
             self.clusters.register_hook(lambda gradient: gradient / self.sizes()[:, None])  # type: ignore[no-untyped-call]
 
     @property
-    def settings(self) -> CelConfig:
-        return cast(CelConfig, self.config)
-
-    @property
     def most_clusters(self) -> int:
         """M_max"""
-        return cast(int, self.settings.clusters)
+        return solved(self.config.clusters)
 
     @property
     def _start(self) -> tuple[int, int]:
         """Clusters of users and of items to begin with; each has a member."""
-        start = min(self.settings.start, self.most_clusters // 2)
+        start = min(self.config.start, self.most_clusters // 2)
         return min(start, self.num_users), min(start, self.num_items)
 
     @classmethod
-    def sized(cls, config: Frozen, num_users: int, num_items: int) -> Frozen:
+    def sized(cls, config: CelConfig, num_users: int, num_items: int) -> CelConfig:
         """M_max = ⌊budget / d⌋; cluster numbers are indices and not counted."""
-        settings, entities = cast(CelConfig, config), num_users + num_items
-        if settings.clusters is not None:
-            if settings.clusters > entities:
-                raise UserError(f"method.clusters = {settings.clusters:,} are more than the {entities:,} entities.")
-            return settings
-        allowed = stored_values(settings.budget or "legcf", entities)
-        if allowed < 2 * settings.dim:
-            raise too_small(allowed, 2 * settings.dim)
-        return settings.model_copy(update={"clusters": min(allowed // settings.dim, entities)})
+        entities = num_users + num_items
+        if config.clusters is not None:
+            if config.clusters > entities:
+                raise UserError(f"method.clusters = {config.clusters:,} are more than the {entities:,} entities.")
+            return config
+        allowed = stored_values(config.budget or "legcf", entities)
+        if allowed < 2 * config.dim:
+            raise too_small(allowed, 2 * config.dim)
+        return config.model_copy(update={"clusters": min(allowed // config.dim, entities)})
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
         users, items = self._start
         parts = [_equal_parts(train.user_degrees, users), users + _equal_parts(train.item_degrees, items)]
         self.assigned.copy_(torch.from_numpy(np.concatenate(parts)))
-        self.clusters.data.copy_(normal((users + items, self.settings.dim), 0.1, rng))
+        self.clusters.data.copy_(normal((users + items, self.config.dim), 0.1, rng))
 
     def sizes(self) -> torch.Tensor:
         return torch.bincount(self.assigned, minlength=len(self.clusters))
@@ -119,17 +115,10 @@ class Cel(EmbeddingLayer):
         return self.clusters[self.assigned[ids].long()]
 
     def linear_basis(self) -> tuple[sp.csr_matrix, nn.Parameter]:
-        entities = self.num_entities
-        member = (np.ones(entities, np.float32), self.assigned.numpy(), np.arange(entities + 1))
-        return sp.csr_matrix(member, shape=(entities, len(self.clusters))), self.clusters
+        return ones_at(self.assigned.numpy()[:, None], len(self.clusters)), self.clusters
 
-    def num_params(self) -> int:
-        """M·d"""
-        return self.clusters.numel()
-
-    def storage_bytes(self) -> int:
-        number_bytes = 1 if len(self.clusters) <= 2**8 else 2 if len(self.clusters) <= 2**16 else 4
-        return bytes_of(self.clusters) + self.num_entities * number_bytes
+    def pack(self, state: dict[str, torch.Tensor]) -> None:
+        state["assigned"] = state["assigned"].to(smallest_type(len(self.clusters)))
 
 
 def _equal_parts(degrees: NDArray[np.integer], parts: int) -> NDArray[np.int32]:

@@ -6,13 +6,13 @@ the search −γ‖tanh(K·E0)‖² over a batch's rows keeps composed vectors f
 """
 
 import math
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
 
-from legcf.configuration import Frozen
-from legcf.embeddings.budget import stored_values
+from legcf.embeddings.base import Row
+from legcf.embeddings.budget import solved, stored_values
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.embeddings.pruned import PrunedLayer, PrunedTable, PruningConfig
 from legcf.errors import UserError
@@ -30,12 +30,13 @@ class CerpConfig(PruningConfig):
     steepness: float = Field(100.0, gt=0, description="K, how soon tanh takes an entry for one that is not null")
 
 
-class Cerp(PrunedLayer):
+class Cerp(PrunedLayer[CerpConfig]):
     """E0[x] = P̂[x mod b] + Q̂[⌊x / ⌈N/b⌉⌋]; P̂ and Q̂ are one pruned table, P above Q."""
 
     Config = CerpConfig
     summary = "two bucket tables added by quotient and remainder, pruned by learned thresholds, then retrained"
     citation = "Liang et al., Learning Compact Compositional Embeddings via Regularized Pruning, ICDM 2023"
+    table_rows: ClassVar[dict[str, Row]] = {"cerp": Row("CERP")}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The release, but for its search with 10 pairs a step: thresholds start nearer instead.
         "official": {
@@ -56,26 +57,26 @@ class Cerp(PrunedLayer):
     }  # fmt: skip
 
     def __init__(self, config: CerpConfig, num_users: int, num_items: int) -> None:
-        super().__init__(self.sized(config, num_users, num_items), num_users, num_items)
-        self._buckets = cast(int, cast(CerpConfig, self.config).buckets)
+        super().__init__(config, num_users, num_items)
+        self._buckets = solved(self.config.buckets)
         self._share = -(-self.num_entities // self._buckets)
         self.pruned = PrunedTable((self._buckets, self._buckets), config, "entity-dim")
         self.pushed: tuple[torch.Tensor, float] | None = None  # the step's entities and γ, set by the search
 
     @classmethod
-    def sized(cls, config: Frozen, num_users: int, num_items: int) -> Frozen:
-        settings, entities = cast(CerpConfig, config), num_users + num_items
-        allowed = settings.kept or stored_values(settings.budget or "legcf", entities)
-        buckets = settings.buckets
+    def sized(cls, config: CerpConfig, num_users: int, num_items: int) -> CerpConfig:
+        entities = num_users + num_items
+        allowed = config.kept or stored_values(config.budget or "legcf", entities)
+        buckets = config.buckets
         if buckets is None:  # and never so few that two entities share both rows
-            wanted = math.ceil(allowed / (1 - _SPARSITY) / (2 * settings.dim))
+            wanted = math.ceil(allowed / (1 - _SPARSITY) / (2 * config.dim))
             buckets = min(max(wanted, math.isqrt(entities - 1) + 1), entities)
         elif buckets > entities:
             raise UserError(f"method.buckets = {buckets:,} are more than the {entities:,} users and items.")
-        entries = 2 * buckets * settings.dim
-        if settings.kept is not None and settings.kept > entries:
-            raise UserError(f"method.kept = {settings.kept:,} is more than the {entries:,} entries of the tables.")
-        return settings.model_copy(update={"buckets": buckets, "kept": min(allowed, entries)})
+        entries = 2 * buckets * config.dim
+        if config.kept is not None and config.kept > entries:
+            raise UserError(f"method.kept = {config.kept:,} is more than the {entries:,} entries of the tables.")
+        return config.model_copy(update={"buckets": buckets, "kept": min(allowed, entries)})
 
     def places(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Rows of P and of Q, in the one table that holds both."""
@@ -93,5 +94,4 @@ class Cerp(PrunedLayer):
         if self.pushed is None:
             return None
         entities, weight = self.pushed
-        steepness = cast(CerpConfig, self.config).steepness
-        return -weight * torch.tanh(steepness * self.rows(entities)).square().sum()
+        return -weight * torch.tanh(self.config.steepness * self.rows(entities)).square().sum()

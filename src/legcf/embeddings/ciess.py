@@ -4,11 +4,11 @@ Qu et al., "Continuous Input Embedding Size Search For Recommender Systems", SIG
 prefix masks; the search is `training/recipes/ciess.py`, the agent `training/recipes/td3.py`.
 """
 
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from legcf.configuration import Frozen
+from legcf.embeddings.base import Row
 from legcf.embeddings.budget import stored_values, too_small
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.embeddings.widths import WidthConfig, WidthTable
@@ -53,12 +53,13 @@ class CiessConfig(WidthConfig):
     )
 
 
-class Ciess(WidthTable):
+class Ciess(WidthTable[CiessConfig]):
     """E0_x = W_x ⊙ m(a_x), with m(a) a row of a 1s and then 0s; #Param = Σ a_x."""
 
     Config = CiessConfig
     summary = "a width of its own for every entity, found by reinforcement learning (TD3)"
     citation = "Qu et al., CIESS, SIGIR 2023"
+    table_rows: ClassVar[dict[str, Row]] = {"ciess": Row("CIESS", "one size", within_budget=False)}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The release's settings for LightGCN; its λ = 1e-4 has a ½ (so 5e-5 here).
         "official": {
@@ -74,9 +75,8 @@ class Ciess(WidthTable):
     }  # fmt: skip
 
     @classmethod
-    def sized(cls, config: Frozen, num_users: int, num_items: int) -> Frozen:
-        settings = cast(CiessConfig, config)
-        return settings.model_copy(update={"budget": allowed_values(settings, num_users + num_items)})
+    def sized(cls, config: CiessConfig, num_users: int, num_items: int) -> CiessConfig:
+        return config.model_copy(update={"budget": allowed_values(config, num_users + num_items)})
 
 
 def allowed_values(settings: CiessConfig, num_entities: int) -> int:

@@ -7,16 +7,15 @@ in `training/recipes/esapn.py`.
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from pydantic import Field, model_validator
 from torch import nn
 
-from legcf.configuration import Frozen
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import bytes_of
+from legcf.embeddings.base import Row
 from legcf.embeddings.budget import stored_values, too_small
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.embeddings.widths import WidthConfig, WidthTable
@@ -77,7 +76,7 @@ class EsapnConfig(WidthConfig):
         return [*(2**k for k in range(1, 31) if 2**k < self.dim), self.dim]
 
 
-class Esapn(WidthTable):
+class Esapn(WidthTable[EsapnConfig]):
     """E0_x = tanh(BN(W_{M−1} … W_k t_x)), t_x of width d_k(x); one chain of transitions and one BN for each side.
 
     An entity has one row, whose first d_k values live: an enlarged row replaces the old one, which is never read again.
@@ -87,6 +86,7 @@ class Esapn(WidthTable):
     Config = EsapnConfig
     summary = "widths that a policy network enlarges where it lowers the loss"
     citation = "Liu et al., ESAPN, SIGIR 2020"
+    table_rows: ClassVar[dict[str, Row]] = {"esapn": Row("ESAPN", "one size", within_budget=False)}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The release: widths, rates and batches of its CTR model; the loss is BPR with one negative.
         "official": {
@@ -102,20 +102,20 @@ class Esapn(WidthTable):
         super().__init__(config, num_users, num_items)
         self.candidates = config.candidates
         self._ends = [*self.candidates, *([config.dim] if self.candidates[-1] < config.dim else [])]
-        self.chains = nn.ModuleDict({side: _Chain(self._ends) for side in ("user", "item")})
+        self._chains = {side: _Chain(self._ends) for side in ("user", "item")}
+        self.chains = nn.ModuleDict(self._chains)
         self.widths.fill_(self.candidates[0])
         self._standing_in: torch.Tensor | None = None
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
         super().initialise(train, rng)
         self.widths.fill_(self.candidates[0])
-        for chain in self.chains.values():
-            cast(_Chain, chain).initialise(rng)
+        for chain in self._chains.values():
+            chain.initialise(rng)
 
     @classmethod
-    def sized(cls, config: Frozen, num_users: int, num_items: int) -> Frozen:
-        settings = cast(EsapnConfig, config)
-        return settings.model_copy(update={"budget": allowed_values(settings, num_users + num_items)})
+    def sized(cls, config: EsapnConfig, num_users: int, num_items: int) -> EsapnConfig:
+        return config.model_copy(update={"budget": allowed_values(config, num_users + num_items)})
 
     @property
     def levels(self) -> torch.Tensor:
@@ -125,16 +125,14 @@ class Esapn(WidthTable):
     def table(self) -> torch.Tensor:
         composed = self.composed() if self._standing_in is None else self._standing_in
         halves = (composed[: self.num_users], composed[self.num_users :])
-        return torch.cat(
-            [cast(_Chain, chain).squashed(half) for chain, half in zip(self.chains.values(), halves, strict=True)]
-        )
+        return torch.cat([chain.squashed(half) for chain, half in zip(self._chains.values(), halves, strict=True)])
 
     def rows(self, ids: torch.Tensor) -> torch.Tensor:
         return self.table()[ids]
 
     def composed(self) -> torch.Tensor:
         """All rows at full width, before BN."""
-        return torch.cat([self._composed(side) for side in self.chains])
+        return torch.cat([self._composed(side) for side in self._chains])
 
     @contextmanager
     def standing_in(self, composed: torch.Tensor) -> Iterator[None]:
@@ -151,7 +149,7 @@ class Esapn(WidthTable):
         """Composed rows after a step of root mean square `rate` in the values of rows that had these levels."""
         moved = composed.clone()
         for side, members in self._sides():
-            maps = cast(_Chain, self.chains[side]).maps()
+            maps = self._chains[side].maps()
             for level, (onwards, _) in enumerate(maps[: len(self.candidates)]):
                 chosen = members[levels[members] == level]
                 slope = gradient[chosen] @ onwards.T
@@ -169,7 +167,7 @@ class Esapn(WidthTable):
             for level in range(len(self.candidates) - 1):
                 chosen = members[marked[members] & (levels[members] == level)]
                 width, wider = self.candidates[level : level + 2]
-                self.weight[chosen, :wider] = cast(_Chain, self.chains[side]).steps[level](self.weight[chosen, :width])
+                self.weight[chosen, :wider] = self._chains[side].steps[level](self.weight[chosen, :width])
                 self.widths[chosen] = wider
 
     def _sides(self) -> list[tuple[str, torch.Tensor]]:
@@ -178,7 +176,7 @@ class Esapn(WidthTable):
 
     def _composed(self, side: str) -> torch.Tensor:
         members = dict(self._sides())[side]
-        levels, chain = self.levels[members], cast(_Chain, self.chains[side])
+        levels, chain = self.levels[members], self._chains[side]
         parts, order = [], []
         for level, (onwards, offset) in enumerate(chain.maps()[: len(self.candidates)]):
             chosen = torch.nonzero(levels == level)[:, 0]
@@ -186,25 +184,22 @@ class Esapn(WidthTable):
             parts.append(self.weight[members[chosen], : self.candidates[level]] @ onwards + offset)
         return torch.cat(parts)[torch.argsort(torch.cat(order))]
 
-    def storage_bytes(self) -> int:
-        """Values and widths of the entities, and the chains and BN that they all share."""
-        return super().storage_bytes() + bytes_of(*self.chains.parameters()) + 4 * 4 * self.width
-
 
 class _Chain(nn.Module):
     """The transitions d_1 → d_2 → … → d of one side, and its normalisation."""
 
     def __init__(self, ends: list[int]) -> None:
         super().__init__()
-        self.steps = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(ends))
+        self._linear = [nn.Linear(a, b) for a, b in itertools.pairwise(ends)]
+        self.steps = nn.ModuleList(self._linear)
         self._width = ends[-1]
         self.scale, self.shift = nn.Parameter(torch.ones(self._width)), nn.Parameter(torch.zeros(self._width))
 
     def initialise(self, rng: np.random.Generator) -> None:
         """As torch fills linear layers, from this generator."""
-        for step in self.steps:
+        for step in self._linear:
             for parameter in step.parameters():
-                bound = cast(nn.Linear, step).in_features ** -0.5
+                bound = step.in_features**-0.5
                 parameter.data.copy_(torch.from_numpy(rng.uniform(-bound, bound, tuple(parameter.shape))))
         self.scale.data.fill_(1)
         self.shift.data.fill_(0)
@@ -212,10 +207,9 @@ class _Chain(nn.Module):
     def maps(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """(P_k, p_k) with W_{M−1} … W_k t = t P_k + p_k for every level: the chain multiplied out."""
         found = [(torch.eye(self._width), torch.zeros(self._width))]
-        for step in reversed(list(self.steps)):
+        for step in reversed(self._linear):
             onwards, offset = found[0]
-            linear = cast(nn.Linear, step)
-            found.insert(0, (linear.weight.T @ onwards, linear.bias @ onwards + offset))
+            found.insert(0, (step.weight.T @ onwards, step.bias @ onwards + offset))
         return found
 
     def squashed(self, rows: torch.Tensor) -> torch.Tensor:

@@ -1,6 +1,6 @@
 """The full table, one free vector an entity: the reference that every compression is compared with (the paper's UD)."""
 
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -8,9 +8,8 @@ from pydantic import Field
 from torch import nn
 
 from legcf.assignment.dictionary import balance
-from legcf.configuration import Frozen
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal, xavier_uniform
+from legcf.embeddings.base import EmbeddingLayer, Row, normal, xavier_uniform
 from legcf.embeddings.budget import Budgeted, stored_values, too_small
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
 from legcf.factorisation.als import AlsSettings, factorise
@@ -26,12 +25,16 @@ class FullTableConfig(Budgeted):
     score_scale: float = Field(10.0, gt=0, description="multiplies the factorisation's scores, for the softmax")
 
 
-class FullTable(EmbeddingLayer):
+class FullTable(EmbeddingLayer[FullTableConfig]):
     """E0 = W ∈ R^{N×d}."""
 
     Config = FullTableConfig
     summary = "one free vector an entity, the uncompressed reference"
     citation = "He et al., LightGCN, SIGIR 2020"
+    table_rows: ClassVar[dict[str, Row]] = {
+        f"ud-{dim}": Row(f"UD, {dim} wide", "full table", False, {"method": {"dim": dim}}, reference=True)
+        for dim in (128, 64)
+    }
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # LightGCN's release: one negative, batches of 2048, λ = 1e-4 with a ½ (so 5e-5 here).
         "official": {
@@ -51,44 +54,33 @@ class FullTable(EmbeddingLayer):
 
     def __init__(self, config: FullTableConfig, num_users: int, num_items: int) -> None:
         super().__init__(config, num_users, num_items)
-        self.weight = nn.Parameter(torch.zeros(self.num_entities, config.dim))
-        self._settings = config
-
-    @property
-    def width(self) -> int:
-        return self.weight.shape[1]
+        self.weight = nn.Parameter(torch.zeros(self.num_entities, self.config.dim))
 
     @classmethod
-    def sized(cls, config: Frozen, num_users: int, num_items: int) -> Frozen:
-        settings, entities = cast(FullTableConfig, config), num_users + num_items
-        if settings.budget is None:
-            return settings
-        allowed = stored_values(settings.budget, entities)
+    def sized(cls, config: FullTableConfig, num_users: int, num_items: int) -> FullTableConfig:
+        entities = num_users + num_items
+        if config.budget is None:
+            return config
+        allowed = stored_values(config.budget, entities)
         if allowed < entities:
             raise too_small(allowed, entities)
-        return settings.model_copy(update={"dim": allowed // entities})
+        return config.model_copy(update={"dim": allowed // entities})
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
         shape = (self.weight.shape[0], self.weight.shape[1])
-        if self._settings.initial == "als":
+        if self.config.initial == "als":
             drawn = self._factorised(train, rng)
         else:
-            drawn = xavier_uniform(shape, rng) if self._settings.initial == "xavier" else normal(shape, 0.1, rng)
+            drawn = xavier_uniform(shape, rng) if self.config.initial == "xavier" else normal(shape, 0.1, rng)
         self.weight.data.copy_(drawn)
 
     def _factorised(self, train: Interactions, rng: np.random.Generator) -> torch.Tensor:
-        users, items = factorise(train, self._settings.dim, rng, self._settings.als)
+        users, items = factorise(train, self.config.dim, rng, self.config.als)
         users, items, _ = balance(users, items, power=0.5)
-        return torch.from_numpy(np.vstack([users, items]) * np.float32(self._settings.score_scale) ** 0.5)
+        return torch.from_numpy(np.vstack([users, items]) * np.float32(self.config.score_scale) ** 0.5)
 
     def table(self) -> torch.Tensor:
         return self.weight
 
     def rows(self, ids: torch.Tensor) -> torch.Tensor:
         return self.weight[ids]
-
-    def num_params(self) -> int:
-        return self.weight.numel()
-
-    def storage_bytes(self) -> int:
-        return bytes_of(self.weight)

@@ -4,23 +4,23 @@ Liang et al., "Lightweight Embeddings for Graph Collaborative Filtering", SIGIR 
 `codebook`, S (N × c, t non-zeros a row) is `assignment`, and E = S · E_meta (Eq. 1).
 """
 
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from torch import nn
 
 from legcf.arrays import FloatArray
 from legcf.assignment.assignment import Assignment
 from legcf.assignment.dictionary import balance, learn
 from legcf.assignment.initialise import from_anchors, random_anchors
-from legcf.backbones.base import BackboneConfig
-from legcf.configuration import Frozen
+from legcf.assignment.solvers import SOLVERS
+from legcf.configuration import BackboneConfig
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal, xavier_uniform
-from legcf.embeddings.budget import Budgeted, stored_values, too_small
+from legcf.embeddings.base import EmbeddingLayer, normal, smallest_type, xavier_uniform
+from legcf.embeddings.budget import Budgeted, solved, stored_values, too_small
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
 from legcf.errors import UserError
 from legcf.factorisation.als import AlsSettings, factorise, history_metric
@@ -71,8 +71,9 @@ class LegcfConfig(Budgeted):
     item_bias: bool = Field(
         False, description="learn a bias for every item, as the release does; not counted in #Param"
     )
-    update: Literal["pinv", "matching-pursuit", "none"] = Field(
-        "matching-pursuit", description="solver of the assignment update; none ends after pretraining"
+    update: str = Field(
+        "matching-pursuit",
+        description=f"solver of the assignment update ({', '.join(SOLVERS)}); none ends after pretraining",
     )
     update_on: Literal["mean", "concat", "first", "last"] = Field(
         "mean", description="what of the layers' blocks S is solved from, where the backbone sets them side by side"
@@ -85,6 +86,13 @@ class LegcfConfig(Budgeted):
     update_damping: float = Field(0.0, ge=0, lt=1, description="share of the old S that stays in an update")
     update_gate: bool = Field(False, description="keep an update only if validation does not fall")
 
+    @field_validator("update")
+    @classmethod
+    def _is_a_solver(cls, name: str) -> str:
+        if name != "none" and name not in SOLVERS:
+            raise ValueError(f"choose one of {', '.join(sorted(SOLVERS))}, or none")
+        return name
+
     @model_validator(mode="after")
     def _fits(self) -> "LegcfConfig":
         if (self.start == "table") != (self.table is not None):
@@ -96,7 +104,7 @@ class LegcfConfig(Budgeted):
         return self
 
 
-class Legcf(EmbeddingLayer):
+class Legcf(EmbeddingLayer[LegcfConfig]):
     """E = S · E_meta, with the meta-embeddings as c further nodes of the graph."""
 
     Config = LegcfConfig
@@ -159,11 +167,7 @@ class Legcf(EmbeddingLayer):
     weights: torch.Tensor
 
     def __init__(self, config: LegcfConfig, num_users: int, num_items: int) -> None:
-        super().__init__(self.sized(config, num_users, num_items), num_users, num_items)
-        if self.num_buckets > self.num_entities:
-            raise UserError(
-                f"method.c = {config.c} meta-embeddings are more than the {self.num_entities} users and items; lower c."
-            )
+        super().__init__(config, num_users, num_items)
         self.codebook = nn.Parameter(torch.zeros(self.num_buckets, config.d))
         if config.item_bias:
             self.item_bias = nn.Parameter(torch.zeros(num_items))
@@ -173,17 +177,13 @@ class Legcf(EmbeddingLayer):
         self.register_buffer("weights", torch.zeros(coded, config.t))
 
     @property
-    def settings(self) -> LegcfConfig:
-        return cast(LegcfConfig, self.config)
-
-    @property
     def width(self) -> int:
-        return self.settings.d
+        return self.config.d
 
     @property
     def num_buckets(self) -> int:
         """c"""
-        return cast(int, self.settings.c)
+        return solved(self.config.c)
 
     @property
     def assignment(self) -> Assignment:
@@ -197,29 +197,27 @@ class Legcf(EmbeddingLayer):
         self.weights.copy_(torch.from_numpy(assignment.weights[self._first_coded :]))
 
     @classmethod
-    def sized(cls, config: Frozen, num_users: int, num_items: int) -> Frozen:
+    def sized(cls, config: LegcfConfig, num_users: int, num_items: int) -> LegcfConfig:
         """c from the budget, but never so many meta-embeddings that they are hardly shared."""
-        settings = cast(LegcfConfig, config)
-        if settings.c is not None:
-            return settings
-        budget = stored_values(settings.budget or "legcf", num_users + num_items)
-        coded = num_items if settings.coded == "items" else num_users + num_items
-        affordable = (budget - settings.t * coded) // settings.d
-        if affordable < settings.t:
-            least = settings.t * coded + settings.t * settings.d
+        if config.c is not None:
+            if config.c > (entities := num_users + num_items):
+                raise UserError(
+                    f"method.c = {config.c} meta-embeddings are more than the {entities} users and items; lower c."
+                )
+            return config
+        budget = stored_values(config.budget or "legcf", num_users + num_items)
+        coded = num_items if config.coded == "items" else num_users + num_items
+        affordable = (budget - config.t * coded) // config.d
+        if affordable < config.t:
+            least = config.t * coded + config.t * config.d
             raise too_small(budget, least)
-        return settings.model_copy(update={"c": max(settings.t, min(affordable, coded // _ENTITIES_A_BUCKET))})
+        return config.model_copy(update={"c": max(config.t, min(affordable, coded // _ENTITIES_A_BUCKET))})
 
     @classmethod
-    def check(cls, config: Frozen, backbone: BackboneConfig) -> None:
-        settings = cast(LegcfConfig, config)
-        if (
-            settings.update != "none"
-            and settings.update_on == "mean"
-            and len(set(backbone.block_widths(settings.d))) > 1
-        ):
+    def check(cls, config: LegcfConfig, backbone: BackboneConfig) -> None:
+        if config.update != "none" and config.update_on == "mean" and len(set(backbone.block_widths(config.d))) > 1:
             raise UserError("method.update_on = mean needs layers of equal width; set it to concat, first or last.")
-        if settings.signed and settings.joined and backbone.weighs_added_nodes:
+        if config.signed and config.joined and backbone.weighs_added_nodes:
             raise UserError(
                 "method.signed = true would put negative weights into the graph;"
                 " it goes with --set method.joined=false, --backbone history or --set backbone.layers=0."
@@ -227,11 +225,11 @@ class Legcf(EmbeddingLayer):
 
     @property
     def start_table(self) -> str | None:
-        return self.settings.table
+        return self.config.table
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
-        if self.settings.start == "als":
-            users, items = factorise(train, self.settings.d, rng, self.settings.als, quiet=False)
+        if self.config.start == "als":
+            users, items = factorise(train, self.config.d, rng, self.config.als, quiet=False)
             self.initialise_from(users, items, train, rng)
             return
         self._start_from_anchors(train, rng)
@@ -242,7 +240,7 @@ class Legcf(EmbeddingLayer):
             self.item_bias.data.copy_(normal((self.num_items,), 1.0, rng))
 
     def _start_from_anchors(self, train: Interactions, rng: np.random.Generator) -> None:
-        settings = self.settings
+        settings = self.config
         if settings.start == "metis":
             anchors = communities(bipartite(train), self.num_buckets, seed=int(rng.integers(2**31)))
         else:
@@ -258,7 +256,7 @@ class Legcf(EmbeddingLayer):
         self, users: FloatArray, items: FloatArray, train: Interactions, rng: np.random.Generator
     ) -> None:
         """Code a table that ranks already: S and E_meta such that S · E_meta is nearly that table."""
-        settings = self.settings
+        settings = self.config
         users, items, metric = balance(users, items)
         table = np.concatenate([users, items])[self._first_coded :]
         codebook, assignment = learn(
@@ -277,7 +275,7 @@ class Legcf(EmbeddingLayer):
 
     def table(self) -> torch.Tensor:
         coded = self._composed(self.indices, self.weights)
-        return torch.cat([coded.new_zeros(self._first_coded, self.settings.d), coded]) if self._first_coded else coded
+        return torch.cat([coded.new_zeros(self._first_coded, self.config.d), coded]) if self._first_coded else coded
 
     def rows(self, ids: torch.Tensor) -> torch.Tensor:
         places = (ids - self._first_coded).clamp(min=0)
@@ -286,22 +284,22 @@ class Legcf(EmbeddingLayer):
 
     def input_rows(self) -> torch.Tensor:
         """Eq. 6: the composed rows above the codebook."""
-        return torch.cat([self.table(), self.codebook]) if self.settings.joined else self.table()
+        return torch.cat([self.table(), self.codebook]) if self.config.joined else self.table()
 
     def graph(self, adjacency: sp.csr_matrix) -> sp.csr_matrix:
-        inner = normalised(adjacency) if self.settings.normalise == "twice" else adjacency
-        return expanded(inner, self.assignment.to_csr()) if self.settings.joined else inner
+        inner = normalised(adjacency) if self.config.normalise == "twice" else adjacency
+        return expanded(inner, self.assignment.to_csr()) if self.config.joined else inner
 
     def linear_basis(self) -> tuple[sp.csr_matrix, nn.Parameter] | None:
-        if self.settings.tanh:
+        if self.config.tanh:
             return None
-        if not self.settings.joined:
+        if not self.config.joined:
             return self.assignment.to_csr(), self.codebook
         own = sp.identity(self.num_buckets, dtype=np.float32, format="csr")
         return sp.vstack([self.assignment.to_csr(), own], format="csr"), self.codebook
 
     def item_codes(self) -> Codes | None:
-        if self.settings.tanh:
+        if self.config.tanh:
             return None
         first = self.num_users - self._first_coded
         items = Assignment(self.indices[first:].numpy(), self.weights[first:].numpy(), self.num_buckets)
@@ -311,10 +309,9 @@ class Legcf(EmbeddingLayer):
         """c·d + t·N (t·I with items only); the column indices of S are not counted."""
         return self.codebook.numel() + self.weights.numel()
 
-    def storage_bytes(self) -> int:
-        column_bytes = 1 if self.num_buckets <= 2**8 else 2 if self.num_buckets <= 2**16 else 4
-        return bytes_of(self.codebook, self.weights, self.item_bias) + self.indices.numel() * column_bytes
+    def pack(self, state: dict[str, torch.Tensor]) -> None:
+        state["indices"] = state["indices"].to(smallest_type(self.num_buckets))
 
     def _composed(self, indices: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         rows = nn.functional.embedding_bag(indices, self.codebook, per_sample_weights=weights, mode="sum")
-        return torch.tanh(rows) if self.settings.tanh else rows
+        return torch.tanh(rows) if self.config.tanh else rows

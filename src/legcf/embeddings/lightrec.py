@@ -6,7 +6,7 @@ C_b[k_b]; and E0 = Σ_b C_b[k_b]. Values are those of the hard choice, gradients
 (straight-through). At the end the codes are fixed, and teacher and similarities are dropped.
 """
 
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,10 +14,9 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from legcf.configuration import Frozen
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal, take_saved_shapes
-from legcf.embeddings.budget import Budgeted, stored_values, too_small
+from legcf.embeddings.base import EmbeddingLayer, Row, normal, ones_at, take_saved_shapes
+from legcf.embeddings.budget import Budgeted, solved, stored_values, too_small
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 
 _BLOCK = 8192  # entities coded at a time where no gradient is wanted
@@ -37,12 +36,13 @@ class LightRecConfig(Budgeted):
     recode_every: int = Field(1, ge=1, description="steps between recomputations of all codes")
 
 
-class LightRec(EmbeddingLayer):
+class LightRec(EmbeddingLayer[LightRecConfig]):
     """E0 = X while the teacher is trained, Σ_b C_b[codes] after it."""
 
     Config = LightRecConfig
     summary = "sum of codewords chosen on residuals, learned straight-through from a full teacher"
     citation = "Lian et al., LightRec: A Memory and Search-Efficient Recommender System, WWW 2020"
+    table_rows: ClassVar[dict[str, Row]] = {"lightrec": Row("LightRec")}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The release: 4 books of 256 codewords, width 32, plain softmax at τ = 0.9, L2 1e-3, codes at every step.
         "official": {
@@ -60,8 +60,8 @@ class LightRec(EmbeddingLayer):
     codes: torch.Tensor
 
     def __init__(self, config: LightRecConfig, num_users: int, num_items: int) -> None:
-        super().__init__(self.sized(config, num_users, num_items), num_users, num_items)
-        self.books = cast(int, self.settings.books)
+        super().__init__(config, num_users, num_items)
+        self.books = solved(self.config.books)
         self.codebook = nn.Parameter(torch.zeros(self.books * config.codewords, config.dim))
         square = config.dim if config.similarity == "bilinear" else 0
         self.teacher = nn.Parameter(torch.zeros(self.num_entities, config.dim))
@@ -74,28 +74,24 @@ class LightRec(EmbeddingLayer):
         self._trained_values = sum(parameter.numel() for parameter in self.parameters())
 
     @property
-    def settings(self) -> LightRecConfig:
-        return cast(LightRecConfig, self.config)
-
-    @property
     def frozen(self) -> bool:
         """Whether the codes are final, and what chose them is gone."""
         return self.teacher.numel() == 0
 
     @classmethod
-    def sized(cls, config: Frozen, num_users: int, num_items: int) -> Frozen:
+    def sized(cls, config: LightRecConfig, num_users: int, num_items: int) -> LightRecConfig:
         """B·K·d + N·B/4 within the budget: a code is a byte, a fourth of a value."""
-        settings, entities = cast(LightRecConfig, config), num_users + num_items
-        if settings.books is not None:
-            return settings
-        allowed = stored_values(settings.budget or "legcf", entities)
-        books = 4 * allowed // (4 * settings.codewords * settings.dim + entities)
+        entities = num_users + num_items
+        if config.books is not None:
+            return config
+        allowed = stored_values(config.budget or "legcf", entities)
+        books = 4 * allowed // (4 * config.codewords * config.dim + entities)
         if books < 1:
-            raise too_small(allowed, settings.codewords * settings.dim + -(-entities // 4))
-        return settings.model_copy(update={"books": books})
+            raise too_small(allowed, config.codewords * config.dim + -(-entities // 4))
+        return config.model_copy(update={"books": books})
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
-        settings = self.settings
+        settings = self.config
         self.teacher.data.copy_(normal((self.num_entities, settings.dim), 0.1, rng))
         self.codebook.data.copy_(normal((len(self.codebook), settings.dim), 0.1, rng))
         if settings.similarity == "bilinear":
@@ -108,7 +104,7 @@ class LightRec(EmbeddingLayer):
         residual, total, codes = vectors, torch.zeros_like(vectors), []
         for book in range(self.books):
             words = self._words(book)
-            shares = torch.softmax(self._affinity(residual, words, book) / self.settings.temperature, dim=1)
+            shares = torch.softmax(self._affinity(residual, words, book) / self.config.temperature, dim=1)
             best = shares.argmax(dim=1)
             soft = shares @ words
             chosen = soft + (words[best] - soft).detach() if shares.requires_grad else words[best]
@@ -135,15 +131,15 @@ class LightRec(EmbeddingLayer):
         self.coded, self.recodes = True, False
 
     def _words(self, book: int) -> torch.Tensor:
-        return self.codebook[book * self.settings.codewords : (book + 1) * self.settings.codewords]
+        return self.codebook[book * self.config.codewords : (book + 1) * self.config.codewords]
 
     def _affinity(self, residual: torch.Tensor, words: torch.Tensor, book: int) -> torch.Tensor:
-        if self.settings.similarity == "bilinear":
+        if self.config.similarity == "bilinear":
             return residual @ self.similarity[book] @ words.T
         return 2 * residual @ words.T - words.square().sum(dim=1) - residual.square().sum(dim=1, keepdim=True)
 
     def _places(self, codes: torch.Tensor) -> torch.Tensor:
-        return codes.long() + torch.arange(self.books) * self.settings.codewords
+        return codes.long() + torch.arange(self.books) * self.config.codewords
 
     def _after_load(self) -> None:
         self.coded = self.coded or self.frozen
@@ -166,7 +162,7 @@ class LightRec(EmbeddingLayer):
 
     def penalty(self) -> torch.Tensor | None:
         """‖U Eᵀ − U_t E_tᵀ‖² by d × d Gram matrices, while there is a teacher to learn from."""
-        if not self.coded or self.frozen or not self.settings.distil:
+        if not self.coded or self.frozen or not self.config.distil:
             return None
         learned, taught = self.decode(self.codes), self.teacher.detach()
         users, items = learned[: self.num_users], learned[self.num_users :]
@@ -176,15 +172,12 @@ class LightRec(EmbeddingLayer):
             - 2 * ((own_users.T @ users) * (own_items.T @ items)).sum()
             + ((own_users.T @ own_users) * (own_items.T @ own_items)).sum()
         )
-        return self.settings.distil * difference
+        return self.config.distil * difference
 
     def linear_basis(self) -> tuple[sp.csr_matrix, nn.Parameter] | None:
         if not self.frozen:
             return None
-        places = self._places(self.codes).numpy().ravel()
-        ends = np.arange(0, len(places) + 1, self.books)
-        ones = np.ones(len(places), dtype=np.float32)
-        return sp.csr_matrix((ones, places, ends), shape=(self.num_entities, len(self.codebook))), self.codebook
+        return ones_at(self._places(self.codes).numpy(), len(self.codebook)), self.codebook
 
     def num_params(self) -> int:
         """B·K·d codeword values, and the codes' bytes as fourths of a value."""
@@ -193,6 +186,3 @@ class LightRec(EmbeddingLayer):
     def total_trainable(self) -> int:
         """Teacher and similarities included, which serving does without."""
         return self._trained_values
-
-    def storage_bytes(self) -> int:
-        return bytes_of(self.codebook, self.codes)

@@ -5,7 +5,7 @@ p1·p2·p3 ≥ N and q1·q2·q3 = d, the digits (i1, i2, i3) of an entity's plac
 its row is their product: e[j1, j2, j3] = Σ_{a,b} G1[i1, j1, a] · G2[a, i2, j2, b] · G3[b, i3, j3].
 """
 
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from torch import nn
 
-from legcf.configuration import Frozen
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal
-from legcf.embeddings.budget import Budgeted, ensure_within, stored_values, too_small
+from legcf.embeddings.base import EmbeddingLayer, Row, normal
+from legcf.embeddings.budget import Budgeted, ensure_within, solved, stored_values, too_small
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.errors import UserError
 from legcf.graph.adjacency import bipartite
@@ -51,10 +50,11 @@ class NimbleTtConfig(Budgeted):
         return self
 
 
-class NimbleTT(EmbeddingLayer):
+class NimbleTT(EmbeddingLayer[NimbleTtConfig]):
     Config = NimbleTtConfig
     summary = "a tensor train of three cores, entities ordered by community"
     citation = "Yin et al., Nimble GNN Embedding with Tensor-Train Decomposition, KDD 2022"
+    table_rows: ClassVar[dict[str, Row]] = {"nimble-tt": Row("NimbleTT", "one size")}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {"training": PAPER_TRAINING},
         "default": {"training": DEFAULT_TRAINING, "ranking": DEFAULT_RANKING},
@@ -63,63 +63,59 @@ class NimbleTT(EmbeddingLayer):
     order: torch.Tensor
 
     def __init__(self, config: NimbleTtConfig, num_users: int, num_items: int) -> None:
-        super().__init__(self.sized(config, num_users, num_items), num_users, num_items)
+        super().__init__(config, num_users, num_items)
         (p1, p2, p3), (q1, q2, q3) = self.row_shape, self.column_shape
-        r1, r2 = _ranks(self.settings)
+        r1, r2 = _ranks(self.config)
         self.first = nn.Parameter(torch.zeros(p1, q1, r1))
         self.second = nn.Parameter(torch.zeros(r1, p2, q2, r2))
         self.third = nn.Parameter(torch.zeros(r2, p3, q3))
         self.register_buffer("order", torch.arange(self.num_entities, dtype=torch.int32))
 
     @property
-    def settings(self) -> NimbleTtConfig:
-        return cast(NimbleTtConfig, self.config)
-
-    @property
     def row_shape(self) -> Shape:
-        return _shape(self.settings.row_shape)
+        return _shape(self.config.row_shape)
 
     @property
     def column_shape(self) -> Shape:
-        return _shape(self.settings.column_shape)
+        return _shape(self.config.column_shape)
 
     @classmethod
-    def sized(cls, config: Frozen, num_users: int, num_items: int) -> Frozen:
-        settings, entities = cast(NimbleTtConfig, config), num_users + num_items
-        rows = settings.row_shape or near_cube(entities)
+    def sized(cls, config: NimbleTtConfig, num_users: int, num_items: int) -> NimbleTtConfig:
+        entities = num_users + num_items
+        rows = config.row_shape or near_cube(entities)
         if np.prod(rows) < entities:
             raise UserError(
                 f"method.row_shape = {rows} has room for {np.prod(rows)} of the {entities} users and items; raise it."
             )
-        columns = settings.column_shape or balanced_factors(settings.dim)
-        settings = settings.model_copy(update={"row_shape": rows, "column_shape": columns})
-        if settings.rank is None:
-            allowed = stored_values(settings.budget or "legcf", entities)
-            settings = settings.model_copy(update={"rank": 1})
-            if _values(settings) > allowed:
-                raise too_small(allowed, _values(settings))
-            useful = max(_most_useful_ranks(settings))
-            while cast(int, settings.rank) < useful:
-                larger = settings.model_copy(update={"rank": cast(int, settings.rank) + 1})
+        columns = config.column_shape or balanced_factors(config.dim)
+        config = config.model_copy(update={"row_shape": rows, "column_shape": columns})
+        if config.rank is None:
+            allowed = stored_values(config.budget or "legcf", entities)
+            config = config.model_copy(update={"rank": 1})
+            if _values(config) > allowed:
+                raise too_small(allowed, _values(config))
+            useful = max(_most_useful_ranks(config))
+            while solved(config.rank) < useful:
+                larger = config.model_copy(update={"rank": solved(config.rank) + 1})
                 if _values(larger) > allowed:
                     break
-                settings = larger
-        ensure_within(settings.budget, entities, _values(settings))
-        return settings
+                config = larger
+        ensure_within(config.budget, entities, _values(config))
+        return config
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
-        if self.settings.order == "communities":
+        if self.config.order == "communities":
             self.order.copy_(torch.from_numpy(self._community_order(train, rng)))
-        wanted, possible = self.settings.initial, self._can_be_orthogonal()
+        wanted, possible = self.config.initial, self._can_be_orthogonal()
         if wanted == "orthogonal" and not possible:
             raise UserError(
-                f"method.initial = orthogonal is not possible with rank {self.settings.rank}, row_shape"
+                f"method.initial = orthogonal is not possible with rank {self.config.rank}, row_shape"
                 f" {list(self.row_shape)} and column_shape {list(self.column_shape)}; lower the rank or use auto."
             )
         if wanted != "normal" and possible:
             self._draw_orthogonal(rng)
         else:
-            r1, r2 = _ranks(self.settings)
+            r1, r2 = _ranks(self.config)
             deviation = (_ROW_DEVIATION**2 / (r1 * r2)) ** (1 / 6)
             for core in self.parameters():
                 core.data.copy_(normal(tuple(core.shape), deviation, rng))
@@ -127,7 +123,7 @@ class NimbleTT(EmbeddingLayer):
     def padded(self) -> torch.Tensor:
         """All p1·p2·p3 rows, in the order of the train."""
         (p1, p2, p3), (q1, q2, q3) = self.row_shape, self.column_shape
-        r1, r2 = _ranks(self.settings)
+        r1, r2 = _ranks(self.config)
         left = self.first.reshape(p1 * q1, r1) @ self.second.reshape(r1, p2 * q2 * r2)
         every = left.reshape(p1 * q1 * p2 * q2, r2) @ self.third.reshape(r2, p3 * q3)
         return every.reshape(p1, q1, p2, q2, p3, q3).permute(0, 2, 4, 1, 3, 5).reshape(p1 * p2 * p3, q1 * q2 * q3)
@@ -144,12 +140,12 @@ class NimbleTT(EmbeddingLayer):
         left = (self.first[pairs // p2] @ second).reshape(len(pairs), -1, len(self.third))
         return (left[pair_of] @ self.third.permute(1, 0, 2)[place % p3]).flatten(1)
 
-    def num_params(self) -> int:
-        return _values(self.settings)
+    def pack(self, state: dict[str, torch.Tensor]) -> None:
+        if self.config.order == "given":
+            del state["order"]
 
-    def storage_bytes(self) -> int:
-        """The cores, and the order unless it is the entities' own."""
-        return bytes_of(*self.parameters(), self.order if self.settings.order == "communities" else None)
+    def unpack(self, state: dict[str, torch.Tensor]) -> None:
+        state.setdefault("order", self.order)
 
     def _community_order(self, train: Interactions, rng: np.random.Generator) -> NDArray[np.int32]:
         """The place of every entity when communities, as many as (i1, i2) has values, are laid out one by one."""
@@ -162,13 +158,13 @@ class NimbleTT(EmbeddingLayer):
 
     def _can_be_orthogonal(self) -> bool:
         (p1, p2, p3), (q1, q2, q3) = self.row_shape, self.column_shape
-        r1, r2 = _ranks(self.settings)
+        r1, r2 = _ranks(self.config)
         return r2 * q3 <= p3 and r1 * q2 <= p2 * r2 and q1 <= p1 * r1
 
     def _draw_orthogonal(self, rng: np.random.Generator) -> None:
         """Orthonormal columns of the padded table, times what makes its entries as large as LightGCN's."""
         (p1, p2, p3), (q1, q2, q3) = self.row_shape, self.column_shape
-        r1, r2 = _ranks(self.settings)
+        r1, r2 = _ranks(self.config)
         third = _orthonormal(p3, r2 * q3, rng).reshape(p3, r2, q3).permute(1, 0, 2)
         second = _orthonormal(p2 * r2, r1 * q2, rng).reshape(p2, r2, r1, q2).permute(2, 0, 3, 1)
         first = _orthonormal(p1 * r1, q1, rng).reshape(p1, r1, q1).permute(0, 2, 1)
@@ -202,7 +198,7 @@ def _orthonormal(length: int, count: int, rng: np.random.Generator) -> torch.Ten
 
 
 def _shape(sizes: list[int] | None) -> Shape:
-    p1, p2, p3 = cast(list[int], sizes)
+    p1, p2, p3 = solved(sizes)
     return p1, p2, p3
 
 
@@ -213,7 +209,7 @@ def _most_useful_ranks(settings: NimbleTtConfig) -> tuple[int, int]:
 
 
 def _ranks(settings: NimbleTtConfig) -> tuple[int, int]:
-    rank = cast(int, settings.rank)
+    rank = solved(settings.rank)
     useful = _most_useful_ranks(settings)
     return min(rank, useful[0]), min(rank, useful[1])
 

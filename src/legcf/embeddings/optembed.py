@@ -4,7 +4,7 @@ Lyu et al., "OptEmbed: Learning Optimal Embedding Table for Click-through Rate P
 of the original are users and items here; the stages are in training/recipes/optembed.py.
 """
 
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from torch import nn
 
-from legcf.configuration import Frozen
-from legcf.embeddings.base import bytes_of
+from legcf.embeddings.base import Row
 from legcf.embeddings.budget import stored_values, too_small
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.embeddings.widths import WidthConfig, WidthTable
@@ -56,7 +55,7 @@ class OptEmbedConfig(WidthConfig):
         return self
 
 
-class OptEmbed(WidthTable):
+class OptEmbed(WidthTable[OptEmbedConfig]):
     """E0_x = 1[‖W_x‖₁ > t_side(x)] · (first δ_side(x) values of W_x), and zeros behind them.
 
     While `searching`, rows are kept by their norm, and the step is given a surrogate slope; afterwards `widths` holds
@@ -71,6 +70,7 @@ class OptEmbed(WidthTable):
     Config = OptEmbedConfig
     summary = "rows kept by a learned threshold, a width for users and one for items found by evolution"
     citation = "Lyu et al., OptEmbed, CIKM 2022"
+    table_rows: ClassVar[dict[str, Row]] = {"optembed": Row("OptEmbed", "one size", within_budget=False)}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The release: D = 64, batches of 2048, 30 epochs at most, which end with the first that is no better.
         "official": {
@@ -90,27 +90,23 @@ class OptEmbed(WidthTable):
     searching: torch.Tensor
 
     def __init__(self, config: OptEmbedConfig, num_users: int, num_items: int) -> None:
-        super().__init__(cast(WidthConfig, self.sized(config, num_users, num_items)), num_users, num_items)
+        super().__init__(config, num_users, num_items)
         count = 2 if config.thresholds == "side" else self.num_entities
         self.thresholds = nn.Parameter(torch.zeros(count))
         self.register_buffer("searching", torch.ones((), dtype=torch.bool))
         self._users_then_items = (torch.arange(self.num_entities) >= num_users).to(torch.int64)
 
-    @property
-    def settings(self) -> OptEmbedConfig:
-        return cast(OptEmbedConfig, self.config)
-
     @classmethod
-    def sized(cls, config: Frozen, num_users: int, num_items: int) -> Frozen:
-        settings, entities = cast(OptEmbedConfig, config), num_users + num_items
-        if settings.budget is not None:
-            allowed = stored_values(settings.budget, entities)
+    def sized(cls, config: OptEmbedConfig, num_users: int, num_items: int) -> OptEmbedConfig:
+        entities = num_users + num_items
+        if config.budget is not None:
+            allowed = stored_values(config.budget, entities)
             if allowed < entities:
                 raise too_small(allowed, entities)
-        elif settings.target is not None:  # a width is at least 1
-            allowed = max(int(settings.target * entities * settings.dim), entities)
-            return settings.model_copy(update={"budget": allowed})
-        return settings
+        elif config.target is not None:  # a width is at least 1
+            allowed = max(int(config.target * entities * config.dim), entities)
+            return config.model_copy(update={"budget": allowed})
+        return config
 
     # Rows ---------------------------------------------------------------------------------------------------------
 
@@ -126,14 +122,14 @@ class OptEmbed(WidthTable):
 
     def _above(self, ids: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         """‖W_x‖₁ − t"""
-        places = ids if self.settings.thresholds == "entity" else self._users_then_items[ids]
+        places = ids if self.config.thresholds == "entity" else self._users_then_items[ids]
         return weight.abs().sum(dim=1) - self.thresholds[places]
 
     def penalty(self) -> torch.Tensor | None:
         """α Σ exp(−t), as long as thresholds are learned."""
         if not self.searching or not self.thresholds.requires_grad:
             return None
-        return self.settings.threshold_weight * torch.exp(-self.thresholds).sum()
+        return self.config.threshold_weight * torch.exp(-self.thresholds).sum()
 
     # Search -------------------------------------------------------------------------------------------------------
 
@@ -152,7 +148,8 @@ class OptEmbed(WidthTable):
         """End the search: what is kept, and how wide, is fixed from now on."""
         users, items = int(self.widths[0]), int(self.widths[-1])
         if users > self.widest(0, items):  # nothing was tried, so each side has all that the other could leave it
-            alike = stored_values(cast(int | str, self.settings.budget), self.num_entities) // self.num_entities
+            assert self.config.budget is not None
+            alike = stored_values(self.config.budget, self.num_entities) // self.num_entities
             self.set_sides(alike, alike)
         self.set_widths(self.entity_sizes())
         self.searching.fill_(False)
@@ -167,7 +164,7 @@ class OptEmbed(WidthTable):
 
     def widest(self, side: int, other: int) -> int:
         """The greatest width of a side (0: users, 1: items) when the other one is given."""
-        budget = self.settings.budget
+        budget = self.config.budget
         if budget is None:
             return self.width
         counts = (self.num_users, self.num_items)
@@ -183,11 +180,15 @@ class OptEmbed(WidthTable):
         """U_kept · δ_users + I_kept · δ_items"""
         return int(self.entity_sizes().sum())
 
-    def storage_bytes(self) -> int:
-        """The values, a bit for every row (kept or not), and the two widths."""
-        return (
-            self.num_params() * self.weight.element_size() + -(-self.num_entities // 8) + 4 + bytes_of(self.item_bias)
-        )
+    def pack(self, state: dict[str, torch.Tensor]) -> None:
+        """Whole rows while their norms count in the search; after it thresholds have done their work."""
+        if not self.searching:
+            super().pack(state)
+            del state["thresholds"]
+
+    def unpack(self, state: dict[str, torch.Tensor]) -> None:
+        super().unpack(state)
+        state.setdefault("thresholds", self.thresholds)
 
 
 class _Step(torch.autograd.Function):

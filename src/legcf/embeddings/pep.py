@@ -5,12 +5,12 @@ sigmoid of the threshold logits, V̂ = sign(V) ⊙ max(|V| − g(s), 0) (Eq. 5) 
 size the mask V̂ ≠ 0 is taken, and its entries are trained anew from their first values (the lottery ticket).
 """
 
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
 
-from legcf.configuration import Frozen
+from legcf.embeddings.base import Row
 from legcf.embeddings.budget import stored_values
 from legcf.embeddings.presets import PAPER_TRAINING, SMALL_TRAINING
 from legcf.embeddings.pruned import Granularity, PrunedLayer, PrunedTable, PruningConfig
@@ -22,12 +22,13 @@ class PepConfig(PruningConfig):
     granularity: Granularity = Field("entity-dim", description="what shares a threshold; field is users or items")
 
 
-class Pep(PrunedLayer):
+class Pep(PrunedLayer[PepConfig]):
     """E0 = V̂ in the search, M ⊙ V after it."""
 
     Config = PepConfig
     summary = "full table pruned by learned thresholds, survivors retrained from their first values"
     citation = "Liu et al., Learnable Embedding Sizes for Recommender Systems, ICLR 2021"
+    table_rows: ClassVar[dict[str, Row]] = {"pep": Row("PEP")}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The release's scripts: Xavier, s from −15, Adam's own weight decay on everything, batches of 1024.
         "official": {
@@ -51,18 +52,18 @@ class Pep(PrunedLayer):
     }  # fmt: skip
 
     def __init__(self, config: PepConfig, num_users: int, num_items: int) -> None:
-        super().__init__(self.sized(config, num_users, num_items), num_users, num_items)
+        super().__init__(config, num_users, num_items)
         self.pruned = PrunedTable((num_users, num_items), config, config.granularity)
 
     @classmethod
-    def sized(cls, config: Frozen, num_users: int, num_items: int) -> Frozen:
-        settings, entries = cast(PepConfig, config), (num_users + num_items) * cast(PepConfig, config).dim
-        if settings.kept is None:
-            allowed = stored_values(settings.budget or "legcf", num_users + num_items)
-            return settings.model_copy(update={"kept": min(allowed, entries)})
-        if settings.kept > entries:
-            raise UserError(f"method.kept = {settings.kept:,} is more than the {entries:,} entries of the table.")
-        return settings
+    def sized(cls, config: PepConfig, num_users: int, num_items: int) -> PepConfig:
+        config, entries = config, (num_users + num_items) * config.dim
+        if config.kept is None:
+            allowed = stored_values(config.budget or "legcf", num_users + num_items)
+            return config.model_copy(update={"kept": min(allowed, entries)})
+        if config.kept > entries:
+            raise UserError(f"method.kept = {config.kept:,} is more than the {entries:,} entries of the table.")
+        return config
 
     def table(self) -> torch.Tensor:
         rows: torch.Tensor = self.pruned()

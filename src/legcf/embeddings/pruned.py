@@ -1,6 +1,6 @@
 """Tables pruned by learned thresholds: what PEP and the methods that follow it have in common."""
 
-from typing import Literal, cast
+from typing import Literal, TypeVar
 
 import numpy as np
 import torch
@@ -8,8 +8,8 @@ from pydantic import Field, model_validator
 from torch import nn
 
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal, take_saved_shapes, xavier_uniform
-from legcf.embeddings.budget import Budgeted
+from legcf.embeddings.base import EmbeddingLayer, normal, smallest_type, take_saved_shapes, xavier_uniform
+from legcf.embeddings.budget import Budgeted, solved
 
 Granularity = Literal["global", "dim", "entity", "field", "field-dim", "entity-dim"]
 
@@ -63,8 +63,8 @@ class PrunedTable(nn.Module):
         )
         self.sizes_in_training = self.values.numel() + self.thresholds.numel()
         self.register_buffer("seed", torch.zeros((), dtype=torch.int64))
-        self.register_buffer("columns", torch.zeros(0, dtype=_narrow(settings.dim - 1)))
-        self.register_buffer("lengths", torch.zeros(self.shape[0], dtype=_narrow(settings.dim)))
+        self.register_buffer("columns", torch.zeros(0, dtype=smallest_type(settings.dim)))
+        self.register_buffer("lengths", torch.zeros(self.shape[0], dtype=smallest_type(settings.dim + 1)))
         take_saved_shapes(self, "values", "thresholds", "columns")
 
     @property
@@ -126,14 +126,17 @@ class PrunedTable(nn.Module):
         return self.values.abs() - self._threshold()
 
 
-class PrunedLayer(EmbeddingLayer):
+P = TypeVar("P", bound=PruningConfig)
+
+
+class PrunedLayer(EmbeddingLayer[P]):
     """A layer all of whose values are in one pruned table; the stages of `training/recipes/pruning.py` train it."""
 
     pruned: PrunedTable
 
     @property
     def kept(self) -> int:
-        return cast(int, cast(PruningConfig, self.config).kept)
+        return solved(self.config.kept)
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
         self.pruned.initialise(rng)
@@ -142,14 +145,6 @@ class PrunedLayer(EmbeddingLayer):
         """Entries that are not zero; where they stand is not counted."""
         return self.pruned.count()
 
-    def storage_bytes(self) -> int:
-        """Values, columns, row lengths and the seed: what the model's file holds."""
-        return bytes_of(*self.state_dict().values())
-
     def total_trainable(self) -> int:
         """Table and thresholds of the search, which is what training takes."""
         return self.pruned.sizes_in_training
-
-
-def _narrow(largest: int) -> torch.dtype:
-    return torch.uint8 if largest < 2**8 else torch.int16 if largest < 2**15 else torch.int32

@@ -4,7 +4,7 @@ Shi et al., "Compositional Embeddings Using Complementary Partitions for Memory-
 2020. No two entities have both numbers in common, so every entity has a vector of its own.
 """
 
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,10 +12,9 @@ import torch
 from pydantic import Field, model_validator
 from torch import nn
 
-from legcf.configuration import Frozen
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal, ones_at
-from legcf.embeddings.budget import Budgeted, ensure_within, stored_values, too_small
+from legcf.embeddings.base import EmbeddingLayer, Row, normal, ones_at
+from legcf.embeddings.budget import Budgeted, ensure_within, solved, stored_values, too_small
 from legcf.embeddings.presets import PAPER_TRAINING, SMALL_TRAINING
 from legcf.errors import UserError
 
@@ -42,12 +41,13 @@ class QrConfig(Budgeted):
         return self.dim // 2 if self.op == "concat" else self.dim
 
 
-class QuotientRemainder(EmbeddingLayer):
+class QuotientRemainder(EmbeddingLayer[QrConfig]):
     """e_x = op(W[quotient of x], W[Q + remainder of x]); both tables are one matrix, Q quotient rows first."""
 
     Config = QrConfig
     summary = "two small tables addressed by quotient and remainder"
     citation = "Shi et al., Compositional Embeddings Using Complementary Partitions, KDD 2020"
+    table_rows: ClassVar[dict[str, Row]] = {"qr": Row("QR")}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The original's product, in the LEGCF paper's loop.
         "paper": {"method": {"op": "mult"}, "training": PAPER_TRAINING},
@@ -56,35 +56,31 @@ class QuotientRemainder(EmbeddingLayer):
     }
 
     def __init__(self, config: QrConfig, num_users: int, num_items: int) -> None:
-        super().__init__(self.sized(config, num_users, num_items), num_users, num_items)
-        quotients, remainders = _table_rows(self.settings, self.num_entities)
+        super().__init__(config, num_users, num_items)
+        quotients, remainders = _table_rows(self.config, self.num_entities)
         self._num_quotients = quotients
         self.weight = nn.Parameter(torch.zeros(quotients + remainders, config.table_width))
 
-    @property
-    def settings(self) -> QrConfig:
-        return cast(QrConfig, self.config)
-
     @classmethod
-    def sized(cls, config: Frozen, num_users: int, num_items: int) -> Frozen:
-        settings, entities = cast(QrConfig, config), num_users + num_items
-        if settings.m is None:
-            allowed = stored_values(settings.budget or "legcf", entities)
-            settings = settings.model_copy(update={"m": _most_rows(settings, entities, allowed)})
-        elif settings.m > entities:
-            raise UserError(f"method.m = {settings.m} is more than the {entities} users and items; lower m.")
-        ensure_within(settings.budget, entities, sum(_table_rows(settings, entities)) * settings.table_width)
-        return settings
+    def sized(cls, config: QrConfig, num_users: int, num_items: int) -> QrConfig:
+        entities = num_users + num_items
+        if config.m is None:
+            allowed = stored_values(config.budget or "legcf", entities)
+            config = config.model_copy(update={"m": _most_rows(config, entities, allowed)})
+        elif config.m > entities:
+            raise UserError(f"method.m = {config.m} is more than the {entities} users and items; lower m.")
+        ensure_within(config.budget, entities, sum(_table_rows(config, entities)) * config.table_width)
+        return config
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
         # Signed draws: with the positive ones of the original's code, all products would start large and alike.
         deviation = {"mult": _ROW_DEVIATION**0.5, "add": _ROW_DEVIATION / 2**0.5, "concat": _ROW_DEVIATION}
-        self.weight.data.copy_(normal(tuple(self.weight.shape), deviation[self.settings.op], rng))
+        self.weight.data.copy_(normal(tuple(self.weight.shape), deviation[self.config.op], rng))
 
     def places(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The two rows of `weight` that make each entity."""
-        m = cast(int, self.settings.m)
-        block = m if self.settings.partition == "remainder" else -(-self.num_entities // m)
+        m = solved(self.config.m)
+        block = m if self.config.partition == "remainder" else -(-self.num_entities // m)
         return ids // block, self._num_quotients + ids % m
 
     def table(self) -> torch.Tensor:
@@ -92,26 +88,20 @@ class QuotientRemainder(EmbeddingLayer):
 
     def rows(self, ids: torch.Tensor) -> torch.Tensor:
         quotient, remainder = (nn.functional.embedding(place, self.weight) for place in self.places(ids))
-        if self.settings.op == "concat":
+        if self.config.op == "concat":
             return torch.cat([quotient, remainder], dim=1)
-        return quotient * remainder if self.settings.op == "mult" else quotient + remainder
+        return quotient * remainder if self.config.op == "mult" else quotient + remainder
 
     def linear_basis(self) -> tuple[sp.csr_matrix, nn.Parameter] | None:
-        if self.settings.op != "add":
+        if self.config.op != "add":
             return None
         columns = torch.stack(self.places(torch.arange(self.num_entities)), dim=1).numpy()
         return ones_at(columns, len(self.weight)), self.weight
 
-    def num_params(self) -> int:
-        return self.weight.numel()
-
-    def storage_bytes(self) -> int:
-        return bytes_of(self.weight)
-
 
 def _table_rows(settings: QrConfig, entities: int) -> tuple[int, int]:
     """Rows of the quotient table and of the remainder table."""
-    m = cast(int, settings.m)
+    m = solved(settings.m)
     return (m if settings.partition == "balanced" else -(-entities // m)), m
 
 

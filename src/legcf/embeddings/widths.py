@@ -1,6 +1,6 @@
 """Tables whose entities have widths of their own: what the searches over sizes end with."""
 
-from typing import Literal, cast
+from typing import Literal, TypeVar
 
 import numpy as np
 import torch
@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import nn
 
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, bytes_of, normal, xavier_uniform
+from legcf.embeddings.base import EmbeddingLayer, normal, smallest_type, xavier_uniform
 from legcf.embeddings.budget import Budgeted
 
 
@@ -20,7 +20,10 @@ class WidthConfig(Budgeted):
     initial: Literal["normal", "xavier"] = Field("normal", description="N(0, 0.1²) as LightGCN's code, or Xavier")
 
 
-class WidthTable(EmbeddingLayer):
+W = TypeVar("W", bound=WidthConfig)
+
+
+class WidthTable(EmbeddingLayer[W]):
     """E0_x is the first widths[x] values of W_x and zeros behind them; W ∈ R^{N×d}, 0 ≤ widths[x] ≤ d.
 
     Values behind an entity's width never matter: they are zero in the table, have no gradient and are not stored.
@@ -30,7 +33,7 @@ class WidthTable(EmbeddingLayer):
     seed: torch.Tensor
     """Of the first values, so that a search can be followed by training from where it began."""
 
-    def __init__(self, config: WidthConfig, num_users: int, num_items: int) -> None:
+    def __init__(self, config: W, num_users: int, num_items: int) -> None:
         super().__init__(config, num_users, num_items)
         self.weight = nn.Parameter(torch.zeros(self.num_entities, config.dim))
         self.register_buffer("widths", torch.full((self.num_entities,), config.dim, dtype=torch.int32))
@@ -47,7 +50,7 @@ class WidthTable(EmbeddingLayer):
     def restart(self) -> None:
         """The values that training started from once more, bit by bit; widths stay."""
         shape, rng = (self.weight.shape[0], self.weight.shape[1]), np.random.default_rng(int(self.seed))
-        xavier = cast(WidthConfig, self.config).initial == "xavier"
+        xavier = self.config.initial == "xavier"
         self.weight.data.copy_(xavier_uniform(shape, rng) if xavier else normal(shape, 0.1, rng))
 
     def set_widths(self, widths: NDArray[np.integer] | torch.Tensor) -> None:
@@ -74,9 +77,12 @@ class WidthTable(EmbeddingLayer):
         """Σ_x widths[x]"""
         return int(self.widths.sum())
 
-    def storage_bytes(self) -> int:
-        """The values within the widths, and the widths themselves in the fewest whole bytes."""
-        width_bytes = 1 if self.width < 2**8 else 2 if self.width < 2**16 else 4
-        return (
-            self.num_params() * self.weight.element_size() + self.num_entities * width_bytes + bytes_of(self.item_bias)
-        )
+    def pack(self, state: dict[str, torch.Tensor]) -> None:
+        """Only the values within the widths."""
+        state["weight"] = state["weight"][self.mask(self.widths).bool()]
+        state["widths"] = state["widths"].to(smallest_type(self.width + 1))
+
+    def unpack(self, state: dict[str, torch.Tensor]) -> None:
+        if state["weight"].ndim == 1:
+            within = self.mask(state["widths"].int()).bool()
+            state["weight"] = torch.zeros(within.shape).masked_scatter(within, state["weight"])

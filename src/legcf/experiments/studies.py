@@ -4,8 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from legcf.embeddings.base import Row
 from legcf.errors import UserError
 from legcf.experiments.cells import Cell, Setting, with_overrides
+from legcf.registry import METHODS
 
 QUICK_MINUTES = 10.0
 """Sixteen rows side by side on two cores then stay below two hours."""
@@ -34,33 +36,18 @@ def table2(setting: Setting) -> list[Cell]:
     """All methods at (or near) LEGCF's size, beside the full table."""
     within = {"method": {"budget": setting.budget}}
     return [
-        _cell(setting, "ud-128", "UD, 128 wide", "full", {"method": {"dim": 128}}, group="full table", reference=True),
-        _cell(setting, "ud-64", "UD, 64 wide", "full", {"method": {"dim": 64}}, group="full table", reference=True),
-        _cell(setting, "esapn", "ESAPN", "esapn", group="one size"),
-        _cell(setting, "autoemb", "AutoEmb", "autoemb", group="one size"),
-        _cell(
-            setting,
-            "autoemb-hard",
-            "AutoEmb, best width kept",
-            "autoemb",
-            {"method": {"selection": "hard"}},
-            group="one size",
+        *(
+            _cell(
+                setting, name, row.label, method, with_overrides(row.overrides, within if row.within_budget else {}),
+                group=row.group, reference=row.reference,
+            )
+            for method, known in METHODS.items() if method != "legcf"
+            for name, row in (known.layer.table_rows or {method: Row(method)}).items()
         ),
-        _cell(setting, "optembed", "OptEmbed", "optembed", group="one size"),
-        _cell(setting, "dhe", "DHE", "dhe", group="one size"),
-        _cell(setting, "nimble-tt", "NimbleTT", "nimble-tt", within, group="one size"),
-        _cell(setting, "ciess", "CIESS", "ciess", group="one size"),
-        _cell(setting, "cel", "CEL", "cel", within, group="variable size"),
-        _cell(setting, "pep", "PEP", "pep", within, group="variable size"),
-        _cell(setting, "qr", "QR", "qr", within, group="variable size"),
-        _cell(setting, "double-hash", "double hashing", "double-hash", within, group="variable size"),
-        _cell(setting, "binary-code", "binary code", "binary-code", within, group="variable size"),
-        _cell(setting, "cerp", "CERP", "cerp", within, group="variable size"),
-        _cell(setting, "lightrec", "LightRec", "lightrec", within, group="variable size"),
         _legcf(setting, "legcf", "LEGCF (paper)", group="LEGCF"),
         _ours(setting, "items-only", "LEGCF (ours, items only)"),
         _ours(setting, "default", "LEGCF (our default)"),
-    ]
+    ]  # fmt: skip
 
 
 def ablation(setting: Setting) -> list[Cell]:

@@ -13,6 +13,7 @@ from legcf.errors import UserError
 from legcf.files import written_whole
 
 Tensors = dict[str, torch.Tensor]
+_GROUPS = "groups"
 
 
 def save(path: Path, groups: Mapping[str, Tensors], facts: Mapping[str, Any]) -> None:
@@ -40,13 +41,16 @@ def load(path: Path) -> tuple[dict[str, Tensors], dict[str, Any]]:
 
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer) -> Tensors:
-    state = optimiser.state_dict()["state"]
-    return {f"{index}.{name}": value for index, values in state.items() for name, value in values.items()}
+    """Its moments, and what its groups of parameters were given or have since been told: rates, scales, decay."""
+    content = optimiser.state_dict()
+    moments = {f"{index}.{name}": value for index, values in content["state"].items() for name, value in values.items()}
+    groups = json.dumps(content["param_groups"]).encode()
+    return {**moments, _GROUPS: torch.frombuffer(bytearray(groups), dtype=torch.uint8)}
 
 
 def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Tensors) -> None:
     state: dict[int, dict[str, torch.Tensor]] = {}
-    for key, tensor in tensors.items():
+    for key in tensors.keys() - {_GROUPS}:
         index, _, name = key.partition(".")
-        state.setdefault(int(index), {})[name] = tensor
-    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+        state.setdefault(int(index), {})[name] = tensors[key]
+    optimiser.load_state_dict({"state": state, "param_groups": json.loads(tensors[_GROUPS].numpy().tobytes())})

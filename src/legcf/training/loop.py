@@ -48,19 +48,23 @@ class State:
 class Session:
     """A run under way: the model, its data, its generator, its optimiser and where it stands."""
 
+    optimiser: torch.optim.Optimizer
+
     def __init__(
         self,
         model: GraphModel,
         dataset: Dataset,
         config: RunConfig,
-        stages: Sequence[Stage],
+        stages: Sequence[Stage[Any]],
         rng: np.random.Generator,
         folder: Path | None = None,
         quiet: bool = False,
         folds: NDArray[np.integer] | None = None,
+        on_epoch: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
+        """`on_epoch` is called with every line that the run writes."""
         self.model, self.dataset, self.config, self.stages, self.rng = model, dataset, config, stages, rng
-        self.folder, self.quiet = folder, quiet
+        self.folder, self.quiet, self._on_epoch = folder, quiet, on_epoch
         training = config.training
         if training.loss not in LOSSES:
             raise UserError(f"training.loss = {training.loss!r} is not one of {', '.join(sorted(LOSSES))}.")
@@ -78,6 +82,15 @@ class Session:
         self._judges = self._validation_users(training.validation_users)
         self._saved_at = time.monotonic()
 
+    @property
+    def layer(self) -> Any:
+        """Each stage knows the layer it trains (`TrainingView`); the loop itself trains any."""
+        return self.model.layer
+
+    @property
+    def seconds(self) -> float:
+        return self.state.seconds
+
     # The loop -----------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
@@ -90,9 +103,9 @@ class Session:
             self._enter(stage)
             while self._goes_on(stage):
                 started = time.perf_counter()
-                told = stage.before_epoch(self)
+                told = stage.before_epoch(self, self.state.epoch + 1)
                 loss = self._epoch(stage) if stage.steps else None
-                told |= stage.after_epoch(self)
+                told |= stage.after_epoch(self, self.state.epoch + 1)
                 self.state.epoch += 1
                 watched = stage.steps and stage.validated and self.validates
                 if watched and self.state.epoch % training.evaluate_every == 0:
@@ -130,7 +143,7 @@ class Session:
             steps=steps,
         )
 
-    def _enter(self, stage: Stage) -> None:
+    def _enter(self, stage: Stage[Any]) -> None:
         """Make ready for a stage, whether it begins or goes on after a resume."""
         for name, parameter in self.model.named_parameters():
             parameter.requires_grad_(stage.trains(name))
@@ -150,13 +163,13 @@ class Session:
         self.sampler = self.sampler_of(self.pairs)
         self.model.keep_edges(kept if share else None)
 
-    def _goes_on(self, stage: Stage) -> bool:
+    def _goes_on(self, stage: Stage[Any]) -> bool:
         limit = self.config.training.max_minutes
         in_time = limit is None or self.state.seconds <= limit * 60 * stage.until
         patient = self.state.stale < self.config.training.patience
         return self.state.epoch < stage.epochs and patient and in_time and not stage.finished(self)
 
-    def _epoch(self, stage: Stage) -> float:
+    def _epoch(self, stage: Stage[Any]) -> float:
         total, pairs = 0.0, 0
         steps = self.sampler.steps_per_epoch
         title = f"{stage.name} {self.state.epoch + 1}/{stage.epochs}"
@@ -318,9 +331,8 @@ class Session:
         if self.folder is not None:
             with open(self.folder / "metrics.jsonl", "a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
-        self.on_epoch(line)
-
-    on_epoch: Callable[[dict[str, Any]], None] = staticmethod(lambda line: None)  # what a caller wants to see of it
+        if self._on_epoch is not None:
+            self._on_epoch(line)
 
     def _checkpoint(self, now: bool) -> None:
         due = time.monotonic() - self._saved_at >= self.config.training.checkpoint_seconds
@@ -352,7 +364,7 @@ class Session:
             self.rng.bit_generator.state = facts["generator"]
             self.best = groups.get("best", {})
             self.model.load_state_dict(groups["model"])
-            checkpoint.restore_optimiser(self.optimiser, groups.get("optimiser", {}))
+            checkpoint.restore_optimiser(self.optimiser, groups["optimiser"])
             if groups.get("stage"):
                 self.stages[self.state.stage].load_state(groups["stage"])
         except (KeyError, TypeError, ValueError, RuntimeError) as error:

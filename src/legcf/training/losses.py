@@ -1,7 +1,8 @@
 """Losses over the vectors of a batch. A new one is a function and one line in LOSSES.
 
 Each takes H, the propagated vectors of the batch's distinct entities, the batch, and the weight of negatives, and
-returns a scalar. Value and gradient are found together in one pass over the batch, so autograd keeps nothing of it.
+returns a scalar that torch can differentiate. Those here find value and gradient together in one pass over the batch
+(`with_gradient`), so autograd keeps nothing of it; a new one need not.
 Scores are inner products, divided by a temperature; `cosine` is the softmax of directions alone. Ranking uses plain
 inner products after any of them: what lengths a direction-only loss leaves come from the graph (Wu et al., TOIS 2024).
 """
@@ -20,6 +21,7 @@ from legcf.training.sampler import Batch, Negatives
 
 _COLUMNS_A_TASK = 32  # gradients are split by column, so threads never share a place and sums keep their order
 
+Function = Callable[[torch.Tensor, Batch, float], torch.Tensor]
 ValueAndGradient = Callable[[torch.Tensor, Batch, float], tuple[float, torch.Tensor]]
 
 
@@ -38,6 +40,17 @@ class _Known(torch.autograd.Function):
         return ctx.gradient * scale[0], None, None, None
 
 
+def with_gradient(function: ValueAndGradient) -> Function:
+    """A differentiable loss of one that gives its gradient along with its value."""
+
+    def loss(vectors: torch.Tensor, batch: Batch, negative_weight: float) -> torch.Tensor:
+        result: torch.Tensor = _Known.apply(vectors, batch, negative_weight, function)  # type: ignore[no-untyped-call]
+        return result
+
+    return loss
+
+
+@with_gradient
 def bpr(vectors: torch.Tensor, batch: Batch, negative_weight: float) -> tuple[float, torch.Tensor]:
     """Eq. 4 without its penalty: the mean of −ln σ(y_positive − y_negative) over all triplets.
 
@@ -52,6 +65,7 @@ def bpr(vectors: torch.Tensor, batch: Batch, negative_weight: float) -> tuple[fl
     return value, torch.from_numpy(gradient)
 
 
+@with_gradient
 def softmax(vectors: torch.Tensor, batch: Batch, negative_weight: float) -> tuple[float, torch.Tensor]:
     """Sampled softmax on raw inner products: each pair's positive against the negatives that the batch shares.
 
@@ -81,6 +95,7 @@ def softmax(vectors: torch.Tensor, batch: Batch, negative_weight: float) -> tupl
     return value, gradient
 
 
+@with_gradient
 def squared(vectors: torch.Tensor, batch: Batch, negative_weight: float) -> tuple[float, torch.Tensor]:
     """Σ_pairs w (1 − y)² + w₀ Σ_others y², per pair, over all users and items and without sampling.
 
@@ -106,7 +121,7 @@ def squared(vectors: torch.Tensor, batch: Batch, negative_weight: float) -> tupl
 
 @dataclass(frozen=True)
 class Loss:
-    value_and_gradient: ValueAndGradient
+    function: Function
     negatives: Negatives
     """What the sampler must draw for it."""
     of_directions: bool = False
@@ -115,10 +130,7 @@ class Loss:
     def __call__(
         self, vectors: torch.Tensor, batch: Batch, negative_weight: float = 1.0, temperature: float = 1.0
     ) -> torch.Tensor:
-        result: torch.Tensor = _Known.apply(  # type: ignore[no-untyped-call]
-            self.scaled(vectors, temperature), batch, negative_weight, self.value_and_gradient
-        )
-        return result
+        return self.function(self.scaled(vectors, temperature), batch, negative_weight)
 
     def scaled(self, vectors: torch.Tensor, temperature: float) -> torch.Tensor:
         """Vectors whose inner products are the scores that the loss compares."""

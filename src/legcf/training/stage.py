@@ -2,21 +2,70 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+import numpy as np
 import torch
 
+from legcf.embeddings.base import EmbeddingLayer
+
 if TYPE_CHECKING:
-    from legcf.training.loop import Session
-    from legcf.training.sampler import Batch
+    from legcf.configuration import RunConfig
+    from legcf.data.interactions import Dataset, Interactions
+    from legcf.model import GraphModel
+    from legcf.ranking.ranking import Ranking
+    from legcf.training.losses import Loss
+    from legcf.training.sampler import Batch, Sampler
+
+L_co = TypeVar("L_co", bound=EmbeddingLayer[Any], covariant=True)
+L = TypeVar("L", bound=EmbeddingLayer[Any], contravariant=True)
 
 
-class Stage:
+class TrainingView(Protocol[L_co]):
+    """What a recipe may use of a run under way (`Session` says what its parts do)."""
+
+    model: GraphModel
+    dataset: Dataset
+    config: RunConfig
+    rng: np.random.Generator
+    loss: Loss
+    optimiser: torch.optim.Optimizer
+    quiet: bool
+
+    pairs: Interactions
+    """The training pairs that are learned from: all but those held out."""
+
+    held_out: Interactions | None
+    sampler: Sampler
+    """Of batches of these pairs; a stage may put another in its place."""
+
+    @property
+    def layer(self) -> L_co: ...
+
+    @property
+    def seconds(self) -> float:
+        """How long the epochs took so far."""
+
+    def new_optimiser(self) -> None: ...
+
+    def set_learning_rate(self, done: float) -> None: ...
+
+    def sampler_of(self, pairs: Interactions, *, steps: int | None = None) -> Sampler: ...
+
+    def loss_of(self, vectors: torch.Tensor, batch: Batch) -> torch.Tensor: ...
+
+    def ranking(self) -> Ranking: ...
+
+    def validation_score(self) -> float: ...
+
+
+class Stage(Generic[L]):
     """Plain training. A method that does more overrides attributes and hooks; none brings its own loop.
 
-    Hooks around an epoch return what they have to tell, and it stands in the epoch's line of metrics.jsonl; what they
-    tell under "search" (best so far, seconds left) is shown as well. What a stage has to remember for a resumed run
-    lives in the layer's buffers if it serves the model, else in `state`.
+    L is the layer that it trains. Hooks around an epoch are given its number, 1 for the stage's first. They return what
+    they have to tell, and it stands in the epoch's line of metrics.jsonl; what they tell under "search" (best so far,
+    seconds left) is shown as well. What a stage has to remember for a resumed run lives in the layer's buffers if it
+    serves the model, else in `state`.
     """
 
     counts: bool = True
@@ -35,14 +84,16 @@ class Stage:
     held_out: float = 0.0
     """The share of training pairs kept from graph and sampler, for choices that training pairs must not judge.
 
-    They are drawn once a run (`Session.held_out`; what is left are `Session.pairs`), the same for every stage that asks
-    for the same share.
+    They are drawn once a run (`held_out` of the session; what is left are its `pairs`), the same for every stage that
+    asks for the same share.
     """
 
-    def __init__(self, name: str, epochs: int) -> None:
+    def __init__(self, name: str, epochs: int, until: float | None = None, held_out: float | None = None) -> None:
         self.name, self.epochs = name, epochs
+        self.until = self.until if until is None else until
+        self.held_out = self.held_out if held_out is None else held_out
 
-    def begin(self, session: Session) -> dict[str, Any] | None:
+    def begin(self, session: TrainingView[L]) -> dict[str, Any] | None:
         """Once, before the first epoch; a resumed run does not come here again."""
         return None
 
@@ -50,20 +101,20 @@ class Stage:
         """Whether the parameter of this name (as in the model's state) is learned in this stage."""
         return True
 
-    def finished(self, session: Session) -> bool:
+    def finished(self, session: TrainingView[L]) -> bool:
         """Asked before every epoch and after every step: whether the stage has what it wanted."""
         return False
 
-    def before_epoch(self, session: Session) -> dict[str, Any]:
+    def before_epoch(self, session: TrainingView[L], epoch: int) -> dict[str, Any]:
         return {}
 
-    def before_step(self, session: Session, batch: Batch) -> None:
+    def before_step(self, session: TrainingView[L], batch: Batch) -> None:
         pass
 
-    def after_step(self, session: Session, batch: Batch) -> None:
+    def after_step(self, session: TrainingView[L], batch: Batch) -> None:
         pass
 
-    def after_epoch(self, session: Session) -> dict[str, Any]:
+    def after_epoch(self, session: TrainingView[L], epoch: int) -> dict[str, Any]:
         return {}
 
     def state(self) -> dict[str, torch.Tensor]:

@@ -3,20 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pytest
-
 from legcf.configuration import RunConfig
 from legcf.data.interactions import Dataset
-from legcf.registry import METHODS, resolve
-from legcf.runs import build_model
+from legcf.registry import resolve
 from legcf.training.loop import Session
-
-
-def session(dataset: Dataset, config: RunConfig, folder: Path | None = None) -> Session:
-    rng = np.random.default_rng(config.seed)
-    model = build_model(config, dataset, rng, folder)
-    return Session(model, dataset, config, METHODS[config.method.name].recipe(config), rng, folder, quiet=True)
+from tests.training.sessions import session, stopped
 
 
 def configured(name: str, method: dict[str, Any], **training: Any) -> RunConfig:
@@ -26,15 +17,7 @@ def configured(name: str, method: dict[str, Any], **training: Any) -> RunConfig:
 
 def stopped_and_resumed(dataset: Dataset, config: RunConfig, folder: Path, after: int) -> Session:
     """A run that is stopped as it tells line number `after`, and then goes on to its end."""
-    first = session(dataset, config, folder)
-
-    def stop(line: dict[str, Any]) -> None:
-        if len(first.lines) == after:
-            raise KeyboardInterrupt
-
-    first.on_epoch = stop
-    with pytest.raises(KeyboardInterrupt):
-        first.run()
+    stopped(dataset, config, folder, lambda running: len(running.lines) == after)
     second = session(dataset, config, folder)
     second.resume()
     second.run()

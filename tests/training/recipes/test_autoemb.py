@@ -13,7 +13,8 @@ from legcf.training.loop import Session
 from legcf.training.losses import LOSSES
 from legcf.training.recipes.autoemb import Search
 from tests.helpers import COMMUNITIES, planted
-from tests.training.recipes.searches import configured, session, stopped_and_resumed, without_time
+from tests.training.recipes.searches import configured, stopped_and_resumed, without_time
+from tests.training.sessions import session
 
 SMALL: dict[str, Any] = {"dim": 8, "widths": [1, 4], "hidden": 16, "search_epochs": 2, "controller_every": 1}
 
@@ -39,7 +40,7 @@ def begun(dataset: Dataset, **method: Any) -> tuple[Session, Search]:
     running = session(dataset, configured("autoemb", SMALL | method))
     stage = cast(Search, running.stages[0])
     running._enter(stage)
-    stage.before_epoch(running)
+    stage.before_epoch(running, 1)
     return running, stage
 
 
@@ -86,10 +87,13 @@ def test_the_controller_turns_from_a_useless_candidate(good: int, bad: int, data
 @pytest.mark.parametrize("selection", ["soft", "hard"])
 @pytest.mark.parametrize("afresh", [True, False])
 def test_weights_stand_in_the_second_stage(selection: str, afresh: bool, dataset: Dataset) -> None:
-    running = session(dataset, configured("autoemb", SMALL | {"selection": selection, "afresh": afresh}))
-    trainable = layer_of(running).total_trainable()
     told: list[torch.Tensor] = []
-    running.on_epoch = lambda line: told.append(layer_of(running).entity_weights().detach().clone())
+    running = session(
+        dataset,
+        configured("autoemb", SMALL | {"selection": selection, "afresh": afresh}),
+        on_epoch=lambda line: told.append(layer_of(running).entity_weights().detach().clone()),
+    )
+    trainable = layer_of(running).total_trainable()
     running.run()
     stages = [line["stage"] for line in running.lines]
     assert stages == ["search"] * 2 + ["train"] * 3

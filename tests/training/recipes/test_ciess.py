@@ -17,7 +17,7 @@ from legcf.training.loop import Session
 from legcf.training.recipes import ciess
 from legcf.training.recipes.ciess import Search, entity_quality
 from tests.helpers import interactions, planted
-from tests.training.recipes.searches import session
+from tests.training.sessions import session, stopped
 
 SMALL: dict[str, Any] = {
     "dim": 8, "budget": None, "target": 0.5, "pretrain_epochs": 1, "episodes": 2, "episode_steps": 2, "trial_steps": 3,
@@ -104,15 +104,7 @@ def test_a_stopped_search_ends_with_the_same_sizes(after: int, start: str, datas
         folder.mkdir()
     whole = session(dataset, config, folders[0])
     whole.run()
-    stopped = session(dataset, config, folders[1])
-
-    def stop(line: dict[str, Any]) -> None:
-        if sum(line["epoch"] > 0 for line in stopped.lines) == after:
-            raise KeyboardInterrupt
-
-    stopped.on_epoch = stop
-    with pytest.raises(KeyboardInterrupt):
-        stopped.run()
+    stopped(dataset, config, folders[1], lambda run: sum(line["epoch"] > 0 for line in run.lines) == after)
     resumed = session(dataset, config, folders[1])
     assert resumed.resume()
     resumed.run()

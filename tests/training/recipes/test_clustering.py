@@ -10,11 +10,10 @@ import torch
 from legcf.configuration import RunConfig
 from legcf.data.interactions import Dataset
 from legcf.embeddings.cel import Cel
-from legcf.registry import METHODS, resolve
-from legcf.runs import build_model
-from legcf.training.loop import Session
+from legcf.registry import resolve
 from legcf.training.recipes.clustering import busiest, entity_gradients, halved, reassigned, squared_distances
 from tests.helpers import planted
+from tests.training.sessions import session, stopped
 
 
 @pytest.fixture(scope="module")
@@ -26,12 +25,6 @@ def configured(**options: Any) -> RunConfig:
     method = {"dim": 8, "clusters": 13, "cluster_epochs": 4, **options}
     training = {"epochs": 2, "batch_size": 128, "checkpoint_seconds": 0}
     return resolve("cel", overrides={"method": method, "training": training})
-
-
-def session(dataset: Dataset, config: RunConfig, folder: Path | None = None) -> Session:
-    rng = np.random.default_rng(config.seed)
-    model = build_model(config, dataset, rng, folder)
-    return Session(model, dataset, config, METHODS["cel"].recipe(config), rng, folder, quiet=True)
 
 
 def test_a_split_parts_two_groups_of_gradients() -> None:
@@ -101,15 +94,7 @@ def test_clusters_grow_to_what_is_allowed(dataset: Dataset) -> None:
 def test_a_stopped_run_goes_on_to_the_same_end(stage: str, dataset: Dataset, tmp_path: Path) -> None:
     whole = session(dataset, configured())
     whole.run()
-    broken = session(dataset, configured(), tmp_path)
-
-    def stop(line: dict[str, Any]) -> None:
-        if (line["stage"], line["epoch"]) == (stage, 2):
-            raise KeyboardInterrupt
-
-    broken.on_epoch = stop
-    with pytest.raises(KeyboardInterrupt):
-        broken.run()
+    stopped(dataset, configured(), tmp_path, lambda run: (run.lines[-1]["stage"], run.lines[-1]["epoch"]) == (stage, 2))
     resumed = session(dataset, configured(), tmp_path)
     assert resumed.resume()
     resumed.run()

@@ -19,7 +19,7 @@ from legcf.training.recipes import esapn
 from legcf.training.recipes.esapn import Policy, RecentLosses, entity_losses
 from legcf.training.sampler import Sampler
 from tests.helpers import planted
-from tests.training.recipes.searches import session
+from tests.training.sessions import session, stopped
 
 SMALL: dict[str, Any] = {
     "dim": 8, "widths": [2, 4, 8], "every": 2, "grow_epochs": 3, "hidden": 16, "held_out": 0.2, "target": None,
@@ -157,9 +157,12 @@ def test_losses_of_users_and_of_positives(dataset: Dataset) -> None:
 class TestGrowing:
     @pytest.mark.parametrize("judged", ["at once", "after a step"])
     def test_sizes_only_grow_and_are_told(self, judged: str, dataset: Dataset) -> None:
-        running = session(dataset, configured({"judged": judged, "policy_rate": 1e-2}))
         seen: list[torch.Tensor] = []
-        running.on_epoch = lambda line: seen.append(layer_of(running).widths.clone())
+        running = session(
+            dataset,
+            configured({"judged": judged, "policy_rate": 1e-2}),
+            on_epoch=lambda line: seen.append(layer_of(running).widths.clone()),
+        )
         running.run()
         assert all((after >= before).all() for before, after in itertools.pairwise(seen))
         assert set(torch.cat(seen).tolist()) <= {2, 4, 8}
@@ -211,15 +214,7 @@ class TestGrowing:
         config = configured({"judged": "after a step", "policy_rate": 1e-2})
         whole = session(dataset, config)
         whole.run()
-        stopped = session(dataset, config, tmp_path)
-
-        def stop(line: dict[str, Any]) -> None:
-            if len(stopped.lines) == after:
-                raise KeyboardInterrupt
-
-        stopped.on_epoch = stop
-        with pytest.raises(KeyboardInterrupt):
-            stopped.run()
+        stopped(dataset, config, tmp_path, lambda running: len(running.lines) == after)
         resumed = session(dataset, config, tmp_path)
         assert resumed.resume()
         resumed.run()

@@ -13,7 +13,8 @@ from legcf.training.loop import Session
 from legcf.training.recipes import optembed
 from legcf.training.recipes.optembed import Evolve, Genome
 from tests.helpers import planted
-from tests.training.recipes.searches import configured, session, stopped_and_resumed, without_time
+from tests.training.recipes.searches import configured, stopped_and_resumed, without_time
+from tests.training.sessions import session
 
 SMALL: dict[str, Any] = {
     "dim": 8, "supernet_epochs": 2, "generations": 3, "mutants": 3, "crossovers": 3, "parents": 4, "target": None,
@@ -77,10 +78,10 @@ def test_a_supernet_that_uses_two_columns_is_cut_to_them(dataset: Dataset) -> No
 
 
 def test_generations_are_the_seeds_and_leave_parents_as_they_were() -> None:
-    layer = OptEmbed(OptEmbedConfig(dim=8), 3, 3)
+    layer = OptEmbed(OptEmbedConfig(**(SMALL | {"dim": 8})), 3, 3)
     made: list[list[Genome]] = []
     for seed in (1, 1, 2):
-        stage = Evolve("evolve", 3, OptEmbedConfig(**SMALL))
+        stage = Evolve("evolve", 3, held_out=0.1)
         stage.tried = {(1, 1): 0.1, (8, 2): 0.5, (3, 3): 0.3}
         made.append(stage.generation(layer, np.random.default_rng(seed)))
         assert stage.tried == {(1, 1): 0.1, (8, 2): 0.5, (3, 3): 0.3}

@@ -17,7 +17,7 @@ from legcf.training.recipes.cerp import PushedSearch
 from legcf.training.recipes.pruning import Retrain, Search
 from legcf.training.sampler import Batch
 from tests.helpers import planted
-from tests.training.recipes.searches import session
+from tests.training.sessions import session, stopped
 
 KEPT = 80
 SMALL: dict[str, dict[str, Any]] = {
@@ -81,15 +81,12 @@ class TestPruning:
         config = configured(method)
         whole = session(dataset, config)
         whole.run()
-        broken = session(dataset, config, tmp_path)
 
-        def stop(line: dict[str, Any]) -> None:
-            if (line["stage"], line["epoch"]) == ("retrain", 2) or line["epoch"] == after:
-                raise KeyboardInterrupt
+        def is_there(running: Session) -> bool:
+            line = running.lines[-1]
+            return (line["stage"], line["epoch"]) == ("retrain", 2) or line["epoch"] == after
 
-        broken.on_epoch = stop
-        with pytest.raises(KeyboardInterrupt):
-            broken.run()
+        stopped(dataset, config, tmp_path, is_there)
         resumed = session(dataset, config, tmp_path)
         assert resumed.resume()
         resumed.run()
@@ -101,8 +98,8 @@ class TestPruning:
 def test_weight_decay_alone_raises_thresholds(dataset: Dataset) -> None:
     """Without any loss, what is above the threshold only gets less."""
     running = session(dataset, configured("pep", threshold_decay=1e-5))
-    stage = Search("search", running.config.method)
-    stage.before_epoch(running)
+    stage = Search("search", 1)
+    stage.before_epoch(running, 1)
     table = layer_of(running).pruned
     counts = [table.count()]
     batch = next(running.sampler.epoch(np.random.default_rng(0)))

@@ -10,11 +10,10 @@ import torch
 from legcf.configuration import RunConfig
 from legcf.data.interactions import Dataset
 from legcf.embeddings.lightrec import LightRec
-from legcf.registry import METHODS, resolve
-from legcf.runs import build_model
-from legcf.training.loop import Session
+from legcf.registry import resolve
 from legcf.training.recipes.quantising import residual_codebooks
 from tests.helpers import planted
+from tests.training.sessions import session, stopped
 
 
 @pytest.fixture(scope="module")
@@ -28,21 +27,14 @@ def configured(**options: Any) -> RunConfig:
     return resolve("lightrec", overrides={"method": method, "training": training})
 
 
-def session(dataset: Dataset, config: RunConfig, folder: Path | None = None) -> Session:
-    rng = np.random.default_rng(config.seed)
-    model = build_model(config, dataset, rng, folder)
-    return Session(model, dataset, config, METHODS["lightrec"].recipe(config), rng, folder, quiet=True)
-
-
 def test_a_teacher_then_codes_then_codewords_alone(dataset: Dataset) -> None:
-    running = session(dataset, configured(similarity="bilinear"))
-    layer = cast(LightRec, running.model.layer)
     seen: dict[str, dict[str, torch.Tensor]] = {}
 
     def keep(line: dict[str, Any]) -> None:
         seen[f"{line['stage']}{line['epoch']}"] = {key: value.clone() for key, value in layer.state_dict().items()}
 
-    running.on_epoch = keep
+    running = session(dataset, configured(similarity="bilinear"), on_epoch=keep)
+    layer = cast(LightRec, running.model.layer)
     running.run()
     assert torch.equal(seen["teach1"]["codebook"], seen["teach3"]["codebook"])
     assert not torch.equal(seen["teach1"]["teacher"], seen["teach3"]["teacher"])
@@ -69,15 +61,7 @@ def test_codes_can_be_the_end(dataset: Dataset) -> None:
 def test_a_stopped_run_goes_on_to_the_same_end(stage: str, dataset: Dataset, tmp_path: Path) -> None:
     whole = session(dataset, configured())
     whole.run()
-    broken = session(dataset, configured(), tmp_path)
-
-    def stop(line: dict[str, Any]) -> None:
-        if (line["stage"], line["epoch"]) == (stage, 2):
-            raise KeyboardInterrupt
-
-    broken.on_epoch = stop
-    with pytest.raises(KeyboardInterrupt):
-        broken.run()
+    stopped(dataset, configured(), tmp_path, lambda run: (run.lines[-1]["stage"], run.lines[-1]["epoch"]) == (stage, 2))
     resumed = session(dataset, configured(), tmp_path)
     assert resumed.resume()
     resumed.run()

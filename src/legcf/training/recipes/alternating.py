@@ -1,60 +1,60 @@
 """Algorithm 1 of LEGCF: pretrain with S fixed, then alternate between learning E_meta and updating S."""
 
 import time
-from typing import Any, cast
+from typing import Any
 
-from legcf.arrays import FloatArray
 from legcf.assignment.aggregate import aggregated
 from legcf.assignment.assignment import relative_error
 from legcf.assignment.careful import mixed, refitted
 from legcf.assignment.solvers import SOLVERS
-from legcf.configuration import RunConfig
+from legcf.configuration import TrainingConfig
 from legcf.embeddings.legcf import Legcf, LegcfConfig
-from legcf.training.loop import Session
-from legcf.training.stage import Stage
+from legcf.training.stage import Stage, TrainingView
 
 
-def stages(config: RunConfig) -> list[Stage]:
-    pretrain = Stage("pretrain", config.training.epochs)
-    if config.method.update == "none":
-        return [pretrain]
-    pretrain.until = 0.5  # of a run that is limited in time: the updates must have their share
-    return [pretrain, Alternate("alternate", config.training.epochs, config.method)]
+def stages(settings: LegcfConfig, training: TrainingConfig) -> list[Stage[Legcf]]:
+    if settings.update == "none":
+        return [Stage("pretrain", training.epochs)]
+    # Half of a run that is limited in time: the updates must have their share.
+    return [Stage("pretrain", training.epochs, until=0.5), Alternate("alternate", training.epochs)]
 
 
-class Alternate(Stage):
-    """Every m epochs S is solved from H_full ≈ S · H_meta; graph and basis are then made anew."""
+class Alternate(Stage[Legcf]):
+    """Every m epochs S is solved from H_full ≈ S · H_meta; graph and basis are then made anew.
 
-    def __init__(self, name: str, epochs: int, settings: LegcfConfig) -> None:
-        super().__init__(name, epochs)
-        self._settings = settings
+    After epochs m, 2m, … (Alg. 1, line 8), or before epochs 1, m + 1, … as the release does.
+    """
 
-    def before_epoch(self, session: Session) -> dict[str, Any]:
-        return self._update(session) if self._settings.update_at == "start" else {}
+    def before_epoch(self, session: TrainingView[Legcf], epoch: int) -> dict[str, Any]:
+        return self._update(session) if self._due(session, "start", epoch - 1) else {}
 
-    def after_epoch(self, session: Session) -> dict[str, Any]:
-        return self._update(session) if self._settings.update_at == "end" else {}
+    def after_epoch(self, session: TrainingView[Legcf], epoch: int) -> dict[str, Any]:
+        return self._update(session) if self._due(session, "end", epoch) else {}
 
-    def _update(self, session: Session) -> dict[str, Any]:
-        if session.state.epoch % self._settings.update_every:
-            return {}
+    def _due(self, session: TrainingView[Legcf], at: str, done: int) -> bool:
+        """Whether S is updated here, at the start or the end of an epoch, when so many of them are done."""
+        settings = session.layer.config
+        return settings.update_at == at and done % settings.update_every == 0
+
+    def _update(self, session: TrainingView[Legcf]) -> dict[str, Any]:
         started = time.perf_counter()
-        layer = cast(Legcf, session.model.layer)
+        layer, settings = session.layer, session.layer.config
         widths = session.config.backbone.block_widths(layer.width)
+        added = session.model.meta_vectors()
+        assert added is not None, "an update needs meta-embeddings that are joined to the graph"
         full, meta = (
-            aggregated(cast(FloatArray, vectors), widths, self._settings.update_on)
-            for vectors in (session.model.entity_vectors(), session.model.meta_vectors())
+            aggregated(vectors, widths, settings.update_on) for vectors in (session.model.entity_vectors(), added)
         )
-        before = session.validation_score() if self._settings.update_gate else None
+        before = session.validation_score() if settings.update_gate else None
         previous = layer.assignment
         kept = (previous.indices.copy(), previous.weights.copy())
         cap = session.config.training.memory_cap_mb
-        if self._settings.update_support == "kept":
+        if settings.update_support == "kept":
             assignment = refitted(full, meta, previous, cap)
         else:
-            assignment = SOLVERS[self._settings.update](full, meta, self._settings.t, cap)
-        if self._settings.update_damping:
-            assignment = mixed(previous, assignment, self._settings.update_damping)
+            assignment = SOLVERS[settings.update](full, meta, settings.t, cap)
+        if settings.update_damping:
+            assignment = mixed(previous, assignment, settings.update_damping)
         told = {"relative_error": relative_error(full, meta, assignment), **assignment.statistics()}
         layer.assignment = assignment
         session.model.rebuild()

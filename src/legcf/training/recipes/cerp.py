@@ -1,29 +1,31 @@
 """PEP's stages, with CERP's push away from null rows in the search."""
 
-from typing import cast
+from typing import Any
 
 import torch
 
-from legcf.configuration import RunConfig
+from legcf.configuration import TrainingConfig
 from legcf.embeddings.cerp import Cerp, CerpConfig
-from legcf.training.loop import Session
 from legcf.training.recipes.pruning import Retrain, Search
 from legcf.training.sampler import Batch
-from legcf.training.stage import Stage
+from legcf.training.stage import Stage, TrainingView
 
 
-def stages(config: RunConfig) -> list[Stage]:
-    return [PushedSearch("search", config.method), Retrain("retrain", config.training.epochs)]
+def stages(settings: CerpConfig, training: TrainingConfig) -> list[Stage[Cerp]]:
+    return [PushedSearch("search", settings.search_epochs), Retrain("retrain", training.epochs)]
 
 
-class PushedSearch(Search):
+class PushedSearch(Search[Cerp]):
     """γ shrinks by a factor every epoch."""
 
-    def before_step(self, session: Session, batch: Batch) -> None:
-        super().before_step(session, batch)
-        settings = cast(CerpConfig, self._settings)
-        weight = settings.push * settings.push_factor**session.state.epoch
-        cast(Cerp, session.model.layer).pushed = torch.from_numpy(batch.entities), weight
+    def before_epoch(self, session: TrainingView[Cerp], epoch: int) -> dict[str, Any]:
+        settings = session.layer.config
+        self._push = settings.push * settings.push_factor ** (epoch - 1)
+        return super().before_epoch(session, epoch)
 
-    def after_step(self, session: Session, batch: Batch) -> None:
-        cast(Cerp, session.model.layer).pushed = None
+    def before_step(self, session: TrainingView[Cerp], batch: Batch) -> None:
+        super().before_step(session, batch)
+        session.layer.pushed = torch.from_numpy(batch.entities), self._push
+
+    def after_step(self, session: TrainingView[Cerp], batch: Batch) -> None:
+        session.layer.pushed = None

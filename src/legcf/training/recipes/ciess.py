@@ -5,61 +5,56 @@ its recommendations less a price for its size. One epoch of the search is one tr
 """
 
 import time
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from legcf.configuration import RunConfig
+from legcf.configuration import TrainingConfig
 from legcf.data.interactions import Interactions
 from legcf.embeddings.ciess import Ciess, CiessConfig, allowed_values
 from legcf.evaluation.evaluate import evaluate_per_user
 from legcf.ranking.ranking import Ranking
-from legcf.training.loop import Session
 from legcf.training.recipes.search import seconds_left
 from legcf.training.recipes.td3 import Sizes, Td3, Td3Settings, fitted, grouped, reward
 from legcf.training.sampler import Batch
-from legcf.training.stage import Stage
+from legcf.training.stage import Stage, TrainingView
 
 _LEAST_PEAK = 1e-5
 _MEMORY = 100  # trials that the replay holds, as in the original
 _PRETRAIN_SHARE = 0.4  # of the time that the search may take, pretraining included
 
 
-def stages(config: RunConfig) -> list[Stage]:
-    settings: CiessConfig = config.method
+def stages(settings: CiessConfig, training: TrainingConfig) -> list[Stage[Ciess]]:
     search = Search(settings)
-    return [Pretrain(settings, config.training.epochs), search, Retrain(search, config.training.epochs)]
+    pretrain = min(settings.pretrain_epochs, training.epochs)
+    until = settings.search_share * _PRETRAIN_SHARE
+    return [Pretrain("pretrain", pretrain, until, settings.held_out), search, Retrain(search, training.epochs)]
 
 
-class Pretrain(Stage):
+class Pretrain(Stage[Ciess]):
     """The full table: how well every entity can be served."""
 
     counts, validated = False, False
 
-    def __init__(self, settings: CiessConfig, most_epochs: int) -> None:
-        super().__init__("pretrain", min(settings.pretrain_epochs, most_epochs))
-        self.held_out, self.until = settings.held_out, settings.search_share * _PRETRAIN_SHARE
 
-
-class Search(Stage):
+class Search(Stage[Ciess]):
     """Trials of sizes that two agents propose, one for users and one for items."""
 
     counts, validated = False, False
 
     def __init__(self, settings: CiessConfig) -> None:
-        super().__init__("search", settings.episodes * settings.episode_steps)
+        super().__init__("search", settings.episodes * settings.episode_steps, settings.search_share, settings.held_out)
         self.settings = settings
-        self.held_out, self.until = settings.held_out, settings.search_share
         self._kept: dict[str, torch.Tensor] = {}
         """Of every entity its size, quality and peak quality; the best sizes of all; the values to start from."""
         self._agents: dict[str, Td3] = {}
         self._saved_agents: dict[str, torch.Tensor] = {}
         self._begun, self._steps_done = 0.0, 0
 
-    def begin(self, session: Session) -> dict[str, Any]:
-        layer = cast(Ciess, session.model.layer)
+    def begin(self, session: TrainingView[Ciess]) -> dict[str, Any]:
+        layer = session.layer
         quality, _ = self._quality(session)
         self._kept = {
             "peak": quality.clamp(min=_LEAST_PEAK),
@@ -75,14 +70,14 @@ class Search(Stage):
         self._agents = self._new_agents(session, session.rng)
         return {"search": {"full_quality": float(quality[: layer.num_users].mean())}}
 
-    def before_epoch(self, session: Session) -> dict[str, Any]:
+    def before_epoch(self, session: TrainingView[Ciess], epoch: int) -> dict[str, Any]:
         self._begun = time.perf_counter()
         if not self._agents:  # a search that goes on after a resume
             self._agents = self._new_agents(session, np.random.default_rng(0))  # all it draws is replaced
             for side, saved in grouped(self._saved_agents).items():
                 self._agents[side].load_state(saved)
-        settings, kept, layer = self.settings, self._kept, cast(Ciess, session.model.layer)
-        if session.state.epoch % settings.episode_steps == 0:
+        settings, kept, layer = self.settings, self._kept, session.layer
+        if (epoch - 1) % settings.episode_steps == 0:
             kept["sizes"] = torch.full((layer.num_entities,), float(layer.width))
             kept["quality"] = torch.zeros(layer.num_entities)
         noise = float(session.rng.normal(0, settings.noise))
@@ -102,12 +97,12 @@ class Search(Stage):
         self._steps_done = 0
         return {}
 
-    def before_step(self, session: Session, batch: Batch) -> None:
+    def before_step(self, session: TrainingView[Ciess], batch: Batch) -> None:
         session.set_learning_rate(self._steps_done / self.settings.trial_steps)
         self._steps_done += 1
 
-    def after_epoch(self, session: Session) -> dict[str, Any]:
-        settings, kept, layer = self.settings, self._kept, cast(Ciess, session.model.layer)
+    def after_epoch(self, session: TrainingView[Ciess], epoch: int) -> dict[str, Any]:
+        settings, kept, layer = self.settings, self._kept, session.layer
         quality, known = self._quality(session)
         kept["quality"] = (2 * quality / kept["peak"] - 1).clamp(-1, 1)
         rewards = reward(quality, kept["sizes"], layer.width, settings.cost)
@@ -130,7 +125,7 @@ class Search(Stage):
                 "reward": float(rewards.mean()),
                 "best": best,
                 "best_values": int(values),
-                "seconds_left": round(seconds_left(session, self, time.perf_counter() - self._begun)),
+                "seconds_left": round(seconds_left(session, self, epoch, time.perf_counter() - self._begun)),
             }
         }
 
@@ -149,7 +144,7 @@ class Search(Stage):
         found = self._kept["best_sizes"].long().numpy()
         return fitted(found, allowed_values(self.settings, layer.num_entities))
 
-    def start_values(self, session: Session) -> None:
+    def start_values(self, session: TrainingView[Ciess]) -> None:
         """Values and optimiser as a trial and the retraining find them."""
         model = session.model
         if self.settings.start == "pretrained":
@@ -161,20 +156,20 @@ class Search(Stage):
             model.backbone.initialise(session.rng)
         session.new_optimiser()
 
-    def _quality(self, session: Session) -> tuple[torch.Tensor, torch.Tensor]:
+    def _quality(self, session: TrainingView[Ciess]) -> tuple[torch.Tensor, torch.Tensor]:
         assert session.held_out is not None
         return entity_quality(session.ranking(), session.held_out)
 
-    def _states(self, session: Session) -> torch.Tensor:
+    def _states(self, session: TrainingView[Ciess]) -> torch.Tensor:
         """popularity, size and quality, each in [−1, 1]"""
-        layer = cast(Ciess, session.model.layer)
+        layer = session.layer
         degrees = (session.pairs.user_degrees, session.pairs.item_degrees)
         popularity = np.concatenate([_popularity(side, self.settings.popularity) for side in degrees])
         sizes = Sizes(layer.width).scaled(self._kept["sizes"])
         return torch.stack([torch.from_numpy(popularity), sizes, self._kept["quality"]], dim=1)
 
-    def _new_agents(self, session: Session, rng: np.random.Generator) -> dict[str, Td3]:
-        layer, settings = cast(Ciess, session.model.layer), self.settings
+    def _new_agents(self, session: TrainingView[Ciess], rng: np.random.Generator) -> dict[str, Td3]:
+        layer, settings = session.layer, self.settings
         agent = Td3Settings(hidden=settings.hidden, discount=settings.discount)
         agents = {}
         for side, count in (("users", layer.num_users), ("items", layer.num_items)):
@@ -198,7 +193,7 @@ class Search(Stage):
         return {f"kept/{name}": tensor for name, tensor in self._kept.items()}
 
 
-class Retrain(Stage):
+class Retrain(Stage[Ciess]):
     """All training pairs, the best sizes, and values from the start again."""
 
     def __init__(self, search: Search, epochs: int) -> None:
@@ -206,8 +201,8 @@ class Retrain(Stage):
         self._search = search
         self._has_begun = False
 
-    def begin(self, session: Session) -> dict[str, Any]:
-        layer = cast(Ciess, session.model.layer)
+    def begin(self, session: TrainingView[Ciess]) -> dict[str, Any]:
+        layer = session.layer
         layer.set_widths(self._search.best_sizes(layer))
         self._search.start_values(session)
         self._has_begun = True
@@ -251,12 +246,12 @@ def _members(layer: Ciess, side: str) -> NDArray[np.int64]:
 
 
 @torch.no_grad()
-def _turn_to_principal_axes(session: Session) -> None:
+def _turn_to_principal_axes(session: TrainingView[Ciess]) -> None:
     """Rotate the table so that its first columns tell most; scores of a backbone that only propagates stay the same."""
     model = session.model
     if model.backbone.coefficients() is None or any(True for _ in model.backbone.parameters()):
         return
-    layer = cast(Ciess, model.layer)
+    layer = session.layer
     vectors = torch.from_numpy(model.entity_vectors())
     vectors = vectors.reshape(len(vectors), -1, layer.width).flatten(0, 1).double()
     _, axes = torch.linalg.eigh(vectors.T @ vectors)

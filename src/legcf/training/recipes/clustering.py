@@ -1,7 +1,7 @@
 """CEL's stages: clusters split along their members' gradients and exchange members; then their vectors are trained."""
 
 from itertools import islice
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -9,36 +9,31 @@ import torch
 from numpy.typing import NDArray
 
 from legcf.arrays import FloatArray, Positions
-from legcf.configuration import RunConfig
+from legcf.configuration import TrainingConfig
 from legcf.embeddings.cel import Cel, CelConfig
-from legcf.training.loop import Session
-from legcf.training.stage import Stage
+from legcf.training.stage import Stage, TrainingView
 
 _POWER_STEPS = 20  # of the power iteration: a split needs a direction, not its last digits
 _BLOCK = 8192  # entities whose moves are weighed at a time
 
 
-def stages(config: RunConfig) -> list[Stage]:
-    return [Cluster("cluster", config.method), Stage("train", config.training.epochs)]
+def stages(settings: CelConfig, training: TrainingConfig) -> list[Stage[Cel]]:
+    return [Cluster("cluster", settings.cluster_epochs), Stage("train", training.epochs)]
 
 
-class Cluster(Stage):
+class Cluster(Stage[Cel]):
     """Between epochs the busiest clusters split, and entities move to the cluster that promises least loss."""
 
     counts = validated = False
     until = 0.5
 
-    def __init__(self, name: str, settings: CelConfig) -> None:
-        super().__init__(name, settings.cluster_epochs)
-        self._settings = settings
-
-    def after_epoch(self, session: Session) -> dict[str, Any]:
-        settings, layer, epoch = self._settings, cast(Cel, session.model.layer), session.state.epoch + 1
+    def after_epoch(self, session: TrainingView[Cel], epoch: int) -> dict[str, Any]:
+        layer, settings = session.layer, session.layer.config
         moves = epoch % settings.reassign_every == 0
         grows = epoch % settings.split_every == 0 and len(layer.clusters) < layer.most_clusters
         if not (moves or grows):
             return {}
-        rng = np.random.default_rng([session.config.seed, session.state.stage, epoch])
+        rng = np.random.default_rng([session.config.seed, 0, epoch])
         gradients = entity_gradients(session, settings.gradient_steps, rng)
         moved = _move(layer, gradients, rng) if moves else 0
         if grows:
@@ -47,7 +42,7 @@ class Cluster(Stage):
         return {"clusters": len(layer.clusters), "moved": moved}
 
 
-def entity_gradients(session: Session, steps: int, rng: np.random.Generator) -> FloatArray:
+def entity_gradients(session: TrainingView[Cel], steps: int, rng: np.random.Generator) -> FloatArray:
     """∂L/∂E0 of every entity, through the graph, summed over some batches."""
     model = session.model
     vectors = torch.from_numpy(model.entity_vectors()).requires_grad_()
@@ -59,8 +54,8 @@ def entity_gradients(session: Session, steps: int, rng: np.random.Generator) -> 
     return gradients
 
 
-def _split(session: Session, layer: Cel, gradients: FloatArray) -> None:
-    assigned, settings = layer.assigned.numpy(), layer.settings
+def _split(session: TrainingView[Cel], layer: Cel, gradients: FloatArray) -> None:
+    assigned, settings = layer.assigned.numpy(), layer.config
     train = session.dataset.train
     busy = np.concatenate([train.user_degrees, train.item_degrees]).astype(np.float64)
     room = layer.most_clusters - len(layer.clusters)
@@ -73,7 +68,7 @@ def _split(session: Session, layer: Cel, gradients: FloatArray) -> None:
 
 
 def _move(layer: Cel, gradients: FloatArray, rng: np.random.Generator) -> int:
-    before, settings = layer.assigned.numpy().copy(), layer.settings
+    before, settings = layer.assigned.numpy().copy(), layer.config
     asked = rng.random(len(before)) >= settings.stay
     vectors = layer.clusters.detach().numpy()
     after = reassigned(before, vectors, gradients, layer.num_users, settings.nearest, settings.stiffness, asked)

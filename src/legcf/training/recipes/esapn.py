@@ -7,29 +7,27 @@ unless enlarging is the more probable.
 """
 
 import time
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from legcf.configuration import RunConfig
+from legcf.configuration import TrainingConfig
 from legcf.embeddings.esapn import Esapn, EsapnConfig, allowed_values
 from legcf.training.checkpoint import optimiser_tensors, restore_optimiser
-from legcf.training.loop import Session
 from legcf.training.recipes.search import seconds_left
 from legcf.training.recipes.td3 import grouped
 from legcf.training.sampler import Batch, Sampler
-from legcf.training.stage import Stage
+from legcf.training.stage import Stage, TrainingView
 
 _POPULARITY_WIDTH = 32
 _NEGATIVES = 5  # a held-out pair is judged against
 
 
-def stages(config: RunConfig) -> list[Stage]:
-    settings: EsapnConfig = config.method
-    return [Grow(settings, config.training.epochs), Stage("train", config.training.epochs)]
+def stages(settings: EsapnConfig, training: TrainingConfig) -> list[Stage[Esapn]]:
+    return [Grow(settings, training.epochs), Stage("train", training.epochs)]
 
 
 class Policy(nn.Module):
@@ -87,36 +85,35 @@ class RecentLosses:
         self.count[entities] += 1
 
 
-class Grow(Stage):
+class Grow(Stage[Esapn]):
     """Training on the pairs that are not held out, with a decision on sizes every few steps."""
 
     counts, validated = False, False
 
     def __init__(self, settings: EsapnConfig, most_epochs: int) -> None:
-        super().__init__("grow", min(settings.grow_epochs, most_epochs))
+        super().__init__("grow", min(settings.grow_epochs, most_epochs), settings.search_share, settings.held_out)
         self._settings = settings
-        self.held_out, self.until = settings.held_out, settings.search_share
         self._policies: dict[str, Policy] = {}
         self._recent: RecentLosses | None = None
         self._saved: dict[str, torch.Tensor] = {}
         self._steps, self._enlarged, self._losses, self._begun = 0, 0, [0.0], 0.0
         self._best = torch.full((), torch.inf)
 
-    def before_epoch(self, session: Session) -> dict[str, Any]:
+    def before_epoch(self, session: TrainingView[Esapn], epoch: int) -> dict[str, Any]:
         self._begun = time.perf_counter()
         self._steps, self._enlarged, self._losses = 0, 0, []
         if not self._policies:
             self._prepare(session)
         return {}
 
-    def before_step(self, session: Session, batch: Batch) -> None:
+    def before_step(self, session: TrainingView[Esapn], batch: Batch) -> None:
         if self._steps % self._settings.every == 0:
             self._learn(session, batch)
             self._grow(session, batch)
         self._steps += 1
 
-    def after_epoch(self, session: Session) -> dict[str, Any]:
-        layer = cast(Esapn, session.model.layer)
+    def after_epoch(self, session: TrainingView[Esapn], epoch: int) -> dict[str, Any]:
+        layer = session.layer
         loss = float(np.mean(self._losses)) if self._losses else 0.0
         self._best = torch.minimum(self._best, torch.tensor(loss))
         told = {
@@ -125,13 +122,13 @@ class Grow(Stage):
             "enlarged": self._enlarged,
             "values": layer.num_params(),
             "mean_size": layer.num_params() / layer.num_entities,
-            "seconds_left": round(seconds_left(session, self, time.perf_counter() - self._begun)),
+            "seconds_left": round(seconds_left(session, self, epoch, time.perf_counter() - self._begun)),
         }
         return {"search": told}
 
-    def _prepare(self, session: Session) -> None:
+    def _prepare(self, session: TrainingView[Esapn]) -> None:
         """Policies and memory, new or as they were when a run stopped."""
-        settings, layer = self._settings, cast(Esapn, session.model.layer)
+        settings, layer = self._settings, session.layer
         saved = grouped(self._saved)
         rng = np.random.default_rng(0) if saved else session.rng  # what it draws is replaced by what was saved
         for side, degrees in (("user", session.pairs.user_degrees), ("item", session.pairs.item_degrees)):
@@ -143,11 +140,11 @@ class Grow(Stage):
                 policy.load_saved(saved[side])
             self._recent.losses, self._recent.count = saved["recent"]["losses"], saved["recent"]["count"]
 
-    def _learn(self, session: Session, batch: Batch) -> None:
+    def _learn(self, session: TrainingView[Esapn], batch: Batch) -> None:
         """Try actions on held-out pairs and reinforce what lowered the loss."""
         assert session.held_out is not None
         assert self._recent is not None
-        layer = cast(Esapn, session.model.layer)
+        layer = session.layer
         judges = Sampler(
             session.held_out,
             self._settings.judging_pairs,
@@ -176,9 +173,11 @@ class Grow(Stage):
         self._recent.add(present, now)
         self._losses.append(float(now.mean()))
 
-    def _after_a_step(self, session: Session, batch: Batch, held: Batch, enlarged: torch.Tensor) -> torch.Tensor:
+    def _after_a_step(
+        self, session: TrainingView[Esapn], batch: Batch, held: Batch, enlarged: torch.Tensor
+    ) -> torch.Tensor:
         """Losses if the rows, enlarged or not, had taken a step on the training batch."""
-        layer, model = cast(Esapn, session.model.layer), session.model
+        layer, model = session.layer, session.model
         composed = layer.composed().detach().requires_grad_()
         with layer.standing_in(composed):
             vectors = model.encode(torch.from_numpy(batch.entities), batch.fold)
@@ -191,9 +190,9 @@ class Grow(Stage):
             with layer.standing_in(moved):
                 return entity_losses(self._vectors(session, held), held)
 
-    def _grow(self, session: Session, batch: Batch) -> None:
+    def _grow(self, session: TrainingView[Esapn], batch: Batch) -> None:
         """Enlarge, for good, what the policies would rather enlarge; the surest first where a budget ends it."""
-        layer = cast(Esapn, session.model.layer)
+        layer = session.layer
         present = _present(batch)
         with torch.no_grad():
             chances = torch.cat(self._chances(session, present))
@@ -213,9 +212,9 @@ class Grow(Stage):
                 moments[name][chosen] = 0  # of values that are no more
         self._enlarged += len(chosen)
 
-    def _chances(self, session: Session, entities: torch.Tensor) -> list[torch.Tensor]:
+    def _chances(self, session: TrainingView[Esapn], entities: torch.Tensor) -> list[torch.Tensor]:
         """What each policy thinks of its own side's entities."""
-        layer, scale = cast(Esapn, session.model.layer), self._settings.popularity
+        layer, scale = session.layer, self._settings.popularity
         degrees = (session.pairs.user_degrees, session.pairs.item_degrees)
         popularity = torch.from_numpy(np.concatenate([_popularity(side, scale) for side in degrees]))
         levels = layer.levels
@@ -224,7 +223,7 @@ class Grow(Stage):
             for policy, members in zip(self._policies.values(), _by_side(entities, layer), strict=True)
         ]
 
-    def _vectors(self, session: Session, batch: Batch) -> torch.Tensor:
+    def _vectors(self, session: TrainingView[Esapn], batch: Batch) -> torch.Tensor:
         with torch.no_grad():
             vectors = session.model.encode(torch.from_numpy(batch.entities), batch.fold)
             return session.loss.scaled(vectors, session.config.training.temperature)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 
-from legcf.configuration import RunConfig
+from legcf.configuration import TrainingConfig
 from legcf.embeddings.optembed import OptEmbed, OptEmbedConfig
 from legcf.progress import progress
-from legcf.training.loop import Session
 from legcf.training.recipes.search import held_out_score, seconds_left, time_is_up
 from legcf.training.sampler import Batch
-from legcf.training.stage import Stage
+from legcf.training.stage import Stage, TrainingView
 
 Genome = tuple[int, int]
 """The width of users and of items."""
@@ -23,18 +22,16 @@ Genome = tuple[int, int]
 _TRIES = 200  # to find a candidate that is new; near the end of a small space there may be none
 
 
-def stages(config: RunConfig) -> list[Stage]:
-    settings: OptEmbedConfig = config.method
-    epochs = config.training.epochs
-    supernet = epochs if settings.supernet_epochs is None else settings.supernet_epochs
+def stages(settings: OptEmbedConfig, training: TrainingConfig) -> list[Stage[OptEmbed]]:
+    supernet = training.epochs if settings.supernet_epochs is None else settings.supernet_epochs
     return [
-        Supernet("supernet", supernet, settings),
-        Evolve("evolve", settings.generations, settings),
-        Retrain("retrain", epochs),
+        Supernet("supernet", supernet, held_out=settings.held_out),
+        Evolve("evolve", settings.generations, held_out=settings.held_out),
+        Retrain("retrain", training.epochs),
     ]
 
 
-class Supernet(Stage):
+class Supernet(Stage[OptEmbed]):
     """Every step draws other widths, so that any prefix of a row learns to do without the rest.
 
     It ends when the held-out pairs, judged with full widths, are ranked no better for `patience` epochs.
@@ -42,37 +39,33 @@ class Supernet(Stage):
 
     counts, validated, until = False, False, 0.4
 
-    def __init__(self, name: str, epochs: int, settings: OptEmbedConfig) -> None:
-        super().__init__(name, epochs)
-        self._settings = settings
-        self.held_out = settings.held_out
-        self._best, self._stale = 0.0, 0
+    _best, _stale = 0.0, 0
 
-    def finished(self, session: Session) -> bool:
+    def finished(self, session: TrainingView[OptEmbed]) -> bool:
         return self._stale >= session.config.training.patience
 
-    def before_epoch(self, session: Session) -> dict[str, Any]:
-        thresholds = _layer(session).thresholds
+    def before_epoch(self, session: TrainingView[OptEmbed], epoch: int) -> dict[str, Any]:
+        thresholds = session.layer.thresholds
         for group in session.optimiser.param_groups:
             if group["params"][0] is thresholds:
                 group["scale"] = 0.0  # they have a plain descent of their own
         return {}
 
-    def before_step(self, session: Session, batch: Batch) -> None:
-        _layer(session).set_sides(*_layer(session).draw_sides(session.rng))
+    def before_step(self, session: TrainingView[OptEmbed], batch: Batch) -> None:
+        session.layer.set_sides(*session.layer.draw_sides(session.rng))
 
     @torch.no_grad()
-    def after_step(self, session: Session, batch: Batch) -> None:
-        layer = _layer(session)
+    def after_step(self, session: TrainingView[OptEmbed], batch: Batch) -> None:
+        layer = session.layer
         if layer.thresholds.grad is not None:
-            layer.thresholds.sub_(self._settings.threshold_rate * layer.thresholds.grad)
+            layer.thresholds.sub_(layer.config.threshold_rate * layer.thresholds.grad)
         layer.set_sides(layer.widest(0, 1), layer.widest(1, 1))
 
-    def after_epoch(self, session: Session) -> dict[str, Any]:
-        score = held_out_score(session, self._settings.judges)
+    def after_epoch(self, session: TrainingView[OptEmbed], epoch: int) -> dict[str, Any]:
+        score = held_out_score(session, session.layer.config.judges)
         self._stale = 0 if score > self._best else self._stale + 1
         self._best = max(score, self._best)
-        return {"search": {"held_out": score, **_kept(_layer(session))}}
+        return {"search": {"held_out": score, **_kept(session.layer)}}
 
     def state(self) -> dict[str, torch.Tensor]:
         return {"best": torch.tensor([self._best, self._stale], dtype=torch.float64)}
@@ -81,7 +74,7 @@ class Supernet(Stage):
         self._best, self._stale = state["best"][0].item(), int(state["best"][1])
 
 
-class Evolve(Stage):
+class Evolve(Stage[OptEmbed]):
     """A generation an epoch: candidates from the best so far, judged by the supernet on held-out pairs.
 
     All that was tried is all there is to remember: the best of it are the parents of the next generation.
@@ -89,28 +82,26 @@ class Evolve(Stage):
 
     counts, steps, until = False, False, 0.6
 
-    def __init__(self, name: str, epochs: int, settings: OptEmbedConfig) -> None:
-        super().__init__(name, epochs)
-        self._settings = settings
-        self.held_out = settings.held_out
+    def __init__(self, name: str, epochs: int, held_out: float) -> None:
+        super().__init__(name, epochs, held_out=held_out)
         self.tried: dict[Genome, float] = {}
 
     def trains(self, parameter: str) -> bool:
         return False
 
-    def after_epoch(self, session: Session) -> dict[str, Any]:
-        started, layer = time.perf_counter(), _layer(session)
+    def after_epoch(self, session: TrainingView[OptEmbed], epoch: int) -> dict[str, Any]:
+        started, layer = time.perf_counter(), session.layer
         population = self.generation(layer, session.rng)
-        title = f"{self.name} {session.state.epoch + 1}/{self.epochs}"
+        title = f"{self.name} {epoch}/{self.epochs}"
         with progress(title, len(population), "candidates", session.quiet) as task:
             for genome in population:
                 layer.set_sides(*genome)
-                self.tried[genome] = held_out_score(session, self._settings.judges)
+                self.tried[genome] = held_out_score(session, session.layer.config.judges)
                 best = self.ranked()[0]
                 task.advance(1, f"best {self.tried[best]:.4f} with users {best[0]}, items {best[1]}")
         best = self.ranked()[0]
         layer.set_sides(*best)
-        left = seconds_left(session, self, time.perf_counter() - started)
+        left = seconds_left(session, self, epoch, time.perf_counter() - started)
         told = {"best": self.tried[best], "users": best[0], "items": best[1], "trials": len(self.tried)}
         return {"search": {**told, "seconds_left": round(left)}}
 
@@ -120,15 +111,15 @@ class Evolve(Stage):
 
     def generation(self, layer: OptEmbed, rng: np.random.Generator) -> list[Genome]:
         """New candidates, fewer only where nothing new is left to try."""
-        parents = self.ranked()[: self._settings.parents]
+        settings, parents = layer.config, self.ranked()[: layer.config.parents]
         found: dict[Genome, None] = {}
         sources = [
-            (self._settings.mutants, self._mutants(parents, layer, rng)),
-            (self._settings.crossovers, self._crossovers(parents, rng)),
-            (self._settings.mutants + self._settings.crossovers, self._random(layer, rng)),
+            (settings.mutants, self._mutants(parents, layer, rng)),
+            (settings.crossovers, self._crossovers(parents, rng)),
+            (settings.mutants + settings.crossovers, self._random(layer, rng)),
         ]
         for wanted, source in sources:
-            room = min(wanted, self._settings.mutants + self._settings.crossovers - len(found))
+            room = min(wanted, settings.mutants + settings.crossovers - len(found))
             new = 0
             for _, genome in zip(range(_TRIES), source, strict=False):
                 if new == room:
@@ -141,7 +132,7 @@ class Evolve(Stage):
     def _mutants(self, parents: list[Genome], layer: OptEmbed, rng: np.random.Generator) -> Iterator[Genome]:
         while parents:
             parent, drawn = parents[rng.integers(len(parents))], layer.draw_sides(rng)
-            changed = rng.random(2) < self._settings.mutation
+            changed = rng.random(2) < layer.config.mutation
             yield (drawn[0] if changed[0] else parent[0], drawn[1] if changed[1] else parent[1])
 
     def _crossovers(self, parents: list[Genome], rng: np.random.Generator) -> Iterator[Genome]:
@@ -167,11 +158,11 @@ class Evolve(Stage):
         self.tried = dict(zip(genomes, state["scores"].tolist(), strict=True))
 
 
-class Retrain(Stage):
+class Retrain(Stage[OptEmbed]):
     """From the first values again, with the rows and widths that were found and with all training pairs."""
 
-    def begin(self, session: Session) -> dict[str, Any]:
-        layer = _layer(session)
+    def begin(self, session: TrainingView[OptEmbed]) -> dict[str, Any]:
+        layer = session.layer
         layer.settle()
         if not time_is_up(session):  # else the supernet's own values are the best there is
             layer.restart()
@@ -186,7 +177,3 @@ class Retrain(Stage):
 def _kept(layer: OptEmbed) -> dict[str, int]:
     users, items = np.split(layer.kept(), [layer.num_users])
     return {"kept_users": int(users.sum()), "kept_items": int(items.sum())}
-
-
-def _layer(session: Session) -> OptEmbed:
-    return cast(OptEmbed, session.model.layer)

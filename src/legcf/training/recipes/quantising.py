@@ -1,29 +1,27 @@
 """LightRec's stages: a full teacher, codes and codebooks that learn from it, codebooks alone with the codes fixed."""
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 
-from legcf.configuration import RunConfig
+from legcf.configuration import TrainingConfig
 from legcf.embeddings.lightrec import LightRec, LightRecConfig
-from legcf.training.loop import Session
 from legcf.training.sampler import Batch
-from legcf.training.stage import Stage
+from legcf.training.stage import Stage, TrainingView
 
 _LLOYD_STEPS = 8
 
 
-def stages(config: RunConfig) -> list[Stage]:
-    settings: LightRecConfig = config.method
-    return [Teach("teach", settings.teacher_epochs), Code("code", settings), Tune("tune", config.training.epochs)]
+def stages(settings: LightRecConfig, training: TrainingConfig) -> list[Stage[LightRec]]:
+    return [
+        Teach("teach", settings.teacher_epochs),
+        Code("code", settings.code_epochs),
+        Tune("tune", training.epochs),
+    ]
 
 
-def coded_layer(session: Session) -> LightRec:
-    return cast(LightRec, session.model.layer)
-
-
-class Teach(Stage):
+class Teach(Stage[LightRec]):
     """The full table, as it would be trained by itself."""
 
     counts = False
@@ -33,52 +31,47 @@ class Teach(Stage):
         return parameter.startswith("backbone.") or parameter.endswith("teacher")
 
 
-class Code(Stage):
+class Code(Stage[LightRec]):
     """Codebooks and similarities, from hard choices with the soft choice's gradient."""
 
     counts = False
     until = 0.8
 
-    def __init__(self, name: str, settings: LightRecConfig) -> None:
-        super().__init__(name, settings.code_epochs)
-        self._settings = settings
-        self._step = 0
-
     def trains(self, parameter: str) -> bool:
         return not parameter.endswith("teacher")
 
-    def begin(self, session: Session) -> dict[str, Any]:
-        layer = coded_layer(session)
-        if self._settings.start == "kmeans":
-            books = residual_codebooks(layer.teacher.detach(), layer.books, self._settings.codewords, session.rng)
+    def begin(self, session: TrainingView[LightRec]) -> dict[str, Any]:
+        layer = session.layer
+        if layer.config.start == "kmeans":
+            books = residual_codebooks(layer.teacher.detach(), layer.books, layer.config.codewords, session.rng)
             layer.codebook.data.copy_(books)
         layer.recode()
         session.new_optimiser()
         return _used(layer)
 
-    def before_epoch(self, session: Session) -> dict[str, Any]:
-        coded_layer(session).coded, self._step = True, 0
+    def before_epoch(self, session: TrainingView[LightRec], epoch: int) -> dict[str, Any]:
+        session.layer.coded, self._step = True, 0
         return {}
 
-    def before_step(self, session: Session, batch: Batch) -> None:
-        coded_layer(session).recodes = self._step % self._settings.recode_every == 0
+    def before_step(self, session: TrainingView[LightRec], batch: Batch) -> None:
+        session.layer.recodes = self._step % session.layer.config.recode_every == 0
         self._step += 1
 
-    def after_epoch(self, session: Session) -> dict[str, Any]:
-        layer = coded_layer(session)
+    def after_epoch(self, session: TrainingView[LightRec], epoch: int) -> dict[str, Any]:
+        layer = session.layer
         layer.recodes = False
         layer.recode()
         return _used(layer)
 
 
-class Tune(Stage):
+class Tune(Stage[LightRec]):
     """The codes are final: a sum of codewords is linear in them, so they train on the propagated basis."""
 
     def trains(self, parameter: str) -> bool:
         return not parameter.endswith(("teacher", "similarity"))
 
-    def begin(self, session: Session) -> dict[str, Any]:
-        layer = coded_layer(session)
+    def begin(self, session: TrainingView[LightRec]) -> dict[str, Any]:
+        layer = session.layer
         layer.freeze()
         session.model.rebuild()
         session.new_optimiser()
@@ -108,5 +101,5 @@ def _nearest(vectors: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
 
 def _used(layer: LightRec) -> dict[str, Any]:
     """Codewords that someone has: few of them mean that the codebooks collapsed."""
-    places = layer.codes.long() + torch.arange(layer.books) * layer.settings.codewords
+    places = layer.codes.long() + torch.arange(layer.books) * layer.config.codewords
     return {"codewords_used": len(torch.unique(places))}

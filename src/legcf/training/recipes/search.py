@@ -1,13 +1,14 @@
 """What the recipes that search have in common: a judge that is not validation, and the time that is left."""
 
+from typing import Any
+
 import numpy as np
 
 from legcf.evaluation import evaluate
-from legcf.training.loop import Session
-from legcf.training.stage import Stage
+from legcf.training.stage import Stage, TrainingView
 
 
-def held_out_score(session: Session, judges: int | None = None) -> float:
+def held_out_score(session: TrainingView[Any], judges: int | None = None) -> float:
     """The monitored metric on the training pairs that were held out, over this many users (a seeded draw) or all."""
     assert session.held_out is not None
     able = np.flatnonzero(session.held_out.user_degrees > 0)
@@ -19,15 +20,15 @@ def held_out_score(session: Session, judges: int | None = None) -> float:
     return evaluate(session.ranking(), session.held_out, [int(k)], able, [name])[monitor]
 
 
-def seconds_left(session: Session, stage: Stage, an_epoch: float) -> float:
-    """How long the stage still has, told after an epoch that took `an_epoch` seconds and before it is counted."""
-    wanted = (stage.epochs - session.state.epoch - 1) * an_epoch
+def seconds_left(session: TrainingView[Any], stage: Stage[Any], epoch: int, an_epoch: float) -> float:
+    """How long the stage still has after this epoch, which took `an_epoch` seconds."""
+    wanted = (stage.epochs - epoch) * an_epoch
     limit = session.config.training.max_minutes
-    allowed = np.inf if limit is None else limit * 60 * stage.until - session.state.seconds - an_epoch
+    allowed = np.inf if limit is None else limit * 60 * stage.until - session.seconds - an_epoch
     return float(max(min(wanted, allowed), 0.0))
 
 
-def time_is_up(session: Session) -> bool:
+def time_is_up(session: TrainingView[Any]) -> bool:
     """Whether no stage can train any more."""
     limit = session.config.training.max_minutes
-    return limit is not None and session.state.seconds > limit * 60
+    return limit is not None and session.seconds > limit * 60

@@ -1,8 +1,10 @@
 """One stage: train until validation stops rising."""
 
-from legcf.configuration import RunConfig
+from typing import Any
+
+from legcf.configuration import MethodConfig, TrainingConfig
 from legcf.training.stage import Stage
 
 
-def stages(config: RunConfig) -> list[Stage]:
-    return [Stage("train", config.training.epochs)]
+def stages(settings: MethodConfig, training: TrainingConfig) -> list[Stage[Any]]:
+    return [Stage("train", training.epochs)]

@@ -202,8 +202,8 @@ class Td3:
         groups = grouped(state)
         self.nets.load_state_dict(groups["nets"])
         self.targets.load_state_dict(groups["targets"])
-        restore_optimiser(self._critic_steps, groups.get("critic_steps", {}))
-        restore_optimiser(self._actor_steps, groups.get("actor_steps", {}))
+        restore_optimiser(self._critic_steps, groups["critic_steps"])
+        restore_optimiser(self._actor_steps, groups["actor_steps"])
         self.replay.load_state(groups["replay"])
         self._updates = groups["agent"]["updates"].clone()
 

@@ -1,0 +1,218 @@
+"""What CONTRIBUTING.md promises: each part is one file and one line, and then the commands know it.
+
+Every test writes that file as a stranger would, adds that line, and types the commands.
+"""
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from legcf.assignment.solvers import SOLVERS
+from legcf.experiments.cells import Setting
+from legcf.experiments.studies import STUDIES
+from legcf.registry import BACKBONES, METHODS, Method
+from legcf.training.losses import LOSSES, Loss
+from legcf.training.recipes import single
+from tests.cli.typed import legcf, refused
+from tests.embeddings.test_layers import TestLayerContract as LayerContract
+from tests.helpers import planted, write_folder
+
+METHOD = '''
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import nn
+
+from legcf.data.interactions import Interactions
+from legcf.embeddings.base import EmbeddingLayer, normal
+from legcf.embeddings.budget import Budgeted, solved, stored_values
+
+
+class BucketsConfig(Budgeted):
+    name: Literal["buckets"] = "buckets"
+    dim: int = Field(16, ge=1, description="width of a row")
+    buckets: int | None = Field(None, ge=1, description="rows; as many as the budget allows if null")
+
+
+class Buckets(EmbeddingLayer[BucketsConfig]):
+    """e_x = W[x mod b]"""
+
+    Config = BucketsConfig
+    summary = "one table of few rows, shared by number"
+    citation = "nobody"
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "default": {"training": {"epochs": 2}}}
+
+    def __init__(self, config: BucketsConfig, num_users: int, num_items: int) -> None:
+        super().__init__(config, num_users, num_items)
+        self.weight = nn.Parameter(torch.zeros(solved(self.config.buckets), self.config.dim))
+
+    @classmethod
+    def sized(cls, config: BucketsConfig, num_users: int, num_items: int) -> BucketsConfig:
+        if config.buckets is not None:
+            return config
+        allowed = stored_values(config.budget or "legcf", num_users + num_items)
+        return config.model_copy(update={"buckets": min(allowed // config.dim, num_users + num_items)})
+
+    def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
+        self.weight.data.copy_(normal(tuple(self.weight.shape), 0.1, rng))
+
+    def table(self) -> torch.Tensor:
+        return self.weight[torch.arange(self.num_entities) % len(self.weight)]
+
+    def num_params(self) -> int:
+        return self.weight.numel()
+'''
+BACKBONE = """
+from typing import Literal
+
+import numpy as np
+import scipy.sparse as sp
+from pydantic import Field
+
+from legcf.backbones.base import Backbone
+from legcf.configuration import BackboneConfig
+from legcf.graph.adjacency import normalised
+from legcf.graph.propagate import FloatArray, Operator
+
+
+class LastHopConfig(BackboneConfig):
+    name: Literal["last-hop"] = "last-hop"
+    hops: int = Field(2, ge=0, description="how far rows travel")
+
+
+class LastHop(Backbone[LastHopConfig]):
+    Config = LastHopConfig
+    summary = "what the last hop brings, and nothing else"
+    citation = "nobody"
+
+    def operator(self, graph: sp.csr_matrix, num_users: int, num_items: int) -> Operator:
+        return Operator(normalised(graph), symmetric=True)
+
+    def coefficients(self) -> FloatArray:
+        return np.eye(self.config.hops + 1, dtype=np.float32)[-1:]
+"""
+SOLVER = '''
+import numpy as np
+
+from legcf.assignment.assignment import Assignment, FloatArray
+
+
+def solve(vectors: FloatArray, dictionary: FloatArray, t: int, memory_cap_mb: float) -> Assignment:
+    """All of an entity on the one meta-embedding that is most like it."""
+    scores = vectors @ dictionary.T
+    indices = np.argsort(-scores, axis=1)[:, :t].astype(np.int32)
+    weights = np.zeros(indices.shape, dtype=np.float32)
+    weights[:, 0] = 1
+    return Assignment(indices, weights, len(dictionary))
+'''
+LOSS = '''
+import torch
+
+from legcf.training.losses import with_gradient
+from legcf.training.sampler import Batch
+
+
+def hinge(vectors: torch.Tensor, batch: Batch, negative_weight: float) -> torch.Tensor:
+    """max(0, 1 − y_positive + y_negative), and torch finds the gradient."""
+    users, positives, negatives = (torch.from_numpy(part) for part in (batch.users, batch.positives, batch.negatives))
+    right = (vectors[users] * vectors[positives]).sum(dim=1, keepdim=True)
+    wrong = torch.einsum("pd,pnd->pn", vectors[users], vectors[negatives])
+    return torch.relu(1 - right + negative_weight * wrong).mean()
+
+
+@with_gradient
+def by_hand(vectors: torch.Tensor, batch: Batch, negative_weight: float) -> tuple[float, torch.Tensor]:
+    """The same, with the gradient that its author wrote down."""
+    leaf = vectors.clone().requires_grad_()
+    with torch.enable_grad():
+        value = hinge(leaf, batch, negative_weight)
+    (gradient,) = torch.autograd.grad(value, leaf)
+    return value.item(), gradient
+'''
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_folder(planted(40, 40), tmp_path_factory.mktemp("extending") / "planted")
+
+
+def module(text: str, folder: Path) -> ModuleType:
+    """The one file."""
+    path = folder / "added.py"
+    path.write_text(text)
+    spec = importlib.util.spec_from_file_location("added", path)
+    assert spec is not None
+    assert spec.loader is not None
+    added = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(added)
+    return added
+
+
+def trained(folder: Path, out: Path, *options: object) -> Path:
+    """Train, rank and load again by commands alone."""
+    answer = legcf(
+        "train", folder, "--out", out, "--epochs", 2, "--set", "training.batch_size=200", "--quiet", *options
+    )
+    assert answer.code == 0, answer.err
+    shown = legcf("recommend", out, "--user", 0, "-k", 3, "--json")
+    assert shown.code == 0, shown.err
+    return out
+
+
+def test_a_method(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(METHODS, "buckets", Method(module(METHOD, tmp_path).Buckets, single.stages))
+    run = trained(folder, tmp_path / "run", "--method", "buckets", "--dim", 8, "--set", "method.budget=160")
+    assert json.loads((run / "config.json").read_text())["method"]["buckets"] == 20
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert (metrics["num_params"], metrics["storage_bytes"]) == (160, 640)
+    described = json.loads(legcf("methods", "buckets", "--json").out)["methods"]["buckets"]
+    assert described["presets"]["default"]["stages"] == ["train"]
+    assert "buckets" in {cell.name for cell in STUDIES["table2"].cells(Setting("planted", 40, 40))}
+    assert "method.bukets" in refused(
+        "train", folder, "--out", tmp_path / "no", "--method", "buckets", "--set", "method.bukets=3"
+    )
+    contract = LayerContract()
+    for name in (name for name in dir(contract) if name.startswith("test_") and "trains_with" not in name):
+        needs_folder = [tmp_path / "contract"] if "file" in name else []
+        if "linear" not in name:  # it says nothing of being linear
+            getattr(contract, name)("buckets", planted(52, 48, cold=2), *needs_folder)
+
+
+def test_a_backbone(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(BACKBONES, "last-hop", module(BACKBONE, tmp_path).LastHop)
+    run = trained(
+        folder, tmp_path / "run", "--method", "full", "--backbone", "last-hop", "--set", "backbone.hops=4", "--dim", 8
+    )
+    assert json.loads((run / "config.json").read_text())["backbone"] == {"name": "last-hop", "hops": 4}
+    assert json.loads(legcf("methods", "last-hop", "--json").out)["backbones"]["last-hop"]["options"]["hops"]
+
+
+def test_a_solver(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = ("--preset", "graph", "--set", "method.c=8", "--dim", 8)
+    said = refused("train", folder, "--out", tmp_path / "no", *small, "--set", "method.update=alike")
+    assert "method.update = 'alike' is not possible: choose one of matching-pursuit, pinv, or none." in said
+    monkeypatch.setitem(SOLVERS, "alike", module(SOLVER, tmp_path).solve)
+    run = trained(folder, tmp_path / "run", *small, "--set", "method.update=alike", "--set", "training.keep=last")
+    told = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert ["update" in line for line in told if line["stage"] == "alternate"] == [True, True]
+
+
+def test_a_loss(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plain differentiable function; with a gradient written by hand it is the same one."""
+    full = ("--method", "full", "--dim", 8, "--set", "training.negatives=3", "--set", "training.keep=last")
+    said = refused("train", folder, "--out", tmp_path / "no", *full, "--set", "training.loss=hinge")
+    assert "training.loss = 'hinge' is not one of bpr, cosine, softmax, squared." in said
+    added = module(LOSS, tmp_path)
+    curves = []
+    for name in ("hinge", "by_hand"):
+        monkeypatch.setitem(LOSSES, name, Loss(getattr(added, name), "each"))
+        run = trained(folder, tmp_path / name, *full, "--set", f"training.loss={name}")
+        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        curves.append([line["loss"] for line in lines if line["loss"] is not None])
+    assert curves[0] == curves[1]
+    assert curves[0][1] < curves[0][0]
