@@ -108,7 +108,7 @@ class Recommender:
         self, users: ExternalId | Iterable[ExternalId] | None = None, k: int = 20, exclude_seen: bool = True
     ) -> pl.DataFrame:
         """The k best items of some users (all by default): columns user, rank, item, score, and title if known."""
-        ranking = self.ranking
+        ranking = self.in_use
         if k < 1:
             raise UserError(f"k = {k} recommendations cannot be given; ask for at least 1.")
         positions = np.arange(len(self.users)) if users is None else _positions(users, self.users)
@@ -117,7 +117,7 @@ class Recommender:
 
     def similar_items(self, items: ExternalId | Iterable[ExternalId], k: int = 10) -> pl.DataFrame:
         """The k items most like each of some items: columns to, rank, item, score, and title if known."""
-        ranking = self.ranking
+        ranking = self.in_use
         if k < 1:
             raise UserError(f"k = {k} similar items cannot be given; ask for at least 1.")
         positions = _positions(items, self.items)
@@ -148,7 +148,12 @@ class Recommender:
 
     @property
     def ranking(self) -> Ranking:
-        """What recommends: vectors, and everything that is known of each user."""
+        """As it was tested: its histories are the training pairs."""
+        return self._fitted().ranking
+
+    @property
+    def in_use(self) -> Ranking:
+        """What recommends: the same with all that is known of its users."""
         return self._fitted().in_use
 
     @property

@@ -25,7 +25,7 @@ def test_side_by_side_with_scipys_tests(run: Path, other: Path) -> None:
     found = json.loads(answer.out)
     models = [Recommender.load(folder) for folder in (run, other)]
     dataset = models[0].dataset()
-    first, second = (evaluate_per_user(model.trained.ranking, dataset.test, (10, 20))[0] for model in models)
+    first, second = (evaluate_per_user(model.ranking, dataset.test, (10, 20))[0] for model in models)
     assert [entry["run"] for entry in found["runs"]] == [str(run), str(other)]
     assert found["runs"][0]["against_first"] is None
     for name in ("ndcg@20", "recall@10"):

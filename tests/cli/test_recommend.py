@@ -31,7 +31,7 @@ def test_seen_items_only_when_asked(run: Path) -> None:
     every = json.loads(legcf("recommend", run, "--user", 7, "-k", 40, "--include-seen", "--json").out)
     assert len(every["recommendations"]) == 40
     unseen = json.loads(legcf("recommend", run, "--user", 7, "-k", 40, "--json").out)
-    assert len(unseen["recommendations"]) == 35
+    assert len(unseen["recommendations"]) == 30  # ten pairs are known, whichever part they are in
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from legcf.model_file import load_model
 
 from legcf.assignment.assignment import Assignment
 from legcf.configuration import RunConfig
@@ -19,6 +18,7 @@ from legcf.graph.adjacency import bipartite
 from legcf.model import GraphModel
 from legcf.registry import METHODS, resolve
 from legcf.runs import build_model, train
+from legcf.trained_model import load_model
 from legcf.training import checkpoint
 from tests.helpers import dense_bipartite, dense_expanded, dense_normalised, layer_mean, planted
 

@@ -62,8 +62,8 @@ def test_from_training_to_serving(
     assert np.array_equal(resumed.ranking.items, whole.ranking.items)
 
     loaded = Recommender.load(tmp_path / "whole")
-    assert np.allclose(loaded.ranking.users, whole.in_use.users, atol=1e-5)
-    assert np.allclose(loaded.ranking.items, whole.in_use.items, atol=1e-5)
+    assert np.allclose(loaded.ranking.users, whole.ranking.users, atol=1e-5)
+    assert np.allclose(loaded.ranking.items, whole.ranking.items, atol=1e-5)
     served = build(loaded.trained, form="full", dtype="float32", quiet=True)
     told = accuracy(served_ranking(served, dataset.train, quiet=True), dataset.test)
     assert told["recall@20"] == pytest.approx(whole.metrics["test"]["recall@20"], abs=1e-3)

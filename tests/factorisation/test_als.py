@@ -6,6 +6,7 @@ from legcf.data.interactions import Interactions
 from legcf.evaluation import evaluate
 from legcf.factorisation.als import AlsSettings, confidences, factorise, history_metric, solve_side, with_alpha
 from legcf.graph.adjacency import bipartite, normalised
+from legcf.ranking.ranking import Ranking
 from tests.helpers import planted, random_interactions
 
 
@@ -40,7 +41,7 @@ def test_finds_blocks_and_repeats_itself() -> None:
     users, items = factorise(train, 8, np.random.default_rng(5), AlsSettings())
     again, _ = factorise(train, 8, np.random.default_rng(5), AlsSettings())
     assert np.array_equal(users, again)
-    assert evaluate(users, items, test, train, (5,), metrics=("precision",))["precision@5"] > 0.9
+    assert evaluate(Ranking(users, items, train), test, (5,), metrics=("precision",))["precision@5"] > 0.9
 
 
 def random_interactions_from(matrix):  # type: ignore[no-untyped-def]

@@ -62,7 +62,7 @@ def test_run_and_file_recommend_the_same(model: Recommender, scorer: Scorer, exc
             (rows["item"].to_list(), rows["score"].to_list()),
         )
     positions, scores = scorer.recommend_all(K, exclude_seen)
-    ranked, wanted = rank(model.ranking, K, seen=model.ranking.histories if exclude_seen else None)
+    ranked, wanted = rank(model.in_use, K, seen=model.in_use.histories if exclude_seen else None)
     for user in range(len(model.users)):
         found = positions[user] >= 0
         same(
@@ -85,7 +85,7 @@ def test_the_evaluator_sees_the_same_lists(model: Recommender, scorer: Scorer, d
     """What `legcf evaluate` measures, by the run's ranking and by the file's, users without training pairs included."""
     lists = [
         evaluate_per_user(ranking, dataset.test, (K,))
-        for ranking in (model.trained.ranking, served_ranking(scorer.model, dataset.train))
+        for ranking in (model.ranking, served_ranking(scorer.model, dataset.train))
     ]
     assert 42 in lists[0][2]
     for ours, theirs in zip(lists[0][1].tolist(), lists[1][1].tolist(), strict=True):

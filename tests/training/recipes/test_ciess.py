@@ -11,6 +11,7 @@ from legcf.configuration import RunConfig
 from legcf.data.interactions import Dataset
 from legcf.embeddings.ciess import Ciess, CiessConfig
 from legcf.errors import UserError
+from legcf.ranking.ranking import Ranking
 from legcf.registry import resolve
 from legcf.runs import train
 from legcf.training.loop import Session
@@ -125,8 +126,8 @@ def test_principal_axes_leave_scores_alone(dataset: Dataset) -> None:
     before = running.model.entity_vectors()
     ciess._turn_to_principal_axes(running)
     after = running.model.entity_vectors()
-    assert np.allclose(after[0] @ after[1].T, before[0] @ before[1].T, atol=1e-5)
-    energy = np.square(np.concatenate(after)).sum(axis=0)
+    assert np.allclose(after @ after.T, before @ before.T, atol=1e-5)
+    energy = np.square(after).sum(axis=0)
     assert (np.diff(energy) <= 1e-4).all()
 
 
@@ -134,12 +135,12 @@ def test_quality_of_users_and_of_the_items_they_know() -> None:
     vectors = np.eye(3, dtype=np.float32)
     seen = interactions([(0, 1), (1, 0), (1, 2), (2, 0)], 3, 3)
     truth = interactions([(0, 0), (1, 1)], 3, 3)
-    quality, known = entity_quality(vectors, vectors, truth, seen)
+    quality, known = entity_quality(Ranking(vectors, vectors, seen), truth)
     assert known.tolist() == [True, True, False, True, True, True]
     assert quality[:2].tolist() == [1, 1]  # each finds its own item first
     assert quality[3:].tolist() == [1, 1, 1]
     flipped = np.array([[0, 1, 0], [0, 1, 0], [0, 0, 1]], dtype=np.float32)
-    quality, _ = entity_quality(flipped, vectors, interactions([(0, 0), (1, 1)], 3, 3), interactions([(0, 2)], 3, 3))
+    quality, _ = entity_quality(Ranking(flipped, vectors, interactions([(0, 2)], 3, 3)), truth)
     assert 0 < quality[0] < quality[1] == 1
     assert quality[5] == quality[0]  # the item of user 0 alone
 
