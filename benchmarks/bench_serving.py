@@ -126,7 +126,7 @@ def toy_model() -> Any:
     from legcf.data.ids import IdMap
     from legcf.serving.artifact import ServingModel
     from legcf.serving.history import History
-    from legcf.serving.rows import CodedRows
+    from legcf.ranking.rows import CodedRows
 
     rows = CodedRows(np.zeros((128, 4), np.uint16), np.ones((128, 4), np.float32), np.ones((4, 4), np.float32))
     ids = IdMap.consecutive(128)

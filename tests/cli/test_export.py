@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from legcf.ranking.rows import CodedRows, FullRows
 from legcf.serving.artifact import ServingModel
-from legcf.serving.rows import CodedRows, FullRows
 from legcf.serving.scorer import Request, Scorer
 from tests.cli.conftest import QUICK
 from tests.cli.typed import legcf, refused

@@ -4,9 +4,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from legcf.ranking.rows import CodedRows, FullRows
 from legcf.serving.artifact import ServingModel
 from legcf.serving.build import accuracy, build, served_ranking
-from legcf.serving.rows import CodedRows, FullRows
 
 from .conftest import Toy, make_toy
 

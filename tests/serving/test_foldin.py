@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from legcf.data.interactions import Interactions
+from legcf.ranking.rows import FullRows, measure
 from legcf.serving import foldin
 from legcf.serving.artifact import FoldIn
 from legcf.serving.foldin import FoldInSolver
-from legcf.serving.rows import FullRows, measure
 
 WIDTH, ITEMS = 6, 40
 

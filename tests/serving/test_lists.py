@@ -11,11 +11,11 @@ import pytest
 
 from legcf.errors import UserError
 from legcf.ranking.lists import ItemLists
+from legcf.ranking.packing import dequantise_signed, quantise_signed
+from legcf.ranking.rows import FullRows
 from legcf.serving.artifact import ServingModel
 from legcf.serving.container import read_container, write_container
 from legcf.serving.explain import explain
-from legcf.serving.packing import dequantise_signed, quantise_signed
-from legcf.serving.rows import FullRows
 from legcf.serving.scorer import Request, Scorer
 from tests.ranking.test_lists import random_lists
 

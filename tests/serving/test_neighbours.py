@@ -15,6 +15,7 @@ from legcf.errors import UserError
 from legcf.evaluation import evaluate
 from legcf.ranking.neighbours import Neighbours
 from legcf.ranking.ranking import Ranking
+from legcf.ranking.rows import CodedRows, FullRows
 from legcf.serving.artifact import ServingModel
 from legcf.serving.build import accuracy, build, served_ranking
 from legcf.serving.container import read_container, write_container
@@ -22,7 +23,6 @@ from legcf.serving.explain import explain
 from legcf.serving.extend import with_item
 from legcf.serving.history import PackedHistories
 from legcf.serving.neighbours import HistoryNeighbours
-from legcf.serving.rows import CodedRows, FullRows
 from legcf.serving.scorer import Request, Scorer, Taste
 from tests.helpers import graphs
 from tests.ranking.test_neighbours import dense

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from legcf.errors import UserError
+from legcf.ranking.rows import CodedRows
 from legcf.serving.artifact import ServingModel
 from legcf.serving.explain import explain
-from legcf.serving.rows import CodedRows
 from legcf.serving.scorer import Request, Scorer, best
 
 from .conftest import GROUPS, Toy

@@ -16,11 +16,11 @@ from legcf.data.interactions import Dataset, Interactions
 from legcf.errors import UserError
 from legcf.evaluation import evaluate
 from legcf.ranking.ranking import Ranking
+from legcf.ranking.rows import CodedRows
 from legcf.serving import atlas
 from legcf.serving.artifact import FoldIn, ServingModel
 from legcf.serving.calibrate import calibrate_items, calibrate_users
 from legcf.serving.history import PackedHistories
-from legcf.serving.rows import CodedRows
 
 METRICS = ("recall@20", "ndcg@20")
 _LARGEST_MAP = 1000  # the map is laid out in c² steps; beyond this serving places items by principal components

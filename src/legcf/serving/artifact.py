@@ -17,6 +17,7 @@ from legcf.arrays import FloatArray
 from legcf.data.ids import IdMap
 from legcf.ranking.lists import ItemLists
 from legcf.ranking.pooling import Pooling
+from legcf.ranking.rows import CodedRows, Rows
 from legcf.serving.container import damaged, read_container, write_container
 from legcf.serving.history import PackedHistories
 from legcf.serving.parts import (
@@ -38,7 +39,6 @@ from legcf.serving.parts import (
     put_rows,
     put_text,
 )
-from legcf.serving.rows import CodedRows, Rows
 
 DTYPES = ("int8", "float16", "float32")
 LIST_BITS = 6  # of a weight in an item list

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf.arrays import FloatArray
-from legcf.serving.rows import CodedRows, Rows
+from legcf.ranking.rows import CodedRows, Rows
 
 _MAX_POINTS = 2000  # the layout is quadratic; more meta-embeddings than this are placed by principal components
 

@@ -11,13 +11,13 @@ from legcf.evaluation import evaluate
 from legcf.progress import progress
 from legcf.ranking.neighbours import Neighbours
 from legcf.ranking.ranking import Ranking
+from legcf.ranking.rows import CodedRows, FullRows, Rows
 from legcf.serving import atlas
 from legcf.serving.artifact import FoldIn, ServingModel
 from legcf.serving.calibrate import calibrate_items, calibrate_users
 from legcf.serving.coding import code_sides, keep_codes, rounded
 from legcf.serving.foldin import user_maker
 from legcf.serving.history import PackedHistories
-from legcf.serving.rows import CodedRows, FullRows, Rows
 
 DEFAULT_CODEBOOK = 500
 _CURVE_POINTS = 200

@@ -12,9 +12,9 @@ from legcf.evaluation import evaluate
 from legcf.progress import progress
 from legcf.ranking.popularity import at_least_one
 from legcf.ranking.ranking import Ranking
+from legcf.ranking.rows import Rows, measure
 from legcf.serving.artifact import FoldIn
 from legcf.serving.foldin import FoldInSolver
-from legcf.serving.rows import Rows, measure
 
 _SAMPLE = 400  # users a setting is judged on
 _MOST_PAIRS = 200  # of a history, so that one entity with thousands does not hold up the rest

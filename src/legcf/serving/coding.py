@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from legcf.arrays import FloatArray
 from legcf.assignment.dictionary import balance, learn
 from legcf.assignment.matching_pursuit import encode
+from legcf.ranking.packing import dequantise_rows, quantise_rows
 from legcf.ranking.ranking import Codes
-from legcf.serving.packing import dequantise_rows, quantise_rows
-from legcf.serving.rows import CodedRows
+from legcf.ranking.rows import CodedRows
 
 _LARGEST_HALF = 65504.0
 

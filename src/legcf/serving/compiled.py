@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from legcf.arrays import FloatArray
 from legcf.data.interactions import Interactions
 from legcf.ranking.lists import ItemLists
-from legcf.serving.rows import CodedRows
+from legcf.ranking.rows import CodedRows
 
 _TOGETHER = 64
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from legcf.arrays import FloatArray
 from legcf.data.ids import ExternalId
-from legcf.serving.rows import CodedRows
+from legcf.ranking.rows import CodedRows
 from legcf.serving.scorer import Scored, Scorer, Taste
 
 _EXAMPLES = 4

@@ -9,10 +9,10 @@ from legcf.arrays import FloatArray, IntArray
 from legcf.data.ids import ExternalId, IdMap
 from legcf.data.interactions import Interactions
 from legcf.errors import UserError
+from legcf.ranking.rows import CodedRows, FullRows, Rows
 from legcf.serving.artifact import ServingModel
 from legcf.serving.foldin import FoldInSolver, code_vector
 from legcf.serving.history import PackedHistories
-from legcf.serving.rows import CodedRows, FullRows, Rows
 
 
 def with_item(

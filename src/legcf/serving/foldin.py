@@ -14,8 +14,8 @@ from legcf.arrays import FloatArray, Positions
 from legcf.data.interactions import Interactions
 from legcf.ranking.pooling import Pooling
 from legcf.ranking.popularity import at_least_one
+from legcf.ranking.rows import Rows, measure
 from legcf.serving.artifact import FoldIn, ServingModel
-from legcf.serving.rows import Rows, measure
 
 if TYPE_CHECKING:
     from legcf.progress import Task

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from legcf.arrays import IntArray
 from legcf.data.interactions import Interactions
-from legcf.serving.packing import Bytes, SortedKeys, encode_sorted
+from legcf.ranking.packing import Bytes, SortedKeys, encode_sorted
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,8 +11,8 @@ import numpy as np
 
 from legcf.errors import UserError
 from legcf.ranking.popularity import at_least_one
+from legcf.ranking.rows import CodedRows
 from legcf.serving import atlas
-from legcf.serving.rows import CodedRows
 from legcf.serving.scorer import Scorer
 from legcf.serving.telemetry import Telemetry, log
 

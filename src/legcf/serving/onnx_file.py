@@ -12,8 +12,8 @@ import numpy as np
 from legcf.errors import MissingExtra, UserError
 from legcf.files import written_whole
 from legcf.ranking.lists import ItemLists
+from legcf.ranking.rows import CodedRows
 from legcf.serving.artifact import ServingModel
-from legcf.serving.rows import CodedRows
 
 _OPSET = 18
 Steps = list[tuple[str, list[str], list[str], dict[str, Any]]]

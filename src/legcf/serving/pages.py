@@ -9,9 +9,9 @@ from fastapi.responses import Response
 from starlette.staticfiles import StaticFiles
 
 from legcf.ranking.popularity import at_least_one
+from legcf.ranking.rows import CodedRows
 from legcf.serving.gate import Json
 from legcf.serving.holder import Holder, Loaded
-from legcf.serving.rows import CodedRows
 
 _WEB = Path(__file__).parent / "web"
 _MOST_HISTORY = 500

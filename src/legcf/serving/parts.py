@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from legcf.arrays import FloatArray
 from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
 from legcf.ranking.lists import ItemLists
-from legcf.serving.history import PackedHistories
-from legcf.serving.packing import (
+from legcf.ranking.packing import (
     bits_for,
     dequantise_signed,
     pack_bits,
@@ -19,7 +18,8 @@ from legcf.serving.packing import (
     smallest_integers,
     unpack_bits,
 )
-from legcf.serving.rows import CodedRows, FullRows, Rows
+from legcf.ranking.rows import CodedRows, FullRows, Rows
+from legcf.serving.history import PackedHistories
 
 Store = dict[str, NDArray[np.generic]]
 _LARGEST = 1e6

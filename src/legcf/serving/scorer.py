@@ -22,10 +22,10 @@ from legcf.data.ids import ExternalId
 from legcf.data.interactions import Interactions
 from legcf.errors import UserError
 from legcf.ranking.popularity import trust
+from legcf.ranking.rows import CodedRows, Rows, measure
 from legcf.serving.artifact import ServingModel
 from legcf.serving.foldin import UserMaker, user_maker
 from legcf.serving.neighbours import HistoryNeighbours
-from legcf.serving.rows import CodedRows, Rows, measure
 
 _BLOCK = 64 * (os.cpu_count() or 1)  # users projected at once: 64 per core, as the compiled path takes them
 _BLOCK_BYTES = 16 * 2**20  # of scores that stand in memory at once where they have to

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legcf.serving.packing import (
+from legcf.ranking.packing import (
     SortedKeys,
     bits_for,
     dequantise_rows,

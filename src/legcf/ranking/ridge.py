@@ -1,0 +1,274 @@
+"""The item lists of a data set in closed form: for each item a ridge regression on the few items that may speak for it.
+
+Column i of S solves, over the candidates j ∈ C_i and users weighed by d_u^−p,
+
+    (G_CC + λ · mean(diag G) · I) s = G_Ci,     G = Rᵀ D R,  D = diag(d_u^−p)
+
+(EASE, Steck, WWW 2019, restricted to candidates as in SLIM, Ning and Karypis, ICDM 2011). Rows of G are never kept: the
+small systems are made of the users of the candidates, so memory does not grow with the pairs of items that meet.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import get_num_threads, njit, prange
+from numpy.typing import NDArray
+
+from legcf.arrays import FloatArray, IntArray, inverse_power
+from legcf.data.interactions import Interactions
+from legcf.ranking.lists import ItemLists
+
+_CHUNKS_PER_THREAD = 16
+_DENSE_BYTES = 2**28  # small catalogues are dense: there the whole of G is smaller and faster than walking
+_BLOCK = 2048
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """Weights of the candidates of every item, for several ridges, and what each weight explains."""
+
+    candidates: Interactions
+    """Row i: the items that may speak for i, sorted."""
+    weights: FloatArray
+    """ridges × candidates"""
+    gains: FloatArray
+    """By how much the fit of an item is worse without the weight: s² / (M⁻¹)_jj."""
+
+    def lists(self, ridge: int = 0, user_power: float = 0.5) -> ItemLists:
+        """By the item of the history instead of the item that is spoken for."""
+        pairs, weights = _transposed(self.candidates, self.weights[ridge])
+        return ItemLists(pairs, weights, user_power)
+
+
+def find_candidates(train: Interactions, count: int, by_item: Interactions) -> Interactions:
+    """The `count` items j with the largest Σ_{v has i and j} d_v^−1 · d_j^−½ for each item i: the filter of
+    `ranking.neighbours`, truncated."""
+    user_scale = inverse_power(train.user_degrees, 1.0).astype(np.float32)
+    item_scale = inverse_power(train.item_degrees, 0.5).astype(np.float32)
+    found = np.full((train.num_items, max(1, min(count, train.num_items - 1))), -1, dtype=np.int32)
+    _find(
+        by_item.indptr, by_item.items, train.indptr, train.items, user_scale, item_scale, found, _chunks(len(found))
+    )  # fmt: skip
+    found.sort(axis=1)
+    present = found >= 0
+    return Interactions(_offsets(present.sum(axis=1)), found[present], train.num_items)
+
+
+def solve(
+    train: Interactions, candidates: Interactions, ridges: tuple[float, ...], user_power: float, by_item: Interactions
+) -> Solved:
+    """The weights for each ridge, in units of G's mean diagonal so that one grid suits all data."""
+    own = inverse_power(train.user_degrees, user_power).astype(np.float32)
+    unit = float((train.user_degrees * own).sum() / max(train.num_items, 1))
+    whole = np.zeros((0, 0), dtype=np.float32)
+    if train.num_items**2 * 4 <= _DENSE_BYTES:
+        whole = _whole_gram(train, own)
+    shape = (len(ridges), candidates.num_pairs)
+    weights, gains = np.zeros(shape, dtype=np.float32), np.zeros(shape, dtype=np.float32)
+    _solve(
+        by_item.indptr, by_item.items, candidates.indptr, candidates.items, own,
+        np.array([ridge * unit for ridge in ridges], dtype=np.float32), weights, gains, train.num_users, whole,
+        _chunks(train.num_items),
+    )  # fmt: skip
+    return Solved(candidates, weights, gains)
+
+
+def strongest(candidates: Interactions, gains: FloatArray, count: int) -> Interactions:
+    """The `count` candidates that explain most, whichever items they belong to."""
+    if count >= candidates.num_pairs:
+        return candidates
+    order = np.argpartition(-gains, count)[:count]
+    kept = np.zeros(candidates.num_pairs, dtype=np.bool_)
+    kept[order] = True
+    return candidates.subset(kept)
+
+
+def _transposed(candidates: Interactions, weights: FloatArray) -> tuple[Interactions, FloatArray]:
+    order = np.argsort(candidates.items, kind="stable")
+    counts = np.bincount(candidates.items, minlength=candidates.num_items)
+    targets: IntArray = candidates.users()[order]
+    return Interactions(_offsets(counts), targets, candidates.num_users), weights[order]
+
+
+def _whole_gram(train: Interactions, user_weights: FloatArray) -> FloatArray:
+    matrix = train.to_scipy()
+    gram = np.zeros((train.num_items, train.num_items), dtype=np.float32)
+    for start in range(0, train.num_users, _BLOCK):
+        block = matrix[start : start + _BLOCK].toarray()
+        gram += block.T @ (block * user_weights[start : start + _BLOCK, None])
+    return gram
+
+
+def _offsets(counts: NDArray[np.integer]) -> NDArray[np.int64]:
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
+
+
+def _chunks(rows: int) -> int:
+    return max(1, min(rows, get_num_threads() * _CHUNKS_PER_THREAD))
+
+
+@njit(cache=True, parallel=True)
+def _find(item_indptr, item_users, indptr, items, user_scale, item_scale, found, chunks):  # type: ignore[no-untyped-def]
+    """Walk to the users of an item and on to their items; a heap keeps the largest."""
+    rows, count = found.shape
+    for chunk in prange(chunks):
+        reached = np.zeros(rows, dtype=np.float32)
+        met = np.empty(rows, dtype=np.int32)
+        values = np.empty(count, dtype=np.float32)
+        for row in range(chunk, rows, chunks):
+            size = 0
+            for user in item_users[item_indptr[row] : item_indptr[row + 1]]:
+                share = user_scale[user]
+                for item in items[indptr[user] : indptr[user + 1]]:
+                    if reached[item] == 0:
+                        met[size] = item
+                        size += 1
+                    reached[item] += share
+            held = 0
+            for place in range(size):
+                item = met[place]
+                value = reached[item] * item_scale[item]
+                reached[item] = 0
+                if item == row:
+                    continue
+                if held < count:
+                    at = held
+                    held += 1
+                    while at > 0 and values[(at - 1) // 2] > value:
+                        values[at], found[row, at] = values[(at - 1) // 2], found[row, (at - 1) // 2]
+                        at = (at - 1) // 2
+                elif value > values[0]:
+                    at = 0
+                    while True:
+                        child = 2 * at + 1
+                        if child + 1 < count and values[child + 1] < values[child]:
+                            child += 1
+                        if child >= count or values[child] >= value:
+                            break
+                        values[at], found[row, at] = values[child], found[row, child]
+                        at = child
+                else:
+                    continue
+                values[at], found[row, at] = value, item
+
+
+@njit(cache=True, fastmath=True)
+def _factorise(matrix, size):  # type: ignore[no-untyped-def]
+    """Lower Cholesky factor in place, row by row so that the inner loops run along memory."""
+    for i in range(size):
+        for j in range(i):
+            total = matrix[i, j]
+            for k in range(j):
+                total -= matrix[i, k] * matrix[j, k]
+            matrix[i, j] = total / matrix[j, j]
+        total = matrix[i, i]
+        for k in range(i):
+            total -= matrix[i, k] * matrix[i, k]
+        matrix[i, i] = np.sqrt(max(total, np.float32(1e-12)))
+
+
+@njit(cache=True, fastmath=True)
+def _invert_diagonal(lower, size, inverse, diagonal):  # type: ignore[no-untyped-def]
+    """Diagonal of (L Lᵀ)⁻¹: columns of L⁻¹, squared and summed."""
+    for column in range(size):
+        inverse[column] = np.float32(1) / lower[column, column]
+        total = inverse[column] * inverse[column]
+        for i in range(column + 1, size):
+            value = np.float32(0)
+            for k in range(column, i):
+                value += lower[i, k] * inverse[k]
+            inverse[i] = -value / lower[i, i]
+            total += inverse[i] * inverse[i]
+        diagonal[column] = total
+
+
+@njit(cache=True, parallel=True, fastmath=True)
+def _solve(  # type: ignore[no-untyped-def]
+    item_indptr, item_users, first_of, candidates, user_weights, ridges, weights, gains, num_users, whole, chunks
+):  # fmt: skip
+    rows = len(first_of) - 1
+    largest = 1
+    for row in range(rows):
+        largest = max(largest, first_of[row + 1] - first_of[row])
+    for chunk in prange(chunks):
+        gram = np.empty((largest, largest), dtype=np.float32)
+        lower = np.empty((largest, largest), dtype=np.float32)
+        right = np.empty(largest, dtype=np.float32)
+        solution = np.empty(largest, dtype=np.float32)
+        scratch = np.empty(largest, dtype=np.float32)
+        diagonal = np.empty(largest, dtype=np.float32)
+        position = np.empty(largest, dtype=np.int64)
+        head = np.full(num_users, -1, dtype=np.int64)
+        for row in range(chunk, rows, chunks):
+            first, last = first_of[row], first_of[row + 1]
+            size = last - first
+            if size == 0:
+                continue
+            dense = len(whole) > 0
+            total = 0
+            for place in range(first, last if not dense else first):
+                item = candidates[place]
+                total += item_indptr[item + 1] - item_indptr[item]
+            # Lists, one for each user of any candidate, of the candidates that it has.
+            following = np.empty(total, dtype=np.int64)
+            which = np.empty(total, dtype=np.int32)
+            seen = np.empty(total, dtype=np.int32)
+            filled = num_seen = 0
+            for place in range(size if not dense else 0):
+                item = candidates[first + place]
+                for user in item_users[item_indptr[item] : item_indptr[item + 1]]:
+                    if head[user] < 0:
+                        seen[num_seen] = user
+                        num_seen += 1
+                    following[filled], which[filled] = head[user], place
+                    head[user] = filled
+                    filled += 1
+            for place in range(size):
+                gram[place, : place + 1] = 0
+                right[place] = 0
+            if dense:
+                for place in range(size):
+                    line = whole[candidates[first + place]]
+                    right[place] = line[row]
+                    for other in range(place + 1):
+                        gram[place, other] = line[candidates[first + other]]
+            for user in item_users[item_indptr[row] : item_indptr[row + 1]]:
+                share = user_weights[user]
+                at = head[user]
+                while at >= 0:
+                    right[which[at]] += share
+                    at = following[at]
+            for number in range(num_seen):
+                user = seen[number]
+                share = user_weights[user]
+                count = 0
+                at = head[user]
+                while at >= 0:  # from the last candidate to the first, so positions fall
+                    position[count] = which[at]
+                    count += 1
+                    at = following[at]
+                head[user] = -1
+                for a in range(count):
+                    line = gram[position[a]]
+                    for b in range(a, count):
+                        line[position[b]] += share
+            for number in range(len(ridges)):
+                for i in range(size):
+                    for j in range(i + 1):
+                        lower[i, j] = gram[i, j]
+                    lower[i, i] += ridges[number]
+                _factorise(lower, size)
+                for i in range(size):
+                    value = right[i]
+                    for k in range(i):
+                        value -= lower[i, k] * solution[k]
+                    solution[i] = value / lower[i, i]
+                for i in range(size - 1, -1, -1):
+                    solution[i] /= lower[i, i]
+                    value = solution[i]
+                    for k in range(i):
+                        solution[k] -= lower[i, k] * value
+                _invert_diagonal(lower, size, scratch, diagonal)
+                for i in range(size):
+                    weights[number, first + i] = solution[i]
+                    gains[number, first + i] = solution[i] * solution[i] / diagonal[i]
