@@ -26,7 +26,7 @@ from legcf.registry import resolve
 Build = Callable[[RunConfig], GraphModel]
 """A model with its first values."""
 
-_RIDGES = (5.0, 10.0, 20.0)  # λ of factorisations
+_FACTORISATIONS = ((1.0, 5.0), (1.0, 10.0), (2.0, 15.0))  # multiples of the α that is found, and λ
 _POPULARITY_POWERS = (0.25, 0.4, 0.55)  # c of singular vectors
 _FACTORS, _MOST_SINGULAR = 128, 512
 _SHARES = (0.25, 0.5, 0.75)  # of the room, for the table; the rest is the lists'
@@ -103,8 +103,8 @@ def _starts(config: RunConfig, dataset: Dataset, widest: int) -> Iterator[RunCon
     alpha = with_alpha(
         dataset.train, min(_FACTORS, widest), np.random.default_rng(config.seed), AlsSettings(), quiet=True
     ).alpha
-    for ridge in _RIDGES:
-        als = {"alpha": alpha, "regularisation": ridge}
+    for multiple, ridge in _FACTORISATIONS:
+        als = {"alpha": multiple * (alpha or 1.0), "regularisation": ridge}
         yield _table(config, {"initial": "als", "dim": min(_FACTORS, widest), "als": als}, item_power=0.5)
     for power in _POPULARITY_POWERS:
         singular = {"initial": "spectral", "dim": min(_MOST_SINGULAR, widest), "popularity_power": power}

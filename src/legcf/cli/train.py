@@ -32,6 +32,12 @@ def train(
         str | None,
         typer.Option(help="Stored values to fit the method's sizes to: a number, or legcf (500·128 + 2·entities)."),
     ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option(
+            "--bytes", help="Size of the model file to make the most of, such as 1.6MB; the preset's own by default."
+        ),
+    ] = None,
     warm_start: Annotated[
         str | None,
         typer.Option(help="A run or a file of vectors to start the codebook from."),
@@ -65,6 +71,7 @@ def train(
         typed_settings,
         {} if warm_start is None else {"method": {"start": "table", "table": _lasting(warm_start)}},
         {} if epochs is None else {"training": {"epochs": epochs}},
+        {} if size is None else {"ranking": {"bytes": size}},
         {} if budget is None else {"method": {"budget": int(budget) if budget.isdigit() else budget}},
         {} if dim is None else {"method": {width_option(chosen_method): dim}},
     )
