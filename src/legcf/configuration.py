@@ -174,14 +174,20 @@ def parse_assignments(texts: Iterable[str]) -> dict[str, Any]:
     """`training.learning_rate=0.01` lines, as typed after --set, as a nested dictionary."""
     result: dict[str, Any] = {}
     for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            raise UserError(f"`--set {text}` is not of the form key=value, for instance --set training.epochs=5.")
-        nested: Any = value_from_text(value.strip())
-        for part in reversed(key.strip().split(".")):
+        key, value = key_and_value(text, "--set", "training.epochs=5")
+        nested: Any = value_from_text(value)
+        for part in reversed(key.split(".")):
             nested = {part: nested}
         result = merged(result, nested)
     return result
+
+
+def key_and_value(text: str, option: str, example: str) -> tuple[str, str]:
+    """The two sides of what was typed after an option as key=value."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise UserError(f"`{option} {text}` is not of the form section.key=value, for instance {option} {example}.")
+    return key.strip(), value.strip()
 
 
 def value_from_text(text: str) -> Any:
