@@ -4,7 +4,7 @@ import difflib
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator, model_validator
@@ -213,8 +213,13 @@ def migrated(content: Mapping[str, Any]) -> dict[str, Any]:
 Section = TypeVar("Section", bound=BaseModel)
 
 
-def validated(section: type[Section], values: Mapping[str, Any], where: str) -> Section:
-    """Build a section, turning the first complaint into a sentence that names the key."""
+def validated(
+    section: type[Section], values: Mapping[str, Any], where: str, spelled: Callable[[str], str] | None = None
+) -> Section:
+    """Build a section, turning the first complaint into a sentence that names the key.
+
+    `spelled` says how a key is called where the values came from; by default as in a config file, `where.key`.
+    """
     try:
         return section.model_validate(dict(values))
     except ValidationError as error:
@@ -226,6 +231,8 @@ def validated(section: type[Section], values: Mapping[str, Any], where: str) -> 
         if not first["loc"]:  # options that do not go together; the input is the whole section
             raise UserError(f"What is set under `{where}` is not possible: {message}.") from error
         message = message[:1].lower() + message[1:]
+        if spelled is not None:
+            raise UserError(f"{spelled(str(first['loc'][0]))} {first['input']} is not possible: {message}.") from error
         raise UserError(f"{key} = {first['input']!r} is not possible: {message}.") from error
 
 
@@ -252,17 +259,24 @@ def parse_assignments(texts: Iterable[str]) -> dict[str, Any]:
     """`training.learning_rate=0.01` lines, as typed after --set, as a nested dictionary."""
     result: dict[str, Any] = {}
     for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            raise UserError(f"`--set {text}` is not of the form key=value, for instance --set training.epochs=5.")
-        nested: Any = _value(value.strip())
-        for part in reversed(key.strip().split(".")):
+        key, value = key_and_value(text, "--set", "training.epochs=5")
+        nested: Any = value_from_text(value)
+        for part in reversed(key.split(".")):
             nested = {part: nested}
         result = merged(result, nested)
     return result
 
 
-def _value(text: str) -> Any:
+def key_and_value(text: str, option: str, example: str) -> tuple[str, str]:
+    """The two sides of what was typed after an option as key=value."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise UserError(f"`{option} {text}` is not of the form section.key=value, for instance {option} {example}.")
+    return key.strip(), value.strip()
+
+
+def value_from_text(text: str) -> Any:
+    """A value as typed: a number, true, null, a list in brackets; whatever is not JSON is text."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:
