@@ -28,10 +28,11 @@ Build = Callable[[RunConfig], GraphModel]
 
 _FACTORISATIONS = ((1.0, 5.0), (1.0, 10.0), (2.0, 15.0))  # multiples of the α that is found, and λ
 _POPULARITY_POWERS = (0.25, 0.4, 0.55)  # c of singular vectors
-_FACTORS, _MOST_SINGULAR = 128, 512
+_FACTORS, _MOST_SINGULAR = 256, 512
 _SHARES = (0.25, 0.5, 0.75)  # of the room, for the table; the rest is the lists'
 _BITS = (2, 4)
 _LEAST_WIDTH = 16
+_TRIAL_FACTORS = 128  # wide enough to find α by
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +102,7 @@ def _fitted(
 
 def _starts(config: RunConfig, dataset: Dataset, widest: int) -> Iterator[RunConfig]:
     alpha = with_alpha(
-        dataset.train, min(_FACTORS, widest), np.random.default_rng(config.seed), AlsSettings(), quiet=True
+        dataset.train, min(_TRIAL_FACTORS, widest), np.random.default_rng(config.seed), AlsSettings(), quiet=True
     ).alpha
     for multiple, ridge in _FACTORISATIONS:
         als = {"alpha": multiple * (alpha or 1.0), "regularisation": ridge}

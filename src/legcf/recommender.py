@@ -91,6 +91,11 @@ class Recommender:
     def evaluate(self, part: str = "test", ks: Sequence[int] = DEFAULT_KS) -> dict[str, float]:
         """Metrics on the dataset's `test` or `validation` part."""
         ranking = self._fitted().ranking
+        if "final" in self.metrics:
+            raise UserError(
+                "This model was trained on every pair, so none is left to measure it by. The accuracy it was chosen by is"
+                " in its metrics, and `legcf evaluate RUN/chosen` measures the model before that."
+            )
         if not ks or min(ks) < 1:
             raise UserError("List lengths to evaluate at start at 1; give at least one.")
         dataset = self.dataset()

@@ -27,13 +27,14 @@ from legcf.ranking.ranking import Ranking
 from legcf.ranking.tune import Tuned, Tuning, facts
 from legcf.registry import BACKBONES, METHODS
 from legcf.serving.artifact import fixed_bytes
-from legcf.trained_model import TrainedModel, save_model
+from legcf.trained_model import TrainedModel, load_model, save_model
 from legcf.training.loop import Session, use_threads
 from legcf.training.sampler import edge_folds
 from legcf.warm_start import read_vectors
 
 _AUTO_BYTES, _AUTO_BYTES_PER_ITEM = 1_000_000, 48
 _LEAST_ROOM = 6  # bytes per item, for a code and an entry
+_HELD_OUT = 0.1  # of the training pairs, to choose by where a protocol has no validation
 _HOPELESS = 0.95  # of a table's score: what training has never made up for
 
 
@@ -44,12 +45,15 @@ def prepare_folder(folder: Path, config: RunConfig, dataset: Dataset, resume: bo
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; choose another --out.")
     if not resume:
-        if folder.exists() and any(folder.iterdir()):
+        if _has_other_files(folder):
             raise UserError(f"{folder} is not empty: add --resume to continue that run, or choose another --out.")
         write_json(path, content)
         return
+    if not path.exists() and not _has_other_files(folder):
+        write_json(path, content)  # stopped before anything was written
+        return
     if not path.exists():
-        raise UserError(f"{folder} holds no run to resume: leave --resume away to start one there.")
+        raise UserError(f"{folder} holds no run to resume, but other files: choose another --out.")
     before = read_json(path)
     if not isinstance(before, Mapping):
         raise UserError(f"{path} is not the configuration of a run; choose another --out.")
@@ -61,6 +65,11 @@ def prepare_folder(folder: Path, config: RunConfig, dataset: Dataset, resume: bo
             f"{folder} was started with {changed[0]} = {changed[1]!r}, now it is {changed[2]!r};"
             " resume with the same settings or start a new run."
         )
+
+
+def _has_other_files(folder: Path) -> bool:
+    """Anything but the rehearsal of the run that is to be written there."""
+    return folder.exists() and any(path.name != "chosen" for path in folder.iterdir())
 
 
 def build_model(
@@ -92,8 +101,50 @@ def train(
     resume: bool = False,
     quiet: bool = False,
     on_epoch: Callable[[dict[str, Any]], None] | None = None,
+    final: bool = False,
 ) -> TrainedModel:
-    """Train, keep the best weights, test once, and write the run's files."""
+    """Train, keep the best weights, test once, and write the run's files.
+
+    Where there is something to choose and no validation pairs to choose by, a tenth of the training pairs is held out
+    first; what is chosen is then trained on all of them. A `final` model is chosen and tested as usual (in the folder
+    `chosen` of the run) and then trained once more, with what was chosen, on every pair there is.
+    """
+    if final:
+        rehearsal = dataset
+    elif config.ranking.chooses and not dataset.validation.num_pairs:
+        rehearsal = dataset.holding_out(_HELD_OUT, np.random.default_rng([config.seed, 3]))
+    else:
+        return _train(dataset, config, folder, resume, quiet, on_epoch)
+    rehearsed_in = None if folder is None else folder / "chosen"
+    if rehearsed_in is not None and resume and (rehearsed_in / "model.json").exists():
+        chosen = load_model(rehearsed_in)
+    else:
+        again = resume and rehearsed_in is not None and (rehearsed_in / "config.json").exists()
+        chosen = train(rehearsal, config, rehearsed_in, again, quiet, on_epoch)
+    known = dataset.whole() if final else dataset
+    return _train(known, settled(chosen), folder, resume, quiet, on_epoch, chosen)
+
+
+def settled(chosen: TrainedModel) -> RunConfig:
+    """The settings of a trained model with nothing left to choose: what gives it again, from other pairs."""
+    epoch = (chosen.metrics.get("best_epoch") or {}).get("epoch")
+    update = {"keep": "last", "continue_from": "last", "patience": 10**6}
+    if epoch == 0:
+        update["epochs"] = 0
+    training = chosen.config.training.model_copy(update=update)
+    return chosen.config.model_copy(update={"training": training})
+
+
+def _train(
+    dataset: Dataset,
+    config: RunConfig,
+    folder: Path | None,
+    resume: bool,
+    quiet: bool,
+    on_epoch: Callable[[dict[str, Any]], None] | None,
+    chosen: TrainedModel | None = None,
+) -> TrainedModel:
+    """One training; `chosen` is the model whose settings it has, if it is a repetition."""
     started = time.perf_counter()
     if dataset.train.num_pairs == 0:
         raise UserError(f"{dataset.name} has no training pairs.")
@@ -126,6 +177,8 @@ def train(
     }
     metrics["peak_rss_mb"] = peak_memory_mb()
     metrics["best_epoch"] = _best_epoch(session)
+    if chosen is not None:
+        metrics |= _told_of(chosen, dataset)
     trained = TrainedModel(
         model, ranking, dataset.known, config, dataset.users, dataset.items, dataset.titles, metrics, session.lines
     )
@@ -135,6 +188,17 @@ def train(
         for spilled in (folder / "checkpoint").glob("basis*.npy"):
             spilled.unlink()
     return trained
+
+
+def _told_of(chosen: TrainedModel, dataset: Dataset) -> dict[str, Any]:
+    """What a model that was trained again says of the one it repeats."""
+    told: dict[str, Any] = {"chosen_on": {"validation": chosen.metrics["validation"]}}
+    if not dataset.test.num_pairs:
+        told = {
+            "final": {"pairs": dataset.train.num_pairs, "accuracy_of": "the model it was chosen as"},
+            **{key: chosen.metrics[key] for key in ("validation", "test", "content_hash")},
+        }
+    return {**told, "seconds_to_choose": chosen.metrics["seconds"]["this_session"]}
 
 
 def _room(config: RunConfig, dataset: Dataset) -> int | None:

@@ -57,7 +57,7 @@ class Tuning:
             return Tuned(ranking, self.config)
         start = self.config.neighbours
         best = climb(lambda weight: judge(self._near(ranking, weight), {"weight": weight}), start)
-        return Tuned(self._near(ranking, best), self.config.model_copy(update={"neighbours": best}))
+        return Tuned(self._near(ranking, best), _chosen(self.config.model_copy(update={"neighbours": best})))
 
     def restored(self, ranking: Ranking, stored: Arrays) -> Ranking:
         """With what `arrays` gave for a fitted one."""
@@ -100,12 +100,17 @@ class Tuning:
         if judge is not None:
             weight, _ = fitter.weighed(ranking, lists, config.list_weight, judge, config)
             config = config.model_copy(update={"list_weight": weight})
-        return Tuned(fitter.added(ranking, lists, config.list_weight), config.model_copy(update={"fit_lists": False}))
+        return Tuned(fitter.added(ranking, lists, config.list_weight), _chosen(config))
 
     def _near(self, ranking: Ranking, weight: float) -> Ranking:
         if self._graph is None or self._graph.train is not ranking.histories:
             self._graph = Neighbours.of(ranking.histories)
         return replace(ranking, term=self._graph.weighing(weight, ranking))
+
+
+def _chosen(config: RankingConfig) -> RankingConfig:
+    """The settings with nothing left to choose."""
+    return config.model_copy(update={"choose": False, "fit_lists": False, "fit_neighbours": False})
 
 
 def arrays(ranking: Ranking) -> dict[str, NDArray[np.generic]]:
