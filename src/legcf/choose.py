@@ -48,7 +48,10 @@ class Choice:
 def best_table(
     config: RunConfig, dataset: Dataset, room: int, fitter: ListFitter, build: Build, judge: Judge
 ) -> Choice | None:
-    """The table of items, factorised or singular, that ranks best within the room; None where none fits."""
+    """The table of items, factorised or singular, that ranks best within the room; None where none fits.
+
+    What the lists are like hardly depends on the vectors beside them: their ridge and powers are as configured.
+    """
     widest = _widest(room, dataset.num_items)
     if widest < _LEAST_WIDTH:
         return None
@@ -57,8 +60,6 @@ def best_table(
     for start in _starts(config, dataset, widest):
         model = build(start)
         ranking = model.ranking()
-        if best is None:  # what the lists are like hardly depends on the vectors beside them
-            settings = fitter.settings(ranking, settings, _named(judge, start))
         lists = fitter.lists(settings, round(_entries_per_item(room, dataset) * dataset.num_items), refit=False)
         _, score = fitter.weighed(ranking, lists, settings.list_weight, _named(judge, start), settings)
         if best is None or score > best[0]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf.choose import Choice, best_table
-from legcf.configuration import RankingConfig, RunConfig, migrated
+from legcf.configuration import RunConfig, migrated
 from legcf.data.interactions import Dataset
 from legcf.embeddings.base import bytes_of
 from legcf.embeddings.popularity import sizes_by_popularity
@@ -227,25 +227,21 @@ def _run(
         def build(one: RunConfig) -> GraphModel:
             return build_model(one, dataset, np.random.default_rng(one.seed), None)
 
-        judge = session.judge("choose")
-        table = best_table(config, dataset, room, tuning.fitter, build, judge)
+        judge, own = session.judge("choose"), tuning.rounded(session.model.ranking())
+        if config.ranking.fit_lists:
+            found = tuning.fitter.settings(own, config.ranking, judge)
+            tuning.config = found.model_copy(update={"fit_lists": False})
+        settled_lists = config.model_copy(update={"ranking": tuning.config})
+        table = best_table(settled_lists, dataset, room, tuning.fitter, build, judge)
         if table is not None:
-            tuning.config = tuning.config.model_copy(update=_list_settings(table.config.ranking))
             start = tuning.fitted(session.model.ranking(), judge)
-            behind = judge(start.ranking, {"start": config.method.name}) < _HOPELESS * table.score
-            if behind:
+            if judge(start.ranking, {"start": config.method.name}) < _HOPELESS * table.score:
                 return table.model, table.tuned, table.config
     session.run()
     tuned = session.tuned()
     if table is not None and session.validate(tuned.ranking)[config.training.monitor] < table.score:
         return table.model, table.tuned, table.config
     return session.model, tuned, config.model_copy(update={"ranking": tuned.config})
-
-
-def _list_settings(config: RankingConfig) -> dict[str, Any]:
-    """What was found about lists beside one kind of vectors goes for another as well."""
-    names = ("list_ridge", "list_user_power", "list_power")
-    return {**{name: getattr(config, name) for name in names}, "fit_lists": False}
 
 
 def assess(model: GraphModel, ranking: Ranking, dataset: Dataset, config: RunConfig) -> dict[str, Any]:
@@ -262,7 +258,7 @@ def assess(model: GraphModel, ranking: Ranking, dataset: Dataset, config: RunCon
         **({} if sizes is None else {"sizes": sizes_by_popularity(sizes, dataset.train)}),
         "backbone_params": backbone_params,
         "total_trainable": layer.total_trainable() + backbone_params,
-        "storage_bytes": layer.storage_bytes()
+        "storage_bytes": (layer.storage_bytes() if ranking.rows is None else ranking.rows.packed_bytes)
         + bytes_of(*model.backbone.parameters())
         + (0 if term is None else term.storage_bytes()),
         **facts(ranking),

@@ -20,6 +20,7 @@ from legcf.ranking.neighbours import Neighbours
 from legcf.ranking.precision import as_stored
 from legcf.ranking.ranking import Ranking
 
+_STEPS = (2.0, 2.0**0.5)  # of the lists' weight, at last
 Arrays = Mapping[str, NDArray[np.generic]]
 
 
@@ -98,7 +99,7 @@ class Tuning:
             config = fitter.settings(ranking, config, judge)
         lists = fitter.lists(config, self.entries(ranking))
         if judge is not None:
-            weight, _ = fitter.weighed(ranking, lists, config.list_weight, judge, config)
+            weight, _ = fitter.weighed(ranking, lists, config.list_weight, judge, config, _STEPS)
             config = config.model_copy(update={"list_weight": weight})
         return Tuned(fitter.added(ranking, lists, config.list_weight), _chosen(config))
 
