@@ -18,7 +18,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # `implicit` asks for it: it
 import numpy as np
 import scipy.sparse as sp
 
-from legcf import DataOptions, Dataset, compress, load
+from legcf import DataOptions, Dataset, compress, load_data
 from legcf.evaluation import evaluate
 
 SIZES = "2000:4,500:4"
@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "compress.json")
     options = parser.parse_args()
 
-    dataset = load(options.data, DataOptions(protocol=options.protocol))
+    dataset = load_data(options.data, DataOptions(protocol=options.protocol))
     lines: list[dict[str, Any]] = []
     print("| table | c | t | stored as | values | relative error | recall@20 | ndcg@20 | kept | seconds |")
     print("|---|---|---|---|---|---|---|---|---|---|")

@@ -31,7 +31,7 @@ from legcf.evaluation import evaluate
 from legcf.registry import METHODS, resolve
 from legcf.runs import build_model, peak_memory_mb
 from legcf.training.loop import Session
-from legcf.training.sampler import Batch
+from legcf.training.sampler import TrainingBatch
 
 HERE = Path(__file__).resolve().parent
 GOWALLA = HERE.parents[1] / "shared" / "data" / "gowalla"
@@ -81,7 +81,7 @@ def session(dataset: Dataset, batch_size: int, propagation: str) -> Session:
 def taking(running: Session, count: int) -> Callable[[], None]:
     """So many steps, sampling included."""
 
-    def endless() -> Iterator[Batch]:
+    def endless() -> Iterator[TrainingBatch]:
         while True:
             yield from running.sampler.epoch(running.rng)
 

@@ -124,9 +124,9 @@ def prepare(trained: Any, dataset: Any, folder: Path, report: dict[str, Any]) ->
 def toy_model() -> Any:
     """128 users and items, to load the libraries with."""
     from legcf.data.ids import IdMap
+    from legcf.ranking.rows import CodedRows
     from legcf.serving.artifact import ServingModel
     from legcf.serving.history import History
-    from legcf.ranking.rows import CodedRows
 
     rows = CodedRows(np.zeros((128, 4), np.uint16), np.ones((128, 4), np.float32), np.ones((4, 4), np.float32))
     ids = IdMap.consecutive(128)

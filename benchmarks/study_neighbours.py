@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from legcf.graph.neighbours import Neighbours
 from rich.console import Console
 from rich.table import Table
 
 from legcf.evaluation import evaluate
-from legcf.graph.neighbours import Neighbours
 from legcf.recommender import Recommender
 
 HERE = Path(__file__).resolve().parent

@@ -114,10 +114,10 @@ LOSS = '''
 import torch
 
 from legcf.training.losses import with_gradient
-from legcf.training.sampler import Batch
+from legcf.training.sampler import TrainingBatch
 
 
-def hinge(vectors: torch.Tensor, batch: Batch, negative_weight: float) -> torch.Tensor:
+def hinge(vectors: torch.Tensor, batch: TrainingBatch, negative_weight: float) -> torch.Tensor:
     """max(0, 1 − y_positive + y_negative), and torch finds the gradient."""
     users, positives, negatives = (torch.from_numpy(part) for part in (batch.users, batch.positives, batch.negatives))
     right = (vectors[users] * vectors[positives]).sum(dim=1, keepdim=True)
@@ -126,7 +126,7 @@ def hinge(vectors: torch.Tensor, batch: Batch, negative_weight: float) -> torch.
 
 
 @with_gradient
-def by_hand(vectors: torch.Tensor, batch: Batch, negative_weight: float) -> tuple[float, torch.Tensor]:
+def by_hand(vectors: torch.Tensor, batch: TrainingBatch, negative_weight: float) -> tuple[float, torch.Tensor]:
     """The same, with the gradient that its author wrote down."""
     leaf = vectors.clone().requires_grad_()
     with torch.enable_grad():

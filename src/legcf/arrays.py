@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int32]
+LongArray = NDArray[np.int64]
 Positions = NDArray[np.integer]
 """Places of users or items in their id maps."""
 

@@ -8,8 +8,8 @@ import typer
 from legcf.cli.output import AsJson, print_json, print_pairs, print_table
 from legcf.errors import UserError
 
-DTYPES = ("int8", "float16", "float32")
-FORMATS = ("coded", "full", "onnx")
+_DTYPES = ("int8", "float16", "float32")
+_FORMATS = ("coded", "full", "onnx")
 
 
 def export(
@@ -46,9 +46,9 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write RUN as one MODEL file: codebook, codes, ids, titles. Prints size and accuracy before and after."""
-    _choose("--format", form, FORMATS)
+    _choose("--format", form, _FORMATS)
     dtype = dtype if dtype is not None else "float32" if form == "full" else "int8"
-    _choose("--dtype", dtype, DTYPES)
+    _choose("--dtype", dtype, _DTYPES)
     _choose("--users", users, ("coded", "none"))
     if form == "onnx" and users == "none":
         raise UserError("An ONNX scorer answers for known users: export it with --users coded.")

@@ -12,8 +12,8 @@ from legcf.data.options import DataOptions
 
 if TYPE_CHECKING:
     from legcf.experiments.cells import Run
-    from legcf.experiments.store import Store
-    from legcf.experiments.tables import Table
+    from legcf.experiments.store import ResultStore
+    from legcf.experiments.tables import ResultTable
 
 
 @with_data_options
@@ -41,16 +41,16 @@ def reproduce(
     from legcf.data.source import load
     from legcf.experiments import published
     from legcf.experiments.report import write_report
-    from legcf.experiments.reproduce import Request, reproduce
-    from legcf.experiments.store import Store
+    from legcf.experiments.reproduce import StudyRequest, reproduce
+    from legcf.experiments.store import ResultStore
     from legcf.experiments.tables import all_tables
 
     source = str(Path(data).resolve()) if Path(data).exists() else data
     options = data_options.model_dump(mode="json", exclude_defaults=True)
     overrides = parse_assignments(settings or [])
-    request = Request(study, source, options, seeds, preset, minutes_per_run, overrides, workers)
+    request = StudyRequest(study, source, options, seeds, preset, minutes_per_run, overrides, workers)
     request.check()
-    opened = Store(store or out / "store.sqlite")
+    opened = ResultStore(store or out / "store.sqlite")
     dataset = load(data, data_options)
     if not published.is_known(dataset.name, dataset.num_users, dataset.num_items):
         typer.echo(
@@ -73,7 +73,7 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _show(table: "Table") -> None:
+def _show(table: "ResultTable") -> None:
     rows: list[list[object]] = []
     for line in table.lines:
         metrics = [value for name in table.metrics for value in (line.published.get(name), _mean(line, name))]
@@ -94,7 +94,7 @@ def _without_none(rows: list[list[object]]) -> list[list[object]]:
 class _teller:
     """A line on stderr when a run starts or ends."""
 
-    def __init__(self, store: "Store", quiet: bool) -> None:
+    def __init__(self, store: "ResultStore", quiet: bool) -> None:
         self._store, self._quiet = store, quiet
 
     def __call__(self, event: str, run: "Run") -> None:

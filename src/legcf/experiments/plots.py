@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from legcf.errors import MissingExtra
-from legcf.experiments.store import Row, Store
-from legcf.experiments.tables import Line, Table
+from legcf.experiments.store import ResultStore, StoredRun
+from legcf.experiments.tables import Line, ResultTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Named = tuple[str, str, str]
+NamedPicture = tuple[str, str, str]
 """Name, SVG, caption."""
 _DARK, _GREY, _RED = "#1a1a1a", "#8a8a8a", "#b2182b"
 _STYLES = (("o", "-"), ("s", "--"), ("^", ":"), ("D", "-."))
 _SYMBOLS = {"t": "t", "m": "m (epochs between updates)", "w": "w*", "c": "c"}
 
 
-def pictures(table: Table, store: Store) -> list[Named]:
+def pictures(table: ResultTable, store: ResultStore) -> list[NamedPicture]:
     """The plots of a study."""
-    found: list[Named] = []
+    found: list[NamedPicture] = []
     if table.kind == "case study":
         from legcf.experiments.case_study import case_studies
 
@@ -72,11 +72,11 @@ def plain(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def name_of(table: Table, what: str) -> str:
+def name_of(table: ResultTable, what: str) -> str:
     return f"{table.dataset}-{table.preset}-{table.study}-{what}"
 
 
-def _frontier(table: Table) -> Named:
+def _frontier(table: ResultTable) -> NamedPicture:
     """Accuracy against size: ours filled, the paper's hollow, and the line that nothing of ours lies above."""
     figure = new_figure(9.5, 6)
     axes = figure.subplots()
@@ -162,7 +162,7 @@ def place_labels(
 _WAYS = ((1, 0), (-1, 0), (1, 1), (1, -1), (-1, 1), (-1, -1), (0, 1), (0, -1))
 
 
-def _against_published(table: Table) -> Named:
+def _against_published(table: ResultTable) -> NamedPicture:
     """A line for each method from the paper's value to ours."""
     lines = [line for line in table.lines if line.runs or line.published][::-1]
     figure = new_figure(8, 1.0 + 0.28 * len(lines))
@@ -185,7 +185,7 @@ def _against_published(table: Table) -> Named:
     return name_of(table, "published"), to_svg(figure), "Ours (filled circles) and the paper's (hollow squares)."
 
 
-def _sweeps(table: Table) -> Named:
+def _sweeps(table: ResultTable) -> NamedPicture:
     groups = list(dict.fromkeys(line.group for line in table.lines))
     figure = new_figure(10, 2.9)
     for axes, group in zip(figure.subplots(1, len(groups), squeeze=False)[0], groups, strict=True):
@@ -208,7 +208,7 @@ def _sweeps(table: Table) -> Named:
     return name_of(table, "sweeps"), to_svg(figure), "One setting changed at a time; the rest as in the paper."
 
 
-def _sizes(table: Table) -> Named:
+def _sizes(table: ResultTable) -> NamedPicture:
     """What methods that choose sizes gave to popular and rare entities."""
     figure = new_figure(9, 3.4)
     lines = [line for line in table.lines if _sizes_of(line)]
@@ -231,7 +231,7 @@ def _sizes_of(line: Line) -> dict[str, Any]:
     return dict(line.runs[0].metrics.get("sizes", {})) if line.runs else {}
 
 
-def _curves(table: Table) -> Named:
+def _curves(table: ResultTable) -> NamedPicture:
     """A panel for each row: its validation curve over training time, the others in grey behind it."""
     lines = [line for line in table.lines if line.runs and len(line.runs[0].curve) > 1]
     columns = min(6, max(3, len(lines)))
@@ -260,7 +260,7 @@ def _curves(table: Table) -> Named:
     )
 
 
-def _curve(run: Row) -> tuple[list[float], list[float]]:
+def _curve(run: StoredRun) -> tuple[list[float], list[float]]:
     minutes, scores, passed = [], [], 0.0
     for line in run.curve:
         passed += line["seconds"] / 60

@@ -122,7 +122,7 @@ STUDIES: dict[str, Study] = {
     "backbones": Study("Base recommenders", "table", backbones),
     "figures": Study("Case studies: embeddings and assignment weights", "case study", figures),
 }
-PRESETS = ("quick", "full")
+EFFORTS = ("quick", "full")
 
 
 def chosen_studies(name: str) -> list[str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from legcf.model import GraphModel
     from legcf.ranking.ranking import Ranking
     from legcf.training.losses import Loss
-    from legcf.training.sampler import Batch, Sampler
+    from legcf.training.sampler import Sampler, TrainingBatch
 
 L_co = TypeVar("L_co", bound=EmbeddingLayer[Any], covariant=True)
 L = TypeVar("L", bound=EmbeddingLayer[Any], contravariant=True)
@@ -52,7 +52,7 @@ class TrainingView(Protocol[L_co]):
 
     def sampler_of(self, pairs: Interactions, *, steps: int | None = None) -> Sampler: ...
 
-    def loss_of(self, vectors: torch.Tensor, batch: Batch) -> torch.Tensor: ...
+    def loss_of(self, vectors: torch.Tensor, batch: TrainingBatch) -> torch.Tensor: ...
 
     def ranking(self) -> Ranking: ...
 
@@ -108,10 +108,10 @@ class Stage(Generic[L]):
     def before_epoch(self, session: TrainingView[L], epoch: int) -> dict[str, Any]:
         return {}
 
-    def before_step(self, session: TrainingView[L], batch: Batch) -> None:
+    def before_step(self, session: TrainingView[L], batch: TrainingBatch) -> None:
         pass
 
-    def after_step(self, session: TrainingView[L], batch: Batch) -> None:
+    def after_step(self, session: TrainingView[L], batch: TrainingBatch) -> None:
         pass
 
     def after_epoch(self, session: TrainingView[L], epoch: int) -> dict[str, Any]:

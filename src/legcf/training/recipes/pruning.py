@@ -4,17 +4,17 @@ from typing import Any, TypeVar
 
 from legcf.configuration import TrainingConfig
 from legcf.embeddings.pruned import PrunedLayer, PruningConfig
-from legcf.training.sampler import Batch
+from legcf.training.sampler import TrainingBatch
 from legcf.training.stage import Stage, TrainingView
 
 Pruned = TypeVar("Pruned", bound=PrunedLayer[Any], contravariant=True)
 
 
 def stages(settings: PruningConfig, training: TrainingConfig) -> list[Stage[PrunedLayer[Any]]]:
-    return [Search("search", settings.search_epochs), Retrain("retrain", training.epochs)]
+    return [SearchPruned("search", settings.search_epochs), RetrainPruned("retrain", training.epochs)]
 
 
-class Search(Stage[Pruned]):
+class SearchPruned(Stage[Pruned]):
     """Values and thresholds together, until few enough values are above their threshold.
 
     What raises the thresholds is weight decay inside Adam: their own gradient is next to nothing, and Adam makes full
@@ -34,7 +34,7 @@ class Search(Stage[Pruned]):
             group["weight_decay"] = settings.threshold_decay if own else settings.decay
         return {}
 
-    def before_step(self, session: TrainingView[Pruned], batch: Batch) -> None:
+    def before_step(self, session: TrainingView[Pruned], batch: TrainingBatch) -> None:
         """Thresholds rise at a constant rate; the table has a rate of its own, on the loop's schedule."""
         thresholds, settings = session.layer.pruned.thresholds, session.layer.config
         for group in session.optimiser.param_groups:
@@ -54,7 +54,7 @@ class Search(Stage[Pruned]):
         return way / (settings.threshold_epochs * session.sampler.steps_per_epoch)
 
 
-class Retrain(Stage[PrunedLayer[Any]]):
+class RetrainPruned(Stage[PrunedLayer[Any]]):
     """The surviving entries from the values they had at the start, without thresholds."""
 
     def begin(self, session: TrainingView[PrunedLayer[Any]]) -> dict[str, Any]:

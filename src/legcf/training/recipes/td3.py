@@ -36,7 +36,7 @@ class Td3Settings:
     gradient_norm: float = 0.01
 
 
-class Sizes:
+class SizeSteps:
     """Whole sizes 1 … most, their scale in [−1, 1], and walks between them."""
 
     def __init__(self, most: int, reach: int = 5) -> None:
@@ -125,7 +125,7 @@ class Critic(nn.Module):
 class Td3:
     """One agent; CIESS has one for users and one for items."""
 
-    def __init__(self, settings: Td3Settings, sizes: Sizes, capacity: int, rng: np.random.Generator) -> None:
+    def __init__(self, settings: Td3Settings, sizes: SizeSteps, capacity: int, rng: np.random.Generator) -> None:
         self._settings, self._sizes = settings, sizes
         hidden = settings.hidden
         self.nets = nn.ModuleDict({"actor": Actor(hidden), "first": Critic(hidden), "second": Critic(hidden)})
