@@ -7,6 +7,7 @@ from safetensors.numpy import save
 
 from legcf.experiments import case_study, plots, report
 from legcf.experiments.cells import Setting, plan
+from legcf.experiments.figure import new_figure, place_labels
 from legcf.experiments.report import write_report
 from legcf.experiments.reproduce import StudyRequest, _remembered
 from legcf.experiments.store import ResultStore
@@ -149,13 +150,13 @@ def test_sizes_of_methods_that_choose_them(tmp_path: Path) -> None:
 
 
 def test_labels_do_not_overlap() -> None:
-    figure = plots.new_figure(8, 5)
+    figure = new_figure(8, 5)
     axes = figure.subplots()
     rng = np.random.default_rng(0)
     points = [(float(x), float(y), f"method number {k}", "black") for k, (x, y) in enumerate(rng.random((14, 2)) * 0.4)]
     axes.scatter([point[0] for point in points], [point[1] for point in points])
     axes.set(xlim=(0, 1), ylim=(0, 1))
-    plots.place_labels(figure, axes, points)
+    place_labels(figure, axes, points)
     boxes = [text.get_bbox_patch() or text for text in axes.texts]
     renderer = figure._get_renderer()  # type: ignore[attr-defined]
     from matplotlib.text import Text

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from legcf.arrays import FloatArray
 from legcf.errors import MissingExtra
-from legcf.experiments.plots import NamedPicture, name_of, new_figure, plain, to_svg
+from legcf.experiments.figure import NamedPicture, name_of, new_figure, plain, to_svg
 from legcf.experiments.store import ResultStore
 from legcf.experiments.tables import Line, ResultTable
 
