@@ -13,8 +13,7 @@ from legcf.embeddings.cerp import Cerp
 from legcf.embeddings.pruned import PrunedLayer
 from legcf.registry import resolve
 from legcf.training.loop import Session
-from legcf.training.recipes.cerp import PushedSearch
-from legcf.training.recipes.pruning import RetrainPruned, SearchPruned
+from legcf.training.recipes.pruning import PushedSearch, RetrainPruned, SearchPruned
 from legcf.training.sampler import TrainingBatch
 from tests.helpers import planted
 from tests.training.sessions import session, stopped

@@ -11,9 +11,8 @@ import torch
 from legcf.configuration import TrainingConfig
 from legcf.embeddings.autoemb import AutoEmb, AutoEmbConfig
 from legcf.training import checkpoint
-from legcf.training.recipes.search import seconds_left, time_is_up
 from legcf.training.sampler import TrainingBatch
-from legcf.training.stage import Stage, TrainingView
+from legcf.training.stage import Stage, TrainingView, seconds_left, time_is_up
 
 _CONTROLLER = "layer.controller."
 

@@ -16,10 +16,9 @@ from legcf.data.interactions import Interactions
 from legcf.embeddings.ciess import Ciess, CiessConfig, allowed_values
 from legcf.evaluation.evaluate import evaluate_per_user
 from legcf.ranking.ranking import Ranking
-from legcf.training.recipes.search import seconds_left
 from legcf.training.recipes.td3 import SizeSteps, Td3, Td3Settings, fitted, grouped, reward
 from legcf.training.sampler import TrainingBatch
-from legcf.training.stage import Stage, TrainingView
+from legcf.training.stage import Stage, TrainingView, seconds_left
 
 _LEAST_PEAK = 1e-5
 _MEMORY = 100  # trials that the replay holds, as in the original

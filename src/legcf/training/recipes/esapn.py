@@ -17,10 +17,9 @@ from torch import nn
 from legcf.configuration import TrainingConfig
 from legcf.embeddings.esapn import Esapn, EsapnConfig, allowed_values
 from legcf.training.checkpoint import optimiser_tensors, restore_optimiser
-from legcf.training.recipes.search import seconds_left
 from legcf.training.recipes.td3 import grouped
 from legcf.training.sampler import Sampler, TrainingBatch
-from legcf.training.stage import Stage, TrainingView
+from legcf.training.stage import Stage, TrainingView, seconds_left
 
 _POPULARITY_WIDTH = 32
 _NEGATIVES = 5  # a held-out pair is judged against

@@ -12,9 +12,8 @@ import torch
 from legcf.configuration import TrainingConfig
 from legcf.embeddings.optembed import OptEmbed, OptEmbedConfig
 from legcf.progress import progress
-from legcf.training.recipes.search import held_out_score, seconds_left, time_is_up
 from legcf.training.sampler import TrainingBatch
-from legcf.training.stage import Stage, TrainingView
+from legcf.training.stage import Stage, TrainingView, held_out_score, seconds_left, time_is_up
 
 Genome = tuple[int, int]
 """The width of users and of items."""

@@ -2,7 +2,10 @@
 
 from typing import Any, TypeVar
 
+import torch
+
 from legcf.configuration import TrainingConfig
+from legcf.embeddings.cerp import Cerp, CerpConfig
 from legcf.embeddings.pruned import PrunedLayer, PruningConfig
 from legcf.training.sampler import TrainingBatch
 from legcf.training.stage import Stage, TrainingView
@@ -12,6 +15,10 @@ Pruned = TypeVar("Pruned", bound=PrunedLayer[Any], contravariant=True)
 
 def stages(settings: PruningConfig, training: TrainingConfig) -> list[Stage[PrunedLayer[Any]]]:
     return [SearchPruned("search", settings.search_epochs), RetrainPruned("retrain", training.epochs)]
+
+
+def pushed_stages(settings: CerpConfig, training: TrainingConfig) -> list[Stage[Cerp]]:
+    return [PushedSearch("search", settings.search_epochs), RetrainPruned("retrain", training.epochs)]
 
 
 class SearchPruned(Stage[Pruned]):
@@ -52,6 +59,22 @@ class SearchPruned(Stage[Pruned]):
             return session.config.training.learning_rate
         way = settings.threshold_final - settings.threshold_initial
         return way / (settings.threshold_epochs * session.sampler.steps_per_epoch)
+
+
+class PushedSearch(SearchPruned[Cerp]):
+    """With CERP's push away from null rows; γ shrinks by a factor every epoch."""
+
+    def before_epoch(self, session: TrainingView[Cerp], epoch: int) -> dict[str, Any]:
+        settings = session.layer.config
+        self._push = settings.push * settings.push_factor ** (epoch - 1)
+        return super().before_epoch(session, epoch)
+
+    def before_step(self, session: TrainingView[Cerp], batch: TrainingBatch) -> None:
+        super().before_step(session, batch)
+        session.layer.pushed = torch.from_numpy(batch.entities), self._push
+
+    def after_step(self, session: TrainingView[Cerp], batch: TrainingBatch) -> None:
+        session.layer.pushed = None
 
 
 class RetrainPruned(Stage[PrunedLayer[Any]]):
