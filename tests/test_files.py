@@ -1,11 +1,12 @@
 """Files are written whole or not at all."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from legcf.errors import UserError
-from legcf.files import folder_written_whole, read_json, write_json, written_whole
+from legcf.files import cache_folder, folder_written_whole, read_json, write_json, written_whole
 
 
 def test_replaced_only_when_complete(tmp_path: Path) -> None:
@@ -34,6 +35,16 @@ def test_a_place_that_cannot_be_written_is_a_sentence(writer: object, tmp_path: 
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UserError, match="Cannot write"), writer(tmp_path / "file" / "inside"):  # type: ignore[operator]
         pass
+
+
+def test_there_is_one_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEGCF_CACHE", str(tmp_path))
+    assert cache_folder() == tmp_path
+    monkeypatch.delenv("LEGCF_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "mine"))
+    assert cache_folder().name == "legcf"
+    if sys.platform == "linux":
+        assert cache_folder() == tmp_path / "mine" / "legcf"
 
 
 def test_json(tmp_path: Path) -> None:

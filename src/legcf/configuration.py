@@ -3,10 +3,11 @@
 import difflib
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator, model_validator
 
 from legcf.errors import UserError
 
@@ -36,6 +37,20 @@ class BackboneConfig(Frozen):
     def block_widths(self, width: int) -> list[int]:
         """Widths of the blocks that stand side by side in a final vector, for input rows of this width."""
         return [width]
+
+
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20}
+
+
+def parse_bytes(text: int | str) -> int:
+    """A size such as 1.6MB, 500 kB or 1600000, in bytes."""
+    found = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([a-z]*)\s*", str(text).lower())
+    if found is None or found[2] not in _UNITS or found[1].count(".") > 1:
+        raise ValueError("give a size such as 1.6MB, 500kB or 1600000")
+    size = round(float(found[1]) * _UNITS[found[2]])
+    if size < 1:
+        raise ValueError("a size is at least one byte")
+    return size
 
 
 class TrainingConfig(Frozen):
@@ -124,9 +139,41 @@ class RankingConfig(Frozen):
         0.0, ge=0, description="weight of what a user's neighbours took, beside the model's scores; 0: off"
     )
     fit_neighbours: bool = Field(False, description="choose the weight of neighbours on validation, after training")
+    bytes: int | str | None = Field(
+        None,
+        description="size of the model file to make the most of, such as 1.6MB; auto: 48 bytes per item, 1MB at least",
+    )
+    choose: bool = Field(
+        False, description="choose on validation what the items' vectors are made of: codes, or tables in few bits"
+    )
+    bits: int | None = Field(
+        None, ge=1, le=8, description="bits per value of the items' vectors; null: codes stay codes, in bytes"
+    )
+    lists: float | None = Field(
+        0.0, ge=0, description="entries of item lists, per item on average; 0: none; null: as many as `bytes` allows"
+    )
+    fit_lists: bool = Field(False, description="choose ridge, powers and weight of the lists on validation")
+    list_ridge: float = Field(1.0, gt=0, description="λ of the lists' regressions, in mean weights of an item")
+    list_user_power: float = Field(0.5, ge=0, description="p: a user weighs its degree to minus this in them")
+    list_power: float = Field(0.0, ge=0, description="a user's lists add up to its degree to minus this")
+    list_weight: float = Field(0.5, gt=0, description="how far the lists' term spreads beside the vectors' products")
+    list_bits: int = Field(4, ge=1, le=8, description="bits per weight in the lists")
+
+    @field_validator("bytes")
+    @classmethod
+    def _is_a_size(cls, size: int | str | None) -> int | str | None:
+        return size if size is None or size == "auto" else parse_bytes(size)
+
+    @property
+    def has_lists(self) -> bool:
+        return self.lists is None or self.lists > 0
 
     @model_validator(mode="after")
-    def _starts_somewhere(self) -> "RankingConfig":
+    def _goes_together(self) -> "RankingConfig":
+        if self.has_lists and self.neighbours:
+            raise ValueError("lists and neighbours are two ways to one thing; set neighbours = 0 or lists = 0")
+        if self.lists is None and self.bytes is None:
+            raise ValueError("lists = null asks for as many entries as `bytes` allows, and there is no such size")
         if self.fit_neighbours and not self.neighbours:
             raise ValueError("fit_neighbours needs a weight of neighbours to begin with; set neighbours = 0.5")
         return self
@@ -166,8 +213,13 @@ def migrated(content: Mapping[str, Any]) -> dict[str, Any]:
 Section = TypeVar("Section", bound=BaseModel)
 
 
-def validated(section: type[Section], values: Mapping[str, Any], where: str) -> Section:
-    """Build a section, turning the first complaint into a sentence that names the key."""
+def validated(
+    section: type[Section], values: Mapping[str, Any], where: str, spelled: Callable[[str], str] | None = None
+) -> Section:
+    """Build a section, turning the first complaint into a sentence that names the key.
+
+    `spelled` says how a key is called where the values came from; by default as in a config file, `where.key`.
+    """
     try:
         return section.model_validate(dict(values))
     except ValidationError as error:
@@ -179,6 +231,8 @@ def validated(section: type[Section], values: Mapping[str, Any], where: str) -> 
         if not first["loc"]:  # options that do not go together; the input is the whole section
             raise UserError(f"What is set under `{where}` is not possible: {message}.") from error
         message = message[:1].lower() + message[1:]
+        if spelled is not None:
+            raise UserError(f"{spelled(str(first['loc'][0]))} {first['input']} is not possible: {message}.") from error
         raise UserError(f"{key} = {first['input']!r} is not possible: {message}.") from error
 
 
@@ -205,17 +259,24 @@ def parse_assignments(texts: Iterable[str]) -> dict[str, Any]:
     """`training.learning_rate=0.01` lines, as typed after --set, as a nested dictionary."""
     result: dict[str, Any] = {}
     for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            raise UserError(f"`--set {text}` is not of the form key=value, for instance --set training.epochs=5.")
-        nested: Any = _value(value.strip())
-        for part in reversed(key.strip().split(".")):
+        key, value = key_and_value(text, "--set", "training.epochs=5")
+        nested: Any = value_from_text(value)
+        for part in reversed(key.split(".")):
             nested = {part: nested}
         result = merged(result, nested)
     return result
 
 
-def _value(text: str) -> Any:
+def key_and_value(text: str, option: str, example: str) -> tuple[str, str]:
+    """The two sides of what was typed after an option as key=value."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise UserError(f"`{option} {text}` is not of the form section.key=value, for instance {option} {example}.")
+    return key.strip(), value.strip()
+
+
+def value_from_text(text: str) -> Any:
+    """A value as typed: a number, true, null, a list in brackets; whatever is not JSON is text."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:

@@ -1,4 +1,7 @@
-"""Files are written whole or not at all: everything is first written beside its place, then moved into it."""
+"""Files are written whole or not at all: everything is first written beside its place, then moved into it.
+
+And where they go that can be made or fetched again: the one cache folder.
+"""
 
 import json
 import os
@@ -9,7 +12,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from platformdirs import user_cache_path
+
 from legcf.errors import UserError
+
+
+def cache_folder() -> Path:
+    """Where what can be fetched or computed again is kept: `$LEGCF_CACHE`, else the user's cache folder."""
+    chosen = os.environ.get("LEGCF_CACHE")
+    return Path(chosen) if chosen else user_cache_path("legcf", appauthor=False)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from legcf.arrays import FloatArray, Positions
 from legcf.configuration import RunConfig, validated
 from legcf.data.ids import ExternalId, IdMap
 from legcf.data.interactions import Dataset
-from legcf.data.source import DataOptions, from_frame, load
+from legcf.data.source import DataOptions, load, training_data
 from legcf.errors import UserError
 from legcf.evaluation import evaluate
 from legcf.evaluation.evaluate import DEFAULT_KS
@@ -67,12 +67,7 @@ class Recommender:
         Options of reading and splitting may be given by name: `fit("log.csv", user_col="uid", protocol="ratio")`.
         """
         chosen = options or validated(DataOptions, data_options, "data")
-        if isinstance(data, Dataset):
-            dataset = data
-        elif isinstance(data, str | Path):
-            dataset = load(data, chosen)
-        else:
-            dataset = from_frame(data, chosen)
+        dataset = training_data(data, chosen)
         self._trained = runs.train(dataset, self.config, quiet=self._quiet)
         self._dataset = dataset
         return self

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.configuration import RunConfig, migrated
+from legcf.choose import Choice, best_table
+from legcf.configuration import RankingConfig, RunConfig, migrated
 from legcf.data.interactions import Dataset
 from legcf.embeddings.base import bytes_of
 from legcf.embeddings.popularity import sizes_by_popularity
@@ -21,13 +22,19 @@ from legcf.errors import UserError
 from legcf.evaluation import evaluate
 from legcf.files import read_json, write_json
 from legcf.model import GraphModel
+from legcf.ranking.fit_lists import ListFitter
 from legcf.ranking.ranking import Ranking
-from legcf.ranking.tune import stored
+from legcf.ranking.tune import Tuned, Tuning, facts
 from legcf.registry import BACKBONES, METHODS
+from legcf.serving.artifact import fixed_bytes
 from legcf.trained_model import TrainedModel, save_model
 from legcf.training.loop import Session, use_threads
 from legcf.training.sampler import edge_folds
 from legcf.warm_start import read_vectors
+
+_AUTO_BYTES, _AUTO_BYTES_PER_ITEM = 1_000_000, 48
+_LEAST_ROOM = 6  # bytes per item, for a code and an entry
+_HOPELESS = 0.95  # of a table's score: what training has never made up for
 
 
 def prepare_folder(folder: Path, config: RunConfig, dataset: Dataset, resume: bool) -> None:
@@ -101,12 +108,14 @@ def train(
     folds = edge_folds(dataset.train, count, rng) if count else None
     model = build_model(config, dataset, rng, folder, folds)
     stages = method.recipe(config.method, config.training)
-    session = Session(model, dataset, config, stages, rng, folder, quiet, folds, on_epoch)
+    room = _room(config, dataset)
+    tuning = Tuning(config.ranking, room, ListFitter(dataset.train) if config.ranking.has_lists else None)
+    session = Session(model, dataset, config, stages, rng, folder, quiet, folds, on_epoch, tuning)
     set_up = time.perf_counter() - started
     if resume:
         session.resume()
-    session.run()
-    ranking = session.tuned_ranking()
+    model, tuned, config = _run(session, dataset, config, room, tuning)
+    ranking = tuned.ranking
     judged = time.perf_counter()
     metrics = assess(model, ranking, dataset, config)
     metrics["seconds"] = {
@@ -128,6 +137,53 @@ def train(
     return trained
 
 
+def _room(config: RunConfig, dataset: Dataset) -> int | None:
+    """What the model file has left for vectors and lists."""
+    wanted = config.ranking.bytes
+    if wanted is None:
+        return None
+    size = max(_AUTO_BYTES, _AUTO_BYTES_PER_ITEM * dataset.num_items) if wanted == "auto" else int(wanted)
+    fixed = fixed_bytes(dataset.items, dataset.titles, dataset.train.item_degrees)
+    if size - fixed < _LEAST_ROOM * dataset.num_items:
+        least = fixed + _LEAST_ROOM * dataset.num_items
+        raise UserError(
+            f"A model file of {size:,} bytes is too small for {dataset.num_items:,} items:"
+            f" names and header take {fixed:,}, and {least:,} are the least for all; raise --bytes."
+        )
+    return size - fixed
+
+
+def _run(
+    session: Session, dataset: Dataset, config: RunConfig, room: int | None, tuning: Tuning
+) -> tuple[GraphModel, Tuned, RunConfig]:
+    """Train and tune; where the making of vectors is to be chosen, the better of what was trained and a table."""
+    table: Choice | None = None
+    if config.ranking.choose and room is not None and session.validates and tuning.fitter is not None:
+
+        def build(one: RunConfig) -> GraphModel:
+            return build_model(one, dataset, np.random.default_rng(one.seed), None)
+
+        judge = session.judge("choose")
+        table = best_table(config, dataset, room, tuning.fitter, build, judge)
+        if table is not None:
+            tuning.config = tuning.config.model_copy(update=_list_settings(table.config.ranking))
+            start = tuning.fitted(session.model.ranking(), judge)
+            behind = judge(start.ranking, {"start": config.method.name}) < _HOPELESS * table.score
+            if behind:
+                return table.model, table.tuned, table.config
+    session.run()
+    tuned = session.tuned()
+    if table is not None and session.validate(tuned.ranking)[config.training.monitor] < table.score:
+        return table.model, table.tuned, table.config
+    return session.model, tuned, config.model_copy(update={"ranking": tuned.config})
+
+
+def _list_settings(config: RankingConfig) -> dict[str, Any]:
+    """What was found about lists beside one kind of vectors goes for another as well."""
+    names = ("list_ridge", "list_user_power", "list_power")
+    return {**{name: getattr(config, name) for name in names}, "fit_lists": False}
+
+
 def assess(model: GraphModel, ranking: Ranking, dataset: Dataset, config: RunConfig) -> dict[str, Any]:
     """Everything a result has to say for itself: accuracy, size both ways, split, protocol, preset and seed."""
     layer, term = model.layer, ranking.term
@@ -145,7 +201,7 @@ def assess(model: GraphModel, ranking: Ranking, dataset: Dataset, config: RunCon
         "storage_bytes": layer.storage_bytes()
         + bytes_of(*model.backbone.parameters())
         + (0 if term is None else term.storage_bytes()),
-        **{name: float(value.item()) for name, value in stored(ranking).items()},
+        **facts(ranking),
         "full_table_bytes": layer.num_entities * layer.width * 4,
         "dataset": dataset.name,
         "protocol": dataset.protocol,

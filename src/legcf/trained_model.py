@@ -18,7 +18,7 @@ from legcf.errors import UserError
 from legcf.files import read_json, write_json
 from legcf.model import GraphModel
 from legcf.ranking.ranking import Ranking
-from legcf.ranking.tune import Tuning, stored
+from legcf.ranking.tune import Tuning, arrays
 from legcf.registry import BACKBONES, METHODS, config_from_json
 from legcf.training import checkpoint
 
@@ -66,7 +66,7 @@ def save_model(folder: Path, trained: TrainedModel) -> None:
         "model": trained.model.state_dict(),
         "users": _tensors(trained.users.to_arrays()),
         "items": _tensors(trained.items.to_arrays()),
-        "ranking": _tensors(stored(trained.ranking)),
+        "ranking": _tensors(arrays(trained.ranking)),
         "train": _pairs(trained.ranking.histories),
         "known": {} if trained.known is trained.ranking.histories else _pairs(trained.known),
         "titles": _tensors(text_to_arrays(trained.titles)) if trained.titles is not None else {},

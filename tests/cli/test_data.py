@@ -113,6 +113,35 @@ def test_generate_prepare_export(run: Run, tmp_path: Path) -> None:
         assert len(pairs) == prepared["parts"][part]
 
 
+def test_prepare_and_info_say_what_was_kept(run: Run, tmp_path: Path) -> None:
+    path = write_table(tmp_path, "ratings.csv")
+    kept = document(run, "prepare", path, tmp_path / "out", "--min-rating", "2")["kept"]
+    assert kept["rows"] == len(path.read_text().splitlines()) - 1
+    assert kept["rated_too_low"] > 0
+    assert document(run, "info", tmp_path / "out")["kept"] == kept
+    for words in (("prepare", path, tmp_path / "again"), ("info", tmp_path / "again")):
+        printed = run(*words)[1]
+        assert printed.startswith("ratings: ")
+        assert "1 duplicate merged; ratings ignored" in printed
+
+
+def test_dates_headers_and_counts_as_people_type_them(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("ann,tea,01/12/2020\nann,milk,02/12/2020\nbob,tea,03/12/2020\n")
+    words = ("info", path, "--no-header", "--time-col", 3)
+    code, out, err = run(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith(
+        f"legcf: {path}, line 1 has the date '01/12/2020', which is 1 December 2020 or 12 January 2020"
+    )
+    assert document(run, *words, "--date-format", "%d/%m/%Y")["kept"]["times"] == "%d/%m/%Y"
+    made = document(run, "generate", tmp_path / "graph", "--users", "1e2", "--items", 50, "--pairs", "1.5e3")
+    assert (made["users"], made["items"]) == (100, 50)
+    code, _, err = run("generate", tmp_path / "other", "--users", "1.5", "--items", 50, "--pairs", "1e3")
+    assert code == 2
+    assert "whole number" in err
+
+
 def test_export_numbers_text_ids(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
     path.write_text("user,item\nann,x\nann,y\nbob,x\n")
@@ -136,7 +165,7 @@ def test_export_numbers_text_ids(run: Run, tmp_path: Path) -> None:
         (("generate", "made"), "--preset"),
         (("generate", "made", "--preset", "tiny"), "choose one of yelp2020"),
         (("generate", "graph", "--preset", "yelp2020"), "exists"),
-        (("info", "graph", "--k-core", "-1"), "k_core"),
+        (("info", "graph", "--k-core", "-1"), "--k-core -1 is not possible"),
     ],
 )
 def test_bad_calls_are_one_sentence_and_exit_code_2(

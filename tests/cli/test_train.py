@@ -61,6 +61,42 @@ def test_the_table_says_what_to_do_next(folder: Path, tmp_path: Path) -> None:
     assert "legcf recommend" in answer.out
 
 
+def test_says_what_it_kept(tmp_path: Path) -> None:
+    rows = [(user, item) for user in range(12) for item in range(8) if (user + item) % 3]
+    (tmp_path / "shop.csv").write_text(
+        "customer,product,stars\n" + "".join(f"{u},{i},{1 + i % 5}\n" for u, i in [*rows, rows[0]])
+    )
+    words = ("train", tmp_path / "shop.csv", "--user-col", "customer", *QUICK)
+    answer = legcf(*words, "--out", tmp_path / "all")
+    assert "shop: 65 rows → 12 users, 8 items, 64 pairs; 1 duplicate merged; ratings ignored" in answer.out
+    answer = legcf(*words[:-1], "--out", tmp_path / "some", "--min-rating", 3)
+    assert "rated below 3.0 left out" in answer.err.splitlines()[0]
+    assert "ignored" not in answer.err
+    legcf("data", "prepare", tmp_path / "shop.csv", tmp_path / "ready", "--user-col", "customer", "-q")
+    answer = legcf("train", tmp_path / "ready", *QUICK, "--out", tmp_path / "prepared")
+    assert "1 duplicate merged; ratings ignored" in answer.out
+
+
+def test_one_item_and_too_wide_vectors_are_refused_in_fitting_words(folder: Path, tmp_path: Path) -> None:
+    out = ("--out", tmp_path / "run")
+    (tmp_path / "one.csv").write_text("user,item\na,x\nb,x\nb,x\n")
+    assert "one has only one item, 'x' in 3 rows" in refused("train", tmp_path / "one.csv", *out)
+    (tmp_path / "shop.csv").write_text("1,2\n3,4\n")
+    assert "--no-header" in refused("train", tmp_path / "shop.csv", *out)
+    said = refused("train", folder, *out, "--dim", 100_000, "-q")
+    assert said.endswith("--dim 100,000 is too wide: at most --dim 4,096 is possible here.")
+    said = refused("train", folder, *out, "--dim", 211, "--budget", 500, "-q")
+    assert "at most --dim 210 is possible here with this budget of stored values" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_budgets_with_an_exponent(folder: Path, tmp_path: Path) -> None:
+    answer = legcf("train", folder, "--out", tmp_path / "run", "--budget", "1e3", "--dim", 8, "--epochs", 1, "-q")
+    assert answer.code == 0, answer.err
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["method"]["budget"] == 1000
+    assert "method.budget" in refused("train", folder, "--out", tmp_path / "r", "--budget", "1e3x")
+
+
 def test_a_config_file_repeats_a_run(run: Path, folder: Path, tmp_path: Path) -> None:
     answer = legcf("train", folder, "--out", tmp_path / "again", "--config", run / "config.json", "--quiet")
     assert answer.code == 0, answer.err

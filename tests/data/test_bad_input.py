@@ -9,8 +9,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from legcf.configuration import validated
 from legcf.data import compressed
-from legcf.data.options import DataOptions, make_options
+from legcf.data.options import DataOptions
 from legcf.data.source import Location, from_frame, load, prepare_source
 from legcf.errors import UserError
 from tests.data.files import write_lightgcn
@@ -154,7 +155,7 @@ def test_protocols_that_do_not_suit_the_source(tmp_path: Path) -> None:
 def test_times_that_are_no_times(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("user,item,time\n1,2,1\n1,3,soon\n")
-    with pytest.raises(UserError, match="neither a number nor a date"):
+    with pytest.raises(UserError, match=r"a\.csv, line 3 has 'soon' where a time should be, and others are numbers"):
         load(path, DataOptions(protocol="temporal"))
     path.write_text("user,item,time\n1,2,1\n1,3,\n")
     with pytest.raises(UserError, match="line 3"):
@@ -170,7 +171,7 @@ def test_options_that_do_not_fit() -> None:
         ({"min_rating": float("nan")}, "min_rating"),
     ):
         with pytest.raises(UserError, match=said):
-            make_options(given)
+            validated(DataOptions, given, "data")
 
 
 def test_archives_are_opened_with_care(tmp_path: Path) -> None:

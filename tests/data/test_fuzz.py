@@ -37,7 +37,17 @@ NAMES = (
 FILES_AN_EXAMPLE = 20
 FIELDS = (
     *("0", "1", "2", "3", "4", "5", "-1", "007", "1e5", "1.5", "nan", "inf", "", "null", "true", "+3", "x", "ä", "𝔘"),
-    *("9007199254740993", "18446744073709551615", "99999999999999999999999", "2020-01-01", '"', '""', '"a"', "a\tb"),
+    *(
+        "9007199254740993",
+        "18446744073709551615",
+        "99999999999999999999999",
+        "2020-01-01",
+        "01/12/2020",
+        '"',
+        '""',
+        '"a"',
+        "a\tb",
+    ),
 )
 PIECES = [
     *(
@@ -74,6 +84,8 @@ CHOICES = (
     DataOptions(protocol="temporal", min_rating=1),
     DataOptions(protocol="leave-last-out", delimiter=";", k_core=2),
     DataOptions(user_col="user", item_col="item", duplicates="error", delimiter="::"),
+    DataOptions(header=False, protocol="temporal", time_col="2"),
+    DataOptions(header=True, protocol="leave-last-out", date_format="%d/%m/%Y"),
 )
 
 

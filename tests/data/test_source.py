@@ -185,3 +185,76 @@ def test_data_does_not_need_torch() -> None:
 
     code = "import sys, legcf.data.source; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+HEADERLESS = "3,x,5\n4,x,3\n4,y,1\n"
+
+
+def test_a_table_without_header_is_refused_and_then_read_whole(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text(HEADERLESS)
+    for options in (DataOptions(), DataOptions(user_col="3", item_col="x"), DataOptions(user_col="3", item_col="5")):
+        with pytest.raises(
+            UserError, match=r"seems to have no header, for its first line is '3', 'x', '5'.*--no-header"
+        ):
+            load(path, options)
+    dataset = load(path, DataOptions(header=False))
+    assert dataset.users.values.tolist() == [3, 4]
+    assert dataset.items.values.tolist() == ["x", "y"]
+    assert dataset.provenance["kept"]["rows"] == 3
+    swapped = load(path, DataOptions(header=False, user_col="2", item_col="1", rating_col="3", min_rating=3))
+    assert (swapped.users.values.tolist(), swapped.items.values.tolist()) == (["x"], [3, 4])
+    assert load(path, DataOptions(header=True, user_col="3", item_col="x")).provenance["kept"]["rows"] == 2
+
+
+def test_no_advice_about_text_ids_without_header_loses_the_first_row(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text("ann,apple\nbob,pear\nbob,apple\n")
+    with pytest.raises(UserError, match="`--no-header` if the first line is a row like the others"):
+        load(path)
+    with pytest.raises(UserError, match=r"item id that is called like its column.*--no-header"):
+        load(path, DataOptions(user_col="ann", item_col="apple"))
+    assert load(path, DataOptions(header=False)).users.values.tolist() == ["ann", "bob"]
+    assert load(path, DataOptions(user_col="ann", item_col="apple", header=True)).users.values.tolist() == ["bob"]
+
+
+def test_numbers_among_the_names_of_columns_are_fine(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text("user,item,2020\n1,2,3\n")
+    assert load(path).users.values.tolist() == [1]
+    path.write_text("kunde,artikel,2020\n1,2,3\n")
+    assert load(path, DataOptions(user_col="kunde", item_col="artikel")).users.values.tolist() == [1]
+
+
+def test_a_repeated_header_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text("user,item\na,b\nuser,item\nc,d\n")
+    with pytest.raises(UserError, match=r"pairs\.csv, line 3 repeats the header"):
+        load(path)
+
+
+def test_titles_without_header_lose_no_row(tmp_path: Path) -> None:
+    (tmp_path / "pairs.csv").write_text("user,item\n1,7\n1,8\n")
+    titles = tmp_path / "titles.csv"
+    titles.write_text("7,Seven\n8,Eight\n")
+    for options in (DataOptions(titles=str(titles)), DataOptions(titles=str(titles), title_col="Seven")):
+        with pytest.raises(UserError, match="put one above it, such as `item,title`"):
+            load(tmp_path / "pairs.csv", options)
+    titles.write_text("item,title\n7,Seven\n8,Eight\n")
+    assert load(tmp_path / "pairs.csv", DataOptions(titles=str(titles))).titles == ["Seven", "Eight"]
+
+
+def test_long_delimiters_know_headers_too(tmp_path: Path, expected: dict[str, str]) -> None:
+    text = write_table(tmp_path, "ratings.csv").read_text().replace(",", "||")
+    (tmp_path / "long.csv").write_text(text)
+    assert load(tmp_path / "long.csv", DataOptions(delimiter="||")).content_hash == expected["plain"]
+    (tmp_path / "bare.csv").write_text(text.split("\n", 1)[1])
+    bare = DataOptions(delimiter="||", header=False)
+    assert load(tmp_path / "bare.csv", bare).content_hash == expected["plain"]
+
+
+def test_the_blame_falls_on_the_right_one_of_several_files(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("user,item,rating\n1,2,3\n")
+    (tmp_path / "b.csv").write_text("uid,iid,stars\n1,2,3\n1,3,good\n")
+    with pytest.raises(UserError, match=r"b\.csv, line 3 has 'good' where a rating should be \(column 'stars'\)"):
+        load([tmp_path / "a.csv", tmp_path / "b.csv"])

@@ -3,9 +3,11 @@
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Annotated
 
 import typer
 
+from legcf import __version__
 from legcf.errors import UserError
 
 # A word is a module of this package with a function of that name, or with an `app` of further commands.
@@ -38,8 +40,9 @@ def app_for(arguments: Sequence[str]) -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(_nothing)  # so that a single command still goes by its name
-    for name in arguments[:1] if arguments and arguments[0] in COMMANDS else COMMANDS:
+    app.callback()(_before_any_command)  # so that a single command still goes by its name
+    asked = arguments[0] if arguments else "--help"
+    for name in (asked,) if asked in COMMANDS else () if asked == "--version" else COMMANDS:
         module = import_module(f"legcf.cli.{name}")
         if hasattr(module, "app"):
             app.add_typer(module.app, name=name)
@@ -60,5 +63,15 @@ def main() -> None:
         sys.exit(130)
 
 
-def _nothing() -> None:
-    pass
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"legcf {__version__}")
+        raise typer.Exit
+
+
+def _before_any_command(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """The options that stand before a command."""

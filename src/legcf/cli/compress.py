@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from legcf.cli.data_options import with_data_options
+from legcf.cli.data_options import option_name, with_data_options
+from legcf.cli.numbers import large_number
 from legcf.cli.output import AsJson, print_json, print_pairs, print_table
 from legcf.data.options import DataOptions
 from legcf.errors import UserError
@@ -21,7 +22,7 @@ def compress(
     out: Annotated[Path, typer.Argument(help="The model file to write, e.g. model.legcf.")],
     c: Annotated[int | None, typer.Option("-c", help="Rows of the codebook.  [default: 500]")] = None,
     t: Annotated[int | None, typer.Option("-t", help="Weights for each user and item.  [default: 4]")] = None,
-    budget: Annotated[int | None, typer.Option(help="Stored values c·d + t·N; c and t are solved from it.")] = None,
+    budget: Annotated[int | None, large_number("Stored values c·d + t·N; c and t are solved from it.")] = None,
     tolerance: Annotated[
         float | None,
         typer.Option(help="Find the smallest model that loses at most this share of validation NDCG@20; needs --data."),
@@ -49,7 +50,7 @@ def compress(
     if tolerance is not None and (budget is not None or c is not None or t is not None):
         raise UserError("--tolerance finds the sizes by itself: leave -c, -t and --budget out.")
     if data is None and data_options.model_fields_set:
-        names = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(data_options.model_fields_set))
+        names = ", ".join(map(option_name, sorted(data_options.model_fields_set)))
         raise UserError(f"{names} says how interactions are read, but there is no --data.")
 
     from legcf.compression.compress import compress as code

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from legcf.cli.data_options import with_data_options
+from legcf.cli.numbers import large_number
 from legcf.cli.output import AsJson, print_json, print_pairs, print_table
 from legcf.data.options import DataOptions
 from legcf.errors import UserError
@@ -35,10 +36,10 @@ def prepare(
 ) -> None:
     """Read and split data once, into a compact folder that opens at once."""
     from legcf.data.source import prepare_source
-    from legcf.data.summary import summarise
+    from legcf.data.summary import summarise, what_was_kept
 
     dataset = prepare_source(source[0] if len(source) == 1 else source, out, data_options, quiet)
-    _show(f"Prepared {out}", {**summarise(dataset), "path": str(out)}, as_json)
+    _show(f"Prepared {out}", {**summarise(dataset), "path": str(out)}, as_json, what_was_kept(dataset))
 
 
 @app.command("list")
@@ -68,7 +69,7 @@ def info(
     from legcf.data.registry import REGISTRY
     from legcf.data.source import load
     from legcf.data.summary import plot as plot_dataset
-    from legcf.data.summary import summarise
+    from legcf.data.summary import summarise, what_was_kept
 
     entry = None if Path(data).exists() else REGISTRY.get(data)
     described = {} if entry is None else _described(entry)
@@ -80,7 +81,7 @@ def info(
         raise UserError(f"{data} no longer has the content that was prepared: prepare it again.")
     if plot is not None:
         plot_dataset(dataset, plot)
-    _show(f"Dataset {dataset.name}", {**described, **summarise(dataset)}, as_json)
+    _show(f"Dataset {dataset.name}", {**described, **summarise(dataset)}, as_json, what_was_kept(dataset))
 
 
 @app.command()
@@ -107,9 +108,9 @@ def fetch(
 def generate(
     out: Annotated[Path, typer.Argument(help="A LightGCN folder to write, or a table if it ends in .csv.")],
     preset: Annotated[str | None, typer.Option(help="A known size: yelp2020, amazon-book or 1e8.")] = None,
-    users: Annotated[int | None, typer.Option(help="Number of users.")] = None,
-    items: Annotated[int | None, typer.Option(help="Number of items.")] = None,
-    pairs: Annotated[int | None, typer.Option(help="Number of pairs.")] = None,
+    users: Annotated[int | None, large_number("Number of users.")] = None,
+    items: Annotated[int | None, large_number("Number of items.")] = None,
+    pairs: Annotated[int | None, large_number("Number of pairs.")] = None,
     communities: Annotated[
         int | None, typer.Option(help="User u and item i belong together if equal modulo this.")
     ] = None,
@@ -189,12 +190,17 @@ def _described(entry: "Entry") -> dict[str, Any]:
     }
 
 
-def _show(title: str, content: dict[str, Any], as_json: bool) -> None:
+def _show(title: str, content: dict[str, Any], as_json: bool, told: str | None = None) -> None:
+    """The content; for people with the part `kept` told in a sentence."""
     if as_json:
         print_json(content)
         return
+    if told is not None:
+        typer.echo(told)
     flat: dict[str, Any] = {}
     for name, value in content.items():
+        if name == "kept":
+            continue
         if isinstance(value, dict):
             flat.update({f"{name}: {key}": inner for key, inner in value.items()})
         else:

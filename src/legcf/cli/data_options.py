@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from legcf.data.options import DataOptions, make_options
+from legcf.configuration import validated
+from legcf.data.options import DataOptions
 
 
 def with_data_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -22,7 +23,7 @@ def with_data_options(command: Callable[..., None]) -> Callable[..., None]:
             default=None,
             annotation=Annotated[
                 _optional(field.annotation),
-                typer.Option(f"--{name.replace('_', '-')}", help=field.description, rich_help_panel="Data"),
+                typer.Option(_declared(name, field.annotation), help=field.description, rich_help_panel="Data"),
             ],
         )
         for name, field in DataOptions.model_fields.items()
@@ -31,7 +32,8 @@ def with_data_options(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def wrapped(**arguments: Any) -> None:
         given = {option.name: arguments.pop(option.name) for option in options}
-        chosen = make_options({name: value for name, value in given.items() if value is not None})
+        typed = {name: value for name, value in given.items() if value is not None}
+        chosen = validated(DataOptions, typed, "data", option_name)
         command(data_options=chosen, **arguments)
 
     own = [
@@ -43,6 +45,16 @@ def with_data_options(command: Callable[..., None]) -> Callable[..., None]:
     wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return wrapped
+
+
+def option_name(field: str) -> str:
+    """What a field of DataOptions is called on the command line."""
+    return f"--{field.replace('_', '-')}"
+
+
+def _declared(field: str, annotation: Any) -> str:
+    is_switch = annotation in (bool, bool | None)
+    return f"{option_name(field)}/{option_name('no_' + field)}" if is_switch else option_name(field)
 
 
 def _optional(annotation: Any) -> Any:

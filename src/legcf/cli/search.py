@@ -1,6 +1,5 @@
 """`legcf search`: the best settings of a method for some data, chosen on validation."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +8,7 @@ import typer
 
 from legcf.cli.data_options import with_data_options
 from legcf.cli.output import AsJson, print_json, print_pairs
-from legcf.configuration import parse_assignments
+from legcf.configuration import key_and_value, parse_assignments, value_from_text
 from legcf.data.options import DataOptions
 from legcf.errors import UserError
 
@@ -66,15 +65,8 @@ def _tell(trial: Any) -> None:
 def _values(texts: list[str]) -> dict[str, tuple[Any, ...]]:
     found = {}
     for text in texts:
-        key, equals, values = text.partition("=")
-        if not equals or not values or "." not in key:
-            raise UserError(f"`--over {text}` is not of the form section.key=value,value, as in method.t=1,2,4.")
-        found[key] = tuple(_value(value) for value in values.split(","))
+        key, values = key_and_value(text, "--over", "method.t=1,2,4")
+        if not values or "." not in key:
+            raise UserError(f"`--over {text}` names no section or no values, as --over method.t=1,2,4 does.")
+        found[key] = tuple(value_from_text(value) for value in values.split(","))
     return found
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text

@@ -1,20 +1,26 @@
 """`legcf train`: from interactions to a run directory."""
 
 import json
+from bisect import bisect_left
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from legcf.cli.data_options import with_data_options
 from legcf.cli.output import AsJson, print_json, print_pairs, summary
-from legcf.configuration import merged, migrated, parse_assignments
-from legcf.data.options import DataOptions, make_options
+from legcf.configuration import merged, migrated, parse_assignments, validated, value_from_text
+from legcf.data.options import DataOptions
 from legcf.errors import UserError
 from legcf.files import read_json
 
+if TYPE_CHECKING:
+    from legcf.configuration import RunConfig
+    from legcf.data.interactions import Dataset
+
 _SECTIONS = ("method", "backbone", "training", "ranking")
+_WIDEST = 4096  # wider vectors only take time, which grows with the cube of the width
 
 
 @with_data_options
@@ -27,10 +33,16 @@ def train(
     backbone: Annotated[str | None, typer.Option(help="What propagates them; the preset names one by default.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of every draw in the run.  [default: 0]")] = None,
     epochs: Annotated[int | None, typer.Option(help="Most epochs of each stage.")] = None,
-    dim: Annotated[int | None, typer.Option(help="Width of the method's vectors.")] = None,
+    dim: Annotated[int | None, typer.Option(min=1, help="Width of the method's vectors.")] = None,
     budget: Annotated[
         str | None,
-        typer.Option(help="Stored values to fit the method's sizes to: a number, or legcf (500·128 + 2·entities)."),
+        typer.Option(help="Stored values to fit the method's sizes to: 1e5, or legcf (500·128 + 2·entities)."),
+    ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option(
+            "--bytes", help="Size of the model file to make the most of, such as 1.6MB; the preset's own by default."
+        ),
     ] = None,
     warm_start: Annotated[
         str | None,
@@ -46,7 +58,8 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train on DATA and write a run directory; ends with accuracy and size."""
-    from legcf.data.source import load
+    from legcf.data.source import training_data
+    from legcf.data.summary import what_was_kept
     from legcf.registry import resolve, width_option
     from legcf.runs import remove_unfinished
     from legcf.runs import train as run
@@ -55,7 +68,7 @@ def train(
     given = _from_file(config)
     chosen_method = _first(method, _name(given, "method"), "legcf")
     typed = data_options.model_dump(include=data_options.model_fields_set)
-    options = make_options({**given.get("data", {}).get("options", {}), **typed})
+    options = validated(DataOptions, {**given.get("data", {}).get("options", {}), **typed}, "data")
     typed_settings = parse_assignments(settings or [])
     if not all(isinstance(values, dict) for values in typed_settings.values()):
         sections = ", ".join(f"{section}.…" for section in _SECTIONS)
@@ -65,7 +78,8 @@ def train(
         typed_settings,
         {} if warm_start is None else {"method": {"start": "table", "table": _lasting(warm_start)}},
         {} if epochs is None else {"training": {"epochs": epochs}},
-        {} if budget is None else {"method": {"budget": int(budget) if budget.isdigit() else budget}},
+        {} if size is None else {"ranking": {"bytes": size}},
+        {} if budget is None else {"method": {"budget": value_from_text(budget)}},
         {} if dim is None else {"method": {width_option(chosen_method): dim}},
     )
     resolved = resolve(
@@ -76,7 +90,11 @@ def train(
         overrides,
         {"source": _lasting(data), "options": options.model_dump(mode="json", exclude_defaults=True)},
     )
-    dataset = load(data, options)
+    dataset = training_data(data, options)
+    if not (quiet or as_json):
+        typer.echo(what_was_kept(dataset), err=True)
+    if dim is not None:
+        _refuse_too_wide(dim, resolved, dataset)
     watching: list[Callable[[dict[str, Any]], None]] = [] if quiet or as_json else [_tell]
     logged = None if log is None else tracker(log, out, resolved)
     if logged is not None:
@@ -98,8 +116,31 @@ def train(
     if as_json:
         print_json(trained.metrics)
     else:
+        if quiet:
+            typer.echo(what_was_kept(dataset))
         print_pairs(f"{resolved.method.name} on {dataset.name}, protocol {dataset.protocol}", summary(trained.metrics))
         typer.echo(f"Run: {out}. Next: legcf recommend {out} --user {dataset.users.external([0])[0]}")
+
+
+def _refuse_too_wide(dim: int, config: "RunConfig", dataset: "Dataset") -> None:
+    """Say how wide vectors may be, if the method's budget has no room for vectors of --dim or nobody would wait."""
+    from legcf.registry import METHODS, width_option
+
+    method = config.method
+
+    def is_refused(width: int) -> bool:
+        try:
+            wider = method.model_copy(update={width_option(method.name): width})
+            METHODS[method.name].layer.sized(wider, dataset.num_users, dataset.num_items)
+        except UserError:
+            return True
+        return False
+
+    widest = bisect_left(range(1, _WIDEST + 1), True, key=is_refused)
+    # If nothing fits, the width is not what is wrong: the run says what is.
+    if 0 < widest < dim:
+        larger = "." if widest == _WIDEST else " with this budget of stored values: choose less, or a larger --budget."
+        raise UserError(f"--dim {dim:,} is too wide: at most --dim {widest:,} is possible here{larger}")
 
 
 def _tell(line: dict[str, Any]) -> None:

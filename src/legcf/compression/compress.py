@@ -16,7 +16,7 @@ from legcf.assignment.matching_pursuit import encode, rows_within
 from legcf.compression.checks import Matrix, check_memory, check_sizes, check_table
 from legcf.compression.sizes import Sizes, for_budget
 from legcf.errors import UserError
-from legcf.serving.coding import rounded
+from legcf.ranking.precision import rounded
 
 DEFAULT_C, DEFAULT_T = 500, 4
 DEFAULT_MEMORY_MB = 512.0

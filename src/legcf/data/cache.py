@@ -9,21 +9,19 @@ import numpy as np
 from legcf.data.archives import extract
 from legcf.data.compressed import lines
 from legcf.data.download import Checksum, Unreachable, download
+from legcf.data.frames import frame_of
 from legcf.data.kernels import write_numbers
 from legcf.data.lightgcn import open_folder
 from legcf.data.options import DataOptions
 from legcf.data.pipeline import PairSource, build_in_memory
 from legcf.data.registry import REGISTRY, Download, Entry
-from legcf.data.tables import frame_of, open_files, open_frame, select_pairs
+from legcf.data.tables import open_files, open_frame, select_pairs
 from legcf.errors import MissingExtra, UserError
-from legcf.files import folder_written_whole
+from legcf.files import cache_folder, folder_written_whole
 
 
-def cache_folder() -> Path:
-    """Downloads land here: data in `$LEGCF_CACHE`, else in legcf of the user's cache folder."""
-    own = os.environ.get("LEGCF_CACHE")
-    general = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return (Path(own) if own else Path(general) / "legcf") / "data"
+def _downloads() -> Path:
+    return cache_folder() / "data"
 
 
 def places(entry: Entry) -> Iterator[Path]:
@@ -31,7 +29,7 @@ def places(entry: Entry) -> Iterator[Path]:
     for folder in os.environ.get("LEGCF_DATA", "").split(os.pathsep):
         if folder:
             yield Path(folder) / entry.name
-    yield cache_folder() / entry.name
+    yield _downloads() / entry.name
 
 
 def find_local(entry: Entry) -> Path | None:
@@ -54,8 +52,8 @@ def fetch(entry: Entry, mirror: str | None = None, quiet: bool = False, pause: f
     """Bring a dataset into the cache. `mirror` is an address that holds NAME/FILE for the files of every dataset."""
     if not entry.downloads:
         raise UserError(f"{entry.name} needs no download: it comes with `pip install 'legcf[demo]'`.")
-    target = cache_folder() / entry.name
-    waiting = cache_folder() / "downloads" / entry.name
+    target = _downloads() / entry.name
+    waiting = _downloads() / "downloads" / entry.name
     try:
         arrived = [_fetch_one(one, entry, waiting, mirror, quiet, pause) for one in entry.downloads]
     except Unreachable as error:

@@ -1,6 +1,6 @@
 """Which column of a table is which: the names people use, in one place."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from legcf.data.options import DataOptions
@@ -17,6 +17,8 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "title": ("title", "name", "movie_title", "item_name", "product_name", "item_title"),
 }  # fmt: skip
 
+Remedy = Callable[[Sequence[str], str], str]
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -29,41 +31,49 @@ class Columns:
     title: str | None = None
 
 
-def find_columns(names: Sequence[str], options: DataOptions, where: str) -> Columns:
+def find_columns(names: Sequence[str], options: DataOptions, where: str, remedy: Remedy | None = None) -> Columns:
     return Columns(
-        user=required_column(names, "user", options.user_col, where),
-        item=required_column(names, "item", options.item_col, where),
+        user=required_column(names, "user", options.user_col, where, remedy),
+        item=required_column(names, "item", options.item_col, where, remedy),
         rating=_column(names, "rating", options.rating_col, where),
         time=_column(names, "time", options.time_col, where),
         title=_column(names, "title", options.title_col if options.titles is None else None, where),
     )
 
 
-def required_column(names: Sequence[str], role: str, given: str | None, where: str) -> str:
+def required_column(
+    names: Sequence[str], role: str, given: str | None, where: str, remedy: Remedy | None = None
+) -> str:
+    """`remedy` says what to do about columns in which a role cannot be found."""
     column = _column(names, role, given, where)
     if column is None:
-        raise UserError(
-            f"{where} has no column that looks like {role} ids: its columns are {_listed(names)}. "
-            f"Name the right one with `--{role}-col`."
-        )
+        advice = f"Name the right one with `--{role}-col`." if remedy is None else remedy(names, role)
+        raise UserError(f"{where} has no column that looks like {role} ids: its columns are {listed(names)}. {advice}")
     return column
 
 
-def _column(names: Sequence[str], role: str, given: str | None, where: str) -> str | None:
+def find_column(names: Sequence[str], role: str, given: str | None) -> str | None:
+    """The column of a role: the given one if it is there, else one that is called as people call it."""
     if given is not None:
-        if given not in names:
-            raise UserError(
-                f"{where} has no column {given!r} (asked for as the {role} column): it has {_listed(names)}."
-            )
-        return given
+        return given if given in names else None
     simple = {_simple(name): name for name in reversed(names)}
+    # The columns of a table without header go by number.
+    if list(names) == [str(place + 1) for place in range(len(names))]:
+        simple |= {role: name for role, name in zip(("user", "item"), names, strict=False)}
     return next((simple[synonym] for synonym in SYNONYMS[role] if synonym in simple), None)
+
+
+def listed(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:12])
+    return shown + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+
+
+def _column(names: Sequence[str], role: str, given: str | None, where: str) -> str | None:
+    column = find_column(names, role, given)
+    if given is not None and column is None:
+        raise UserError(f"{where} has no column {given!r} (asked for as the {role} column): it has {listed(names)}.")
+    return column
 
 
 def _simple(name: str) -> str:
     return name.strip().strip("\ufeff").lower().replace(" ", "_").replace("-", "_")
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:12])
-    return shown + (f" and {len(names) - 12} more" if len(names) > 12 else "")

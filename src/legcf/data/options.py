@@ -1,11 +1,8 @@
 """What a user may say about data: one frozen record, with the same names in Python and on the command line."""
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-
-from legcf.errors import UserError
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class DataOptions(BaseModel):
@@ -29,6 +26,10 @@ class DataOptions(BaseModel):
     """Column of ratings; found by name when not given; only used together with `min_rating`."""
     time_col: str | None = None
     """Column of times; found by name when not given; needed by `leave-last-out` and `temporal`."""
+    date_format: str | None = Field(default=None, min_length=1)
+    """How dates are written, as in `%d/%m/%Y %H:%M`; not needed for numbers and for ISO 8601."""
+    header: bool | None = None
+    """Whether the first line of a text table names its columns. Without, columns go by number: user 1, item 2."""
     delimiter: str | None = Field(default=None, min_length=1, max_length=2)
     """What stands between the fields of a text file, when it is not the usual one for its suffix."""
     min_rating: float | None = Field(default=None, allow_inf_nan=False)
@@ -54,14 +55,3 @@ class DataOptions(BaseModel):
 
 
 DEFAULTS = DataOptions()
-
-
-def make_options(given: Mapping[str, Any]) -> DataOptions:
-    """Options from names and values of the command line or a config file; what does not fit is a UserError."""
-    try:
-        return DataOptions(**given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        problem = str(first["msg"]).removeprefix("Value error, ")
-        raise UserError(f"Data option {name}: {problem}." if name else f"Data options: {problem}.") from error

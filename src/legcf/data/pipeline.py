@@ -42,6 +42,11 @@ class PairSource:
     where_pair: Callable[[int, int], str]
     where_cold: Callable[[NDArray[np.bool_], NDArray[np.bool_]], str]
     titles: Callable[[IdMap], list[str] | None]
+    rated_too_low: int = 0
+    """Rows that were left out for their rating; they are not among `num_rows`."""
+    has_ratings: bool = False
+    times: str | None = None
+    """How times were written, if they are used."""
 
 
 class PartWriter(Interface):
@@ -58,6 +63,7 @@ class Built:
     users: IdMap
     items: IdMap
     titles: list[str] | None
+    pairs: int
     merged: int
 
 
@@ -95,12 +101,22 @@ def build_in_memory(source: PairSource, options: DataOptions) -> Dataset:
 
 
 def provenance(source: PairSource, options: DataOptions, built: Built) -> dict[str, object]:
-    """How the parts were made: enough to make them again."""
+    """How the parts were made, enough to make them again, and what of the source is in them."""
     return {
         "source": source.where,
-        "rows": source.num_rows,
-        "merged_duplicates": built.merged,
         "options": {**options.model_dump(), "protocol": built.protocol},
+        "kept": {
+            "rows": source.num_rows + source.rated_too_low,
+            "users": len(built.users),
+            "items": len(built.items),
+            "pairs": built.pairs,
+            "rated_too_low": source.rated_too_low,
+            "duplicates_merged": built.merged,
+            "users_dropped": len(source.users) - len(built.users),
+            "items_dropped": len(source.items) - len(built.items),
+            "ratings_ignored": source.has_ratings and options.min_rating is None,
+            "times": source.times,
+        },
     }
 
 
@@ -131,15 +147,17 @@ def build(
             raise UserError(f"Nothing is left of {source.where} with k_core={options.k_core}: choose a smaller one.")
         rng = np.random.default_rng(options.split_seed)
         label = protocol.start(options, rng, kept)
+        pairs = 0
         with progress(f"Splitting {source.name}", int(kept.users.sum()), "users", quiet) as task:
             for block in kept:
                 labels = label(block)
+                pairs += len(block.items)
                 for number, part in enumerate(parts):
                     part.append(*kernels.part_rows(block.indptr, block.items, labels, number))
                 task.advance(len(block.indptr) - 1)
     users = IdMap(source.users.values[kept.users], "user")
     items = IdMap(source.items.values[kept.items], "item")
-    return Built(protocol.name, users, items, source.titles(items), merged.merged)
+    return Built(protocol.name, users, items, source.titles(items), pairs, merged.merged)
 
 
 @contextmanager

@@ -12,17 +12,18 @@ from legcf.data.archives import extract
 from legcf.data.cache import fetch, find_local, open_known, recognise
 from legcf.data.compressed import plain_suffix
 from legcf.data.formats import FORMATS
+from legcf.data.frames import frame_of
 from legcf.data.interactions import Dataset
 from legcf.data.lightgcn import open_folder, text_file
 from legcf.data.options import DEFAULTS, DataOptions
 from legcf.data.pipeline import PairSource, build_in_memory
 from legcf.data.prepared import is_prepared, open_prepared, prepare
 from legcf.data.registry import REGISTRY, Entry, find_entry
-from legcf.data.tables import frame_of, open_files, open_frame, select_pairs
+from legcf.data.tables import open_files, open_frame, select_pairs
 from legcf.errors import UserError
 from legcf.progress import progress
 
-__all__ = ["DataOptions", "from_frame", "load", "prepare_source"]
+__all__ = ["DataOptions", "from_frame", "load", "prepare_source", "training_data"]
 
 Location = str | Path | Sequence[str | Path]
 
@@ -45,8 +46,37 @@ def prepare_source(source: Location, out: Path, options: DataOptions = DEFAULTS,
         return prepare(pairs, filled, out, quiet)
 
 
+def training_data(data: Any, options: DataOptions = DEFAULTS) -> Dataset:
+    """Whatever holds interactions, as a dataset that a model can be trained on.
+
+    `data` is a Dataset, anything that `load` takes, or anything that `from_frame` takes.
+    """
+    dataset = _dataset(data, options)
+    if dataset.num_items < 2:
+        kept = dataset.provenance.get("kept", {})
+        rows = f" in {kept['rows']:,} rows" if kept.get("rows", 0) > 1 else ""
+        raise UserError(
+            f"{dataset.name} has only one item, {dataset.items.external([0])[0]!r}{rows}: there is nothing to choose "
+            "from, so nothing to recommend; at least two items are needed."
+        )
+    return dataset
+
+
+def _dataset(data: Any, options: DataOptions) -> Dataset:
+    if isinstance(data, Dataset):
+        if options.model_fields_set:
+            names = ", ".join(sorted(options.model_fields_set))
+            raise UserError(f"A Dataset is read and split already: leave {names} out, or give the source itself.")
+        return data
+    are_paths = isinstance(data, list | tuple) and data and all(isinstance(one, str | Path) for one in data)
+    return load(data, options) if are_paths or isinstance(data, str | Path) else from_frame(data, options)
+
+
 def from_frame(frame: Any, options: DataOptions = DEFAULTS, name: str = "frame") -> Dataset:
-    """Split a polars or pandas frame with a row for each pair."""
+    """Split a polars, pandas or Arrow frame with a row for each pair, or a scipy sparse matrix of users × items.
+
+    The ids of a matrix are the numbers of its rows and columns; its values are ratings.
+    """
     where = f"Frame {name!r}"
     chosen = select_pairs(frame_of(frame), options, where)
     return build_in_memory(open_frame(chosen, options, name, where), options)

@@ -31,8 +31,36 @@ def summarise(dataset: Dataset) -> dict[str, Any]:
         "user_degrees": _distribution(users),
         "item_degrees": _distribution(items),
         "titles": dataset.titles is not None,
+        "kept": dict(dataset.provenance.get("kept", {})),
         "content_hash": dataset.content_hash,
     }
+
+
+def what_was_kept(dataset: Dataset) -> str:
+    """In a sentence or two, what became of the rows that were read, and how the pairs were split."""
+    parts = {part: getattr(dataset, part).num_pairs for part in PARTS}
+    kept = {"users": dataset.num_users, "items": dataset.num_items, "pairs": sum(parts.values())}
+    kept |= dataset.provenance.get("kept", {})
+    sizes = ", ".join(_counted(kept[name], name) for name in ("users", "items", "pairs"))
+    told = [f"{_counted(kept['rows'], 'rows')} → {sizes}" if "rows" in kept else sizes]
+    rating = dataset.provenance.get("options", {}).get("min_rating")
+    left_out = {
+        "rated_too_low": ("rows", f" rated below {rating} left out"),
+        "duplicates_merged": ("duplicates", " merged"),
+        "users_dropped": ("users", " dropped"),
+        "items_dropped": ("items", " dropped"),
+    }
+    told += [_counted(kept[key], things) + fate for key, (things, fate) in left_out.items() if kept.get(key)]
+    if kept.get("ratings_ignored"):
+        told.append("ratings ignored, every row counts (--min-rating 4 would keep those rated 4 or more)")
+    if kept.get("times"):
+        told.append(f"times read as {kept['times']}")
+    split = ", ".join(f"{count:,} {part}" for part, count in parts.items())
+    return f"{dataset.name}: {'; '.join(told)}. Protocol {dataset.protocol}: {split}."
+
+
+def _counted(count: int, things: str) -> str:
+    return f"{count:,} {things.removesuffix('s') if count == 1 else things}"
 
 
 def plot(dataset: Dataset, path: Path) -> None:

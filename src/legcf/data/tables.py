@@ -1,24 +1,24 @@
 """Tables of interactions become pairs of positions: columns found, values checked, ids mapped; lazily, in batches."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from legcf.data.blocks import Batch
-from legcf.data.columns import Columns, find_columns
-from legcf.data.diagnose import explained, reading
+from legcf.data.columns import Columns, find_column, find_columns, listed
+from legcf.data.diagnose import Files
 from legcf.data.encode import id_column, id_lookup
-from legcf.data.formats import FIELD_COUNT, find_format, scan_pairs
+from legcf.data.formats import RAGGED, Format, find_format, scan_pairs
 from legcf.data.ids import IdMap
-from legcf.data.options import DEFAULTS, DataOptions
+from legcf.data.options import DataOptions
 from legcf.data.pipeline import PairSource
 from legcf.data.splits import find_protocol
+from legcf.data.times import read_times
 from legcf.data.titles import match_titles, titles_from
 from legcf.errors import UserError
 
@@ -30,41 +30,33 @@ _ALL_COLUMNS = pl.QueryOptFlags(projection_pushdown=False)
 
 
 def open_files(paths: Sequence[Path], options: DataOptions, name: str | None = None) -> PairSource:
-    frames, found = [], []
+    frames, found = [], {}
     for path in paths:
-        with reading([path], options, None):
+        with Files(options, {path: None}).reading():
             frame = scan_pairs(path, options)
             schema = frame.collect_schema()
-        columns = find_columns(schema.names(), options, _with_hint(path, schema.names(), options))
-        frames.append(_chosen(frame, schema, columns, options, str(path)))
-        found.append(columns)
+            form = find_format(path, options)
+        names = [name for name in schema.names() if name != RAGGED]
+        _refuse_missing_header(path, form, names, options)
+        columns = find_columns(names, options, str(path), form.remedy)
+        found[path] = columns if _wants_time(options) else replace(columns, time=None)
+        frames.append(_chosen(frame, schema, found[path], options, str(path)))
     where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more files"
-    files = _Files(paths, options, found[0])
-    with reading(paths, options, found[0]):
+    files = Files(options, found)
+    with files.reading():
         united = _united(frames)
         if sum(path.stat().st_size for path in paths) <= _KEEP_BYTES:
             united = united.collect(optimizations=_ALL_COLUMNS).lazy()
     return open_frame(united, options, name or paths[0].name.split(".")[0], where, files)
 
 
-@dataclass(frozen=True)
-class _Files:
-    """Where a frame came from, to find the line of a problem again."""
-
-    paths: Sequence[Path] = ()
-    options: DataOptions = DEFAULTS
-    columns: Columns | None = None
-
-    def error(self, otherwise: str) -> UserError:
-        return (
-            explained(self.paths, self.options, self.columns, otherwise) if self.paths else UserError(f"{otherwise}.")
+def _refuse_missing_header(path: Path, form: Format, names: Sequence[str], options: DataOptions) -> None:
+    found = [find_column(names, "user", options.user_col), find_column(names, "item", options.item_col)]
+    if options.header is None and form.lacks_header(names, found):
+        raise UserError(
+            f"{path} seems to have no header, for its first line is {listed(names)}: say `--no-header` to read it as a "
+            "row (columns go by number then, by default `--user-col 1 --item-col 2`), or `--header` if it is one."
         )
-
-    def is_text(self) -> bool:
-        return any(find_format(path, self.options).is_text for path in self.paths)
-
-
-_NO_FILES = _Files()
 
 
 def select_pairs(frame: pl.LazyFrame, options: DataOptions, where: str) -> pl.LazyFrame:
@@ -74,21 +66,24 @@ def select_pairs(frame: pl.LazyFrame, options: DataOptions, where: str) -> pl.La
 
 
 def open_frame(
-    frame: pl.LazyFrame, options: DataOptions, name: str, where: str, files: _Files = _NO_FILES
+    frame: pl.LazyFrame, options: DataOptions, name: str, where: str, files: Files | None = None
 ) -> PairSource:
     """A frame with the columns of `select_pairs` as a source."""
-    with reading(files.paths, options, files.columns):
+    files = files or Files(options)
+    times = None
+    with files.reading():
         schema = frame.collect_schema()
-        num_rows = _checked_rows(frame, schema, options, where, files)
-        frame = _with_time(frame, schema, options, where, files)
+        rows_read, num_rows = _checked_rows(frame, schema, options, where, files)
+        if "time" in schema:
+            frame, times = read_times(frame, options.date_format, partial(_complaint, files, where))
         if options.min_rating is not None:
             frame = frame.filter(pl.col("rating") >= options.min_rating)
         users = _lookup(frame, "user", where, files)
         items = _lookup(frame, "item", where, files)
     if num_rows == 0:
-        raise UserError(f"{where} holds no interactions{'' if options.min_rating is None else ' rated so high'}.")
-    has_time = "time" in frame.collect_schema()
-    table = _Table(frame, users, items, has_time, where)
+        rated = "" if options.min_rating is None else f" rated {options.min_rating:g} or more"
+        raise UserError(f"{where} holds no interactions{rated}.")
+    table = _Table(frame, users, items, times is not None, where)
     return PairSource(
         name=name,
         where=where,
@@ -97,12 +92,22 @@ def open_frame(
         num_rows=num_rows,
         batches=partial(_guarded, table, files),
         has_test=False,
-        has_time=has_time,
+        has_time=times is not None,
         merge_duplicates=True,
         where_pair=table.where_pair,
         where_cold=lambda cold_users, cold_items: where,
         titles=partial(_titles, frame, options),
+        rated_too_low=rows_read - num_rows,
+        has_ratings="rating" in schema,
+        times=times,
     )
+
+
+def _complaint(files: Files, where: str, value: str | None, problem: str) -> UserError:
+    """About a time: with its line, if it can be found again."""
+    if value is None:
+        return files.error(f"{where} {problem}")
+    return UserError(f"{files.place_of_time(value) or where} {problem}.")
 
 
 @dataclass(frozen=True)
@@ -132,15 +137,9 @@ def _positions(batch: pl.DataFrame, kind: str) -> NDArray[np.int32]:
     return batch[f"{kind}_position"].to_numpy()
 
 
-def _guarded(table: _Table, files: _Files) -> Iterator[Batch]:
-    with reading(files.paths, files.options, files.columns):
+def _guarded(table: _Table, files: Files) -> Iterator[Batch]:
+    with files.reading():
         yield from table.batches()
-
-
-def _with_hint(path: Path, names: Sequence[str], options: DataOptions) -> str:
-    """Where the header looks as if it had another delimiter, say so."""
-    others = [mark for mark in ",;\t|" if len(names) == 1 and mark in names[0]]
-    return f"{path} (is `{others[0]}` its delimiter? then say `--delimiter '{others[0]}'`)" if others else str(path)
 
 
 def _chosen(frame: pl.LazyFrame, schema: pl.Schema, columns: Columns, options: DataOptions, where: str) -> pl.LazyFrame:
@@ -156,13 +155,15 @@ def _chosen(frame: pl.LazyFrame, schema: pl.Schema, columns: Columns, options: D
         selected.append(pl.col(columns.time).alias("time"))
     if columns.title is not None and options.titles is None:
         selected.append(pl.col(columns.title).cast(pl.String, strict=False).alias("title"))
-    if FIELD_COUNT in schema:
-        selected.append(pl.col(FIELD_COUNT))
+    if RAGGED in schema:
+        selected.append(pl.col(RAGGED))
     return frame.select(selected)
 
 
 def _wants_time(options: DataOptions) -> bool:
-    return options.time_col is not None or (options.protocol is not None and find_protocol(options.protocol).needs_time)
+    if options.time_col is not None or options.date_format is not None:
+        return True
+    return options.protocol is not None and find_protocol(options.protocol).needs_time
 
 
 def _united(frames: list[pl.LazyFrame]) -> pl.LazyFrame:
@@ -174,61 +175,46 @@ def _united(frames: list[pl.LazyFrame]) -> pl.LazyFrame:
     return pl.concat([frame.select(casts) for frame in frames]) if len(frames) > 1 else frames[0]
 
 
-def _checked_rows(frame: pl.LazyFrame, schema: pl.Schema, options: DataOptions, where: str, files: _Files) -> int:
-    """Count the rows, and what must not be there: missing ids, ratings that are no numbers, ragged lines."""
+def _checked_rows(
+    frame: pl.LazyFrame, schema: pl.Schema, options: DataOptions, where: str, files: Files
+) -> tuple[int, int]:
+    """Count all rows, those to keep, and what must not be there: missing ids, ratings that are no numbers, …"""
     counts = [pl.col(kind).null_count().alias(f"has no {kind} id") for kind in ("user", "item")]
     if "rating" in schema:
         bad = pl.col("rating").is_null() | pl.col("rating").is_nan()
         counts.append(bad.sum().alias("has no number for a rating"))
-    if FIELD_COUNT in schema:
-        counts.append(
-            (pl.col(FIELD_COUNT) != pl.col(FIELD_COUNT).first()).sum().alias("has too many or too few fields")
-        )
-    rows = pl.len() if options.min_rating is None else (pl.col("rating") >= options.min_rating).sum()
-    checked = frame.select(*counts, rows.alias("rows")).collect(engine="streaming", optimizations=_ALL_COLUMNS)
-    row = checked.row(0, named=True)
-    num_rows = int(row.pop("rows"))
+    if RAGGED in schema:
+        counts.append(pl.col(RAGGED).sum().alias("has too many or too few fields"))
+    headers = files.headers()
+    if headers and schema["user"] == schema["item"] == pl.String:
+        same = [(pl.col("user") == user) & (pl.col("item") == item) for user, item in headers]
+        counts.append(pl.any_horizontal(same).sum().alias("repeats its header"))
+    kept = pl.len() if options.min_rating is None else (pl.col("rating") >= options.min_rating).sum()
+    checked = frame.select(*counts, pl.len().alias("rows"), kept.alias("kept"))
+    row = checked.collect(engine="streaming", optimizations=_ALL_COLUMNS).row(0, named=True)
+    rows, num_kept = int(row.pop("rows")), int(row.pop("kept"))
     for problem, count in row.items():
         if count:
             raise files.error(f"{where} {problem} in {count:,} rows")
-    return num_rows
+    return rows, num_kept
 
 
-def _with_time(frame: pl.LazyFrame, schema: pl.Schema, options: DataOptions, where: str, files: _Files) -> pl.LazyFrame:
-    """Times as integers where they are integers or dates, else as floating-point numbers."""
-    if "time" not in schema:
-        return frame
-    time, dtype = pl.col("time"), schema["time"]
-    candidates = [time.cast(pl.Int64, strict=False), time.cast(pl.Float64, strict=False)]
-    if dtype == pl.String:
-        candidates.append(time.str.to_datetime(strict=False, ambiguous="null").cast(pl.Int64))
-    elif dtype.is_temporal():
-        candidates = [time.cast(pl.Datetime("us")).cast(pl.Int64)]
-    elif dtype.is_float():
-        candidates = candidates[1:]
-    for candidate in candidates:
-        bad = candidate.is_null() | (
-            candidate.is_nan() if candidate is not candidates[0] and dtype.is_float() else False
-        )
-        try:
-            count = frame.select(bad.sum()).collect(engine="streaming").item()
-        except pl.exceptions.PolarsError:
-            continue
-        if not count:
-            return frame.with_columns(candidate.alias("time"))
-    raise files.error(f"{where} has rows whose time is neither a number nor a date")
-
-
-def _lookup(frame: pl.LazyFrame, kind: str, where: str, files: _Files) -> tuple[IdMap, pl.DataFrame]:
+def _lookup(frame: pl.LazyFrame, kind: str, where: str, files: Files) -> tuple[IdMap, pl.DataFrame]:
     distinct = frame.select(pl.col(kind).unique()).collect(engine="streaming").to_series()
-    if distinct.dtype == pl.String and files.is_text():
+    if distinct.dtype == pl.String and files.are_text():
         if distinct.str.contains("\0", literal=True).any():
             raise files.error(f"{where} holds a NUL byte in a {kind} id")
+        names = {header[0 if kind == "user" else 1] for header in files.headers()}
+        if files.options.header is None and distinct.is_in(list(names)).any():
+            raise UserError(
+                f"{where} has a {kind} id that is called like its column: say `--no-header` if the first line is a row "
+                "like the others, or `--header` if it names the columns."
+            )
         not_a_number = distinct.str.to_lowercase() == "nan"
         others = distinct.filter(~not_a_number)
         if not_a_number.any() and len(others) and id_lookup(others, kind, untyped=True)[0].values.dtype != object:
             raise files.error(f"{where} holds NaN for a {kind} id")
-    return id_lookup(distinct, kind, files.is_text())
+    return id_lookup(distinct, kind, files.are_text())
 
 
 def _titles(frame: pl.LazyFrame, options: DataOptions, items: IdMap) -> list[str] | None:
@@ -236,17 +222,3 @@ def _titles(frame: pl.LazyFrame, options: DataOptions, items: IdMap) -> list[str
         return titles_from(items, options)
     pairs = frame.select(pl.col("item").cast(pl.String), "title").unique().collect(engine="streaming")
     return match_titles(items, pairs)
-
-
-def frame_of(data: Any) -> pl.LazyFrame:
-    """A polars frame as it is; a pandas one column by column, which needs no further package."""
-    if isinstance(data, pl.DataFrame | pl.LazyFrame):
-        return data.lazy()
-    columns = {}
-    for name in data.columns:
-        column = data[name]
-        is_plain = getattr(column.dtype, "kind", "O") in "biufM" and hasattr(column.dtype, "str")
-        columns[str(name)] = (
-            column.to_numpy() if is_plain else column.astype(object).where(column.notna(), None).tolist()
-        )
-    return pl.DataFrame(columns, strict=False).lazy()

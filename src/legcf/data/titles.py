@@ -1,14 +1,18 @@
 """Names of items, from a second file."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
 
-from legcf.data.columns import required_column
-from legcf.data.diagnose import reading
-from legcf.data.formats import scan_titles
+from legcf.data.columns import find_column, listed, required_column
+from legcf.data.diagnose import Files
+from legcf.data.formats import find_format, scan_titles
 from legcf.data.ids import IdMap
 from legcf.data.options import DataOptions
+from legcf.errors import UserError
+
+_WRITE_ONE = "put one above it, such as `item,title`."
 
 
 def titles_from(items: IdMap, options: DataOptions) -> list[str] | None:
@@ -16,15 +20,22 @@ def titles_from(items: IdMap, options: DataOptions) -> list[str] | None:
     if options.titles is None:
         return None
     path = Path(options.titles)
-    plain = options.model_copy(update={"delimiter": None})
-    with reading([path], plain, None):
+    plain = options.model_copy(update={"delimiter": None, "header": None})
+    with Files(plain, {path: None}).reading():
         frame = scan_titles(path, plain)
         names = frame.collect_schema().names()
         given = options.item_col if options.item_col in names else None
-        item = required_column(names, "item", given, str(path))
-        title = required_column(names, "title", options.title_col, str(path))
+        found = [find_column(names, "item", given), find_column(names, "title", options.title_col)]
+        if find_format(path, plain).lacks_header(names, found):
+            raise UserError(f"{path} seems to have no header, for it starts with {listed(names)}: {_WRITE_ONE}")
+        item = required_column(names, "item", given, str(path), _remedy)
+        title = required_column(names, "title", options.title_col, str(path), _remedy)
         titles = frame.select(pl.col(item).cast(pl.String).alias("item"), pl.col(title).cast(pl.String).alias("title"))
         return match_titles(items, titles.collect())
+
+
+def _remedy(names: Sequence[str], role: str) -> str:
+    return f"Name the right one with `--{role}-col`; if the first line names no columns, {_WRITE_ONE}"
 
 
 def match_titles(items: IdMap, titles: pl.DataFrame) -> list[str]:

@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import nn
 
 from legcf.assignment.dictionary import balance
@@ -12,17 +12,31 @@ from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, Row, normal, xavier_uniform
 from legcf.embeddings.budget import Budgeted, stored_values, too_small
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
-from legcf.factorisation.als import AlsSettings, factorise
+from legcf.factorisation.als import AlsSettings, factorise, history_items
+from legcf.factorisation.spectral import singular_vectors
 
 
 class FullTableConfig(Budgeted):
     name: Literal["full"] = "full"
     dim: int = Field(64, ge=1, description="width of the table, unless a budget decides it")
-    initial: Literal["normal", "xavier", "als"] = Field(
-        "normal", description="N(0, 0.1²) as LightGCN's code, Xavier, or the vectors of a factorisation"
+    rows: Literal["all", "items"] = Field(
+        "all", description="who has a vector of its own; with items, users are what the graph brings them"
+    )
+    initial: Literal["normal", "xavier", "als", "spectral"] = Field(
+        "normal",
+        description="N(0, 0.1²) as LightGCN's code, Xavier, a factorisation, or singular vectors (rows = items)",
+    )
+    popularity_power: float = Field(
+        0.5, description="singular vectors are multiplied by the item's degree to this power"
     )
     als: AlsSettings = Field(AlsSettings(), description="settings of that factorisation")
     score_scale: float = Field(10.0, gt=0, description="multiplies the factorisation's scores, for the softmax")
+
+    @model_validator(mode="after")
+    def _items_have_singular_vectors(self) -> "FullTableConfig":
+        if self.initial == "spectral" and self.rows != "items":
+            raise ValueError("initial = spectral gives vectors to items alone; set rows = items")
+        return self
 
 
 class FullTable(EmbeddingLayer[FullTableConfig]):
@@ -42,6 +56,12 @@ class FullTable(EmbeddingLayer[FullTableConfig]):
         },
         # The paper's loop around a table of 128.
         "paper": {"method": {"dim": 128, "initial": "xavier"}, "training": {"batch_size": 410, "monitor": "ndcg@5"}},
+        # Vectors for items alone, as they are found; users as their histories. A model file packs them into few bits.
+        "items": {
+            "method": {"rows": "items", "initial": "als", "dim": 128, "score_scale": 1.0},
+            "backbone": {"name": "history"},
+            "training": {"epochs": 0},
+        },
         # From a factorisation, so that few epochs are enough; every step propagates over the whole graph.
         "default": {
             "method": {"initial": "als"},
@@ -54,14 +74,15 @@ class FullTable(EmbeddingLayer[FullTableConfig]):
 
     def __init__(self, config: FullTableConfig, num_users: int, num_items: int) -> None:
         super().__init__(config, num_users, num_items)
-        self.weight = nn.Parameter(torch.zeros(self.num_entities, self.config.dim))
+        self._first = num_users if self.config.rows == "items" else 0
+        self.weight = nn.Parameter(torch.zeros(self.num_entities - self._first, self.config.dim))
 
     @classmethod
     def sized(cls, config: FullTableConfig, num_users: int, num_items: int) -> FullTableConfig:
-        entities = num_users + num_items
+        entities = num_items if config.rows == "items" else num_users + num_items
         if config.budget is None:
             return config
-        allowed = stored_values(config.budget, entities)
+        allowed = stored_values(config.budget, num_users + num_items)
         if allowed < entities:
             raise too_small(allowed, entities)
         return config.model_copy(update={"dim": allowed // entities})
@@ -70,17 +91,34 @@ class FullTable(EmbeddingLayer[FullTableConfig]):
         shape = (self.weight.shape[0], self.weight.shape[1])
         if self.config.initial == "als":
             drawn = self._factorised(train, rng)
+        elif self.config.initial == "spectral":
+            drawn = self._singular(train, rng)
         else:
             drawn = xavier_uniform(shape, rng) if self.config.initial == "xavier" else normal(shape, 0.1, rng)
         self.weight.data.copy_(drawn)
 
     def _factorised(self, train: Interactions, rng: np.random.Generator) -> torch.Tensor:
         users, items = factorise(train, self.config.dim, rng, self.config.als)
-        users, items, _ = balance(users, items, power=0.5)
-        return torch.from_numpy(np.vstack([users, items]) * np.float32(self.config.score_scale) ** 0.5)
+        rows = (
+            history_items(train, users, items)
+            if self.config.rows == "items"
+            else np.vstack(balance(users, items, power=0.5)[:2])
+        )
+        return torch.from_numpy(rows * np.float32(self.config.score_scale) ** 0.5)
+
+    def _singular(self, train: Interactions, rng: np.random.Generator) -> torch.Tensor:
+        found = singular_vectors(train, self.config.dim, rng)
+        rows = np.zeros((self.num_items, self.config.dim), dtype=np.float32)
+        scale = np.maximum(train.item_degrees, 1) ** self.config.popularity_power
+        rows[:, : found.shape[1]] = found * scale[:, None]
+        return torch.from_numpy(rows)
 
     def table(self) -> torch.Tensor:
-        return self.weight
+        if not self._first:
+            return self.weight
+        return torch.cat([self.weight.new_zeros(self._first, self.config.dim), self.weight])
 
     def rows(self, ids: torch.Tensor) -> torch.Tensor:
-        return self.weight[ids]
+        if not self._first:
+            return self.weight[ids]
+        return self.weight[(ids - self._first).clamp(min=0)] * (ids >= self._first)[:, None]

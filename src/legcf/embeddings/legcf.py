@@ -153,11 +153,18 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         },
         # Smallest to serve: items have all values, users are their histories, nobody else's history is needed.
         "items-only": _ITEMS_ONLY,
-        # Our best, chosen on validation (docs/study.md): the same, and what a user's neighbours took counts as well.
-        "default": {
+        # The same, and what a user's neighbours took counts as well: it walks over the training pairs to rank.
+        "neighbours": {
             **_ITEMS_ONLY,
             "training": {**_ITEMS_ONLY["training"], "validation_users": 10_000},
             "ranking": {"neighbours": 0.5, "fit_neighbours": True},
+        },
+        # Our best, chosen on validation (docs/study.md): one file that needs nothing else. Vectors are codes or a table
+        # of few bits, whichever ranks better, and item lists hold what they lose.
+        "default": {
+            **_ITEMS_ONLY,
+            "training": {**_ITEMS_ONLY["training"], "validation_users": 4_000, "patience": 1},
+            "ranking": {"bytes": "auto", "choose": True, "lists": None, "fit_lists": True},
         },
     }  # fmt: skip
 

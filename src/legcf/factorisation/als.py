@@ -11,6 +11,7 @@ from numba import njit, prange
 from pydantic import Field
 
 from legcf.arrays import FloatArray, inverse_power
+from legcf.assignment.dictionary import balance
 from legcf.climb import climb
 from legcf.configuration import Frozen
 from legcf.data.interactions import Interactions
@@ -125,6 +126,15 @@ def history_metric(train: Interactions, items: FloatArray, users: FloatArray) ->
     positive = np.maximum(values, values.max() * _METRIC_FLOOR)
     root: FloatArray = ((directions * np.sqrt(positive)) @ directions.T).astype(np.float32)
     return root
+
+
+def history_items(train: Interactions, users: FloatArray, items: FloatArray) -> FloatArray:
+    """Item vectors with which normalised sums over histories act like these users, the widest directions first."""
+    users, items, metric = balance(users, items)
+    turned = (items * metric) @ history_metric(train, items * metric, users * metric)
+    _, directions = np.linalg.eigh(turned.T.astype(np.float64) @ turned)
+    rows: FloatArray = np.ascontiguousarray(turned @ directions[:, ::-1], dtype=np.float32)
+    return rows
 
 
 @njit(cache=True, fastmath=True)

@@ -1,7 +1,6 @@
 """Communities of the interaction graph by METIS: balanced, seeded, and cached by the graph's content."""
 
 import hashlib
-import os
 import warnings
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from legcf.errors import UserError
-from legcf.files import written_whole
+from legcf.files import cache_folder, written_whole
 
 
 def communities(adjacency: sp.csr_matrix, count: int, seed: int) -> NDArray[np.int32]:
@@ -43,14 +42,6 @@ def communities(adjacency: sp.csr_matrix, count: int, seed: int) -> NDArray[np.i
     with suppress(UserError), written_whole(cached) as temporary, open(temporary, "wb") as file:
         np.save(file, parts)
     return parts
-
-
-def cache_folder() -> Path:
-    """Where what can be computed again is kept: $LEGCF_CACHE, else the user's cache folder."""
-    chosen = os.environ.get("LEGCF_CACHE")
-    if chosen:
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "legcf"
 
 
 def _read(cached: Path, nodes: int) -> NDArray[np.int32] | None:

@@ -6,12 +6,25 @@ A codebook makes items alike that are not; what it loses is particular to few it
 needed to rank: no other user's history, and a request costs the lengths of the lists of its items.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from legcf.arrays import FloatArray, Positions, inverse_power
 from legcf.data.interactions import Interactions
+from legcf.ranking.packing import quantise_levels
+
+
+def entries_within(room: float, num_items: int, bits: int) -> int:
+    """How many entries of lists a file of this much room holds: sorted keys take 2 + log2(keys / entries) bits each."""
+    low, high = 0, num_items * max(num_items - 1, 0)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if middle * (2 + np.log2(max(num_items**2 / middle, 1)) + bits) / 8 <= room:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +63,14 @@ class ItemLists:
         from legcf.ranking.lists_compiled import add_lists
 
         add_lists(scores, self, histories)
+
+    def rounded(self, bits: int) -> "ItemLists":
+        """With weights of only so many bits, as a file gives them back."""
+        codes, levels = quantise_levels(self.weights, bits)
+        return replace(self, weights=levels[codes])
+
+    def scaled(self, factor: float) -> "ItemLists":
+        return replace(self, weights=self.weights * np.float32(factor))
 
     def knowing(self, histories: Interactions) -> "ItemLists":
         """What is stored is all that is needed."""

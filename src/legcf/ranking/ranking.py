@@ -15,6 +15,7 @@ from legcf.arrays import FloatArray, Positions
 from legcf.assignment.assignment import Assignment
 from legcf.data.interactions import Interactions
 from legcf.ranking.pooling import Pooling
+from legcf.ranking.rows import Rows
 
 
 class HistoryTerm(Protocol):
@@ -57,6 +58,8 @@ class Ranking:
     """Where users are nothing but their histories."""
     codes: Codes | None = None
     """Where the item vectors are nothing but codes: no graph is needed to make them."""
+    rows: Rows | None = None
+    """The items as a file keeps them, where they have been rounded to that (`precision.as_stored`)."""
     meta: FloatArray | None = None
     """H_meta (c × d), where the layer has meta-embeddings."""
     popularity: NDArray[np.integer] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
@@ -102,7 +105,7 @@ class Ranking:
         if power == 1:
             return self
         users, items = _shortened(self.users, power), _shortened(self.items, power)
-        return replace(self, users=users, items=items, codes=None, pooling=None)
+        return replace(self, users=users, items=items, codes=None, pooling=None, rows=None)
 
 
 def _shortened(vectors: FloatArray, power: float) -> FloatArray:

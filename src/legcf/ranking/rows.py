@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf.arrays import FloatArray, Positions
+from legcf.ranking.packing import bits_for, quantise_table, rotated, row_scales, table_levels
 
 _BLOCK = 1024  # rows worked on at once: they stay in the cache, and no N × d table ever stands in memory
 
@@ -19,6 +20,10 @@ class Rows(Protocol):
 
     @property
     def width(self) -> int: ...
+
+    @property
+    def packed_bytes(self) -> int:
+        """What a file needs for them, a shared codebook included."""
 
     def vectors(self, which: Positions | slice) -> FloatArray:
         """ĥ_p = Σ_q S[p,q] · H_meta[q] of the rows asked for."""
@@ -48,6 +53,12 @@ class CodedRows:
     @property
     def width(self) -> int:
         return int(self.codebook.shape[1])
+
+    @property
+    def packed_bytes(self) -> int:
+        c, width = len(self.codebook), self.width
+        columns = -(-int(self.columns.size) * bits_for(c) // 8)
+        return int(c * (width + 1) + len(self) * (1 + self.columns.shape[1]) + columns)
 
     def vectors(self, which: Positions | slice) -> FloatArray:
         columns, weights = self.columns[which], self.weights_of(which)
@@ -89,6 +100,45 @@ class CodedRows:
 
 
 @dataclass(frozen=True, eq=False)
+class PackedRows:
+    """A table in few bits per value: row p is levels[values[p]] · scales[p]."""
+
+    values: NDArray[np.uint8]
+    scales: FloatArray
+    bits: int
+
+    @classmethod
+    def of(cls, table: FloatArray, bits: int) -> "PackedRows":
+        values, scale, top = quantise_table(rotated(table), bits)
+        return cls(values, row_scales(scale, top), bits)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def width(self) -> int:
+        return int(self.values.shape[1])
+
+    @property
+    def packed_bytes(self) -> int:
+        return packed_table_bytes(len(self), self.width, self.bits)
+
+    def vectors(self, which: Positions | slice) -> FloatArray:
+        vectors: FloatArray = table_levels(self.bits)[self.values[which]] * self.scales[which, None]
+        return vectors
+
+    def project(self, queries: FloatArray) -> FloatArray:
+        return queries
+
+    def scores(self, projected: FloatArray) -> FloatArray:
+        out = np.empty((len(projected), len(self)), dtype=np.float32)
+        for start in range(0, len(self), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            np.matmul(projected, self.vectors(block).T, out=out[:, block])
+        return out
+
+
+@dataclass(frozen=True, eq=False)
 class FullRows:
     """The table itself, for comparison and for those who have the memory."""
 
@@ -101,6 +151,10 @@ class FullRows:
     def width(self) -> int:
         return int(self.table.shape[1])
 
+    @property
+    def packed_bytes(self) -> int:
+        return len(self) * (self.width + 1)
+
     def vectors(self, which: Positions | slice) -> FloatArray:
         return self.table[which]
 
@@ -110,6 +164,11 @@ class FullRows:
     def scores(self, projected: FloatArray) -> FloatArray:
         scores: FloatArray = projected @ self.table.T
         return scores
+
+
+def packed_table_bytes(length: int, width: int, bits: int) -> int:
+    """Of a `PackedRows` of this size."""
+    return -(-length * width * bits // 8) + length
 
 
 def measure(rows: Rows) -> tuple[NDArray[np.float64], FloatArray]:

@@ -3,54 +3,127 @@
 What is chosen here is chosen on held-out pairs by whoever judges; this module knows neither data nor metrics.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from legcf.climb import climb
 from legcf.configuration import RankingConfig
+from legcf.data.interactions import Interactions
+from legcf.errors import UserError
+from legcf.ranking.fit_lists import Judge, ListFitter
+from legcf.ranking.lists import ItemLists, entries_within
 from legcf.ranking.neighbours import Neighbours
+from legcf.ranking.precision import as_stored
 from legcf.ranking.ranking import Ranking
 
-Stored = Mapping[str, NDArray[np.generic]]
+Arrays = Mapping[str, NDArray[np.generic]]
+
+
+@dataclass(frozen=True, eq=False)
+class Tuned:
+    """A ranking with what was chosen for it, and the settings that give it again without choosing."""
+
+    ranking: Ranking
+    config: RankingConfig
 
 
 class Tuning:
-    """Adds to rankings of one model what the configuration names."""
+    """Adds to rankings of one model what the configuration names.
 
-    def __init__(self, config: RankingConfig) -> None:
-        self._config = config
+    `room` is what a model file has left for vectors and lists, where it has a size to keep to.
+    """
+
+    def __init__(self, config: RankingConfig, room: int | None = None, fitter: ListFitter | None = None) -> None:
+        self.config = config
+        self._room = room
         self._graph: Neighbours | None = None
+        self.fitter = fitter
 
     def start(self, ranking: Ranking) -> Ranking:
-        """With the settings as they are configured: what training is validated by."""
-        ranking = ranking.with_length(self._config.length)
-        return self._weighing(ranking, self._config.neighbours) if self._config.neighbours else ranking
+        """With the settings as they are configured and without lists: what training is validated by."""
+        ranking = ranking.with_length(self.config.length)
+        return self._near(ranking, self.config.neighbours) if self.config.neighbours else ranking
 
-    def fitted(self, ranking: Ranking, score: Callable[[Ranking, float], float]) -> Ranking:
-        """With the weight of neighbours that `score` likes best; every one that is tried is passed to it."""
-        ranking = self.start(ranking)
-        if not self._config.fit_neighbours:
+    def fitted(self, ranking: Ranking, judge: Judge | None) -> Tuned:
+        """With all that is configured, and with what is judged best where it is to be chosen."""
+        ranking = self.rounded(self.start(ranking))
+        if self.config.has_lists:
+            return self._listed(ranking, judge)
+        if judge is None or not self.config.fit_neighbours:
+            return Tuned(ranking, self.config)
+        start = self.config.neighbours
+        best = climb(lambda weight: judge(self._near(ranking, weight), {"weight": weight}), start)
+        return Tuned(self._near(ranking, best), self.config.model_copy(update={"neighbours": best}))
+
+    def restored(self, ranking: Ranking, stored: Arrays) -> Ranking:
+        """With what `arrays` gave for a fitted one."""
+        ranking = self.rounded(ranking.with_length(self.config.length))
+        if "list_weights" in stored:
+            items = np.asarray(stored["list_items"], dtype=np.int32)
+            pairs = Interactions(np.asarray(stored["list_indptr"], dtype=np.int64), items, ranking.num_items)
+            weights = np.asarray(stored["list_weights"], dtype=np.float32)
+            return replace(ranking, term=ItemLists(pairs, weights, self.config.list_power))
+        if "neighbour_weight" in stored:
+            return self._near(ranking, float(stored["neighbour_weight"].item()))
+        return ranking
+
+    def rounded(self, ranking: Ranking) -> Ranking:
+        """As the model file will hold it, where its size or precision is configured."""
+        if self.config.bits is None and self.config.bytes is None:
             return ranking
-        best = climb(lambda weight: score(self._weighing(ranking, weight), weight), self._config.neighbours)
-        return self._weighing(ranking, best)
+        if ranking.pooling is None:
+            raise UserError(
+                "ranking.bytes and ranking.bits are for models whose users are their histories: add --backbone history"
+                " (with a preset for it), or set both to null."
+            )
+        return as_stored(ranking, self.config.bits)
 
-    def restored(self, ranking: Ranking, stored: Stored) -> Ranking:
-        """With the settings that `stored` gave for a fitted one."""
-        ranking = ranking.with_length(self._config.length)
-        if "neighbour_weight" not in stored:
-            return ranking
-        return self._weighing(ranking, float(stored["neighbour_weight"].item()))
+    def entries(self, ranking: Ranking) -> int:
+        """How many entries the lists beside these vectors may have."""
+        if self.config.lists is not None:
+            return round(self.config.lists * ranking.num_items)
+        assert self._room is not None
+        assert ranking.rows is not None
+        return entries_within(self._room - ranking.rows.packed_bytes, ranking.num_items, self.config.list_bits)
 
-    def _weighing(self, ranking: Ranking, weight: float) -> Ranking:
+    def _listed(self, ranking: Ranking, judge: Judge | None) -> Tuned:
+        fitter, config = self.fitter, self.config
+        if fitter is None or fitter.train is not ranking.histories:
+            fitter = self.fitter = ListFitter(ranking.histories)
+        if judge is not None and config.fit_lists:
+            config = fitter.settings(ranking, config, judge)
+        lists = fitter.lists(config, self.entries(ranking))
+        if judge is not None:
+            weight, _ = fitter.weighed(ranking, lists, config.list_weight, judge, config)
+            config = config.model_copy(update={"list_weight": weight})
+        return Tuned(fitter.added(ranking, lists, config.list_weight), config.model_copy(update={"fit_lists": False}))
+
+    def _near(self, ranking: Ranking, weight: float) -> Ranking:
         if self._graph is None or self._graph.train is not ranking.histories:
             self._graph = Neighbours.of(ranking.histories)
         return replace(ranking, term=self._graph.weighing(weight, ranking))
 
 
-def stored(ranking: Ranking) -> dict[str, NDArray[np.generic]]:
+def arrays(ranking: Ranking) -> dict[str, NDArray[np.generic]]:
     """What was chosen for a ranking, beside the vectors that its model gives: a file keeps it."""
     term = ranking.term
-    return {"neighbour_weight": np.array(term.weight)} if isinstance(term, Neighbours) else {}
+    if isinstance(term, Neighbours):
+        return {"neighbour_weight": np.array(term.weight)}
+    if isinstance(term, ItemLists):
+        return {"list_indptr": term.pairs.indptr, "list_items": term.pairs.items, "list_weights": term.weights}
+    return {}
+
+
+def facts(ranking: Ranking) -> dict[str, Any]:
+    """The same for people, as metrics.json has it."""
+    term = ranking.term
+    found: dict[str, Any] = {}
+    if isinstance(term, Neighbours):
+        found["neighbour_weight"] = term.weight
+    if isinstance(term, ItemLists):
+        found["list_entries"] = term.num_entries
+    return found

@@ -41,7 +41,8 @@ from legcf.serving.parts import (
 )
 
 DTYPES = ("int8", "float16", "float32")
-LIST_BITS = 6  # of a weight in an item list
+LIST_BITS = 8  # of a weight in an item list, at most: lists that were rounded to fewer take fewer
+_HEADER_BYTES = 12_000  # configuration, model card and map, at most
 _LARGEST_SCALE = 1e12  # scores stay finite in float32
 
 
@@ -101,6 +102,16 @@ class ServingModel:
             return _from_store(store, json.loads(metadata["config"]), json.loads(metadata["card"]))
         except (KeyError, ValueError, TypeError, IndexError, AttributeError, OverflowError) as error:
             raise damaged(path, f"its content is not consistent: {error}") from error
+
+
+def fixed_bytes(items: IdMap, titles: list[str] | None, popularity: NDArray[np.integer]) -> int:
+    """What a model file takes beside vectors and lists: names, counts and the header."""
+    store: Store = {}
+    put_ids(store, "ids.items", items)
+    put_integers(store, "popularity", popularity)
+    if titles is not None:
+        put_text(store, "titles", titles)
+    return sum(block.nbytes for block in store.values()) + _HEADER_BYTES
 
 
 def _to_store(model: ServingModel) -> tuple[Store, dict[str, Any]]:

@@ -10,12 +10,13 @@ from legcf.errors import UserError
 from legcf.evaluation import evaluate
 from legcf.progress import progress
 from legcf.ranking.neighbours import Neighbours
+from legcf.ranking.precision import keep_codes, rounded
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.rows import CodedRows, FullRows, Rows
 from legcf.serving import atlas
 from legcf.serving.artifact import FoldIn, ServingModel
 from legcf.serving.calibrate import calibrate_items, calibrate_users
-from legcf.serving.coding import code_sides, keep_codes, rounded
+from legcf.serving.coding import code_sides
 from legcf.serving.foldin import user_maker
 from legcf.serving.history import PackedHistories
 

@@ -9,16 +9,17 @@ from legcf.arrays import FloatArray
 from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
 from legcf.ranking.lists import ItemLists
 from legcf.ranking.packing import (
+    TABLE_BITS,
     bits_for,
-    dequantise_signed,
     pack_bits,
+    quantise_levels,
     quantise_rows,
-    quantise_signed,
     row_scales,
+    scale_steps,
     smallest_integers,
     unpack_bits,
 )
-from legcf.ranking.rows import CodedRows, FullRows, Rows
+from legcf.ranking.rows import CodedRows, FullRows, PackedRows, Rows
 from legcf.serving.history import PackedHistories
 
 Store = dict[str, NDArray[np.generic]]
@@ -57,6 +58,11 @@ def put_rows(store: Store, name: str, rows: Rows, dtype: str) -> dict[str, Any]:
     if isinstance(rows, CodedRows):
         store[f"{name}.columns"] = pack_bits(rows.columns, bits_for(len(rows.codebook)))
         return {"kind": "coded", "weights": put_matrix(store, f"{name}.weights", rows.weights, dtype)}
+    if isinstance(rows, PackedRows):
+        bits, top = rows.bits, float(rows.scales.max(initial=0.0)) or 1.0
+        store[f"{name}.values"] = pack_bits(rows.values, bits)
+        store[f"{name}.scale"] = scale_steps(rows.scales, top)
+        return {"kind": "packed", "shape": list(rows.values.shape), "bits": bits, "top": top}
     assert isinstance(rows, FullRows)
     return {"kind": "full", "table": put_matrix(store, f"{name}.table", rows.table, dtype)}
 
@@ -65,6 +71,8 @@ def get_rows(store: Store, name: str, config: dict[str, Any], count: int, codebo
     rows: Rows
     if config["kind"] == "full":
         rows = FullRows(get_matrix(store, f"{name}.table", config["table"]))
+    elif config["kind"] == "packed":
+        rows = _get_packed(store, name, config)
     else:
         expect(codebook is not None, "there is no codebook")
         assert codebook is not None
@@ -76,6 +84,14 @@ def get_rows(store: Store, name: str, config: dict[str, Any], count: int, codebo
         rows = CodedRows(columns.reshape(values.shape), values, codebook, scales)
     expect(len(rows) == count, f"{name} has the wrong number of rows")
     return rows
+
+
+def _get_packed(store: Store, name: str, config: dict[str, Any]) -> PackedRows:
+    (length, width), bits, top = (count(size) for size in config["shape"]), count(config["bits"]), config["top"]
+    expect(width >= 1 and bits in TABLE_BITS and 0 < top <= _LARGEST, f"the table of {name} is wrong")
+    values = unpack_bits(array(store, f"{name}.values", np.uint8, None), bits, length * width, np.uint8)
+    scale = array(store, f"{name}.scale", np.uint8, (length,))
+    return PackedRows(values.astype(np.uint8).reshape(length, width), row_scales(scale, float(top)), bits)
 
 
 def put_integers(store: Store, name: str, values: NDArray[np.integer]) -> dict[str, Any]:
@@ -94,21 +110,23 @@ def get_integers(store: Store, name: str, config: dict[str, Any], length: int) -
 def put_lists(store: Store, name: str, lists: ItemLists, bits: int) -> dict[str, Any]:
     """Item lists: pairs as sorted keys, weights as levels of so many bits."""
     packed = PackedHistories.of(lists.pairs)
-    codes, top = quantise_signed(lists.weights, bits)
+    codes, levels = quantise_levels(lists.weights, bits)
+    bits = bits_for(len(levels))
     store[f"{name}.low"], store[f"{name}.high"] = packed.keys.packed
-    store[f"{name}.weights"] = pack_bits(codes, bits)
-    return {"entries": lists.num_entries, "bits": bits, "top": top, "user_power": lists.user_power}
+    store[f"{name}.weights"], store[f"{name}.levels"] = pack_bits(codes, bits), levels
+    return {"entries": lists.num_entries, "bits": bits, "levels": len(levels), "user_power": lists.user_power}
 
 
 def get_lists(store: Store, name: str, config: dict[str, Any], num_items: int) -> ItemLists:
-    entries, bits, top, power = count(config["entries"]), count(config["bits"]), config["top"], config["user_power"]
-    expect(2 <= bits <= 16 and 0 < top <= _LARGEST and 0 <= power <= 4, f"the weights of {name} are wrong")
+    entries, bits, power = count(config["entries"]), count(config["bits"]), config["user_power"]
+    expect(1 <= bits <= 16 and 0 <= power <= 4, f"the weights of {name} are wrong")
+    levels = finite(array(store, f"{name}.levels", np.float32, (count(config["levels"]),)))
     low, high = (array(store, f"{name}.{part}", np.uint8, None) for part in ("low", "high"))
     expect(entries <= 8 * high.nbytes, f"{name} has too many entries")
     pairs = PackedHistories.unpack(low, high, entries, num_items, num_items).all()
     codes = unpack_bits(array(store, f"{name}.weights", np.uint8, None), bits, entries, np.int32)
-    expect(int(codes.max(initial=0)) < (1 << bits) - 1, f"a weight of {name} is out of range")
-    return ItemLists(pairs, dequantise_signed(codes, bits, float(top)), float(power))
+    expect(int(codes.max(initial=0)) < max(len(levels), 1), f"a weight of {name} is out of range")
+    return ItemLists(pairs, levels[codes], float(power))
 
 
 def put_ids(store: Store, name: str, ids: IdMap) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import time
@@ -23,8 +24,9 @@ from legcf.evaluation.metrics import METRICS
 from legcf.files import written_whole
 from legcf.model import GraphModel
 from legcf.progress import progress
+from legcf.ranking.fit_lists import Judge
 from legcf.ranking.ranking import Ranking
-from legcf.ranking.tune import Tuning
+from legcf.ranking.tune import Tuned, Tuning
 from legcf.training import checkpoint
 from legcf.training.losses import LOSSES
 from legcf.training.sampler import Sampler, TrainingBatch
@@ -61,6 +63,7 @@ class Session:
         quiet: bool = False,
         folds: NDArray[np.integer] | None = None,
         on_epoch: Callable[[dict[str, Any]], None] | None = None,
+        tuning: Tuning | None = None,
     ) -> None:
         """`on_epoch` is called with every line that the run writes."""
         self.model, self.dataset, self.config, self.stages, self.rng = model, dataset, config, stages, rng
@@ -77,7 +80,7 @@ class Session:
         self.state = TrainingState()
         self.best: checkpoint.Tensors = {}
         self.lines: list[dict[str, Any]] = []
-        self.tuning = Tuning(config.ranking)
+        self.tuning = tuning or Tuning(config.ranking)
         self._monitor = _parse_metric(training.monitor)
         self._judges = self._validation_users(training.validation_users)
         self._saved_at = time.monotonic()
@@ -277,20 +280,23 @@ class Session:
         names = {name, "recall", "ndcg"}
         return evaluate(ranking, self.dataset.validation, sorted({k, 20}), self._judges, names)
 
-    def tuned_ranking(self) -> Ranking:
+    def tuned(self) -> Tuned:
         """After training: the ranking with what can still be chosen chosen on validation; every trial is reported."""
-        tried = 0
+        stage = "lists" if self.config.ranking.has_lists else "neighbours"
+        return self.tuning.fitted(self.model.ranking(), self.judge(stage) if self.validates else None)
 
-        def score(ranking: Ranking, weight: float) -> float:
-            nonlocal tried
-            started, tried = time.perf_counter(), tried + 1
+    def judge(self, stage: str) -> Judge:
+        """The monitored metric on validation, each ranking that is judged reported as an epoch of `stage`."""
+        tried = itertools.count(1)
+
+        def score(ranking: Ranking, facts: dict[str, Any]) -> float:
+            started = time.perf_counter()
             metrics = self.validate(ranking)
-            reported = {"search": {"weight": weight}, "validation": metrics}
-            self._tell("neighbours", tried, None, reported, time.perf_counter() - started)
+            reported = {"search": facts, "validation": metrics}
+            self._tell(stage, next(tried), None, reported, time.perf_counter() - started)
             return metrics[self.config.training.monitor]
 
-        ranking = self.model.ranking()
-        return self.tuning.fitted(ranking, score) if self.validates else self.tuning.start(ranking)
+        return score
 
     def _judge(self) -> dict[str, Any]:
         """Validate, and remember these weights if none were better."""

@@ -1,0 +1,162 @@
+"""What the items' vectors are made of, chosen on validation: codes of a codebook, or a table of few bits per value.
+
+Which is best differs between data sets more than anything else about a model: a small codebook has the most accuracy
+per byte where items are many, a factorisation in few bits where they are few, singular vectors where data is dense.
+Tables are not trained, so every one of them is judged with its lists and in its final precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from legcf.configuration import RunConfig
+from legcf.data.interactions import Dataset
+from legcf.factorisation.als import AlsSettings, with_alpha
+from legcf.model import GraphModel
+from legcf.ranking.fit_lists import Judge, ListFitter
+from legcf.ranking.ranking import Ranking
+from legcf.ranking.rows import packed_table_bytes
+from legcf.ranking.tune import Tuned, Tuning
+from legcf.registry import resolve
+
+Build = Callable[[RunConfig], GraphModel]
+"""A model with its first values."""
+
+_FACTORISATIONS = ((1.0, 5.0), (1.0, 10.0), (2.0, 15.0))  # multiples of the α that is found, and λ
+_POPULARITY_POWERS = (0.25, 0.4, 0.55)  # c of singular vectors
+_FACTORS, _MOST_SINGULAR = 128, 512
+_SHARES = (0.25, 0.5, 0.75)  # of the room, for the table; the rest is the lists'
+_BITS = (2, 4)
+_LEAST_WIDTH = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """A model that is ready to rank, how it was judged, and the settings that give it again."""
+
+    model: GraphModel
+    tuned: Tuned
+    config: RunConfig
+    score: float
+
+
+def best_table(
+    config: RunConfig, dataset: Dataset, room: int, fitter: ListFitter, build: Build, judge: Judge
+) -> Choice | None:
+    """The table of items, factorised or singular, that ranks best within the room; None where none fits."""
+    widest = _widest(room, dataset.num_items)
+    if widest < _LEAST_WIDTH:
+        return None
+    best: tuple[float, RunConfig, GraphModel] | None = None
+    settings = config.ranking
+    for start in _starts(config, dataset, widest):
+        model = build(start)
+        ranking = model.ranking()
+        if best is None:  # what the lists are like hardly depends on the vectors beside them
+            settings = fitter.settings(ranking, settings, _named(judge, start))
+        lists = fitter.lists(settings, round(_entries_per_item(room, dataset) * dataset.num_items), refit=False)
+        _, score = fitter.weighed(ranking, lists, settings.list_weight, _named(judge, start), settings)
+        if best is None or score > best[0]:
+            best = score, start, model
+    if best is None:
+        return None
+    _, start, model = best
+    return _fitted(start, model, settings, room, fitter, build, judge, dataset)
+
+
+def _fitted(
+    start: RunConfig,
+    model: GraphModel,
+    settings: Any,
+    room: int,
+    fitter: ListFitter,
+    build: Build,
+    judge: Judge,
+    dataset: Dataset,
+) -> Choice | None:
+    """The split of the room between the table and its lists that is judged best."""
+    whole, found = model.ranking(), None
+    for width, bits in _forms(room, dataset.num_items, whole.items.shape[1]):
+        ranking_settings = settings.model_copy(update={"bits": bits, "lists": None, "fit_lists": False})
+        tuning = Tuning(ranking_settings, room, fitter)
+        narrow = tuning.rounded(_narrowed(whole, width))
+        lists = fitter.lists(ranking_settings, tuning.entries(narrow), refit=False)
+        weight, score = fitter.weighed(narrow, lists, settings.list_weight, _named(judge, start), ranking_settings)
+        if found is None or score > found[0]:
+            found = score, width, ranking_settings.model_copy(update={"list_weight": weight})
+    if found is None:
+        return None
+    _, width, ranking_settings = found
+    method = start.method.model_copy(update={"dim": width})
+    config = start.model_copy(update={"method": method, "ranking": ranking_settings})
+    final = build(config)
+    tuned = Tuning(ranking_settings, room, fitter).fitted(final.ranking(), _named(judge, config))
+    score = judge(tuned.ranking, {"start": _name(config), "chosen": True})
+    return Choice(final, tuned, config.model_copy(update={"ranking": tuned.config}), score)
+
+
+def _starts(config: RunConfig, dataset: Dataset, widest: int) -> Iterator[RunConfig]:
+    alpha = with_alpha(
+        dataset.train, min(_FACTORS, widest), np.random.default_rng(config.seed), AlsSettings(), quiet=True
+    ).alpha
+    for multiple, ridge in _FACTORISATIONS:
+        als = {"alpha": multiple * (alpha or 1.0), "regularisation": ridge}
+        yield _table(config, {"initial": "als", "dim": min(_FACTORS, widest), "als": als}, item_power=0.5)
+    for power in _POPULARITY_POWERS:
+        singular = {"initial": "spectral", "dim": min(_MOST_SINGULAR, widest), "popularity_power": power}
+        yield _table(config, singular, item_power=0.5 + power)
+
+
+def _table(config: RunConfig, method: dict[str, Any], item_power: float) -> RunConfig:
+    """Items with vectors of their own, users as their histories, nothing to train."""
+    made = resolve(
+        "full",
+        "history",
+        "items",
+        config.seed,
+        {"method": method, "backbone": {"item_power": item_power}},
+        config.data,
+    )
+    return made.model_copy(update={"ranking": config.ranking, "preset": config.preset})
+
+
+def _forms(room: int, num_items: int, most: int) -> Iterator[tuple[int, int]]:
+    """Widths and bits that take about these shares of the room."""
+    seen = set()
+    for bits in _BITS:
+        for share in _SHARES:
+            width = min(int(share * room / max(num_items, 1) * 8 / bits) // 8 * 8, most)
+            if width >= _LEAST_WIDTH and packed_table_bytes(num_items, width, bits) <= 0.9 * room:
+                if (width, bits) not in seen:
+                    yield width, bits
+                seen.add((width, bits))
+
+
+def _widest(room: int, num_items: int) -> int:
+    widths = [width for width, _ in _forms(room, num_items, _MOST_SINGULAR)]
+    return min(max(widths, default=0), max(num_items // 4, 1))
+
+
+def _entries_per_item(room: int, dataset: Dataset) -> float:
+    """About half of the room, at two bytes per entry."""
+    return max(4.0, room / 4 / max(dataset.num_items, 1))
+
+
+def _narrowed(ranking: Ranking, width: int) -> Ranking:
+    """The first columns alone: they are those that matter most."""
+    return replace(ranking, users=ranking.users[:, :width], items=np.ascontiguousarray(ranking.items[:, :width]))
+
+
+def _named(judge: Judge, config: RunConfig) -> Judge:
+    return lambda ranking, facts: judge(ranking, {"start": _name(config), **facts})
+
+
+def _name(config: RunConfig) -> str:
+    method = config.method.model_dump()
+    if method["initial"] == "als":
+        return f"als {method['dim']} λ={method['als']['regularisation']:g}"
+    return f"spectral {method['dim']} c={method['popularity_power']:g}"

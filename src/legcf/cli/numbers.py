@@ -1,0 +1,28 @@
+"""Numbers as people type them."""
+
+from typing import Any
+
+import typer
+
+
+def whole_number(text: str) -> int:
+    """`100000`, `100_000` or `1e5`."""
+    try:
+        return int(text)
+    except ValueError:
+        value = _as_float(text)
+    if not value.is_integer():
+        raise typer.BadParameter(f"{text!r} is not a whole number, such as 100000 or 1e5.")
+    return int(value)
+
+
+def _as_float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
+
+
+def large_number(help_text: str) -> Any:
+    """An option for a count that may have many zeros."""
+    return typer.Option(parser=whole_number, metavar="INTEGER", help=help_text)

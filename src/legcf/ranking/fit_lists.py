@@ -1,0 +1,123 @@
+"""Which item lists go with a ranking: ridge, powers and weight by whoever judges, as many entries as there is room.
+
+Lists are solved without regard to the vectors beside them, so they are solved once, and everything about them can be
+chosen apart from how the vectors are made.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from legcf.climb import climb
+from legcf.configuration import RankingConfig
+from legcf.data.interactions import Interactions
+from legcf.ranking.lists import ItemLists
+from legcf.ranking.neighbours import product_spread
+from legcf.ranking.ranking import Ranking
+from legcf.ranking.ridge import Solved, find_candidates, solve, strongest
+
+Judge = Callable[[Ranking, dict[str, Any]], float]
+"""How good a ranking is, and what is reported of the trial."""
+
+_RIDGES = (0.5, 1.0, 2.0, 4.0)
+_USER_POWERS = (0.0, 1.0)  # beside the one that is configured
+_POWERS = (0.0, 0.25, 0.5)
+_FEW = 32  # candidates per item while settings are found
+_MANY, _MANY_DENSE = 64, 200
+_DENSE_ITEMS = 8192
+_SAMPLE = 500  # users whose scores tell how far a term spreads
+_LEAST_WEIGHT, _MOST_WEIGHT = 2.0**-6, 2.0**6
+
+
+class ListFitter:
+    """Solves the lists of one set of training pairs, and fits them to rankings."""
+
+    def __init__(self, train: Interactions) -> None:
+        self.train = train
+        self._by_item = train.transposed()
+        self._solved: dict[tuple[int, float, tuple[float, ...]], Solved] = {}
+        picked = np.linspace(0, train.num_users - 1, min(_SAMPLE, train.num_users)).astype(np.int64)
+        self._sample = train.of_users(np.unique(picked))
+
+    @property
+    def most_candidates(self) -> int:
+        return _MANY_DENSE if self.train.num_items <= _DENSE_ITEMS else _MANY
+
+    def settings(self, ranking: Ranking, config: RankingConfig, judge: Judge) -> RankingConfig:
+        """Ridge and powers, one after the other, each with the weight that suits it."""
+        best = config
+        best_score = -np.inf
+
+        def attempt(trial: RankingConfig, lists: ItemLists) -> None:
+            nonlocal best, best_score
+            weight, score = self.weighed(ranking, lists, trial.list_weight, judge, trial)
+            if score > best_score:
+                best, best_score = trial.model_copy(update={"list_weight": weight}), score
+
+        solved = self._solve(_FEW, config.list_user_power, _RIDGES)
+        for place, ridge in enumerate(_RIDGES):
+            attempt(best.model_copy(update={"list_ridge": ridge}), solved.lists(place, config.list_power))
+        for power in _USER_POWERS:
+            lists = self._solve(_FEW, power, (best.list_ridge,)).lists(0, config.list_power)
+            attempt(best.model_copy(update={"list_user_power": power}), lists)
+        lists = self._solve(_FEW, best.list_user_power, (best.list_ridge,)).lists()
+        for power in _POWERS:
+            if power != best.list_power:
+                attempt(best.model_copy(update={"list_power": power}), replace(lists, user_power=power))
+        return best
+
+    def lists(self, config: RankingConfig, entries: int, refit: bool = True) -> ItemLists:
+        """As configured, the `entries` that explain most; `refit` solves their weights once more without the others."""
+        ridges = (config.list_ridge,)
+        solved = self._solve(self.most_candidates, config.list_user_power, ridges)
+        if entries < solved.candidates.num_pairs:
+            kept = strongest(solved.candidates, solved.gains[0], entries)
+            if refit:
+                solved = solve(self.train, kept, ridges, config.list_user_power, self._by_item)
+            else:
+                marked = np.isin(_keys(solved.candidates), _keys(kept), assume_unique=True)
+                solved = Solved(kept, solved.weights[:, marked], solved.gains[:, marked])
+        return solved.lists(0, config.list_power).rounded(config.list_bits)
+
+    def weighed(
+        self, ranking: Ranking, lists: ItemLists, start: float, judge: Judge, reported: RankingConfig
+    ) -> tuple[float, float]:
+        """The weight that is judged best, and its score."""
+        known: dict[float, float] = {}
+
+        def score(weight: float) -> float:
+            facts = {
+                "entries": round(lists.num_entries / max(self.train.num_items, 1), 1),
+                "ridge": reported.list_ridge,
+                "powers": [reported.list_user_power, reported.list_power],
+                "weight": weight,
+            }
+            known[weight] = judge(self.added(ranking, lists, weight), facts)
+            return known[weight]
+
+        best = climb(score, start, _LEAST_WEIGHT, _MOST_WEIGHT)
+        return best, known[best]
+
+    def added(self, ranking: Ranking, lists: ItemLists, weight: float) -> Ranking:
+        """The ranking with these lists, their term spread `weight` times as far as the inner products of vectors."""
+        if not lists.num_entries:
+            return ranking
+        term = np.zeros((self._sample.num_users, self.train.num_items), dtype=np.float32)
+        lists.add_for(term, self._sample)
+        spread = float(term.std())
+        own = product_spread(ranking.users, ranking.items)
+        factor = weight * (own if own > 0 else 1.0) / spread if spread > 0 else 1.0
+        return replace(ranking, term=lists.scaled(factor))
+
+    def _solve(self, count: int, user_power: float, ridges: tuple[float, ...]) -> Solved:
+        key = (count, user_power, ridges)
+        if key not in self._solved:
+            candidates = find_candidates(self.train, count, self._by_item)
+            self._solved[key] = solve(self.train, candidates, ridges, user_power, self._by_item)
+        return self._solved[key]
+
+
+def _keys(pairs: Interactions) -> np.ndarray:
+    return pairs.users().astype(np.int64) * pairs.num_items + pairs.items

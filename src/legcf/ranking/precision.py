@@ -1,0 +1,54 @@
+"""Numbers as a file gives them back: what is judged and tested is what is served. Numpy only."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from legcf.arrays import FloatArray
+from legcf.ranking.packing import dequantise_rows, quantise_rows
+from legcf.ranking.ranking import Codes, Ranking
+from legcf.ranking.rows import CodedRows, PackedRows, Rows
+
+_LARGEST_HALF = 65504.0
+
+
+def as_stored(ranking: Ranking, bits: int | None) -> Ranking:
+    """The ranking with its items in so many bits per value; without a number codes stay codes, in bytes.
+
+    For users that are their histories: they follow from the rounded items.
+    """
+    if ranking.pooling is None:
+        raise ValueError("users that have vectors of their own cannot follow rounded items")
+    if bits is not None:
+        rows: Rows = PackedRows.of(ranking.items, bits)
+    elif ranking.codes is not None:
+        rows = keep_codes(ranking.codes, "int8")
+    else:
+        return ranking
+    items = rows.vectors(slice(None))
+    users = ranking.pooling.vectors(ranking.histories, items.__getitem__, items.shape[1])
+    return replace(ranking, users=users, items=items, rows=rows)
+
+
+def keep_codes(codes: Codes, dtype: str) -> CodedRows:
+    """Codes that are there already, rounded as the file will give them back."""
+    narrow: NDArray[np.unsignedinteger] = codes.items.indices.astype(column_type(len(codes.codebook)))
+    return CodedRows(narrow, rounded(codes.items.weights, dtype), rounded(codes.codebook, dtype))
+
+
+def column_type(c: int) -> type[np.unsignedinteger[Any]]:
+    """The narrowest that numbers c meta-embeddings, of those that numpy gathers by at speed."""
+    return np.uint16 if c <= 2**16 else np.uint32
+
+
+def rounded(matrix: NDArray[np.floating], dtype: str) -> FloatArray:
+    """The matrix as a file of this dtype gives it back."""
+    exact = np.asarray(matrix, dtype=np.float32)
+    if dtype == "int8":
+        return dequantise_rows(*quantise_rows(exact))
+    if dtype == "float32":
+        return exact
+    halves: FloatArray = np.clip(exact, -_LARGEST_HALF, _LARGEST_HALF).astype(np.float16).astype(np.float32)
+    return halves
