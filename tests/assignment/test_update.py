@@ -1,4 +1,4 @@
-"""One linear map for both sides of H_full ≈ S · H_meta, weights refitted on a fixed support, mixtures of old and new."""
+"""One linear map for both sides of H_full ≈ S · H_meta; weights refitted on a fixed support; two updates mixed."""
 
 import numpy as np
 import pytest

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf.arrays import NamedArrays
 from legcf.errors import UserError
 from legcf.files import written_whole
 
@@ -30,10 +31,8 @@ _DTYPES = {"U8": "<u1", "I8": "<i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "
 _DTYPES |= {"F16": "<f2", "F32": "<f4", "F64": "<f8"}
 _NAMES = {np.dtype(code): name for name, code in _DTYPES.items()}
 
-Arrays = Mapping[str, NDArray[np.generic]]
 
-
-def write_container(path: Path, arrays: Arrays, metadata: Mapping[str, str]) -> None:
+def write_container(path: Path, arrays: NamedArrays, metadata: Mapping[str, str]) -> None:
     """Write arrays and metadata as one file, whole or not at all."""
     blocks = {name: np.ascontiguousarray(array) for name, array in sorted(arrays.items())}
     header: dict[str, Any] = {
