@@ -29,12 +29,12 @@ def reproduce(
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Runs side by side.  [default: the number of cores]")] = None,
     minutes_per_run: Annotated[
-        float | None, typer.Option(help="End a run's training after this.  [default: 10 for quick, none for full]")
+        float | None, typer.Option(help="Most minutes of training per run.  [default: 10 for quick, none for full]")
     ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="A configuration key for all runs, e.g. training.epochs=5.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No line a run.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No line per run.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run the cells of STUDY that the store does not have yet, then write the report into OUT."""

@@ -1,6 +1,6 @@
 """Embedding tables from files: .npy, .npz (also of `implicit` models), .parquet, .safetensors. Never pickle.
 
-A file holds two matrices, users and items, or one. A suffix tells the format, names tell the sides.
+A file holds two matrices, users and items, or one. The suffix decides the format, names decide the sides.
 """
 
 import zipfile
@@ -65,13 +65,13 @@ def read_table(path: Path, items: Path | None = None, num_users: int | None = No
 
 
 def read_ids(path: Path | None) -> list[ExternalId] | None:
-    """One id a line; integers stay integers when all of them are."""
+    """One id per line; integers stay integers when all of them are."""
     if path is None:
         return None
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read as a list of ids, one a line: {error}.") from error
+        raise UserError(f"{path} cannot be read as a list of ids, one per line: {error}.") from error
     if "" in lines:
         raise UserError(f"{path}, line {lines.index('') + 1}: an id is missing.")
     # Text such as 007 is no integer: it must come back as it went in.

@@ -136,7 +136,7 @@ def _sizes(table: ResultTable) -> NamedPicture:
         axes.set_yscale("log")
         axes.set_xlabel(f"{side} by popularity, 10 groups from the rarest")
         plain(axes)
-    figure.axes[0].set_ylabel("mean stored values an entity")
+    figure.axes[0].set_ylabel("mean stored values per entity")
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right center", fontsize=8, frameon=False)
     return name_of(table, "sizes"), to_svg(figure), "Values that popular and rare users and items were given."
 
@@ -170,7 +170,7 @@ def _curves(table: ResultTable) -> NamedPicture:
     return (
         name_of(table, "curves"),
         to_svg(figure),
-        "Validation NDCG@20 over training time, a line a seed; others in grey.",
+        "Validation NDCG@20 over training time, one line per seed; others in grey.",
     )
 
 

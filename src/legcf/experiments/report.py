@@ -63,7 +63,7 @@ def _introduction(tables: Sequence[ResultTable]) -> str:
         return "The store holds no study yet: `legcf reproduce table2 --data DATA` runs one."
     return (
         f"Published numbers are those of {published.source()}; ours are means over seeds on the **test** part, ± the "
-        "sample deviation over seeds. Validation chooses the epoch, test only tells. **Bold** is the best compressed "
+        "sample deviation over seeds. Validation chooses the epoch, test only reports. **Bold** is the best compressed "
         f"row; {_MARK} marks what a paired t-test over users (per-user values averaged over seeds, Holm's correction, "
         f"p ≥ {LEVEL}) does not tell from it. `values` are counted as the paper counts #Param."
     )

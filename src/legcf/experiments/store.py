@@ -1,4 +1,4 @@
-"""The results store: one SQLite file, one row a run, shared by any number of processes and machines.
+"""The results store: one SQLite file, one row per run, shared by any number of processes and machines.
 
 A run is claimed in the store before it starts, so that no two processes do the same work. A claim ends with the
 process that holds it: on its own machine as soon as the process is gone, elsewhere when it has not been renewed for a

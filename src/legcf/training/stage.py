@@ -64,9 +64,9 @@ class Stage(Generic[L]):
     """Plain training. A method that does more overrides attributes and hooks; none brings its own loop.
 
     L is the layer that it trains. Hooks around an epoch are given its number, 1 for the stage's first. They return what
-    they have to tell, and it stands in the epoch's line of metrics.jsonl; what they tell under "search" (best so far,
-    seconds left) is shown as well. What a stage has to remember for a resumed run lives in the layer's buffers if it
-    serves the model, else in `state`.
+    they have to report, and it stands in the epoch's line of metrics.jsonl; what they report under "search" (best so
+    far, seconds left) is shown as well. What a stage has to remember for a resumed run lives in the layer's buffers if
+    it serves the model, else in `state`.
     """
 
     counts: bool = True
@@ -85,7 +85,7 @@ class Stage(Generic[L]):
     held_out: float = 0.0
     """The share of training pairs kept from graph and sampler, for choices that training pairs must not judge.
 
-    They are drawn once a run (`held_out` of the session; what is left are its `pairs`), the same for every stage that
+    They are drawn once per run (`held_out` of the session; what is left are its `pairs`), the same for every stage that
     asks for the same share.
     """
 

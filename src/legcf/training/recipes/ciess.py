@@ -246,7 +246,7 @@ def _members(layer: Ciess, side: str) -> NDArray[np.int64]:
 
 @torch.no_grad()
 def _turn_to_principal_axes(session: TrainingView[Ciess]) -> None:
-    """Rotate the table so that its first columns tell most; scores of a backbone that only propagates stay the same."""
+    """Rotate the table so that its first columns say most; scores of a backbone that only propagates stay the same."""
     model = session.model
     if model.backbone.coefficients() is None or any(True for _ in model.backbone.parameters()):
         return

@@ -74,7 +74,7 @@ class Supernet(Stage[OptEmbed]):
 
 
 class Evolve(Stage[OptEmbed]):
-    """A generation an epoch: candidates from the best so far, judged by the supernet on held-out pairs.
+    """A generation per epoch: candidates from the best so far, judged by the supernet on held-out pairs.
 
     All that was tried is all there is to remember: the best of it are the parents of the next generation.
     """

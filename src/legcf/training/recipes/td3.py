@@ -2,7 +2,7 @@
 
 Fujimoto et al., "Addressing Function Approximation Error in Actor-Critic Methods", ICML 2018, with the random walk over
 sizes of Qu et al., "Continuous Input Embedding Size Search For Recommender Systems", SIGIR 2023 (CIESS). States and
-actions are tensors with a row an entity. Written here because the agent is small, while libraries want an environment
+actions are tensors with a row per entity. Written here because the agent is small, while libraries want an environment
 that is stepped action by action and draw from generators of their own.
 """
 
