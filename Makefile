@@ -21,13 +21,14 @@ demo: $(VENV)/core ## Train on real film ratings, print accuracy, size and recom
 	$(BIN)/legcf train movielens-small --min-rating 4 --k-core 5 --set method.budget=25000 --out $(RUN)
 	$(BIN)/legcf recommend $(RUN) --user 15 -k 10
 
-test: lint ## ruff, mypy --strict and every test
+test: lint ## ruff, mypy --strict, the layers of imports and every test
 	$(BIN)/pytest -n 2
 
 lint: $(VENV)/dev
 	$(BIN)/ruff format --check src tests benchmarks
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache --no-logo
 
 bench: $(VENV)/dev ## Every benchmark, each printing ratios measured in one run and writing JSON
 	for file in benchmarks/bench_*.py; do $(BIN)/python $$file; done

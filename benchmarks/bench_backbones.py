@@ -151,8 +151,8 @@ def recbole(dataset: Dataset, rounds: int) -> dict[str, float]:
     ours = float(np.median(times))
     ratio = theirs["seconds"] / ours
     return {
-        "RecBole, ms a step": 1e3 * theirs["seconds"],
-        "ours, ms a step": 1e3 * ours,
+        "RecBole, ms per step": 1e3 * theirs["seconds"],
+        "ours, ms per step": 1e3 * ours,
         "RecBole / ours": ratio,
         f"at least {WANTED:.0f} times": float(ratio >= WANTED),
     }
@@ -169,7 +169,7 @@ def growth(dataset: Dataset, rounds: int) -> dict[str, float]:
         batch = list_of(running, 1)[0]
         running.step(batch)
         seconds.append(fastest({"step": lambda: running.step(batch)}, max(3, rounds // 3))["step"])  # noqa: B023
-        result[f"{grown.train.num_pairs:,} training pairs, ms a step"] = 1e3 * seconds[-1]
+        result[f"{grown.train.num_pairs:,} training pairs, ms per step"] = 1e3 * seconds[-1]
         sizes[sizes.index(edges)] = grown.train.num_pairs
     slope = float(np.polyfit(np.log(sizes[1:]), np.log(seconds[1:]), 1)[0])
     result["exponent of the growth (1 is linear)"] = slope
@@ -236,7 +236,9 @@ def draw(sizes: list[int], seconds: list[float], slope: float) -> None:
     line = seconds[-1] * np.array(sizes) / sizes[-1]
     axes.loglog(sizes, line, "k--", linewidth=0.8, label="linear")
     axes.set(
-        xlabel="training pairs", ylabel="seconds a step", title=f"Full table of 64, three layers: exponent {slope:.2f}"
+        xlabel="training pairs",
+        ylabel="seconds per step",
+        title=f"Full table of 64, three layers: exponent {slope:.2f}",
     )
     axes.legend(frameon=False)
     figure.tight_layout()

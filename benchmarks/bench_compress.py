@@ -18,8 +18,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # `implicit` asks for it: it
 import numpy as np
 import scipy.sparse as sp
 
-from legcf import DataOptions, Dataset, compress, load
+from legcf import DataOptions, Dataset, compress, load_data
 from legcf.evaluation import evaluate
+from legcf.ranking.ranking import Ranking
 
 SIZES = "2000:4,500:4"
 TABLES = {
@@ -48,7 +49,7 @@ def _degrees(dataset: Dataset) -> tuple[Any, Any]:
 def measure(users: Any, items: Any, dataset: Dataset) -> dict[str, float]:
     found = {}
     for part, truth in (("validation", dataset.validation), ("test", dataset.test)):
-        metrics = evaluate(users, items, truth, dataset.train, (20,), metrics=("recall", "ndcg"))
+        metrics = evaluate(Ranking(users, items, dataset.train), truth, (20,), metrics=("recall", "ndcg"))
         found |= {f"{part} {name}": metrics[name] for name in ("recall@20", "ndcg@20")}
     return found
 
@@ -65,7 +66,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "compress.json")
     options = parser.parse_args()
 
-    dataset = load(options.data, DataOptions(protocol=options.protocol))
+    dataset = load_data(options.data, DataOptions(protocol=options.protocol))
     lines: list[dict[str, Any]] = []
     print("| table | c | t | stored as | values | relative error | recall@20 | ndcg@20 | kept | seconds |")
     print("|---|---|---|---|---|---|---|---|---|---|")

@@ -31,7 +31,7 @@ from legcf.evaluation import evaluate
 from legcf.registry import METHODS, resolve
 from legcf.runs import build_model, peak_memory_mb
 from legcf.training.loop import Session
-from legcf.training.sampler import Batch
+from legcf.training.sampler import TrainingBatch
 
 HERE = Path(__file__).resolve().parent
 GOWALLA = HERE.parents[1] / "shared" / "data" / "gowalla"
@@ -81,7 +81,7 @@ def session(dataset: Dataset, batch_size: int, propagation: str) -> Session:
 def taking(running: Session, count: int) -> Callable[[], None]:
     """So many steps, sampling included."""
 
-    def endless() -> Iterator[Batch]:
+    def endless() -> Iterator[TrainingBatch]:
         while True:
             yield from running.sampler.epoch(running.rng)
 
@@ -105,18 +105,18 @@ def steps(dataset: Dataset, rounds: int) -> list[Line]:
             works.append(taking(session(dataset, size, "stepwise"), 1))
         basis, floor, *stepwise = fastest(rounds, *works)
         basis, floor = basis / count, floor / count
-        a_epoch, name = running.sampler.steps_per_epoch, f"{size} pairs × {NEGATIVES}"
+        per_epoch, name = running.sampler.steps_per_epoch, f"{size} pairs × {NEGATIVES}"
         lines += [
             Line(f"rows of a batch, {name}", rows, "rows"),
             Line(f"step on the basis, {name}", 1e3 * basis, "ms"),
             Line(f"bare dense products, {name}", 1e3 * floor, "ms"),
             Line(f"share of the dense floor, {name}", 100 * floor / basis, "%", "≥ 50", floor >= basis / 2),
-            Line(f"epoch on the basis, {name}", basis * a_epoch, "s"),
+            Line(f"epoch on the basis, {name}", basis * per_epoch, "s"),
         ]
         for slow in stepwise:
             lines += [
                 Line(f"step by step, {name}", 1e3 * slow, "ms"),
-                Line(f"epoch step by step, {name}", slow * a_epoch, "s"),
+                Line(f"epoch step by step, {name}", slow * per_epoch, "s"),
                 Line("basis against step by step", slow / basis, "×", "≥ 50", slow >= 50 * basis),
             ]
     return lines
@@ -152,7 +152,8 @@ def set_up(dataset: Dataset, rounds: int) -> list[Line]:
 
 def evaluation(dataset: Dataset, rounds: int) -> list[Line]:
     """Full ranking with all metrics against the score product alone, in the same blocks."""
-    users, items = session(dataset, LARGE_BATCH, "stepwise").model.vectors()
+    ranking = session(dataset, LARGE_BATCH, "stepwise").model.ranking()
+    users, items = ranking.users, ranking.items
     chosen = np.flatnonzero(dataset.test.user_degrees > 0)
     rows = max(1, 64 * 2**20 // (4 * len(items)))
     left, across = torch.from_numpy(users[chosen]), torch.from_numpy(items).T
@@ -163,7 +164,7 @@ def evaluation(dataset: Dataset, rounds: int) -> list[Line]:
             block = left[start : start + rows]
             torch.mm(block, across, out=out[: len(block)])
 
-    whole, bare = fastest(rounds, lambda: evaluate(users, items, dataset.test, dataset.train), product)
+    whole, bare = fastest(rounds, lambda: evaluate(ranking, dataset.test), product)
     return [
         Line("evaluation of all users", whole, "s"),
         Line("bare score product", bare, "s"),

@@ -79,27 +79,22 @@ def load_trained(options: argparse.Namespace) -> tuple[Any, Any]:
     if options.run:
         from legcf.recommender import Recommender
 
-        trained = Recommender.load(options.run)
-        return trained, trained.dataset()
+        model = Recommender.load(options.run)
+        return model.trained, model.dataset()
     from implicit.als import AlternatingLeastSquares
 
-    from legcf.data.source import DataOptions, load
+    from legcf import DataOptions, load_data
+    from legcf.ranking.ranking import Ranking
 
-    dataset = load(options.data, DataOptions(protocol="legcf"))
+    dataset = load_data(options.data, DataOptions(protocol="legcf"))
     als = AlternatingLeastSquares(factors=128, iterations=10, random_state=0)
     als.fit(dataset.train.to_scipy(), show_progress=False)
     trained = SimpleNamespace(
         users=dataset.users,
         items=dataset.items,
         titles=dataset.titles,
-        train=dataset.train,
-        user_vectors=als.user_factors,
-        item_vectors=als.item_factors,
-        meta_vectors=None,
-        item_bias=None,
-        item_codes=None,
-        neighbours=None,
-        metrics={},
+        ranking=Ranking(als.user_factors, als.item_factors, dataset.train),
+        known=dataset.train,
         card={"name": dataset.name, "method": "implicit's ALS-128"},
     )
     return trained, dataset
@@ -114,23 +109,25 @@ def prepare(trained: Any, dataset: Any, folder: Path, report: dict[str, Any]) ->
     report["export_seconds"] = time.perf_counter() - start
     report["parts"] = model.save(folder / "model.legcf")
     dataclasses.replace(toy_model(), neighbour_scale=model.neighbour_scale).save(folder / "toy.legcf")
-    np.save(folder / "users.npy", np.ascontiguousarray(trained.user_vectors[:, :128], dtype=np.float32))
-    np.save(folder / "items.npy", np.ascontiguousarray(trained.item_vectors[:, :128], dtype=np.float32))
-    np.save(folder / "indptr.npy", trained.train.indptr.astype(np.int32))
-    np.save(folder / "indices.npy", trained.train.items)
+    ranking = trained.ranking
+    np.save(folder / "users.npy", np.ascontiguousarray(ranking.users[:, :128], dtype=np.float32))
+    np.save(folder / "items.npy", np.ascontiguousarray(ranking.items[:, :128], dtype=np.float32))
+    np.save(folder / "indptr.npy", ranking.histories.indptr.astype(np.int32))
+    np.save(folder / "indices.npy", ranking.histories.items)
     say("export", f"{report['export_seconds']:.1f} s; bytes: {report['parts']}")
 
 
 def toy_model() -> Any:
     """128 users and items, to load the libraries with."""
     from legcf.data.ids import IdMap
-    from legcf.serving.artifact import ServingModel
-    from legcf.serving.history import History
+    from legcf.data.interactions import Interactions
     from legcf.ranking.rows import CodedRows
+    from legcf.serving.artifact import ServingModel
+    from legcf.serving.history import PackedHistories
 
     rows = CodedRows(np.zeros((128, 4), np.uint16), np.ones((128, 4), np.float32), np.ones((4, 4), np.float32))
     ids = IdMap.consecutive(128)
-    history = History.of_lists(np.arange(129), np.zeros(128, np.int32), 128)
+    history = PackedHistories.of(Interactions(np.arange(129), np.zeros(128, np.int32), 128))
     return ServingModel(ids, rows, np.zeros(128, np.uint8), ids, rows, history=history, dtype="int8")
 
 
@@ -338,13 +335,10 @@ async def load(port: int, users: int, requests: int, connections: int, swapped: 
 
 def accuracy_by_size(trained: Any, dataset: Any, options: argparse.Namespace) -> dict[str, Any]:
     """Accuracy kept against the bytes of the vectors alone (no ids, titles, histories), and items only."""
-    from legcf.evaluation import evaluate
     from legcf.serving.artifact import FoldIn
-    from legcf.serving.build import accuracy, build
+    from legcf.serving.build import accuracy, build, served_ranking
 
-    ks, metrics = (20,), ("recall", "ndcg")
-    vectors = trained.user_vectors, trained.item_vectors
-    before = evaluate(*vectors, dataset.test, dataset.train, ks, metrics=metrics, neighbours=trained.neighbours)
+    before = accuracy(trained.ranking, dataset.test)
     rows = []
     say("accuracy", f"trained model: recall@20 {before['recall@20']:.4f}, ndcg@20 {before['ndcg@20']:.4f}")
     for users in ("coded", "none"):
@@ -364,7 +358,7 @@ def accuracy_by_size(trained: Any, dataset: Any, options: argparse.Namespace) ->
                 )
                 with tempfile.NamedTemporaryFile() as file:
                     parts = model.save(Path(file.name))
-                after = accuracy(model, dataset.train, dataset.test, quiet=True)
+                after = accuracy(served_ranking(model, dataset.train, quiet=True), dataset.test)
                 size = parts["vectors"] + parts["header"]
                 row = {"t": t, "dtype": dtype, "users": users, "bytes": size, **after}
                 rows.append(row)
@@ -379,17 +373,13 @@ def accuracy_by_size(trained: Any, dataset: Any, options: argparse.Namespace) ->
 
 def held_out(options: argparse.Namespace) -> dict[str, Any]:
     """Train with and without every twentieth user; fold the left-out ones in and compare them with themselves."""
+    from legcf import DataOptions, load_data
     from legcf.configuration import merged, parse_assignments
     from legcf.data.interactions import Interactions
-    from legcf.data.source import DataOptions
-    from legcf.data.source import load as load_data
     from legcf.evaluation import evaluate
-    from legcf.recommender import Recommender
     from legcf.registry import resolve
     from legcf.runs import train
-    from legcf.serving.build import build
-    from legcf.serving.calibrate import with_bias
-    from legcf.serving.scorer import Request, Scorer
+    from legcf.serving.build import build, served_ranking
 
     dataset = load_data(options.data, DataOptions(protocol="legcf"))
     overrides = merged({"training": {"epochs": options.epochs}}, parse_assignments(options.set))
@@ -404,20 +394,13 @@ def held_out(options: argparse.Namespace) -> dict[str, Any]:
     without = dataclasses.replace(dataset, train=smaller, validation=Interactions.from_pairs(*pairs, *shape))
     result: dict[str, Any] = {"held_out_users": len(held)}
     ks, metrics = (20,), ("recall", "ndcg")
-    whole = train(dataset, config, quiet=True)
-    vectors = whole.model.vectors()
-    result["trained_on"] = evaluate(*vectors, dataset.test, dataset.train, ks, held, metrics)
+    result["trained_on"] = evaluate(train(dataset, config, quiet=True).ranking, dataset.test, ks, held, metrics)
     say("foldin trained on", describe(result["trained_on"]))
-    part = Recommender.of(train(without, config, quiet=True))
+    part = train(without, config, quiet=True)
     for form in ("full", "coded"):
         model = build(part, t=4, form=form, validation=without.validation, quiet=True)
-        scorer = Scorer(dataclasses.replace(model, users=None, user_rows=None, history=None))
-        folded = np.zeros((dataset.num_users, model.item_rows.width), np.float32)
-        for user in held.tolist():
-            folded[user] = scorer.taste(Request(items=dataset.items.external(dataset.train.of(user)))).vector
-        items = model.item_rows.vectors(slice(None))
-        pair = with_bias(folded, items, model.item_bias)
-        result[form] = evaluate(*pair, dataset.test, dataset.train, ks, held, metrics)
+        strangers = dataclasses.replace(model, users=None, user_rows=None, history=None)
+        result[form] = evaluate(served_ranking(strangers, dataset.train, quiet=True), dataset.test, ks, held, metrics)
         kept = {key: result[form][key] / result["trained_on"][key] for key in ("recall@20", "ndcg@20")}
         result[f"{form}_kept"] = kept
         say(f"foldin {form}", f"{describe(result[form])}, kept {kept}, {model.fold_in}")

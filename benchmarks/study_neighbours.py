@@ -9,6 +9,7 @@ looked at.
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from legcf.evaluation import evaluate
-from legcf.graph.neighbours import Neighbours
+from legcf.ranking.neighbours import Neighbours
+from legcf.ranking.ranking import Ranking
 from legcf.recommender import Recommender
 
 HERE = Path(__file__).resolve().parent
@@ -47,22 +49,18 @@ def measured(run: Path, users: int) -> dict[str, Any]:
     dataset = model.dataset()
     able = np.flatnonzero(dataset.validation.user_degrees > 0)
     judges = np.sort(np.random.default_rng(0).choice(able, min(users, len(able)), replace=False))
+    vectors = replace(model.ranking, term=None)
     plain = Neighbours.of(dataset.train)
 
-    def score(user_vectors: np.ndarray, neighbours: Neighbours | None) -> tuple[float, float]:
-        found = evaluate(
-            user_vectors, model.item_vectors, dataset.validation, dataset.train, (20,), judges, ("recall", "ndcg"),
-            neighbours,
-        )  # fmt: skip
+    def score(ranking: Ranking) -> tuple[float, float]:
+        found = evaluate(ranking, dataset.validation, (20,), judges, ("recall", "ndcg"))
         return found["recall@20"], found["ndcg@20"]
 
-    scores = {
-        str(weight): score(
-            model.user_vectors, plain.weighing(weight, model.user_vectors, model.item_vectors) if weight else None
-        )
-        for weight in WEIGHTS
-    }
-    scores[ALONE] = score(np.zeros_like(model.user_vectors), plain)
+    def near(weight: float) -> Ranking:
+        return replace(vectors, term=plain.weighing(weight, vectors)) if weight else vectors
+
+    scores = {str(weight): score(near(weight)) for weight in WEIGHTS}
+    scores[ALONE] = score(replace(vectors, users=np.zeros_like(vectors.users), term=plain))
     facts = ("dataset", "protocol", "method", "preset", "seed", "num_params", "content_hash")
     return {**{fact: model.metrics[fact] for fact in facts}, "users": len(judges), "scores": scores}
 

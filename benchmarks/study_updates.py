@@ -2,7 +2,7 @@
 
     python benchmarks/study_updates.py DATA [--seeds N] [--pretrain N] [--epochs N] [--way NAME …] [--set KEY=VALUE …]
 
-Pretrains the preset `graph` once a seed, then goes on with every way in WAYS for as many epochs, so that the ways share
+Pretrains the preset `graph` once per seed, then goes on with every way in WAYS for as many epochs: the ways share
 their start and their time. Prints validation before, after the first epoch, at the best and at the last epoch, and
 writes benchmarks/results/updates-DATA.json and docs/images/updates-DATA.svg. Test is never looked at.
 """

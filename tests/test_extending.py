@@ -10,12 +10,15 @@ from types import ModuleType
 
 import pytest
 
+from legcf import cli as legcf_cli
 from legcf.assignment.solvers import SOLVERS
+from legcf.cli import app
+from legcf.evaluation.metrics import METRICS
 from legcf.experiments.cells import Setting
 from legcf.experiments.studies import STUDIES
 from legcf.registry import BACKBONES, METHODS, Method
 from legcf.training.losses import LOSSES, Loss
-from legcf.training.recipes import single
+from legcf.training.stage import single_stage
 from tests.cli.typed import legcf, refused
 from tests.embeddings.test_layers import TestLayerContract as LayerContract
 from tests.helpers import planted, write_folder
@@ -114,10 +117,10 @@ LOSS = '''
 import torch
 
 from legcf.training.losses import with_gradient
-from legcf.training.sampler import Batch
+from legcf.training.sampler import TrainingBatch
 
 
-def hinge(vectors: torch.Tensor, batch: Batch, negative_weight: float) -> torch.Tensor:
+def hinge(vectors: torch.Tensor, batch: TrainingBatch, negative_weight: float) -> torch.Tensor:
     """max(0, 1 − y_positive + y_negative), and torch finds the gradient."""
     users, positives, negatives = (torch.from_numpy(part) for part in (batch.users, batch.positives, batch.negatives))
     right = (vectors[users] * vectors[positives]).sum(dim=1, keepdim=True)
@@ -126,13 +129,44 @@ def hinge(vectors: torch.Tensor, batch: Batch, negative_weight: float) -> torch.
 
 
 @with_gradient
-def by_hand(vectors: torch.Tensor, batch: Batch, negative_weight: float) -> tuple[float, torch.Tensor]:
+def by_hand(vectors: torch.Tensor, batch: TrainingBatch, negative_weight: float) -> tuple[float, torch.Tensor]:
     """The same, with the gradient that its author wrote down."""
     leaf = vectors.clone().requires_grad_()
     with torch.enable_grad():
         value = hinge(leaf, batch, negative_weight)
     (gradient,) = torch.autograd.grad(value, leaf)
     return value.item(), gradient
+'''
+METRIC = '''
+import numpy as np
+
+from legcf.evaluation.metrics import Counts, Hits, PerUser
+
+
+def first_right(hits: Hits, relevant: Counts, k: int) -> PerUser:
+    """1 where the very first place is right."""
+    return np.asarray(hits[:, 0], dtype=np.float64)
+'''
+COMMAND = '''
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from legcf.cli.output import AsJson, print_json, print_pairs
+from legcf.errors import UserError
+
+
+def popular(run: Annotated[Path, typer.Argument(help="A run folder.")], k: int = 3, as_json: AsJson = False) -> None:
+    """Print the items that most users of RUN have."""
+    from legcf.recommender import Recommender
+
+    if k < 1:
+        raise UserError(f"--k {k} is not possible; ask for at least 1 item.")
+    model = Recommender.load(run)
+    counts = model.ranking.popularity
+    found = {str(model.items.external([item])[0]): int(counts[item]) for item in (-counts).argsort(kind="stable")[:k]}
+    print_json(found) if as_json else print_pairs("Popular", found)
 '''
 
 
@@ -165,7 +199,7 @@ def trained(folder: Path, out: Path, *options: object) -> Path:
 
 
 def test_a_method(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(METHODS, "buckets", Method(module(METHOD, tmp_path).Buckets, single.stages))
+    monkeypatch.setitem(METHODS, "buckets", Method(module(METHOD, tmp_path).Buckets, single_stage))
     run = trained(folder, tmp_path / "run", "--method", "buckets", "--dim", 8, "--set", "method.budget=160")
     assert json.loads((run / "config.json").read_text())["method"]["buckets"] == 20
     metrics = json.loads((run / "metrics.json").read_text())
@@ -216,3 +250,31 @@ def test_a_loss(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         curves.append([line["loss"] for line in lines if line["loss"] is not None])
     assert curves[0] == curves[1]
     assert curves[0][1] < curves[0][0]
+
+
+def test_a_metric(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trained with, chosen by, printed and compared."""
+    full = ("--method", "full", "--dim", 8)
+    said = refused("train", folder, "--out", tmp_path / "no", *full, "--set", "training.monitor=first@5")
+    assert "training.monitor = 'first@5' is not a metric such as ndcg@20" in said
+    monkeypatch.setitem(METRICS, "first", module(METRIC, tmp_path).first_right)
+    run = trained(folder, tmp_path / "run", *full, "--set", "training.monitor=first@5")
+    known = json.loads((run / "metrics.json").read_text())
+    answer = legcf("evaluate", run, "-k", 1, "-k", 20, "--json")
+    found = json.loads(answer.out)["metrics"]
+    assert found["first@1"] == found["first@20"] == found["precision@1"] == known["test"]["first@5"]
+    assert "first" in legcf("evaluate", run).out
+
+
+def test_a_command(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = trained(folder, tmp_path / "run", "--method", "full", "--dim", 8)
+    assert legcf("popular", run).code == 2
+    (tmp_path / "popular.py").write_text(COMMAND)
+    monkeypatch.setattr(legcf_cli, "__path__", [*legcf_cli.__path__, str(tmp_path)])
+    monkeypatch.setattr(app, "COMMANDS", (*app.COMMANDS, "popular"))
+    found = json.loads(legcf("popular", run, "--json").out)
+    counts = planted(40, 40).train.item_degrees
+    assert list(found.values()) == sorted(counts.tolist(), reverse=True)[:3]
+    assert "Popular" in legcf("popular", run).out
+    assert "--k 0 is not possible" in refused("popular", run, "--k", 0)
+    assert "Print the items that most users" in legcf("--help").out

@@ -3,22 +3,36 @@
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["DataOptions", "Dataset", "Recommender", "UserError", "__version__", "compress", "load"]
+__all__ = [
+    "DataOptions",
+    "Dataset",
+    "Recommender",
+    "Request",
+    "Scorer",
+    "UserError",
+    "__version__",
+    "compress",
+    "load_data",
+]
 
 if TYPE_CHECKING:
     from legcf.compression.compress import compress
     from legcf.data.interactions import Dataset
-    from legcf.data.source import DataOptions, load
+    from legcf.data.source import DataOptions
+    from legcf.data.source import load as load_data
     from legcf.errors import UserError
     from legcf.recommender import Recommender
+    from legcf.serving.scorer import Request, Scorer
 
 _HOMES = {
-    "Recommender": "legcf.recommender",
-    "Dataset": "legcf.data.interactions",
-    "DataOptions": "legcf.data.source",
-    "load": "legcf.data.source",
-    "compress": "legcf.compression.compress",
-    "UserError": "legcf.errors",
+    "Recommender": "legcf.recommender:Recommender",
+    "Scorer": "legcf.serving.scorer:Scorer",
+    "Request": "legcf.serving.scorer:Request",
+    "Dataset": "legcf.data.interactions:Dataset",
+    "DataOptions": "legcf.data.source:DataOptions",
+    "load_data": "legcf.data.source:load",
+    "compress": "legcf.compression.compress:compress",
+    "UserError": "legcf.errors:UserError",
 }
 
 
@@ -28,4 +42,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'legcf' has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    module, attribute = _HOMES[name].split(":")
+    return getattr(importlib.import_module(module), attribute)

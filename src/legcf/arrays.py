@@ -1,5 +1,6 @@
 """The array types that the whole package speaks of, and what numpy has no name for."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,8 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int32]
+LongArray = NDArray[np.int64]
+NamedArrays = Mapping[str, NDArray[np.generic]]
 Positions = NDArray[np.integer]
 """Places of users or items in their id maps."""
 

@@ -36,19 +36,8 @@ from legcf.embeddings.optembed import OptEmbed
 from legcf.embeddings.pep import Pep
 from legcf.embeddings.qr import QuotientRemainder
 from legcf.errors import UserError
-from legcf.training.recipes import (
-    alternating,
-    autoemb,
-    cerp,
-    ciess,
-    clustering,
-    esapn,
-    optembed,
-    pruning,
-    quantising,
-    single,
-)
-from legcf.training.stage import Stage
+from legcf.training.recipes import alternating, autoemb, ciess, clustering, esapn, optembed, pruning, quantising
+from legcf.training.stage import Stage, single_stage
 
 
 @dataclass(frozen=True)
@@ -62,19 +51,19 @@ class Method:
 
 METHODS: dict[str, Method] = {
     "legcf": Method(Legcf, alternating.stages),
-    "full": Method(FullTable, single.stages),
+    "full": Method(FullTable, single_stage),
     "esapn": Method(Esapn, esapn.stages),
     "autoemb": Method(AutoEmb, autoemb.stages),
     "optembed": Method(OptEmbed, optembed.stages),
-    "dhe": Method(DeepHash, single.stages),
-    "nimble-tt": Method(NimbleTT, single.stages),
+    "dhe": Method(DeepHash, single_stage),
+    "nimble-tt": Method(NimbleTT, single_stage),
     "ciess": Method(Ciess, ciess.stages),
     "cel": Method(Cel, clustering.stages),
     "pep": Method(Pep, pruning.stages),
-    "qr": Method(QuotientRemainder, single.stages),
-    "double-hash": Method(DoubleHash, single.stages),
-    "binary-code": Method(BinaryCode, single.stages),
-    "cerp": Method(Cerp, cerp.stages),
+    "qr": Method(QuotientRemainder, single_stage),
+    "double-hash": Method(DoubleHash, single_stage),
+    "binary-code": Method(BinaryCode, single_stage),
+    "cerp": Method(Cerp, pruning.pushed_stages),
     "lightrec": Method(LightRec, quantising.stages),
 }
 

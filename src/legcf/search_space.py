@@ -1,4 +1,4 @@
-"""What a search may choose from, declared beside each method: {"section.key": Choice or Range}."""
+"""What a search may choose from, declared beside each method: {"section.key": OneOf or Range}."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Choice:
+class OneOf:
     """One of these."""
 
     values: tuple[Any, ...]
@@ -21,10 +21,10 @@ class Range:
     log: bool = False
 
 
-Space = Mapping[str, Choice | Range]
+Space = Mapping[str, OneOf | Range]
 
 PAPER_GRID: Space = {
     # Liang et al., SIGIR 2024, section 4.1.4.
-    "training.learning_rate": Choice((1e-2, 1e-3, 1e-4)),
-    "training.l2": Choice((0.0, 5e-4, 1e-3, 5e-3, 1e-2)),
+    "training.learning_rate": OneOf((1e-2, 1e-3, 1e-4)),
+    "training.l2": OneOf((0.0, 5e-4, 1e-3, 5e-3, 1e-2)),
 }

@@ -16,7 +16,7 @@ from legcf.errors import MissingExtra, UserError
 
 
 class Tracker(Protocol):
-    """Is told every epoch's line, and at the end what the run came to.
+    """Given every epoch's line, and at the end what the run came to.
 
     A missing package is found when it is made, files are written only from the first epoch on: a run's folder must be
     empty before.

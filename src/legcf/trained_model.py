@@ -22,8 +22,8 @@ from legcf.ranking.tune import Tuning, arrays
 from legcf.registry import BACKBONES, METHODS, config_from_json
 from legcf.training import checkpoint
 
-FORMAT = "legcf-model"
-FORMAT_VERSION = 2
+_FORMAT = "legcf-model"
+_FORMAT_VERSION = 2
 _READABLE = (1, 2)  # up to 1, settings and weight of ranking stood among those of training
 
 
@@ -71,7 +71,7 @@ def save_model(folder: Path, trained: TrainedModel) -> None:
         "known": {} if trained.known is trained.ranking.histories else _pairs(trained.known),
         "titles": _tensors(text_to_arrays(trained.titles)) if trained.titles is not None else {},
     }
-    mark = {"format": FORMAT, "format_version": FORMAT_VERSION}
+    mark = {"format": _FORMAT, "format_version": _FORMAT_VERSION}
     checkpoint.save(folder / "model.safetensors", groups, mark)
     description = {
         **mark,
@@ -138,11 +138,11 @@ def _digest(path: Path) -> str:
 
 
 def _check_format(path: Path, facts: Any) -> None:
-    if not isinstance(facts, Mapping) or facts.get("format") != FORMAT:
+    if not isinstance(facts, Mapping) or facts.get("format") != _FORMAT:
         raise UserError(f"{path} was not written by legcf; give a folder that `legcf train` made.")
     if facts.get("format_version") not in _READABLE:
         raise UserError(
-            f"{path} has format version {facts.get('format_version')}, this legcf reads up to {FORMAT_VERSION};"
+            f"{path} has format version {facts.get('format_version')}, this legcf reads up to {_FORMAT_VERSION};"
             " train again."
         )
 

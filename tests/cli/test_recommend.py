@@ -55,7 +55,7 @@ def test_all_users_into_a_file(run: Path, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be(run: Path, tmp_path: Path) -> None:
-    assert "Say for whom" in refused("recommend", run)
+    assert "Say who to recommend for" in refused("recommend", run)
     assert "Unknown user id 'nobody'" in refused("recommend", run, "--user", "nobody")
     assert "Unknown user id '4000'" in refused("recommend", run, "--user", 4000)
     assert "at least 1" in refused("recommend", run, "--user", 7, "-k", 0)

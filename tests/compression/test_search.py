@@ -2,20 +2,20 @@ import numpy as np
 import pytest
 
 from legcf.compression.compress import compress
-from legcf.compression.model import Named, compare, name_rows, to_serving
+from legcf.compression.model import NamedTable, compare, name_rows, to_serving
 from legcf.compression.search import smallest
 from legcf.compression.sizes import Sizes
-from legcf.compression.table import Table
+from legcf.compression.table import VectorTable
 from legcf.errors import UserError
 from tests.helpers import planted
 
 
-def fitted(width: int = 16) -> Named:
+def fitted(width: int = 16) -> NamedTable:
     """Vectors that rank the planted set well: a truncated SVD of its training pairs."""
     dataset = planted(120, 100)
     left, sizes, right = np.linalg.svd(dataset.train.to_scipy().toarray(), full_matrices=False)
     users, items = left[:, :width] * sizes[:width], right[:width].T
-    return name_rows(Table(items.astype(np.float32), users.astype(np.float32)), dataset)
+    return name_rows(VectorTable(items.astype(np.float32), users.astype(np.float32)), dataset)
 
 
 def test_smallest_stops_at_the_tolerance() -> None:
@@ -39,7 +39,9 @@ def test_a_tolerance_that_cannot_be_held() -> None:
     with pytest.raises(UserError, match="allow more with --tolerance"):
         smallest(named, 0.01, lambda s: compress(named.users, named.items, 2, 1), 200)
     with pytest.raises(UserError, match="--data"):
-        smallest(name_rows(Table(named.items, named.users), None), 0.1, lambda s: compress(None, named.items), 200)
+        smallest(
+            name_rows(VectorTable(named.items, named.users), None), 0.1, lambda s: compress(None, named.items), 200
+        )
 
 
 def test_rows_follow_the_ids_of_the_data() -> None:
@@ -47,16 +49,16 @@ def test_rows_follow_the_ids_of_the_data() -> None:
     assert named.dataset is not None
     order = np.random.default_rng(0).permutation(len(named.items))
     ids = [named.dataset.items.values.tolist()[place] for place in order]
-    again = name_rows(Table(named.items[order], named.users, item_ids=ids), named.dataset)
+    again = name_rows(VectorTable(named.items[order], named.users, item_ids=ids), named.dataset)
     np.testing.assert_array_equal(again.items, named.items)
     with pytest.raises(UserError, match=r"1 of the data's 100 items have no vector"):
-        name_rows(Table(named.items[order][1:], named.users, item_ids=ids[1:]), named.dataset)
+        name_rows(VectorTable(named.items[order][1:], named.users, item_ids=ids[1:]), named.dataset)
     with pytest.raises(UserError, match="99 item vectors and the data 100 items"):
-        name_rows(Table(named.items[1:], named.users), named.dataset)
+        name_rows(VectorTable(named.items[1:], named.users), named.dataset)
     with pytest.raises(UserError, match="repeat"):
-        name_rows(Table(named.items[:2], None, item_ids=[3, 3]), None)
+        name_rows(VectorTable(named.items[:2], None, item_ids=[3, 3]), None)
     with pytest.raises(UserError, match="3 item ids for 2"):
-        name_rows(Table(named.items[:2], None, item_ids=[1, 2, 3]), None)
+        name_rows(VectorTable(named.items[:2], None, item_ids=[1, 2, 3]), None)
 
 
 def test_the_model_file_gives_the_same_vectors(tmp_path) -> None:  # type: ignore[no-untyped-def]

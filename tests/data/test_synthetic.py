@@ -36,10 +36,12 @@ def test_degrees_fall_off_and_nobody_is_alone() -> None:
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 5), st.integers(0, 400), st.floats(0, 1))
 def test_any_size_works_or_is_refused(users: int, items: int, communities: int, pairs: int, noise: float) -> None:
-    try:
-        dataset = planted(users, items, pairs, communities, np.random.default_rng(0), noise)
-    except UserError:
+    possible = communities <= min(users, items) and max(users, items) <= pairs <= users * items // 2
+    if not possible:
+        with pytest.raises(UserError):
+            Planted(users, items, pairs, communities, noise)
         return
+    dataset = planted(users, items, pairs, communities, np.random.default_rng(0), noise)
     assert (dataset.num_users, dataset.num_items) == (users, items)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from legcf.assignment.aggregate import aggregated
+from legcf.assignment.update import aggregated
 from legcf.configuration import RunConfig
 from legcf.data.interactions import Dataset
 from legcf.embeddings.legcf import Legcf

@@ -7,9 +7,10 @@ from safetensors.numpy import save
 
 from legcf.experiments import case_study, plots, report
 from legcf.experiments.cells import Setting, plan
+from legcf.experiments.figure import new_figure, place_labels
 from legcf.experiments.report import write_report
-from legcf.experiments.reproduce import Request, _remembered
-from legcf.experiments.store import Store
+from legcf.experiments.reproduce import StudyRequest, _remembered
+from legcf.experiments.store import ResultStore
 from legcf.experiments.studies import STUDIES
 from legcf.experiments.tables import all_tables
 from tests.cli.typed import legcf, refused
@@ -19,11 +20,11 @@ from tests.helpers import planted
 GOWALLA = Setting("gowalla", 29_858, 40_981)
 
 
-def filled(path: Path, study: str, scores: dict[str, float], seeds: int = 1, states: bool = False) -> Store:
+def filled(path: Path, study: str, scores: dict[str, float], seeds: int = 1, states: bool = False) -> ResultStore:
     """A store in which the cells of a study named in `scores` are finished."""
-    store = Store(path)
+    store = ResultStore(path)
     planned = plan(tuple(STUDIES[study].cells(GOWALLA)), seeds, "data")
-    told = _remembered(planned, Request(study, "gowalla", seeds=seeds), planted(4, 4))
+    told = _remembered(planned, StudyRequest(study, "gowalla", seeds=seeds), planted(4, 4))
     store.remember_study(study, "gowalla", "quick", {**told, "has_published": True})
     for run in planned.runs:
         if run.cell.name in scores:
@@ -100,7 +101,7 @@ class TestPages:
         assert "pip install 'legcf[report]'" in (tmp_path / "results.md").read_text()
 
     def test_empty_store_and_no_store(self, tmp_path: Path) -> None:
-        Store(tmp_path / "store.sqlite").close()
+        ResultStore(tmp_path / "store.sqlite").close()
         assert legcf("report", tmp_path).code == 0
         assert "holds no study yet" in (tmp_path / "results.md").read_text()
         assert "no results store" in refused("report", tmp_path / "nowhere")
@@ -123,13 +124,13 @@ class TestCaseStudies:
         assert plots.pictures(table, store) == []
 
     def test_sampled_entities_have_the_anchor(self) -> None:
-        state = case_study.State.from_bytes(_state(0))
+        state = case_study.AssignmentSnapshot.from_bytes(_state(0))
         anchors, entities = case_study.sample(state, np.random.default_rng(0))
         assert len(anchors) == 5
         assert (state.anchors()[entities] == anchors[:, None]).all()
 
     def test_rows_and_weights_are_those_of_s(self) -> None:
-        state = case_study.State.from_bytes(_state(1))
+        state = case_study.AssignmentSnapshot.from_bytes(_state(1))
         dense = np.zeros((200, 12))
         np.add.at(dense, (np.arange(200)[:, None], state.indices), state.weights)
         assert np.allclose(state.rows(np.arange(200)), dense @ state.codebook, atol=1e-5)
@@ -149,13 +150,13 @@ def test_sizes_of_methods_that_choose_them(tmp_path: Path) -> None:
 
 
 def test_labels_do_not_overlap() -> None:
-    figure = plots.new_figure(8, 5)
+    figure = new_figure(8, 5)
     axes = figure.subplots()
     rng = np.random.default_rng(0)
     points = [(float(x), float(y), f"method number {k}", "black") for k, (x, y) in enumerate(rng.random((14, 2)) * 0.4)]
     axes.scatter([point[0] for point in points], [point[1] for point in points])
     axes.set(xlim=(0, 1), ylim=(0, 1))
-    plots.place_labels(figure, axes, points)
+    place_labels(figure, axes, points)
     boxes = [text.get_bbox_patch() or text for text in axes.texts]
     renderer = figure._get_renderer()  # type: ignore[attr-defined]
     from matplotlib.text import Text

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from legcf.experiments.store import Store
+from legcf.experiments.store import ResultStore
 from legcf.experiments.studies import STUDIES, Study
 from tests.cli.typed import legcf, refused
 from tests.experiments.tiny import start, tiny_cells
@@ -22,7 +22,7 @@ def results(out: Path) -> dict[str, Any]:
 
 
 def attempts(out: Path) -> dict[str, int]:
-    return {f"{row.cell}-{row.seed}": row.attempts for row in Store(out / "store.sqlite").rows().values()}
+    return {f"{row.cell}-{row.seed}": row.attempts for row in ResultStore(out / "store.sqlite").rows().values()}
 
 
 def finished(store: Path) -> int:
@@ -45,13 +45,15 @@ def test_killed_and_started_again(tmp_path: Path, folder: Path) -> None:
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
-    before = {row.key: row.ended for row in Store(out / "store.sqlite").rows().values() if row.status == "finished"}
+    before = {
+        row.key: row.ended for row in ResultStore(out / "store.sqlite").rows().values() if row.status == "finished"
+    }
     assert len(before) == 1
     again = start(folder, out)
     _, errors = again.communicate(timeout=300)
     assert again.returncode == 0, errors
     assert errors.count("has it already") == len(before)
-    after = {row.key: row.ended for row in Store(out / "store.sqlite").rows().values()}
+    after = {row.key: row.ended for row in ResultStore(out / "store.sqlite").rows().values()}
     assert before.items() <= after.items()
     assert len(after) == 2
     assert not list((out / "store.sqlite.work").glob("*/*"))
@@ -100,7 +102,7 @@ class TestBadInput:
 
     def test_store_of_another_version(self, tmp_path: Path, folder: Path) -> None:
         store = tmp_path / "store.sqlite"
-        Store(store).close()
+        ResultStore(store).close()
         with sqlite3.connect(store) as connection:
             connection.execute("PRAGMA user_version = 99")
         assert "store version 99" in refused("reproduce", "table2", "--data", folder, "--store", store)

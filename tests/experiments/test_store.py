@@ -12,38 +12,38 @@ import pytest
 from legcf.errors import UserError
 from legcf.experiments import store as store_module
 from legcf.experiments.cells import Run
-from legcf.experiments.store import FORMAT_VERSION, Store, owner_mark
+from legcf.experiments.store import STORE_VERSION, ResultStore, owner_mark
 from tests.experiments.tiny import pretend_finished, runs
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store.sqlite")
+def store(tmp_path: Path) -> ResultStore:
+    return ResultStore(tmp_path / "store.sqlite")
 
 
-def as_owner(store: Store, key: str, owner: str, renewed: float) -> None:
+def as_owner(store: ResultStore, key: str, owner: str, renewed: float) -> None:
     with sqlite3.connect(store.path) as connection:
         connection.execute("UPDATE runs SET owner = ?, renewed = ? WHERE key = ?", (owner, renewed, key))
 
 
 class TestClaims:
-    def test_a_run_is_claimed_once(self, store: Store) -> None:
+    def test_a_run_is_claimed_once(self, store: ResultStore) -> None:
         run = runs()[0]
         assert store.claim(run, "planted", "1", 0)
-        assert not Store(store.path).claim(run, "planted", "1", 0)
+        assert not ResultStore(store.path).claim(run, "planted", "1", 0)
         assert store.renew(run.key)
 
-    def test_only_one_of_many_processes_gets_it(self, store: Store) -> None:
+    def test_only_one_of_many_processes_gets_it(self, store: ResultStore) -> None:
         with multiprocessing.get_context("fork").Pool(4) as pool:
             won = pool.map(_claim, [str(store.path)] * 12)
         assert sum(won) == 1
 
-    def test_finished_is_never_taken_again(self, store: Store) -> None:
+    def test_finished_is_never_taken_again(self, store: ResultStore) -> None:
         run = runs()[0]
         pretend_finished(store, run, 0.5)
         assert not store.claim(run, "planted", "1", time.time() + 100)
 
-    def test_failed_is_taken_again_by_a_later_command_only(self, store: Store) -> None:
+    def test_failed_is_taken_again_by_a_later_command_only(self, store: ResultStore) -> None:
         run, began = runs()[0], time.time()
         store.claim(run, "planted", "1", began)
         store.fail(run.key, "No.")
@@ -52,13 +52,13 @@ class TestClaims:
         assert store.claim(run, "planted", "1", time.time() + 1)
         assert store.rows()[run.key].attempts == 2
 
-    def test_stopped_may_go_on(self, store: Store) -> None:
+    def test_stopped_may_go_on(self, store: ResultStore) -> None:
         run = runs()[0]
         store.claim(run, "planted", "1", 0)
         store.release(run.key)
         assert store.claim(run, "planted", "1", 0)
 
-    def test_claim_of_a_process_that_is_gone(self, store: Store) -> None:
+    def test_claim_of_a_process_that_is_gone(self, store: ResultStore) -> None:
         run = runs()[0]
         store.claim(run, "planted", "1", 0)
         ended = subprocess.Popen([sys.executable, "-c", ""])
@@ -67,14 +67,14 @@ class TestClaims:
         as_owner(store, run.key, f"{host} {ended.pid} {time.time():.2f}", time.time())
         assert store.claim(run, "planted", "1", 0)
 
-    def test_a_process_number_used_again_is_another_process(self, store: Store) -> None:
+    def test_a_process_number_used_again_is_another_process(self, store: ResultStore) -> None:
         run = runs()[0]
         store.claim(run, "planted", "1", 0)
         host = owner_mark().rsplit(" ", 2)[0]
         as_owner(store, run.key, f"{host} {os.getpid()} 1000.00", time.time())
         assert store.claim(run, "planted", "1", 0)
 
-    def test_claim_of_another_machine_ends_when_it_is_not_renewed(self, store: Store) -> None:
+    def test_claim_of_another_machine_ends_when_it_is_not_renewed(self, store: ResultStore) -> None:
         run = runs()[0]
         store.claim(run, "planted", "1", 0)
         as_owner(store, run.key, "elsewhere 1 1.00", time.time())
@@ -85,7 +85,7 @@ class TestClaims:
 
 
 class TestContents:
-    def test_per_user_values_come_back(self, store: Store) -> None:
+    def test_per_user_values_come_back(self, store: ResultStore) -> None:
         run = runs()[0]
         pretend_finished(store, run, 0.5)
         row, per_user = store.rows()[run.key], store.per_user(run.key)
@@ -94,7 +94,7 @@ class TestContents:
         assert per_user["ndcg@20"].dtype == np.float32
         assert float(per_user["ndcg@20"].mean()) == pytest.approx(row.metrics["test"]["ndcg@20"])
 
-    def test_state_comes_back(self, store: Store) -> None:
+    def test_state_comes_back(self, store: ResultStore) -> None:
         run = runs()[0]
         store.claim(run, "planted", "1", 0)
         store.finish(run.key, {}, [], {}, {}, "", b"codebook")
@@ -103,30 +103,30 @@ class TestContents:
 
 
 class TestBadFiles:
-    def test_another_version(self, store: Store) -> None:
+    def test_another_version(self, store: ResultStore) -> None:
         with sqlite3.connect(store.path) as connection:
-            connection.execute(f"PRAGMA user_version = {FORMAT_VERSION + 1}")
+            connection.execute(f"PRAGMA user_version = {STORE_VERSION + 1}")
         with pytest.raises(UserError, match="store version 2, this legcf reads 1"):
-            Store(store.path)
+            ResultStore(store.path)
 
     def test_database_of_something_else(self, tmp_path: Path) -> None:
         with sqlite3.connect(tmp_path / "other.sqlite") as connection:
             connection.execute("CREATE TABLE cats (name TEXT)")
         with pytest.raises(UserError, match="something else"):
-            Store(tmp_path / "other.sqlite")
+            ResultStore(tmp_path / "other.sqlite")
 
     def test_no_database_at_all(self, tmp_path: Path) -> None:
         (tmp_path / "text").write_text("hello " * 100)
         with pytest.raises(UserError, match="cannot be used as a results store"):
-            Store(tmp_path / "text")
+            ResultStore(tmp_path / "text")
 
     def test_missing(self, tmp_path: Path) -> None:
         with pytest.raises(UserError, match="no results store"):
-            Store.existing(tmp_path / "none")
+            ResultStore.existing(tmp_path / "none")
 
 
 def _claim(path: str) -> bool:
     run: Run = runs()[0]
-    won = Store(Path(path)).claim(run, "planted", "1", 0)
+    won = ResultStore(Path(path)).claim(run, "planted", "1", 0)
     time.sleep(0.3)  # the claim ends with its process
     return won

@@ -9,7 +9,7 @@ import numpy as np
 
 from legcf.configuration import merged
 from legcf.experiments.cells import Cell, Run, Setting, plan
-from legcf.experiments.store import Store
+from legcf.experiments.store import ResultStore
 
 FAST: dict[str, Any] = {"training": {"epochs": 2, "batch_size": 200, "threads": 1}}
 
@@ -43,7 +43,7 @@ def start(data: Path, out: Path, *more: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def pretend_finished(store: Store, run: Run, score: float, users: int = 50, state: bytes | None = None) -> None:
+def pretend_finished(store: ResultStore, run: Run, score: float, users: int = 50, state: bytes | None = None) -> None:
     """Put a result into the store that no training made."""
     assert store.claim(run, "planted", "0", 0)
     rng = np.random.default_rng([run.seed, round(score * 1000)])

@@ -13,7 +13,7 @@ from legcf.data.interactions import Dataset, Interactions
 from legcf.errors import UserError
 from legcf.registry import resolve
 from legcf.training.loop import Session
-from legcf.training.sampler import Batch
+from legcf.training.sampler import TrainingBatch
 from legcf.training.stage import Stage
 from tests.helpers import planted
 from tests.training.sessions import session, stopped
@@ -301,7 +301,7 @@ def test_a_stage_that_holds_pairs_out_learns_from_the_rest_alone(dataset: Datase
     class Search(Stage):
         held_out, counts = 0.25, False
 
-        def after_step(self, session: Session, batch: Batch) -> None:
+        def after_step(self, session: Session, batch: TrainingBatch) -> None:
             users, items = batch.entities[batch.users], batch.entities[batch.positives] - batch.num_users
             seen.extend(zip(users.tolist(), items.tolist(), strict=True))
 
@@ -386,7 +386,7 @@ def test_a_stage_without_steps_is_ended_by_its_epochs_alone(dataset: Dataset) ->
         def after_epoch(self, session: Session, epoch: int) -> dict[str, Any]:
             return {"search": {"best": 1.0}}
 
-        def after_step(self, session: Session, batch: Batch) -> None:
+        def after_step(self, session: Session, batch: TrainingBatch) -> None:
             raise AssertionError("no steps were asked for")
 
     running = session(dataset, configured(patience=1), stages=[Search("search", 4), Stage("train", 1)])

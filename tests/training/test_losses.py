@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 
 from legcf.data.interactions import Interactions
 from legcf.training.losses import LOSSES
-from legcf.training.sampler import Batch, Sampler
+from legcf.training.sampler import Sampler, TrainingBatch
 from tests.helpers import random_interactions
 
 
-def plain_bpr(vectors: torch.Tensor, batch: Batch) -> torch.Tensor:
+def plain_bpr(vectors: torch.Tensor, batch: TrainingBatch) -> torch.Tensor:
     users = vectors[batch.users][:, None]
     right = (users * vectors[batch.positives][:, None]).sum(-1)
     wrong = (users * vectors[batch.negatives]).sum(-1)
     return torch.nn.functional.softplus(wrong - right).mean()
 
 
-def plain_softmax(vectors: torch.Tensor, batch: Batch) -> torch.Tensor:
+def plain_softmax(vectors: torch.Tensor, batch: TrainingBatch) -> torch.Tensor:
     """A pair after the other, its own positive left out of the shared negatives."""
     each = []
     for user, positive in zip(batch.users, batch.positives, strict=True):
@@ -31,27 +31,27 @@ def plain_softmax(vectors: torch.Tensor, batch: Batch) -> torch.Tensor:
     return torch.stack(each).mean()
 
 
-def plain_squared(vectors: torch.Tensor, batch: Batch) -> torch.Tensor:
+def plain_squared(vectors: torch.Tensor, batch: TrainingBatch) -> torch.Tensor:
     scores = vectors[: batch.num_users] @ vectors[batch.num_users :].T
     wanted = torch.zeros_like(scores)
     wanted[batch.users, batch.positives - batch.num_users] = 1
     return (scores - wanted).square().sum() / batch.num_pairs
 
 
-def plain_cosine(vectors: torch.Tensor, batch: Batch) -> torch.Tensor:
+def plain_cosine(vectors: torch.Tensor, batch: TrainingBatch) -> torch.Tensor:
     return plain_softmax(vectors / vectors.norm(dim=1, keepdim=True), batch)
 
 
 PLAIN = {"bpr": plain_bpr, "softmax": plain_softmax, "cosine": plain_cosine, "squared": plain_squared}
 
 
-def first_batch(name: str, seed: int) -> Batch:
+def first_batch(name: str, seed: int) -> TrainingBatch:
     train: Interactions = random_interactions(9, 12, 0.3, seed=seed)
     sampler = Sampler(train, 11, 4, "interaction", LOSSES[name].negatives)
     return next(sampler.epoch(np.random.default_rng(seed)))
 
 
-def valued(function: object, vectors: torch.Tensor, batch: Batch) -> tuple[float, torch.Tensor]:
+def valued(function: object, vectors: torch.Tensor, batch: TrainingBatch) -> tuple[float, torch.Tensor]:
     leaf = vectors.clone().requires_grad_()
     loss = function(leaf, batch)  # type: ignore[operator]
     (3 * loss).backward()

@@ -6,11 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legcf.data.interactions import Interactions
-from legcf.training.sampler import Batch, Sampler
+from legcf.training.sampler import Sampler, TrainingBatch
 from tests.helpers import graphs, interactions, random_interactions
 
 
-def epoch(train: Interactions, seed: int = 0, size: int = 7, negatives: int = 2, **options: object) -> list[Batch]:
+def epoch(
+    train: Interactions, seed: int = 0, size: int = 7, negatives: int = 2, **options: object
+) -> list[TrainingBatch]:
     order = options.pop("order", "interaction")
     kind = options.pop("kind", "each")
     sampler = Sampler(train, size, negatives, order, kind)  # type: ignore[arg-type]
@@ -19,7 +21,7 @@ def epoch(train: Interactions, seed: int = 0, size: int = 7, negatives: int = 2,
     return batches
 
 
-def pairs(train: Interactions, batches: list[Batch]) -> list[tuple[int, int]]:
+def pairs(train: Interactions, batches: list[TrainingBatch]) -> list[tuple[int, int]]:
     users = np.concatenate([batch.entities[batch.users] for batch in batches])
     items = np.concatenate([batch.entities[batch.positives] for batch in batches]) - train.num_users
     return list(zip(users.tolist(), items.tolist(), strict=True))

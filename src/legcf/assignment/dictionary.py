@@ -81,14 +81,14 @@ def learn(
     memory_cap_mb: float = DEFAULT_MEMORY_CAP_MB,
     quiet: bool = True,
 ) -> tuple[FloatArray, Assignment]:
-    """A codebook (c × d, unit rows) and an assignment with at most t weights a row, S · codebook ≈ vectors.
+    """A codebook (c × d, unit rows) and an assignment with at most t weights per row, S · codebook ≈ vectors.
 
     Work memory beside the result stays within `memory_cap_mb` and three c × c matrices.
     """
     if c > len(vectors):
         raise UserError(f"A table of {len(vectors):,} rows cannot have a codebook of {c:,}: choose c below its rows.")
     if not 1 <= t <= c:
-        raise UserError(f"t = {t} weights a row need a codebook of at least as many rows, and c = {c}.")
+        raise UserError(f"t = {t} weights per row need a codebook of at least as many rows, and c = {c}.")
     codebook = _start(vectors, c, rng, nonnegative, memory_cap_mb)
     with progress("Coding", rounds + 1, "rounds", quiet) as task:
         for left in range(rounds, 0, -1):

@@ -7,7 +7,7 @@ from legcf.assignment import matching_pursuit, pinv
 from legcf.assignment.assignment import Assignment
 
 Solver = Callable[[FloatArray, FloatArray, int, float], Assignment]
-"""(H_full rows, H_meta, t, memory cap in MB) → S with S ≥ 0 and at most t non-zeros a row."""
+"""(H_full rows, H_meta, t, memory cap in MB) → S with S ≥ 0 and at most t non-zeros per row."""
 
 SOLVERS: dict[str, Solver] = {
     "pinv": pinv.solve,

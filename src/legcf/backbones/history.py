@@ -22,7 +22,7 @@ from legcf.ranking.pooling import Pooling
 class HistoryConfig(BackboneConfig):
     name: Literal["history"] = "history"
     user_power: float = Field(0.5, description="a, how far long histories are shortened")
-    item_power: float = Field(0.5, description="b, how much less popular items tell about a user")
+    item_power: float = Field(0.5, description="b, how much less a popular item says about a user")
 
     @property
     def weighs_added_nodes(self) -> bool:

@@ -31,8 +31,8 @@ def compress(
         Path | None, typer.Option(help="A second file with the item vectors; TABLE has the users'.")
     ] = None,
     num_users: Annotated[int | None, typer.Option(help="TABLE is one matrix: so many users first, then items.")] = None,
-    user_ids: Annotated[Path | None, typer.Option(help="Ids of the user rows, one a line.  [default: 0, 1, …]")] = None,
-    item_ids: Annotated[Path | None, typer.Option(help="Ids of the item rows, one a line.  [default: 0, 1, …]")] = None,
+    user_ids: Annotated[Path | None, typer.Option(help="Ids of user rows, one per line.  [default: 0, 1, …]")] = None,
+    item_ids: Annotated[Path | None, typer.Option(help="Ids of item rows, one per line.  [default: 0, 1, …]")] = None,
     data: Annotated[
         str | None, typer.Option(help="Interactions: ids, history, and ranking metrics before and after.")
     ] = None,
@@ -46,7 +46,7 @@ def compress(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Code TABLE as a small codebook and a few weights a row, and write OUT for `legcf serve`."""
+    """Code TABLE as a small codebook and a few weights per row, and write OUT for `legcf serve`."""
     if tolerance is not None and (budget is not None or c is not None or t is not None):
         raise UserError("--tolerance finds the sizes by itself: leave -c, -t and --budget out.")
     if data is None and data_options.model_fields_set:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Look at, fetch, prepare, generate and export datasets.", no_args_is_help=True)
 
-Source = Annotated[str, typer.Argument(metavar="DATA", help="A folder, a file, a glob or a known name.")]
+DataArgument = Annotated[str, typer.Argument(metavar="DATA", help="A folder, a file, a glob or a known name.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 
 
@@ -57,7 +57,7 @@ def list_known(as_json: AsJson = False) -> None:
 @app.command()
 @with_data_options
 def info(
-    data: Source,
+    data: DataArgument,
     plot: Annotated[Path | None, typer.Option(help="Also draw degrees and parts into this picture.")] = None,
     as_json: AsJson = False,
     *,
@@ -134,7 +134,7 @@ def generate(
 @app.command()
 @with_data_options
 def export(
-    data: Source,
+    data: DataArgument,
     out: Annotated[Path, typer.Argument(help="The folder to write.")],
     as_json: AsJson = False,
     *,

@@ -10,9 +10,9 @@ from legcf.errors import UserError
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
     part: Annotated[str, typer.Option(help="test or validation.")] = "test",
-    k: Annotated[list[int] | None, typer.Option("-k", help="List length; may be given several times.")] = None,
+    k: Annotated[list[int] | None, typer.Option("-k", help="List length; may be repeated.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Rank all items for every user of RUN's data and print the metrics."""

@@ -11,8 +11,8 @@ from legcf.errors import UserError
 if TYPE_CHECKING:
     from legcf.recommender import Recommender
 
-DTYPES = ("int8", "float16", "float32")
-FORMATS = ("coded", "full", "onnx")
+_DTYPES = ("int8", "float16", "float32")
+_FORMATS = ("coded", "full", "onnx")
 
 
 def export(
@@ -55,9 +55,9 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write RUN as one MODEL file: codebook, codes, ids, titles. Prints size and accuracy before and after."""
-    _choose("--format", form, FORMATS)
+    _choose("--format", form, _FORMATS)
     dtype = dtype if dtype is not None else "float32" if form == "full" else "int8"
-    _choose("--dtype", dtype, DTYPES)
+    _choose("--dtype", dtype, _DTYPES)
     if users is not None:
         _choose("--users", users, ("coded", "history", "none"))
 

@@ -14,9 +14,9 @@ _SECTIONS = ("method", "backbone", "training", "ranking")
 
 
 def info(
-    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
     plot: Annotated[
-        Path | None, typer.Option(help="Also draw here the sizes that popular and rare entities were given.")
+        Path | None, typer.Option(help="Also draw the sizes that popular and rare entities were given, into this file.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -24,7 +24,7 @@ def info(
     from legcf.trained_model import read_description
 
     if not (run / "config.json").exists() and not (run / "model.json").exists():
-        raise UserError(f"{run} is not a run directory: it has no config.json. `legcf train DATA --out RUN` makes one.")
+        raise UserError(f"{run} is not a run folder: it has no config.json. `legcf train DATA --out RUN` makes one.")
     described: dict[str, Any] = read_description(run) if (run / "model.json").exists() else {}
     config = described.get("config") if described else read_json(run / "config.json")
     config = migrated(config) if isinstance(config, dict) else config

@@ -11,12 +11,12 @@ from legcf.files import written_whole
 
 
 def recommend(
-    run: Annotated[Path, typer.Argument(help="A run directory.")],
-    user: Annotated[list[str] | None, typer.Option("--user", "-u", help="A user's id; may be given often.")] = None,
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    user: Annotated[list[str] | None, typer.Option("--user", "-u", help="A user's id; may be repeated.")] = None,
     users: Annotated[
-        Path | None, typer.Option(help="A text file with a user id a line; without it, all users.")
+        Path | None, typer.Option(help="A text file with one user id per line; all users without it.")
     ] = None,
-    k: Annotated[int, typer.Option("-k", help="Items a user.")] = 20,
+    k: Annotated[int, typer.Option("-k", help="Items per user.")] = 20,
     output: Annotated[Path | None, typer.Option(help="Write to a .parquet, .csv or .jsonl file instead.")] = None,
     include_seen: Annotated[
         bool, typer.Option("--include-seen", help="Also recommend what a user already has.")
@@ -29,7 +29,7 @@ def recommend(
     from legcf.recommender import Recommender
 
     if user is None and users is None and output is None:
-        raise UserError("Say for whom: --user ID, --users FILE, or --output FILE for all users.")
+        raise UserError("Say who to recommend for: --user ID, --users FILE, or --output FILE for all users.")
     write = _writer(output) if output is not None else None
     chosen = [*(user or []), *(_ids(users) if users is not None else [])] or None
     frame = Recommender.load(run).recommend(chosen, k, exclude_seen=not include_seen)
@@ -58,7 +58,7 @@ def _ids(path: Path) -> list[str]:
         raise UserError(f"{path} cannot be read as a list of user ids: {error}.") from error
     found = [line.strip() for line in lines if line.strip()]
     if not found:
-        raise UserError(f"{path} holds no user id; write one a line.")
+        raise UserError(f"{path} holds no user id; write one per line.")
     return found
 
 

@@ -15,9 +15,9 @@ def report(
 ) -> None:
     """Write OUT/results.html (one page that needs nothing else), results.md with plots, and results.json."""
     from legcf.experiments.report import write_report
-    from legcf.experiments.store import Store
+    from legcf.experiments.store import ResultStore
 
-    content = write_report(Store.existing(store or out / "store.sqlite"), out)
+    content = write_report(ResultStore.existing(store or out / "store.sqlite"), out)
     if as_json:
         print_json(content)
     else:

@@ -12,8 +12,8 @@ from legcf.data.options import DataOptions
 
 if TYPE_CHECKING:
     from legcf.experiments.cells import Run
-    from legcf.experiments.store import Store
-    from legcf.experiments.tables import Table
+    from legcf.experiments.store import ResultStore
+    from legcf.experiments.tables import ResultTable
 
 
 @with_data_options
@@ -29,28 +29,28 @@ def reproduce(
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Runs side by side.  [default: the number of cores]")] = None,
     minutes_per_run: Annotated[
-        float | None, typer.Option(help="End a run's training after this.  [default: 10 for quick, none for full]")
+        float | None, typer.Option(help="Most minutes of training per run.  [default: 10 for quick, none for full]")
     ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="A configuration key for all runs, e.g. training.epochs=5.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No line a run.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No line per run.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run the cells of STUDY that the store does not have yet, then write the report into OUT."""
     from legcf.data.source import load
     from legcf.experiments import published
     from legcf.experiments.report import write_report
-    from legcf.experiments.reproduce import Request, reproduce
-    from legcf.experiments.store import Store
+    from legcf.experiments.reproduce import StudyRequest, reproduce
+    from legcf.experiments.store import ResultStore
     from legcf.experiments.tables import all_tables
 
     source = str(Path(data).resolve()) if Path(data).exists() else data
     options = data_options.model_dump(mode="json", exclude_defaults=True)
     overrides = parse_assignments(settings or [])
-    request = Request(study, source, options, seeds, preset, minutes_per_run, overrides, workers)
+    request = StudyRequest(study, source, options, seeds, preset, minutes_per_run, overrides, workers)
     request.check()
-    opened = Store(store or out / "store.sqlite")
+    opened = ResultStore(store or out / "store.sqlite")
     dataset = load(data, data_options)
     if not published.is_known(dataset.name, dataset.num_users, dataset.num_items):
         typer.echo(
@@ -73,7 +73,7 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _show(table: "Table") -> None:
+def _show(table: "ResultTable") -> None:
     rows: list[list[object]] = []
     for line in table.lines:
         metrics = [value for name in table.metrics for value in (line.published.get(name), _mean(line, name))]
@@ -94,7 +94,7 @@ def _without_none(rows: list[list[object]]) -> list[list[object]]:
 class _teller:
     """A line on stderr when a run starts or ends."""
 
-    def __init__(self, store: "Store", quiet: bool) -> None:
+    def __init__(self, store: "ResultStore", quiet: bool) -> None:
         self._store, self._quiet = store, quiet
 
     def __call__(self, event: str, run: "Run") -> None:

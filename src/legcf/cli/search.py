@@ -17,21 +17,21 @@ from legcf.errors import UserError
 def search(
     data_options: DataOptions,
     data: Annotated[str, typer.Argument(help="A folder, a file, or a known name.")],
-    method: Annotated[str, typer.Option(help="Whose settings.")] = "legcf",
+    method: Annotated[str, typer.Option(help="The method whose settings are searched.")] = "legcf",
     trials: Annotated[int, typer.Option(help="How many settings to try in all, pruned ones included.")] = 20,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Trials and best.json; the same folder continues.")] = Path(
-        "search"
-    ),
-    backbone: Annotated[str | None, typer.Option(help="What propagates.")] = None,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder of the search; one that exists is continued.")
+    ] = Path("search"),
+    backbone: Annotated[str | None, typer.Option(help="What propagates the embeddings.")] = None,
     preset: Annotated[str, typer.Option(help="Settings that are not searched.")] = "default",
     seed: Annotated[int, typer.Option(help="Seed of every trial and of the choice of settings.")] = 0,
     over: Annotated[
         list[str] | None,
-        typer.Option(help="Search this key in place of the method's own space, e.g. method.t=1,2,4. Repeatable."),
+        typer.Option(help="Search this key in place of the method's own space, e.g. method.t=1,2,4. May be repeated."),
     ] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="A configuration key for all trials.")] = None,
     workers: Annotated[int, typer.Option(help="Processes side by side; start more on any machine that sees OUT.")] = 1,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No line a trial.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No line per trial.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Try settings of a method on DATA and write the best as a file for `legcf train --config`."""

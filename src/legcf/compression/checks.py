@@ -61,7 +61,7 @@ def check_sizes(c: int, t: int, rows: int) -> None:
     if c < 1 or t < 1:
         raise UserError(f"c = {c} and t = {t} are not possible: both start at 1.")
     if t > c:
-        raise UserError(f"t = {t} weights a row cannot be taken from a codebook of c = {c}: choose t ≤ c.")
+        raise UserError(f"t = {t} weights per row cannot be taken from a codebook of c = {c}: choose t ≤ c.")
     if c > rows:
         raise UserError(f"A table of {rows:,} rows cannot fill a codebook of c = {c:,}: choose c ≤ {rows:,}.")
 

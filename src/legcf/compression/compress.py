@@ -20,7 +20,7 @@ from legcf.ranking.precision import rounded
 
 DEFAULT_C, DEFAULT_T = 500, 4
 DEFAULT_MEMORY_MB = 512.0
-DTYPES = ("int8", "float16")
+_DTYPES = ("int8", "float16")
 _LEAST_DIRECTION = 1e-6  # share of the largest singular value; what lies below is float32 noise
 _ERROR_ROWS = 1024
 _LARGEST = 6e4  # what float16 and the model file hold
@@ -89,8 +89,8 @@ def compress(
     `memory_cap_mb`; a table that does not fit it is worked on in a temporary file. The same seed gives the same codes.
     """
     check_table(user_vectors, item_vectors, keep_zero_rows)
-    if dtype not in DTYPES:
-        raise UserError(f"Unknown dtype {dtype!r}: choose {' or '.join(DTYPES)}.")
+    if dtype not in _DTYPES:
+        raise UserError(f"Unknown dtype {dtype!r}: choose {' or '.join(_DTYPES)}.")
     basis = _basis(user_vectors, item_vectors)
     rows = len(item_vectors) + (0 if user_vectors is None else len(user_vectors))
     width = len(basis.metric)

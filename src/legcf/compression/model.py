@@ -10,7 +10,7 @@ from legcf.arrays import FloatArray
 from legcf.assignment.assignment import Assignment
 from legcf.compression.checks import Matrix
 from legcf.compression.compress import Compressed
-from legcf.compression.table import Table
+from legcf.compression.table import VectorTable
 from legcf.data.ids import ExternalId, IdMap
 from legcf.data.interactions import Dataset, Interactions
 from legcf.errors import UserError
@@ -22,14 +22,14 @@ from legcf.serving.artifact import FoldIn, ServingModel
 from legcf.serving.calibrate import calibrate_items, calibrate_users
 from legcf.serving.history import PackedHistories
 
-METRICS = ("recall@20", "ndcg@20")
+_METRICS = ("recall@20", "ndcg@20")
 _LARGEST_MAP = 1000  # the map is laid out in c² steps; beyond this serving places items by principal components
 
 Accuracy = dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True, eq=False)
-class Named:
+class NamedTable:
     """Vectors with an id for each row, in the order of the interactions where there are any."""
 
     items: Matrix
@@ -39,7 +39,7 @@ class Named:
     dataset: Dataset | None
 
 
-def name_rows(table: Table, dataset: Dataset | None) -> Named:
+def name_rows(table: VectorTable, dataset: Dataset | None) -> NamedTable:
     """Give every row its id: from the table, else from the dataset (same order), else its number.
 
     With a table's ids and a dataset, rows are put into the dataset's order; rows the dataset does not know are left
@@ -54,7 +54,7 @@ def name_rows(table: Table, dataset: Dataset | None) -> Named:
     (users, user_ids), (items, item_ids) = sides
     assert items is not None
     assert item_ids is not None
-    return Named(items, users, item_ids, user_ids, dataset)
+    return NamedTable(items, users, item_ids, user_ids, dataset)
 
 
 def _named(matrix: Matrix, ids: Sequence[ExternalId] | None, known: IdMap | None, kind: str) -> tuple[Matrix, IdMap]:
@@ -82,10 +82,10 @@ def _named(matrix: Matrix, ids: Sequence[ExternalId] | None, known: IdMap | None
 def accuracy(users: FloatArray, items: FloatArray, dataset: Dataset, part: str) -> dict[str, float]:
     truth: Interactions = dataset.validation if part == "validation" else dataset.test
     found = evaluate(Ranking(users, items, dataset.train), truth, (20,), metrics=("recall", "ndcg"))
-    return {name: found[name] for name in METRICS}
+    return {name: found[name] for name in _METRICS}
 
 
-def compare(named: Named, coded: Compressed) -> dict[str, dict[str, dict[str, float]]]:
+def compare(named: NamedTable, coded: Compressed) -> dict[str, dict[str, dict[str, float]]]:
     """Metrics of the table and of the coded table, on validation and test."""
     if named.dataset is None or named.users is None or coded.user_vectors is None:
         return {}
@@ -95,12 +95,12 @@ def compare(named: Named, coded: Compressed) -> dict[str, dict[str, dict[str, fl
     for part in ("validation", "test"):
         if (named.dataset.validation if part == "validation" else named.dataset.test).num_pairs:
             pair = [accuracy(*vectors, named.dataset, part) for vectors in (before, after)]
-            measured[part] = {name: {"before": pair[0][name], "after": pair[1][name]} for name in METRICS}
+            measured[part] = {name: {"before": pair[0][name], "after": pair[1][name]} for name in _METRICS}
     return measured
 
 
 def to_serving(
-    coded: Compressed, named: Named, card: dict[str, Any], seed: int = 0, quiet: bool = True
+    coded: Compressed, named: NamedTable, card: dict[str, Any], seed: int = 0, quiet: bool = True
 ) -> ServingModel:
     """A model that `legcf serve` and the scorer read; interactions, where given, add history and fold-in."""
     item_rows = _rows(coded.items, coded.codebook)

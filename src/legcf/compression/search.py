@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from legcf.compression.compress import Compressed
-from legcf.compression.model import Named, accuracy
+from legcf.compression.model import NamedTable, accuracy
 from legcf.compression.sizes import Sizes, ladder
 from legcf.errors import UserError
 from legcf.progress import progress
@@ -25,7 +25,7 @@ class Trial:
 
 
 def smallest(
-    named: Named,
+    named: NamedTable,
     tolerance: float,
     coder: Callable[[Sizes], Compressed],
     largest_c: int,

@@ -12,7 +12,7 @@ GRAM_BYTES = 20  # for each of c × c places: a Gram matrix, the normal equation
 
 @dataclass(frozen=True)
 class Sizes:
-    """A codebook of c rows, t weights an entity."""
+    """A codebook of c rows, t weights per entity."""
 
     c: int
     t: int

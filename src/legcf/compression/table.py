@@ -1,6 +1,6 @@
 """Embedding tables from files: .npy, .npz (also of `implicit` models), .parquet, .safetensors. Never pickle.
 
-A file holds two matrices, users and items, or one. A suffix tells the format, names tell the sides.
+A file holds two matrices, users and items, or one. The suffix decides the format, names decide the sides.
 """
 
 import zipfile
@@ -10,17 +10,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from legcf.compression.checks import Matrix
 from legcf.data.ids import ExternalId
 from legcf.errors import UserError
 
-Matrix = NDArray[np.generic]
 _ID_COLUMNS = ("id", "user", "user_id", "userid", "item", "item_id", "itemid", "entity")
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class VectorTable:
     """Vectors of both sides, or of one (`users` is None); ids where the file has them; `origin` says what was read."""
 
     items: Matrix
@@ -29,7 +28,7 @@ class Table:
     user_ids: list[ExternalId] | None = None
     origin: str = ""
 
-    def with_ids(self, users: list[ExternalId] | None, items: list[ExternalId] | None) -> "Table":
+    def with_ids(self, users: list[ExternalId] | None, items: list[ExternalId] | None) -> "VectorTable":
         """The same table with other ids, where they are given."""
         if users is not None and self.users is None:
             raise UserError(f"There are user ids but no user vectors ({self.origin}): see --items and --num-users.")
@@ -40,7 +39,7 @@ class Table:
         )
 
 
-def read_table(path: Path, items: Path | None = None, num_users: int | None = None) -> Table:
+def read_table(path: Path, items: Path | None = None, num_users: int | None = None) -> VectorTable:
     """One file, or users from `path` and items from a second; `num_users` cuts one matrix into users and items."""
     table = _read(path)
     if items is not None:
@@ -48,7 +47,7 @@ def read_table(path: Path, items: Path | None = None, num_users: int | None = No
         if table.users is not None or second.users is not None:
             raise UserError(f"With --items each file must hold one matrix, but {path} or {items} holds two.")
         origin = f"users: {table.origin}; items: {second.origin}"
-        table = Table(second.items, table.items, second.item_ids, table.item_ids, origin)
+        table = VectorTable(second.items, table.items, second.item_ids, table.item_ids, origin)
     if num_users is None:
         return table
     if table.users is not None:
@@ -66,13 +65,13 @@ def read_table(path: Path, items: Path | None = None, num_users: int | None = No
 
 
 def read_ids(path: Path | None) -> list[ExternalId] | None:
-    """One id a line; integers stay integers when all of them are."""
+    """One id per line; integers stay integers when all of them are."""
     if path is None:
         return None
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read as a list of ids, one a line: {error}.") from error
+        raise UserError(f"{path} cannot be read as a list of ids, one per line: {error}.") from error
     if "" in lines:
         raise UserError(f"{path}, line {lines.index('') + 1}: an id is missing.")
     # Text such as 007 is no integer: it must come back as it went in.
@@ -83,7 +82,7 @@ def read_ids(path: Path | None) -> list[ExternalId] | None:
     return list(lines)
 
 
-def _read(path: Path) -> Table:
+def _read(path: Path) -> VectorTable:
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         known = ", ".join(_READERS)
@@ -93,7 +92,7 @@ def _read(path: Path) -> Table:
     return reader(path)
 
 
-def _read_npy(path: Path) -> Table:
+def _read_npy(path: Path) -> VectorTable:
     try:
         # Mapped, not read: a table larger than memory is coded block by block.
         array = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -101,10 +100,10 @@ def _read_npy(path: Path) -> Table:
         raise _unreadable(path, error) from error
     if not isinstance(array, np.ndarray):
         raise UserError(f"{path} is not a plain .npy file: name an .npz file .npz.")
-    return Table(_matrix(array, path, "the array"), origin=f"{path}, {_shape(array)}")
+    return VectorTable(_matrix(array, path, "the array"), origin=f"{path}, {_shape(array)}")
 
 
-def _read_npz(path: Path) -> Table:
+def _read_npz(path: Path) -> VectorTable:
     if not zipfile.is_zipfile(path):
         raise UserError(f"{path} is not an .npz archive: it is damaged, cut short or of another type.")
     try:
@@ -116,7 +115,7 @@ def _read_npz(path: Path) -> Table:
     return _sides({name: array for name, array in arrays.items() if array.ndim == 2}, path, ordered=True)
 
 
-def _read_safetensors(path: Path) -> Table:
+def _read_safetensors(path: Path) -> VectorTable:
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -131,7 +130,7 @@ def _read_safetensors(path: Path) -> Table:
     return _sides(arrays, path, ordered=False)
 
 
-def _read_parquet(path: Path) -> Table:
+def _read_parquet(path: Path) -> VectorTable:
     """A row a vector: one column of lists, or a column a dimension; beside them at most a column of ids."""
     import polars as pl
 
@@ -157,10 +156,10 @@ def _read_parquet(path: Path) -> Table:
             raise UserError(f"{path}: column {', '.join(odd) or 'list'} holds no numbers, so it is not a table.")
         matrix = values.to_numpy()
     known = None if ids is None else frame.get_column(ids).to_list()
-    return Table(_matrix(matrix, path, "the table"), item_ids=known, origin=f"{path}, {_shape(matrix)}")
+    return VectorTable(_matrix(matrix, path, "the table"), item_ids=known, origin=f"{path}, {_shape(matrix)}")
 
 
-def _sides(arrays: dict[str, Matrix], path: Path, ordered: bool) -> Table:
+def _sides(arrays: dict[str, Matrix], path: Path, ordered: bool) -> VectorTable:
     """Which matrix is whose: by name; two in an order that means something are users, then items."""
     users = [name for name in arrays if name.lower().startswith("user")]
     items = [name for name in arrays if name.lower().startswith("item")]
@@ -168,7 +167,7 @@ def _sides(arrays: dict[str, Matrix], path: Path, ordered: bool) -> Table:
         chosen = (users[0], items[0])
     elif len(arrays) == 1:
         (name,) = arrays
-        return Table(_matrix(arrays[name], path, name), origin=f"{path}, {name} {_shape(arrays[name])}")
+        return VectorTable(_matrix(arrays[name], path, name), origin=f"{path}, {name} {_shape(arrays[name])}")
     elif ordered and len(arrays) == 2:
         first, second = arrays
         chosen = (first, second)
@@ -181,7 +180,7 @@ def _sides(arrays: dict[str, Matrix], path: Path, ordered: bool) -> Table:
     told = ", ".join(
         f"{side} {name} {_shape(arrays[name])}" for side, name in zip(("users", "items"), chosen, strict=True)
     )
-    return Table(sides[1], sides[0], origin=f"{path}, {told}")
+    return VectorTable(sides[1], sides[0], origin=f"{path}, {told}")
 
 
 def _matrix(array: Matrix, path: Path, name: str) -> Matrix:
@@ -205,7 +204,7 @@ def _unreadable(path: Path, error: Exception) -> UserError:
     )
 
 
-_READERS: dict[str, Callable[[Path], Table]] = {
+_READERS: dict[str, Callable[[Path], VectorTable]] = {
     ".npy": _read_npy,
     ".npz": _read_npz,
     ".parquet": _read_parquet,

@@ -85,12 +85,12 @@ class AutoEmb(EmbeddingLayer[AutoEmbConfig]):
         ),
     }
     presets: ClassVar[dict[str, dict[str, Any]]] = {
-        # The original's widths, rates and batches of 500, around BPR with a negative a pair.
+        # The original's widths, rates and batches of 500, around BPR with one negative per pair.
         "official": {
             "method": {"widths": [2, 16, 128]},
             "training": {"batch_size": 500, "negatives": 1, "learning_rate": 1e-3},
         },
-        # 13 values an entity, the size in the paper's Table 2 for Gowalla; which widths it had is not said there.
+        # 13 values per entity, the size in the paper's Table 2 for Gowalla; which widths it had is not said there.
         "paper": {"method": {"widths": [1, 4, 8]}, "training": PAPER_TRAINING},
         # Sized for two cores: one product instead of M normalised tables, and fewer steps of the controller.
         "quick": _QUICK,
@@ -162,7 +162,7 @@ class AutoEmb(EmbeddingLayer[AutoEmbConfig]):
 
     def _composed(self, side: int, tables: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         whole = not self.norms or self._is_hard or len(self.config.widths) == 1
-        if whole:  # one product; with one candidate an entity there is nothing to weigh after it
+        if whole:  # one product; with one candidate per entity there is nothing to weigh after it
             mapped = (tables * weights[:, self._of_column]) @ self.maps[side] + weights @ self.biases[side]
             return torch.tanh(self.norms[side](mapped)) if self.norms else mapped
         candidates = [self._of_column == number for number in range(len(self.config.widths))]

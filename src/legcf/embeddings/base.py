@@ -19,7 +19,7 @@ from legcf.ranking.ranking import Codes
 from legcf.search_space import PAPER_GRID, Space
 
 C = TypeVar("C", bound=MethodConfig)
-State = dict[str, torch.Tensor]
+StateDict = dict[str, torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -141,10 +141,10 @@ class EmbeddingLayer(nn.Module, ABC, Generic[C]):
         """Stored values as the paper counts them: all that is learned, unless a method stores more or less."""
         return sum(parameter.numel() for parameter in self.parameters())
 
-    def pack(self, state: State) -> None:
+    def pack(self, state: StateDict) -> None:
         """Make what is saved small, in place: narrow indices, and nothing that is needed no more."""
 
-    def unpack(self, state: State) -> None:
+    def unpack(self, state: StateDict) -> None:
         """Give back the shapes and names that `pack` took; loading brings numbers back to their own type by itself."""
 
     def storage_bytes(self) -> int:
@@ -160,7 +160,7 @@ class EmbeddingLayer(nn.Module, ABC, Generic[C]):
         return sum(parameter.numel() for parameter in self.parameters())
 
 
-def _within(change: Callable[[State], None], state: State, prefix: str, *_: Any) -> None:
+def _within(change: Callable[[StateDict], None], state: StateDict, prefix: str, *_: Any) -> None:
     """Change what of a whole model's state is the layer's own."""
     own = {name.removeprefix(prefix): state.pop(name) for name in list(state) if name.startswith(prefix)}
     change(own)

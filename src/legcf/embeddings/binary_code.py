@@ -82,7 +82,7 @@ class BinaryCode(EmbeddingLayer[BinaryCodeConfig]):
         self.weight.data.copy_(normal(tuple(self.weight.shape), deviation, rng))
 
     def codes(self, ids: torch.Tensor) -> torch.Tensor:
-        """The value of every block, a row an entity, lowest block first."""
+        """The value of every block, a row per entity, lowest block first."""
         return torch.from_numpy(_block_values(ids.numpy(), self._positions))
 
     def places(self, ids: torch.Tensor) -> torch.Tensor:

@@ -26,7 +26,7 @@ class CerpConfig(PruningConfig):
         None, ge=1, description="b, rows of each table; if null so many that the budget is a fifth of the entries"
     )
     push: float = Field(1.0, ge=0, description="γ at the start, weight of what keeps composed rows from being null")
-    push_factor: float = Field(0.5, ge=0, le=1, description="what an epoch multiplies γ by")
+    push_factor: float = Field(0.5, ge=0, le=1, description="what γ is multiplied by per epoch")
     steepness: float = Field(100.0, gt=0, description="K, how soon tanh takes an entry for one that is not null")
 
 
@@ -38,7 +38,7 @@ class Cerp(PrunedLayer[CerpConfig]):
     citation = "Liang et al., Learning Compact Compositional Embeddings via Regularized Pruning, ICDM 2023"
     table_rows: ClassVar[dict[str, Row]] = {"cerp": Row("CERP")}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
-        # The release, but for its search with 10 pairs a step: thresholds start nearer instead.
+        # The release, but for its search with 10 pairs per step: thresholds start nearer instead.
         "official": {
             "method": {"dim": 128, "initial": "xavier", "search_epochs": 50},
             "training": {"batch_size": 2048, "learning_rate": 1e-3, "l2": 5e-5, "monitor": "ndcg@5", "patience": 3},

@@ -41,7 +41,7 @@ class CiessConfig(WidthConfig):
     )
     popularity: Literal["count", "log"] = Field("count", description="the agent sees a degree or its logarithm")
     walk: int = Field(5, ge=0, description="steps of the random walk around a proposed size")
-    noise: float = Field(6.0, ge=0, description="deviation of the exploration noise, in sizes; one draw a trial")
+    noise: float = Field(6.0, ge=0, description="deviation of the exploration noise, in sizes; one draw per trial")
     updates: int = Field(1, ge=1, description="updates of each agent after a trial")
     remember: int | None = Field(
         None, ge=1, description="transitions of a side that a trial adds to the memory; all if null"
@@ -68,7 +68,7 @@ class Ciess(WidthTable[CiessConfig]):
                 "epochs": 100, "patience": 5,
             }
         },
-        # The release's search in the LEGCF paper's loop, at the size of its Table 2 (4 values an entity).
+        # The release's search in the LEGCF paper's loop, at the size of its Table 2 (4 values per entity).
         "paper": {"method": {"target": 0.032, "cost": 0.5, "initial": "xavier"}, "training": PAPER_TRAINING},
         "quick": _QUICK,
         "default": _QUICK,

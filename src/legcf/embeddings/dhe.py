@@ -31,7 +31,7 @@ class DheConfig(Budgeted):
     layers: int = Field(2, ge=1, description="hidden layers of the network")
     width: int | None = Field(None, ge=1, description="width of the hidden layers; what the budget allows if null")
     count: Literal["network", "codes"] = Field(
-        "network", description="#Param: the network's weights, or k codes an entity as the LEGCF paper seems to count"
+        "network", description="#Param: the network's weights, or k codes per entity as the LEGCF paper seems to count"
     )
 
     @model_validator(mode="after")
@@ -49,7 +49,7 @@ class DeepHash(EmbeddingLayer[DheConfig]):
     citation = "Kang et al., Learning to Embed Categorical Features without Embedding Tables, KDD 2021"
     table_rows: ClassVar[dict[str, Row]] = {"dhe": Row("DHE", "one size", within_budget=False)}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
-        # 12 codes an entity are the size that the LEGCF paper reports.
+        # 12 codes per entity are the size that the LEGCF paper reports.
         "paper": {"method": {"hashes": 12, "count": "codes"}, "training": PAPER_TRAINING},
         # The original's 1,024 hashes: the more of them, the less alike codes are, and the sooner the network learns. A
         # step costs entities × weights whatever the shape; one hidden layer keeps few activations.
@@ -122,7 +122,7 @@ class DeepHash(EmbeddingLayer[DheConfig]):
             self.biases[-1].copy_(-scale * table.mean(dim=0))
 
     def encoding(self, ids: torch.Tensor) -> torch.Tensor:
-        """k numbers an entity: even in [−1, 1], or Box and Muller's normal pairs."""
+        """k numbers per entity: even in [−1, 1], or Box and Muller's normal pairs."""
         numbers = hashed(ids, self.hash_constants, _HASH_RANGE).double()
         if self.config.encoding == "uniform":
             return (2 * numbers / (_HASH_RANGE - 1) - 1).float()

@@ -12,7 +12,7 @@ def draw_constants(count: int, rng: np.random.Generator) -> torch.Tensor:
 
 
 def hashed(ids: torch.Tensor, constants: torch.Tensor, buckets: int) -> torch.Tensor:
-    """((a · id + b) mod p) mod buckets, a row an id and a column a hash function."""
+    """((a · id + b) mod p) mod buckets, a row per id and a column per hash function."""
     multiplier, shift = constants
     result: torch.Tensor = (ids.long()[:, None] * multiplier + shift) % PRIME % buckets
     return result

@@ -27,7 +27,7 @@ from legcf.factorisation.als import AlsSettings, factorise, history_metric
 from legcf.graph.adjacency import bipartite, expanded, normalised
 from legcf.graph.partition import communities
 from legcf.ranking.ranking import Codes
-from legcf.search_space import PAPER_GRID, Choice, Space
+from legcf.search_space import PAPER_GRID, OneOf, Space
 
 _WARM_METHOD = {"start": "als", "signed": True, "update": "none"}
 _WARM_TRAINING = {
@@ -168,7 +168,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         },
     }  # fmt: skip
 
-    search_space: ClassVar[Space] = {**PAPER_GRID, "method.anchor_weight": Choice((0.5, 0.6, 0.7, 0.8, 0.9))}
+    search_space: ClassVar[Space] = {**PAPER_GRID, "method.anchor_weight": OneOf((0.5, 0.6, 0.7, 0.8, 0.9))}
 
     indices: torch.Tensor
     weights: torch.Tensor

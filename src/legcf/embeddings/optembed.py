@@ -82,7 +82,7 @@ class OptEmbed(WidthTable[OptEmbedConfig]):
         # The paper's loop around a supernet of 128.
         "paper": {"method": {"dim": 128, "initial": "xavier", "supernet_epochs": 30}, "training": PAPER_TRAINING},
         # Sized for two cores: a quarter of the trials, large batches, thresholds that reach the norms of rows; at most
-        # 20 values an entity, the size in the paper's Table 2 for Gowalla.
+        # 20 values per entity, the size in the paper's Table 2 for Gowalla.
         "quick": _QUICK,
         "default": _QUICK,
     }  # fmt: skip

@@ -15,7 +15,7 @@ GROUPS = 10
 
 
 def sizes_by_popularity(sizes: NDArray[np.integer], train: Interactions) -> dict[str, Any]:
-    """Stored values an entity, of users and of items: groups of equally many, from the rarest to the most popular."""
+    """Stored values per entity, of users and of items: groups of equally many, from the rarest to the most popular."""
     sides = {
         "users": (sizes[: train.num_users], train.user_degrees),
         "items": (sizes[train.num_users :], train.item_degrees),
@@ -24,7 +24,7 @@ def sizes_by_popularity(sizes: NDArray[np.integer], train: Interactions) -> dict
 
 
 def plot_sizes(runs: Mapping[str, Mapping[str, Any]], path: Path) -> None:
-    """A line a run: the mean size in every group, users and items beside each other. `runs` by the name to show."""
+    """A line per run: the mean size in every group, users and items beside each other. `runs` by the name to show."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

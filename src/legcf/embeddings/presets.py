@@ -2,7 +2,7 @@
 
 from typing import Any
 
-# The LEGCF paper's loop: 5 negatives a pair, about 2,048 triplets a step, the best epoch by NDCG@5.
+# The LEGCF paper's loop: 5 negatives per pair, about 2,048 triplets per step, the best epoch by NDCG@5.
 PAPER_TRAINING: dict[str, Any] = {"batch_size": 410, "learning_rate": 1e-3, "l2": 5e-4, "monitor": "ndcg@5"}
 
 # What trains well in minutes on two cores: a softmax over directions, its negatives shared by a large batch, so that

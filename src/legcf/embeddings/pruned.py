@@ -43,7 +43,7 @@ class PruningConfig(Budgeted):
 class PrunedTable(nn.Module):
     """V̂ = sign(V) ⊙ max(|V| − σ(s), 0) while thresholds are learned; then only the entries that survived.
 
-    The survivors are stored as CSR with row lengths for row pointers: values, a column each, a length a row. First
+    The survivors are stored as CSR with row lengths for row pointers: values, a column each, a length per row. First
     values are drawn from a seed of their own, so they come back without having been stored. `thresholds` holds
     s − `final`: weight decay then draws s towards `final`.
     """

@@ -20,9 +20,9 @@ def evaluate(
     truth: Interactions,
     ks: Sequence[int] = DEFAULT_KS,
     users: Positions | None = None,
-    metrics: Iterable[str] = tuple(METRICS),
+    metrics: Iterable[str] | None = None,
 ) -> dict[str, float]:
-    """Mean metrics such as "recall@20", and catalogue coverage, over `users` (all by default) with any truth."""
+    """Mean metrics such as "recall@20", and catalogue coverage, over `users` with any truth; all of both by default."""
     per_user, ranked, _ = evaluate_per_user(ranking, truth, ks, users, metrics)
     result = {name: float(values.mean()) if values.size else 0.0 for name, values in per_user.items()}
     for k in ks:
@@ -36,7 +36,7 @@ def evaluate_per_user(
     truth: Interactions,
     ks: Sequence[int] = DEFAULT_KS,
     users: Positions | None = None,
-    metrics: Iterable[str] = tuple(METRICS),
+    metrics: Iterable[str] | None = None,
 ) -> tuple[dict[str, NDArray[np.float64]], IntArray, NDArray[np.int64]]:
     """Metrics of every user, their ranked lists without what their histories have, and which users they are."""
     candidates = np.arange(truth.num_users) if users is None else np.asarray(users, dtype=np.int64)
@@ -44,7 +44,7 @@ def evaluate_per_user(
     ranked, _ = rank(ranking, max(ks), chosen, ranking.histories)
     hits = find_hits(ranked, chosen, truth)
     relevant = truth.user_degrees[chosen]
-    per_user = {f"{name}@{k}": METRICS[name](hits, relevant, k) for name in metrics for k in ks}
+    per_user = {f"{name}@{k}": METRICS[name](hits, relevant, k) for name in metrics or METRICS for k in ks}
     return per_user, ranked, chosen
 
 

@@ -1,6 +1,6 @@
 """Ranking metrics. A new one is a function of (hits, relevant, k) giving a value per user, and one line in METRICS.
 
-`hits` is a users × depth matrix telling which ranked places are right, `relevant` the number of right items a user has.
+`hits` is a users × depth matrix of which ranked places are right, `relevant` the number of right items a user has.
 """
 
 from collections.abc import Callable

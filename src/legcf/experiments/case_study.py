@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from legcf.arrays import FloatArray
 from legcf.errors import MissingExtra
-from legcf.experiments.plots import Named, name_of, new_figure, plain, to_svg
-from legcf.experiments.store import Store
-from legcf.experiments.tables import Line, Table
+from legcf.experiments.figure import NamedPicture, name_of, new_figure, plain, to_svg
+from legcf.experiments.store import ResultStore
+from legcf.experiments.tables import Line, ResultTable
 
 ANCHORS, ENTITIES_EACH, WEIGHTS = 5, 100, 20
 _MARKERS = ("o", "^", "s", "D", "v")
@@ -19,7 +19,7 @@ _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#7f7f7f")
 
 
 @dataclass(frozen=True)
-class State:
+class AssignmentSnapshot:
     """Codebook and assignment at one moment."""
 
     codebook: FloatArray
@@ -27,7 +27,7 @@ class State:
     weights: FloatArray
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> State:
+    def from_bytes(cls, data: bytes) -> AssignmentSnapshot:
         from safetensors.numpy import load
 
         arrays = load(data)
@@ -48,7 +48,7 @@ class State:
         return totals / len(self.indices)
 
 
-def case_studies(table: Table, store: Store, seed: int = 0) -> list[Named]:
+def case_studies(table: ResultTable, store: ResultStore, seed: int = 0) -> list[NamedPicture]:
     """Both figures, from the first seed's runs; nothing until all three moments are there."""
     states = {line.cell: state for line in table.lines if (state := _state(line, store)) is not None}
     if set(states) != {"at-start", "pretrained", "at-end"}:
@@ -64,7 +64,7 @@ def case_studies(table: Table, store: Store, seed: int = 0) -> list[Named]:
     ]
 
 
-def sample(start: State, rng: np.random.Generator) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+def sample(start: AssignmentSnapshot, rng: np.random.Generator) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
     """Some meta-embeddings, and for each of them entities that have it as anchor at the start (anchors × entities)."""
     chosen = start.anchors()
     sizes = np.bincount(chosen, minlength=len(start.codebook))
@@ -90,20 +90,20 @@ def flatten(points: FloatArray, seed: int) -> NDArray[np.float64]:
     return placed
 
 
-def _state(line: Line, store: Store) -> State | None:
+def _state(line: Line, store: ResultStore) -> AssignmentSnapshot | None:
     data = store.state(line.runs[0].key) if line.runs else None
-    return None if data is None else State.from_bytes(data)
+    return None if data is None else AssignmentSnapshot.from_bytes(data)
 
 
 def _embeddings(
-    table: Table,
-    states: dict[str, State],
+    table: ResultTable,
+    states: dict[str, AssignmentSnapshot],
     anchors: NDArray[np.integer],
     entities: NDArray[np.integer],
     accuracy: dict[str, float],
     updates: int,
     seed: int,
-) -> Named:
+) -> NamedPicture:
     figure = new_figure(10, 3.6)
     titles = {"at-start": "initialisation", "pretrained": "after pretraining", "at-end": f"after {updates} updates"}
     for axes, (moment, title) in zip(figure.subplots(1, 3), titles.items(), strict=True):
@@ -127,7 +127,9 @@ def _embeddings(
     return name_of(table, "embeddings"), to_svg(figure), caption
 
 
-def _weights(table: Table, start: State, end: State, updates: int, rng: np.random.Generator) -> Named:
+def _weights(
+    table: ResultTable, start: AssignmentSnapshot, end: AssignmentSnapshot, updates: int, rng: np.random.Generator
+) -> NamedPicture:
     buckets = len(start.codebook)
     chosen = np.sort(rng.choice(buckets, min(WEIGHTS, buckets), replace=False))
     figure = new_figure(10, 2.8)

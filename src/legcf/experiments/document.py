@@ -42,20 +42,20 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Code:
+class Listing:
     text: str
 
 
 @dataclass(frozen=True)
 class Folded:
     summary: str
-    blocks: Sequence[Block] = field(default_factory=tuple)
+    blocks: Sequence[Element] = field(default_factory=tuple)
 
 
-Block = Heading | Text | Grid | Picture | Code | Folded
+Element = Heading | Text | Grid | Picture | Listing | Folded
 
 
-def write_markdown(path: Path, blocks: Sequence[Block], pictures: str = "plots") -> None:
+def write_markdown(path: Path, blocks: Sequence[Element], pictures: str = "plots") -> None:
     """The page, and its pictures in a folder beside it."""
     for picture in _pictures(blocks):
         with written_whole(path.parent / pictures / f"{picture.name}.svg") as temporary:
@@ -64,14 +64,14 @@ def write_markdown(path: Path, blocks: Sequence[Block], pictures: str = "plots")
         temporary.write_text("\n\n".join(_markdown(block, pictures) for block in blocks) + "\n", encoding="utf-8")
 
 
-def write_html(path: Path, title: str, blocks: Sequence[Block]) -> None:
+def write_html(path: Path, title: str, blocks: Sequence[Element]) -> None:
     """The page in one file that needs nothing else."""
     body = "\n".join(_html(block) for block in blocks)
     with written_whole(path) as temporary:
         temporary.write_text(_PAGE.format(title=html.escape(title), style=_STYLE, body=body), encoding="utf-8")
 
 
-def _pictures(blocks: Sequence[Block]) -> list[Picture]:
+def _pictures(blocks: Sequence[Element]) -> list[Picture]:
     found: list[Picture] = []
     for block in blocks:
         if isinstance(block, Picture):
@@ -81,13 +81,13 @@ def _pictures(blocks: Sequence[Block]) -> list[Picture]:
     return found
 
 
-def _markdown(block: Block, pictures: str) -> str:
+def _markdown(block: Element, pictures: str) -> str:
     match block:
         case Heading(text, level):
             return f"{'#' * level} {text}"
         case Text(text):
             return text
-        case Code(text):
+        case Listing(text):
             return f"```\n{text}\n```"
         case Picture(name, _, caption):
             return f"![{caption}]({pictures}/{name}.svg)\n\n*{caption}*"
@@ -101,13 +101,13 @@ def _markdown(block: Block, pictures: str) -> str:
             return "\n".join(f"| {' | '.join(cell.replace('|', '∣') for cell in line)} |" for line in lines)
 
 
-def _html(block: Block) -> str:
+def _html(block: Element) -> str:
     match block:
         case Heading(text, level):
             return f'<h{level} id="{_anchor(text)}">{_inline(text)}</h{level}>'
         case Text(text):
             return f"<p>{_inline(text)}</p>"
-        case Code(text):
+        case Listing(text):
             return f"<pre>{html.escape(text)}</pre>"
         case Picture(_, svg, caption):
             return f"<figure>{_own_ids(svg, block.name)}<figcaption>{_inline(caption)}</figcaption></figure>"

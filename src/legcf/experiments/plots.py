@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Sequence
-from itertools import cycle, pairwise
-from typing import TYPE_CHECKING, Any
+from itertools import cycle
+from typing import Any
 
-import numpy as np
+from legcf.experiments.case_study import case_studies
+from legcf.experiments.figure import NamedPicture, name_of, new_figure, place_labels, plain, to_svg
+from legcf.experiments.store import ResultStore, StoredRun
+from legcf.experiments.tables import Line, ResultTable
 
-from legcf.errors import MissingExtra
-from legcf.experiments.store import Row, Store
-from legcf.experiments.tables import Line, Table
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-Named = tuple[str, str, str]
-"""Name, SVG, caption."""
 _DARK, _GREY, _RED = "#1a1a1a", "#8a8a8a", "#b2182b"
 _STYLES = (("o", "-"), ("s", "--"), ("^", ":"), ("D", "-."))
 _SYMBOLS = {"t": "t", "m": "m (epochs between updates)", "w": "w*", "c": "c"}
 
 
-def pictures(table: Table, store: Store) -> list[Named]:
+def pictures(table: ResultTable, store: ResultStore) -> list[NamedPicture]:
     """The plots of a study."""
-    found: list[Named] = []
+    found: list[NamedPicture] = []
     if table.kind == "case study":
-        from legcf.experiments.case_study import case_studies
-
         return case_studies(table, store)
     lines = [line for line in table.lines if line.runs]
     if not lines:
@@ -48,35 +37,7 @@ def pictures(table: Table, store: Store) -> list[Named]:
     return found
 
 
-def new_figure(width: float, height: float) -> Figure:
-    try:
-        import matplotlib as mpl
-        from matplotlib.backends.backend_svg import FigureCanvasSVG
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtra("Plots", "report") from error
-    mpl.rcParams.update({"svg.hashsalt": "legcf", "svg.fonttype": "path", "font.size": 9})
-    figure = Figure(figsize=(width, height), dpi=72, layout="constrained")
-    FigureCanvasSVG(figure)
-    return figure
-
-
-def to_svg(figure: Figure) -> str:
-    """The same figure gives the same text: no date, ids from a fixed salt, coordinates to a hundredth."""
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    return re.sub(r'\bd="[^"]*"', lambda path: re.sub(r"(\d+\.\d\d)\d+", r"\1", path[0]), buffer.getvalue())
-
-
-def plain(axes: Axes) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def name_of(table: Table, what: str) -> str:
-    return f"{table.dataset}-{table.preset}-{table.study}-{what}"
-
-
-def _frontier(table: Table) -> Named:
+def _frontier(table: ResultTable) -> NamedPicture:
     """Accuracy against size: ours filled, the paper's hollow, and the line that nothing of ours lies above."""
     figure = new_figure(9.5, 6)
     axes = figure.subplots()
@@ -115,54 +76,7 @@ def _frontier(table: Table) -> Named:
     return name_of(table, "frontier"), to_svg(figure), caption
 
 
-def place_labels(
-    figure: Figure,
-    axes: Axes,
-    points: Sequence[tuple[float, float, str, str]],
-    marks: Sequence[tuple[float, float]] = (),
-    lines: Sequence[Sequence[tuple[float, float]]] = (),
-) -> None:
-    """Write a label beside each point, farther off where it would cover another label, a point, a mark or a line."""
-    from matplotlib.text import Text
-    from matplotlib.transforms import Bbox
-
-    figure.canvas.draw()
-    renderer = figure.canvas.get_renderer() if hasattr(figure.canvas, "get_renderer") else figure._get_renderer()  # type: ignore[attr-defined]
-    legend = axes.get_legend()
-    taken = [legend.get_window_extent(renderer)] if legend is not None else []
-    for x, y in [*((point[0], point[1]) for point in points), *marks]:
-        across, up = axes.transData.transform((x, y))
-        taken.append(Bbox.from_bounds(across - 3, up - 3, 6, 6))
-    corners = [[axes.transData.transform(point) for point in line] for line in lines]
-    for (x0, y0), (x1, y1) in (ends for line in corners for ends in pairwise(line)):
-        shares = np.linspace(0, 1, 60)
-        taken += [Bbox.from_bounds(x0 + s * (x1 - x0) - 1, y0 + s * (y1 - y0) - 1, 2, 2) for s in shares]
-    frame = axes.get_window_extent(renderer)
-    for x, y, text, colour in points:
-        label = None
-        for distance, (right, above) in ((d, way) for d in (6, 14, 24, 36, 50, 66) for way in _WAYS):
-            if label is not None:
-                label.remove()
-            label = axes.annotate(
-                text, (x, y), (right * distance, above * distance), textcoords="offset points", fontsize=8,
-                color=colour, ha={1: "left", 0: "center", -1: "right"}[right],
-                va={1: "bottom", 0: "center", -1: "top"}[above],
-                arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.5} if distance > 10 else None,
-            )  # fmt: skip
-            label.set_in_layout(False)
-            label.update_positions(renderer)
-            box = Text.get_window_extent(label, renderer).expanded(1.02, 1.1)
-            inside = frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1
-            if inside and not any(box.overlaps(other) for other in taken):
-                break
-        assert label is not None
-        taken.append(Text.get_window_extent(label, renderer))
-
-
-_WAYS = ((1, 0), (-1, 0), (1, 1), (1, -1), (-1, 1), (-1, -1), (0, 1), (0, -1))
-
-
-def _against_published(table: Table) -> Named:
+def _against_published(table: ResultTable) -> NamedPicture:
     """A line for each method from the paper's value to ours."""
     lines = [line for line in table.lines if line.runs or line.published][::-1]
     figure = new_figure(8, 1.0 + 0.28 * len(lines))
@@ -185,7 +99,7 @@ def _against_published(table: Table) -> Named:
     return name_of(table, "published"), to_svg(figure), "Ours (filled circles) and the paper's (hollow squares)."
 
 
-def _sweeps(table: Table) -> Named:
+def _sweeps(table: ResultTable) -> NamedPicture:
     groups = list(dict.fromkeys(line.group for line in table.lines))
     figure = new_figure(10, 2.9)
     for axes, group in zip(figure.subplots(1, len(groups), squeeze=False)[0], groups, strict=True):
@@ -208,7 +122,7 @@ def _sweeps(table: Table) -> Named:
     return name_of(table, "sweeps"), to_svg(figure), "One setting changed at a time; the rest as in the paper."
 
 
-def _sizes(table: Table) -> Named:
+def _sizes(table: ResultTable) -> NamedPicture:
     """What methods that choose sizes gave to popular and rare entities."""
     figure = new_figure(9, 3.4)
     lines = [line for line in table.lines if _sizes_of(line)]
@@ -222,7 +136,7 @@ def _sizes(table: Table) -> Named:
         axes.set_yscale("log")
         axes.set_xlabel(f"{side} by popularity, 10 groups from the rarest")
         plain(axes)
-    figure.axes[0].set_ylabel("mean stored values an entity")
+    figure.axes[0].set_ylabel("mean stored values per entity")
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right center", fontsize=8, frameon=False)
     return name_of(table, "sizes"), to_svg(figure), "Values that popular and rare users and items were given."
 
@@ -231,7 +145,7 @@ def _sizes_of(line: Line) -> dict[str, Any]:
     return dict(line.runs[0].metrics.get("sizes", {})) if line.runs else {}
 
 
-def _curves(table: Table) -> Named:
+def _curves(table: ResultTable) -> NamedPicture:
     """A panel for each row: its validation curve over training time, the others in grey behind it."""
     lines = [line for line in table.lines if line.runs and len(line.runs[0].curve) > 1]
     columns = min(6, max(3, len(lines)))
@@ -256,11 +170,11 @@ def _curves(table: Table) -> Named:
     return (
         name_of(table, "curves"),
         to_svg(figure),
-        "Validation NDCG@20 over training time, a line a seed; others in grey.",
+        "Validation NDCG@20 over training time, one line per seed; others in grey.",
     )
 
 
-def _curve(run: Row) -> tuple[list[float], list[float]]:
+def _curve(run: StoredRun) -> tuple[list[float], list[float]]:
     minutes, scores, passed = [], [], 0.0
     for line in run.curve:
         passed += line["seconds"] / 60

@@ -9,17 +9,27 @@ from typing import Any
 
 from legcf.errors import MissingExtra
 from legcf.experiments import published
-from legcf.experiments.document import Block, Code, Folded, Grid, Heading, Picture, Text, write_html, write_markdown
+from legcf.experiments.document import (
+    Element,
+    Folded,
+    Grid,
+    Heading,
+    Listing,
+    Picture,
+    Text,
+    write_html,
+    write_markdown,
+)
 from legcf.experiments.statistics import LEVEL
-from legcf.experiments.store import Row, Store
-from legcf.experiments.tables import Line, Table, all_tables, was_capped
+from legcf.experiments.store import ResultStore, StoredRun
+from legcf.experiments.tables import Line, ResultTable, all_tables, was_capped
 from legcf.files import write_json
 
 _SHORT = {"ndcg@10": "N@10", "recall@10": "R@10", "ndcg@20": "N@20", "recall@20": "R@20"}
 _MARK = "°"
 
 
-def write_report(store: Store, folder: Path) -> dict[str, Any]:
+def write_report(store: ResultStore, folder: Path) -> dict[str, Any]:
     """results.md with plots/, results.html and results.json; returns what the last one holds."""
     tables = all_tables(store)
     blocks = _page(store, tables)
@@ -33,8 +43,8 @@ def write_report(store: Store, folder: Path) -> dict[str, Any]:
     return content
 
 
-def _page(store: Store, tables: Sequence[Table]) -> list[Block]:
-    blocks: list[Block] = [Heading("The paper, reproduced", 1), Text(_introduction(tables))]
+def _page(store: ResultStore, tables: Sequence[ResultTable]) -> list[Element]:
+    blocks: list[Element] = [Heading("The paper, reproduced", 1), Text(_introduction(tables))]
     for table in tables:
         blocks.append(Heading(f"{table.title} ({table.dataset}, `{table.preset}`)"))
         blocks.append(Text(_about(table)))
@@ -48,18 +58,18 @@ def _page(store: Store, tables: Sequence[Table]) -> list[Block]:
     return blocks
 
 
-def _introduction(tables: Sequence[Table]) -> str:
+def _introduction(tables: Sequence[ResultTable]) -> str:
     if not tables:
         return "The store holds no study yet: `legcf reproduce table2 --data DATA` runs one."
     return (
         f"Published numbers are those of {published.source()}; ours are means over seeds on the **test** part, ± the "
-        "sample deviation over seeds. Validation chooses the epoch, test only tells. **Bold** is the best compressed "
+        "sample deviation over seeds. Validation chooses the epoch, test only reports. **Bold** is the best compressed "
         f"row; {_MARK} marks what a paired t-test over users (per-user values averaged over seeds, Holm's correction, "
         f"p ≥ {LEVEL}) does not tell from it. `values` are counted as the paper counts #Param."
     )
 
 
-def _about(table: Table) -> str:
+def _about(table: ResultTable) -> str:
     plan = table.plan
     seeds = f"{plan['seeds']} seed{'s' if plan['seeds'] > 1 else ''}"
     told = (
@@ -78,7 +88,7 @@ def _about(table: Table) -> str:
     return told
 
 
-def _losses(table: Table) -> str:
+def _losses(table: ResultTable) -> str:
     """Rows that were trained for different losses differ by more than their methods, and the page must say so."""
     by_loss: dict[str, list[str]] = {}
     for line in table.lines:
@@ -90,7 +100,7 @@ def _losses(table: Table) -> str:
     return f" Rows differ in their loss too, not in the method alone: {which}."
 
 
-def _grid(table: Table) -> Grid:
+def _grid(table: ResultTable) -> Grid:
     """Published, ours and the difference for every metric; the published columns only where there are any."""
     compares = any(line.published for line in table.lines)
     each = ["paper", "ours", "diff."] if compares else ["ours"]
@@ -115,7 +125,7 @@ def _grid(table: Table) -> Grid:
     return Grid(header, rows, spans)
 
 
-def _problems(table: Table) -> list[Block]:
+def _problems(table: ResultTable) -> list[Element]:
     """Why values are missing."""
     told = [f"{line.label}: {line.problem.rstrip('.')}" for line in table.lines if line.problem]
     return [Text(f"Missing. {'; '.join(told)}.")] if told else []
@@ -132,7 +142,7 @@ def _metric_cells(line: Line, metric: str, compares: bool) -> list[str]:
     return ["" if told is None else f"{told:.4f}", shown, "" if change is None else f"{change:+.0%}".replace("-", "−")]
 
 
-def _pictures(table: Table, store: Store) -> list[Block]:
+def _pictures(table: ResultTable, store: ResultStore) -> list[Element]:
     from legcf.experiments import plots
 
     try:
@@ -141,14 +151,14 @@ def _pictures(table: Table, store: Store) -> list[Block]:
         return [Text(f"No plots here. {error}")]
 
 
-def _sweep_notes(table: Table) -> list[Block]:
+def _sweep_notes(table: ResultTable) -> list[Element]:
     if table.kind != "sweep" or not table.plan["has_published"]:
         return []
     names = dict.fromkeys(line.group for line in table.lines)
     return [Text(f"The paper on {name}: {said}") for name in names if (said := published.said(name))]
 
 
-def _costs(table: Table) -> Grid:
+def _costs(table: ResultTable) -> Grid:
     rows = [
         [
             line.label, str(run.seed), _duration(run.seconds or 0), f"{run.peak_memory_mb or 0:,.0f}",
@@ -162,18 +172,20 @@ def _costs(table: Table) -> Grid:
     return Grid(header, rows)
 
 
-def _commands(table: Table) -> list[Block]:
-    blocks: list[Block] = []
+def _commands(table: ResultTable) -> list[Element]:
+    blocks: list[Element] = []
     for line in table.lines:
         if line.runs:
             blocks.append(Heading(line.label, 4))
-            blocks.append(Code("\n".join(run.command or "" for run in line.runs)))
+            blocks.append(Listing("\n".join(run.command or "" for run in line.runs)))
             config = {**line.runs[0].config, "data": {}}
-            blocks.append(Folded("the whole configuration", [Code(json.dumps(config, indent=1, ensure_ascii=False))]))
+            blocks.append(
+                Folded("the whole configuration", [Listing(json.dumps(config, indent=1, ensure_ascii=False))])
+            )
     return blocks
 
 
-def _machines(rows: Sequence[Row]) -> list[Block]:
+def _machines(rows: Sequence[StoredRun]) -> list[Element]:
     seen = {json.dumps(row.machine, sort_keys=True): row.machine for row in rows if row.machine}
     if not seen:
         return []
@@ -186,12 +198,12 @@ def _machines(rows: Sequence[Row]) -> list[Block]:
     return [Heading("Where it ran"), *(Text(line) for line in lines), Text(f"Code: legcf {', '.join(codes)}.")]
 
 
-def _best_epoch(run: Row) -> str:
+def _best_epoch(run: StoredRun) -> str:
     best = run.metrics.get("best_epoch")
     return f"{best['stage']} {best['epoch']} of {len(run.curve) - 1}" if best else ""
 
 
-def _ended_by(run: Row) -> str:
+def _ended_by(run: StoredRun) -> str:
     if was_capped(run):
         return "time"
     last = run.curve[-1] if run.curve else {}

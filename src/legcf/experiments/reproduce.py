@@ -11,12 +11,12 @@ from legcf.errors import UserError
 from legcf.experiments import published
 from legcf.experiments.cells import Plan, Run, Setting, plan
 from legcf.experiments.scheduler import Scheduler
-from legcf.experiments.store import Store
-from legcf.experiments.studies import PRESETS, STUDIES, chosen_studies
+from legcf.experiments.store import ResultStore
+from legcf.experiments.studies import EFFORTS, STUDIES, chosen_studies
 
 
 @dataclass(frozen=True)
-class Request:
+class StudyRequest:
     """What a user asks to have reproduced."""
 
     study: str
@@ -30,8 +30,8 @@ class Request:
 
     def check(self) -> None:
         chosen_studies(self.study)
-        if self.preset not in PRESETS:
-            raise UserError(f"There is no preset `{self.preset}` of a reproduction: choose {' or '.join(PRESETS)}.")
+        if self.preset not in EFFORTS:
+            raise UserError(f"There is no preset `{self.preset}` of a reproduction: choose {' or '.join(EFFORTS)}.")
         if self.seeds < 1:
             raise UserError(f"--seeds {self.seeds} leaves nothing to run; give at least 1.")
         if self.minutes is not None and self.minutes <= 0:
@@ -41,7 +41,10 @@ class Request:
 
 
 def reproduce(
-    request: Request, dataset: Dataset, store: Store, tell: Callable[[str, Run], None] = lambda event, run: None
+    request: StudyRequest,
+    dataset: Dataset,
+    store: ResultStore,
+    tell: Callable[[str, Run], None] = lambda event, run: None,
 ) -> list[Plan]:
     """Run what the store does not have yet; the tables are in the store afterwards."""
     request.check()
@@ -60,7 +63,7 @@ def reproduce(
     return plans
 
 
-def _remembered(planned: Plan, request: Request, dataset: Dataset) -> dict[str, Any]:
+def _remembered(planned: Plan, request: StudyRequest, dataset: Dataset) -> dict[str, Any]:
     """A study as the report needs it: rows with the keys of their runs."""
     return {
         "seeds": request.seeds,

@@ -16,7 +16,7 @@ import psutil
 from legcf.errors import UserError
 from legcf.experiments.cells import Run, Setting
 from legcf.experiments.machine import cores, free_memory_mb
-from legcf.experiments.store import Store, mark_of
+from legcf.experiments.store import ResultStore, mark_of
 from legcf.experiments.worker import Job
 
 _POLL_SECONDS = 0.1
@@ -37,7 +37,7 @@ class Scheduler:
 
     def __init__(
         self,
-        store: Store,
+        store: ResultStore,
         source: str,
         options: Mapping[str, Any],
         setting: Setting,

@@ -18,7 +18,7 @@ from legcf.experiments.store import is_gone, owner_mark
 from legcf.files import read_json, write_json
 from legcf.registry import METHODS, chosen, resolve
 from legcf.runs import train
-from legcf.search_space import Choice, Space
+from legcf.search_space import OneOf, Space
 
 _SMALL_SPACE = 200  # a finite space of so many points is gone through without repeating any
 _UNTOUCHED_TRIALS, _UNTOUCHED_EPOCHS = 3, 1  # no trial is pruned before there is something to compare it with
@@ -38,7 +38,7 @@ class SearchRequest:
 
     def space(self) -> Space:
         if self.over:
-            return {key: Choice(values) for key, values in self.over.items()}
+            return {key: OneOf(values) for key, values in self.over.items()}
         layer = chosen("method", self.method, METHODS).layer
         return dict(layer.search_space)
 
@@ -207,14 +207,14 @@ def _write_best(request: SearchRequest, complete: Sequence[Any], folder: Path) -
 
 
 def _draw(trial: Any, key: str, part: Any) -> Any:
-    if isinstance(part, Choice):
+    if isinstance(part, OneOf):
         return trial.suggest_categorical(key, list(part.values))
     return trial.suggest_float(key, part.low, part.high, log=part.log)
 
 
 def _points(space: Space) -> float:
     """How many there are to choose from."""
-    return math.prod(len(part.values) if isinstance(part, Choice) else math.inf for part in space.values())
+    return math.prod(len(part.values) if isinstance(part, OneOf) else math.inf for part in space.values())
 
 
 def _nested(key: str, value: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The results store: one SQLite file, one row a run, shared by any number of processes and machines.
+"""The results store: one SQLite file, one row per run, shared by any number of processes and machines.
 
 A run is claimed in the store before it starts, so that no two processes do the same work. A claim ends with the
 process that holds it: on its own machine as soon as the process is gone, elsewhere when it has not been renewed for a
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from legcf.errors import UserError
 from legcf.experiments.cells import Run
 
-FORMAT_VERSION = 1
+STORE_VERSION = 1
 _APPLICATION = 0x6C656763  # "legc": tells our files from other SQLite databases
 RENEW_SECONDS = 5.0
 STALE_SECONDS = 120.0  # a claim of another machine that was not renewed for so long may be taken over
@@ -53,7 +53,7 @@ CREATE TABLE studies (
 
 
 @dataclass(frozen=True)
-class Row:
+class StoredRun:
     """A run as the store knows it."""
 
     key: str
@@ -80,10 +80,10 @@ class Row:
         return dict(self.__dict__)
 
 
-_PLAIN = [name for name in Row.__dataclass_fields__ if name not in ("machine", "config", "metrics", "curve")]
+_PLAIN = [name for name in StoredRun.__dataclass_fields__ if name not in ("machine", "config", "metrics", "curve")]
 
 
-class Store:
+class ResultStore:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
@@ -94,7 +94,7 @@ class Store:
             raise UserError(f"{path} cannot be used as a results store: {error}.") from error
 
     @classmethod
-    def existing(cls, path: Path) -> Store:
+    def existing(cls, path: Path) -> ResultStore:
         if not path.is_file():
             raise UserError(f"There is no results store {path}: `legcf reproduce table2 --data DATA` makes one.")
         return cls(path)
@@ -194,7 +194,7 @@ class Store:
 
     # What is known ------------------------------------------------------------------------------------------------
 
-    def rows(self) -> dict[str, Row]:
+    def rows(self) -> dict[str, StoredRun]:
         """Every run by its key."""
         columns = ", ".join([*_PLAIN, "machine", "config", "metrics", "curve"])
         found = self._connection.execute(f"SELECT {columns} FROM runs ORDER BY cell, seed").fetchall()
@@ -251,14 +251,14 @@ class Store:
                     for statement in _SCHEMA.split(";"):
                         connection.execute(statement)
                     connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-                    connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+                    connection.execute(f"PRAGMA user_version = {STORE_VERSION}")
         (application,) = self._connection.execute("PRAGMA application_id").fetchone()
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if application != _APPLICATION:
             raise UserError(f"{self.path} is a database of something else; choose another --store.")
-        if version != FORMAT_VERSION:
+        if version != STORE_VERSION:
             raise UserError(
-                f"{self.path} has store version {version}, this legcf reads {FORMAT_VERSION}; choose another --store."
+                f"{self.path} has store version {version}, this legcf reads {STORE_VERSION}; choose another --store."
             )
 
     def _tables(self) -> list[str]:
@@ -297,7 +297,7 @@ def _packed(values: NDArray[np.floating]) -> bytes:
     return zlib.compress(np.ascontiguousarray(values, dtype="<f4").tobytes(), 6)
 
 
-def _row(values: tuple[Any, ...]) -> Row:
+def _row(values: tuple[Any, ...]) -> StoredRun:
     plain = dict(zip(_PLAIN, values, strict=False))
     machine, config, metrics, curve = (json.loads(text) if text else None for text in values[len(_PLAIN) :])
-    return Row(**plain, machine=machine or {}, config=config or {}, metrics=metrics or {}, curve=curve or [])
+    return StoredRun(**plain, machine=machine or {}, config=config or {}, metrics=metrics or {}, curve=curve or [])

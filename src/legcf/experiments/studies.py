@@ -122,7 +122,7 @@ STUDIES: dict[str, Study] = {
     "backbones": Study("Base recommenders", "table", backbones),
     "figures": Study("Case studies: embeddings and assignment weights", "case study", figures),
 }
-PRESETS = ("quick", "full")
+EFFORTS = ("quick", "full")
 
 
 def chosen_studies(name: str) -> list[str]:
@@ -141,7 +141,7 @@ def _legcf(
     backbone: str | None = None,
     group: str = "",
 ) -> Cell:
-    """LEGCF as the text has it; other settings are told by what differs."""
+    """LEGCF as the text has it; other settings are named by what differs."""
     base: dict[str, Any] = {"training": _quick(setting, _QUICK_BASIS)}
     if setting.buckets != 500:
         base["method"] = {"c": setting.buckets}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from legcf.experiments import published
 from legcf.experiments.statistics import LEVEL, Measured, holm, paired
-from legcf.experiments.store import Row, Store
+from legcf.experiments.store import ResultStore, StoredRun
 from legcf.experiments.studies import STUDIES
 
 
@@ -23,7 +23,7 @@ class Line:
     label: str
     group: str
     reference: bool
-    runs: list[Row]
+    runs: list[StoredRun]
     problem: str | None
     """Why there is nothing (or not all) to show."""
     params: int | None = None
@@ -61,7 +61,7 @@ class Line:
 
 
 @dataclass
-class Table:
+class ResultTable:
     study: str
     title: str
     kind: str
@@ -72,7 +72,7 @@ class Table:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        return published.METRICS if self.study == "table2" else ("ndcg@20", "recall@20")
+        return published.PUBLISHED_METRICS if self.study == "table2" else ("ndcg@20", "recall@20")
 
     @property
     def seconds(self) -> float:
@@ -90,7 +90,7 @@ class Table:
         }
 
 
-def all_tables(store: Store) -> list[Table]:
+def all_tables(store: ResultStore) -> list[ResultTable]:
     """Every study that the store remembers, in the paper's order."""
     rows = store.rows()
     order = list(STUDIES)
@@ -99,16 +99,16 @@ def all_tables(store: Store) -> list[Table]:
     return [_table(plan, rows, store) for plan in remembered]
 
 
-def _table(plan: dict[str, Any], rows: Mapping[str, Row], store: Store) -> Table:
+def _table(plan: dict[str, Any], rows: Mapping[str, StoredRun], store: ResultStore) -> ResultTable:
     study = STUDIES[plan["study"]]
     lines = [_line(plan, row, rows) for row in plan["rows"]]
-    table = Table(plan["study"], study.title, study.kind, plan["dataset"], plan["preset"], plan, lines)
+    table = ResultTable(plan["study"], study.title, study.kind, plan["dataset"], plan["preset"], plan, lines)
     if study.kind == "table":
         _judge(table, store)
     return table
 
 
-def _line(plan: Mapping[str, Any], row: Mapping[str, Any], rows: Mapping[str, Row]) -> Line:
+def _line(plan: Mapping[str, Any], row: Mapping[str, Any], rows: Mapping[str, StoredRun]) -> Line:
     found = [rows[key] for key in row["runs"] if key in rows]
     finished = [run for run in found if run.status == "finished"]
     line = Line(row["cell"], row["label"], row["group"], row["reference"], finished, _problem(row, found))
@@ -117,12 +117,12 @@ def _line(plan: Mapping[str, Any], row: Mapping[str, Any], rows: Mapping[str, Ro
     if finished:
         line.params = round(float(np.mean([run.metrics["num_params"] for run in finished])))
         line.measured = {
-            name: Measured.of([run.metrics["test"][name] for run in finished]) for name in published.METRICS
+            name: Measured.of([run.metrics["test"][name] for run in finished]) for name in published.PUBLISHED_METRICS
         }
     return line
 
 
-def _problem(row: Mapping[str, Any], found: list[Row]) -> str | None:
+def _problem(row: Mapping[str, Any], found: list[StoredRun]) -> str | None:
     if row["refused"]:
         return str(row["refused"])
     failed = next((run for run in found if run.status == "failed"), None)
@@ -132,7 +132,7 @@ def _problem(row: Mapping[str, Any], found: list[Row]) -> str | None:
     return f"{missing} of {len(row['runs'])} runs not finished yet" if missing else None
 
 
-def _judge(table: Table, store: Store) -> None:
+def _judge(table: ResultTable, store: ResultStore) -> None:
     """The best compressed row of each metric, and those that a paired t-test (Holm) does not tell from it."""
     rivals = [line for line in table.lines if line.runs and not line.reference]
     if len(rivals) < 2:
@@ -152,15 +152,15 @@ def _judge(table: Table, store: Store) -> None:
                 line.level.add(metric)
 
 
-def _mean_per_user(line: Line, store: Store) -> dict[str, NDArray[np.float64]]:
+def _mean_per_user(line: Line, store: ResultStore) -> dict[str, NDArray[np.float64]]:
     over_seeds = [store.per_user(run.key) for run in line.runs]
     return {
         metric: np.mean([values[metric] for values in over_seeds], axis=0, dtype=np.float64)
-        for metric in published.METRICS
+        for metric in published.PUBLISHED_METRICS
     }
 
 
-def was_capped(run: Row) -> bool:
+def was_capped(run: StoredRun) -> bool:
     limit = run.config["training"].get("max_minutes")
     trained = run.metrics.get("seconds", {}).get("train", 0.0)
     return limit is not None and trained > limit * 60

@@ -21,8 +21,8 @@ from legcf.errors import UserError
 from legcf.evaluation import evaluate_per_user
 from legcf.experiments.cells import Cell, Run
 from legcf.experiments.machine import code_version, describe
-from legcf.experiments.published import METRICS
-from legcf.experiments.store import RENEW_SECONDS, Store
+from legcf.experiments.published import PUBLISHED_METRICS
+from legcf.experiments.store import RENEW_SECONDS, ResultStore
 from legcf.registry import config_from_json
 from legcf.runs import train
 from legcf.trained_model import TrainedModel
@@ -59,7 +59,7 @@ class Job:
 
 def work(job: Job) -> int:
     """0 if the run is finished (by us or by others), 1 if it failed, 130 if it was stopped."""
-    store, key = Store(Path(job.store)), job.run.key
+    store, key = ResultStore(Path(job.store)), job.run.key
     if not store.claim(job.run, job.dataset, code_version(), job.retry_failed_before):
         return 0
     folder = store.work_folder / key[:16]
@@ -81,16 +81,16 @@ def work(job: Job) -> int:
     return 0
 
 
-def _carry_out(job: Job, store: Store, folder: Path) -> None:
+def _carry_out(job: Job, store: ResultStore, folder: Path) -> None:
     dataset = load(job.source, DataOptions(**job.options))
     if dataset.content_hash != job.run.content_hash:
         raise UserError(f"{job.source} has changed since the reproduction was started; start it again.")
     trained = _trained(job, dataset, folder)
-    ks = sorted({int(name.partition("@")[2]) for name in METRICS})
-    names = {name.partition("@")[0] for name in METRICS}
+    ks = sorted({int(name.partition("@")[2]) for name in PUBLISHED_METRICS})
+    names = {name.partition("@")[0] for name in PUBLISHED_METRICS}
     per_user, _, _ = evaluate_per_user(trained.ranking, dataset.test, ks, metrics=names)
     state = _state(trained) if job.run.cell.keep_state else None
-    chosen = {name: per_user[name] for name in METRICS}
+    chosen = {name: per_user[name] for name in PUBLISHED_METRICS}
     store.finish(job.run.key, trained.metrics, trained.curve, chosen, describe(), job.command, state)
 
 
@@ -117,7 +117,7 @@ def _renewing(job: Job) -> Iterator[None]:
     ended = threading.Event()
 
     def renew() -> None:
-        store, passed = Store(Path(job.store)), 0.0
+        store, passed = ResultStore(Path(job.store)), 0.0
         while not ended.wait(_PARENT_SECONDS):
             if os.getppid() != job.parent:
                 os._exit(137)

@@ -1,13 +1,17 @@
 """Item lists for many users at once, compiled."""
 
+from typing import TYPE_CHECKING
+
 from numba import njit, prange
 
 from legcf.arrays import FloatArray
 from legcf.data.interactions import Interactions
-from legcf.ranking.lists import ItemLists
+
+if TYPE_CHECKING:
+    from legcf.ranking.lists import ItemLists
 
 
-def add_lists(scores: FloatArray, lists: ItemLists, histories: Interactions) -> None:
+def add_lists(scores: FloatArray, lists: "ItemLists", histories: Interactions) -> None:
     """Add n_u^−p Σ_j S_j to each row of `scores`."""
     _add(
         scores, lists.own_scales(histories), histories.indptr, histories.items, lists.pairs.indptr, lists.pairs.items,

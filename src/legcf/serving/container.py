@@ -19,25 +19,24 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf.arrays import NamedArrays
 from legcf.errors import UserError
 from legcf.files import written_whole
 
-FORMAT = "legcf-serving"
-VERSION = 1
+_FORMAT = "legcf-serving"
+_VERSION = 1
 _MAX_HEADER_BYTES = 16 * 2**20  # headers hold a few kilobytes; a length beyond this is damage or an attack
 _NO_CHECKSUM = "0" * 64
 _DTYPES = {"U8": "<u1", "I8": "<i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4", "U64": "<u8", "I64": "<i8"}
 _DTYPES |= {"F16": "<f2", "F32": "<f4", "F64": "<f8"}
 _NAMES = {np.dtype(code): name for name, code in _DTYPES.items()}
 
-Arrays = Mapping[str, NDArray[np.generic]]
 
-
-def write_container(path: Path, arrays: Arrays, metadata: Mapping[str, str]) -> None:
+def write_container(path: Path, arrays: NamedArrays, metadata: Mapping[str, str]) -> None:
     """Write arrays and metadata as one file, whole or not at all."""
     blocks = {name: np.ascontiguousarray(array) for name, array in sorted(arrays.items())}
     header: dict[str, Any] = {
-        "__metadata__": {**metadata, "format": FORMAT, "version": str(VERSION), "checksum": _NO_CHECKSUM}
+        "__metadata__": {**metadata, "format": _FORMAT, "version": str(_VERSION), "checksum": _NO_CHECKSUM}
     }
     start = 0
     for name, block in blocks.items():
@@ -106,11 +105,11 @@ def _parse_header(path: Path, encoded: bytes) -> tuple[dict[str, Any], dict[str,
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise _foreign(path) from error
     metadata = header.pop("__metadata__", None) if isinstance(header, dict) else None
-    if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
+    if not isinstance(metadata, dict) or metadata.get("format") != _FORMAT:
         raise _foreign(path)
-    if metadata.get("version") != str(VERSION):
+    if metadata.get("version") != str(_VERSION):
         raise UserError(
-            f"{path} has format version {metadata.get('version')!r} and this legcf reads version {VERSION}: "
+            f"{path} has format version {metadata.get('version')!r} and this legcf reads version {_VERSION}: "
             "export the model again, or install the legcf that wrote it."
         )
     if not all(isinstance(value, str) for value in metadata.values()):

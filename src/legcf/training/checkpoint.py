@@ -41,7 +41,7 @@ def load(path: Path) -> tuple[dict[str, Tensors], dict[str, Any]]:
 
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer) -> Tensors:
-    """Its moments, and what its groups of parameters were given or have since been told: rates, scales, decay."""
+    """Its moments, and what its groups of parameters were given or have since been set: rates, scales, decay."""
     content = optimiser.state_dict()
     moments = {f"{index}.{name}": value for index, values in content["state"].items() for name, value in values.items()}
     groups = json.dumps(content["param_groups"]).encode()

@@ -29,12 +29,12 @@ from legcf.ranking.ranking import Ranking
 from legcf.ranking.tune import Tuned, Tuning
 from legcf.training import checkpoint
 from legcf.training.losses import LOSSES
-from legcf.training.sampler import Batch, Sampler
+from legcf.training.sampler import Sampler, TrainingBatch
 from legcf.training.stage import Stage
 
 
 @dataclass
-class State:
+class TrainingState:
     """Where a run stands. Counters only: tensors and the generator are saved beside it."""
 
     stage: int = 0
@@ -77,7 +77,7 @@ class Session:
         self.pairs = dataset.train
         self.held_out: Interactions | None = None
         self.new_optimiser()
-        self.state = State()
+        self.state = TrainingState()
         self.best: checkpoint.Tensors = {}
         self.lines: list[dict[str, Any]] = []
         self.tuning = tuning or Tuning(config.ranking)
@@ -194,7 +194,7 @@ class Session:
             )
         return mean
 
-    def step(self, batch: Batch) -> float:
+    def step(self, batch: TrainingBatch) -> float:
         """One gradient step; returns the loss."""
         training = self.config.training
         entities = torch.from_numpy(batch.entities)
@@ -217,12 +217,14 @@ class Session:
         self.optimiser.step()
         return loss.item()
 
-    def loss_of(self, vectors: torch.Tensor, batch: Batch) -> torch.Tensor:
+    def loss_of(self, vectors: torch.Tensor, batch: TrainingBatch) -> torch.Tensor:
         """The configured loss of a batch's vectors, without any penalty."""
         training = self.config.training
         return self.loss(vectors, batch, training.negative_weight, training.temperature)
 
-    def _left_out(self, vectors: torch.Tensor, entities: torch.Tensor, batch: Batch) -> tuple[torch.Tensor, Batch]:
+    def _left_out(
+        self, vectors: torch.Tensor, entities: torch.Tensor, batch: TrainingBatch
+    ) -> tuple[torch.Tensor, TrainingBatch]:
         """Give every pair a user of its own that does not know of the pair."""
         users, positives = torch.from_numpy(batch.users), torch.from_numpy(batch.positives)
         own = self.model.backbone.without_pairs(vectors, entities, users, positives)
@@ -233,7 +235,7 @@ class Session:
         places = np.arange(len(vectors), len(vectors) + batch.num_pairs)
         return torch.cat([vectors, own]), replace(batch, users=places)
 
-    def _squared_norms(self, batch: Batch, entities: torch.Tensor, encoded: torch.Tensor) -> torch.Tensor:
+    def _squared_norms(self, batch: TrainingBatch, entities: torch.Tensor, encoded: torch.Tensor) -> torch.Tensor:
         """‖Θ‖² of Eq. 4: over the layer's parameters, or per triplet over its input rows or its final vectors."""
         if self.config.training.l2_on == "parameters":
             return torch.stack([parameter.square().sum() for parameter in self.model.layer.parameters()]).sum()
@@ -366,7 +368,7 @@ class Session:
             leftover.unlink(missing_ok=True)
         groups, facts = checkpoint.load(path)
         try:
-            self.state = State(**facts["state"])
+            self.state = TrainingState(**facts["state"])
             self.rng.bit_generator.state = facts["generator"]
             self.best = groups.get("best", {})
             self.model.load_state_dict(groups["model"])

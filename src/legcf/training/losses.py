@@ -17,12 +17,12 @@ import torch
 from numba import njit, prange
 
 from legcf.graph.propagate import Operator
-from legcf.training.sampler import Batch, Negatives
+from legcf.training.sampler import Negatives, TrainingBatch
 
 _COLUMNS_A_TASK = 32  # gradients are split by column, so threads never share a place and sums keep their order
 
-Function = Callable[[torch.Tensor, Batch, float], torch.Tensor]
-ValueAndGradient = Callable[[torch.Tensor, Batch, float], tuple[float, torch.Tensor]]
+Function = Callable[[torch.Tensor, TrainingBatch, float], torch.Tensor]
+ValueAndGradient = Callable[[torch.Tensor, TrainingBatch, float], tuple[float, torch.Tensor]]
 
 
 class _Known(torch.autograd.Function):
@@ -30,7 +30,7 @@ class _Known(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, vectors: torch.Tensor, batch: Batch, negative_weight: float, function: ValueAndGradient
+        ctx: Any, vectors: torch.Tensor, batch: TrainingBatch, negative_weight: float, function: ValueAndGradient
     ) -> Any:
         value, ctx.gradient = function(vectors.detach(), batch, negative_weight)
         return vectors.new_tensor(value)
@@ -43,7 +43,7 @@ class _Known(torch.autograd.Function):
 def with_gradient(function: ValueAndGradient) -> Function:
     """A differentiable loss of one that gives its gradient along with its value."""
 
-    def loss(vectors: torch.Tensor, batch: Batch, negative_weight: float) -> torch.Tensor:
+    def loss(vectors: torch.Tensor, batch: TrainingBatch, negative_weight: float) -> torch.Tensor:
         result: torch.Tensor = _Known.apply(vectors, batch, negative_weight, function)  # type: ignore[no-untyped-call]
         return result
 
@@ -51,7 +51,7 @@ def with_gradient(function: ValueAndGradient) -> Function:
 
 
 @with_gradient
-def bpr(vectors: torch.Tensor, batch: Batch, negative_weight: float) -> tuple[float, torch.Tensor]:
+def bpr(vectors: torch.Tensor, batch: TrainingBatch, negative_weight: float) -> tuple[float, torch.Tensor]:
     """Eq. 4 without its penalty: the mean of −ln σ(y_positive − y_negative) over all triplets.
 
     A negative weight w other than 1 makes it ln(1 + w · exp(y_negative − y_positive)).
@@ -66,7 +66,7 @@ def bpr(vectors: torch.Tensor, batch: Batch, negative_weight: float) -> tuple[fl
 
 
 @with_gradient
-def softmax(vectors: torch.Tensor, batch: Batch, negative_weight: float) -> tuple[float, torch.Tensor]:
+def softmax(vectors: torch.Tensor, batch: TrainingBatch, negative_weight: float) -> tuple[float, torch.Tensor]:
     """Sampled softmax on raw inner products: each pair's positive against the negatives that the batch shares.
 
     The mean of −ln(e^y / (e^y + w Σ e^y_negative)). Vectors are not normalised, since their length carries popularity.
@@ -96,7 +96,7 @@ def softmax(vectors: torch.Tensor, batch: Batch, negative_weight: float) -> tupl
 
 
 @with_gradient
-def squared(vectors: torch.Tensor, batch: Batch, negative_weight: float) -> tuple[float, torch.Tensor]:
+def squared(vectors: torch.Tensor, batch: TrainingBatch, negative_weight: float) -> tuple[float, torch.Tensor]:
     """Σ_pairs w (1 − y)² + w₀ Σ_others y², per pair, over all users and items and without sampling.
 
     The sum over everything is ⟨UᵀU, VᵀV⟩, two d × d Gram matrices; the pairs themselves then only need a correction.
@@ -128,7 +128,7 @@ class Loss:
     """Whether vectors are brought to length 1 first, so that scores are cosines."""
 
     def __call__(
-        self, vectors: torch.Tensor, batch: Batch, negative_weight: float = 1.0, temperature: float = 1.0
+        self, vectors: torch.Tensor, batch: TrainingBatch, negative_weight: float = 1.0, temperature: float = 1.0
     ) -> torch.Tensor:
         return self.function(self.scaled(vectors, temperature), batch, negative_weight)
 
@@ -147,7 +147,7 @@ LOSSES: dict[str, Loss] = {
 }
 
 
-def _clashes(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+def _clashes(batch: TrainingBatch) -> tuple[np.ndarray, np.ndarray]:
     """Where a shared negative is a pair's own positive."""
     column = np.full(len(batch.entities), -1, dtype=np.int64)
     column[batch.negatives] = np.arange(len(batch.negatives))

@@ -9,10 +9,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from legcf.arrays import LongArray
 from legcf.data.interactions import Interactions
 from legcf.model import WHOLE
 
-IntArray = NDArray[np.int64]
 _TRIES = 100  # for a user who has nearly everything, the search goes on item by item after this many draws
 Order = Literal["interaction", "user"]
 Negatives = Literal["each", "shared", "none"]
@@ -20,7 +20,7 @@ Negatives = Literal["each", "shared", "none"]
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class TrainingBatch:
     """Distinct entities of a batch, and its pairs as places among them.
 
     `entities` are global: user u is u, item i is U + i. `negatives` is pairs × k ("each") or a list for all ("shared").
@@ -28,10 +28,10 @@ class Batch:
     All pairs are of one fold, or `fold` is WHOLE.
     """
 
-    entities: IntArray
-    users: IntArray
-    positives: IntArray
-    negatives: IntArray
+    entities: LongArray
+    users: LongArray
+    positives: LongArray
+    negatives: LongArray
     weights: NDArray[np.float32]
     num_users: int
     fold: int
@@ -89,20 +89,20 @@ class Sampler:
         sizes = [self._train.num_pairs] if self._folds is None else np.bincount(self._folds)
         return int(sum(-(-size // self._batch_size) for size in sizes))
 
-    def epoch(self, rng: np.random.Generator) -> Iterator[Batch]:
+    def epoch(self, rng: np.random.Generator) -> Iterator[TrainingBatch]:
         if self._steps is None:
             return self._pass(rng)
         passes = (self._pass(rng) for _ in itertools.count()) if self.num_pairs else ()
         return itertools.islice(itertools.chain.from_iterable(passes), self._steps)
 
-    def _pass(self, rng: np.random.Generator) -> Iterator[Batch]:
+    def _pass(self, rng: np.random.Generator) -> Iterator[TrainingBatch]:
         if self._kind == "none":
             yield self._whole()
             return
         for fold, chosen in self._chosen_pairs(rng):
             yield self._batch(chosen, fold, rng)
 
-    def _chosen_pairs(self, rng: np.random.Generator) -> Iterator[tuple[int, IntArray]]:
+    def _chosen_pairs(self, rng: np.random.Generator) -> Iterator[tuple[int, LongArray]]:
         train, size = self._train, self._batch_size
         if self._order == "user":
             for start in range(0, train.num_pairs, size):
@@ -120,13 +120,15 @@ class Sampler:
             batches += [(fold, members[start : start + size]) for start in range(0, len(members), size)]
         yield from (batches[number] for number in rng.permutation(len(batches)))
 
-    def _whole(self) -> Batch:
+    def _whole(self) -> TrainingBatch:
         train = self._train
         entities = np.arange(train.num_users + train.num_items)
         users, positives = self._users.astype(np.int64), train.items + np.int64(train.num_users)
-        return Batch(entities, users, positives, np.empty(0, dtype=np.int64), self._weights, train.num_users, WHOLE)
+        return TrainingBatch(
+            entities, users, positives, np.empty(0, dtype=np.int64), self._weights, train.num_users, WHOLE
+        )
 
-    def _batch(self, chosen: IntArray, fold: int, rng: np.random.Generator) -> Batch:
+    def _batch(self, chosen: LongArray, fold: int, rng: np.random.Generator) -> TrainingBatch:
         train = self._train
         users, positives = self._users[chosen], train.items[chosen]
         if self._kind == "each":
@@ -139,7 +141,7 @@ class Sampler:
         local = np.empty(len(entities), dtype=np.int64)
         found = _compact(users, positives, negatives.ravel(), train.num_users, self._place, entities, local)
         pairs = len(users)
-        return Batch(
+        return TrainingBatch(
             entities[:found],
             local[:pairs],
             local[pairs : 2 * pairs],

@@ -8,14 +8,15 @@ import numpy as np
 import torch
 
 from legcf.embeddings.base import EmbeddingLayer
+from legcf.evaluation import evaluate
 
 if TYPE_CHECKING:
-    from legcf.configuration import RunConfig
+    from legcf.configuration import MethodConfig, RunConfig, TrainingConfig
     from legcf.data.interactions import Dataset, Interactions
     from legcf.model import GraphModel
     from legcf.ranking.ranking import Ranking
     from legcf.training.losses import Loss
-    from legcf.training.sampler import Batch, Sampler
+    from legcf.training.sampler import Sampler, TrainingBatch
 
 L_co = TypeVar("L_co", bound=EmbeddingLayer[Any], covariant=True)
 L = TypeVar("L", bound=EmbeddingLayer[Any], contravariant=True)
@@ -52,7 +53,7 @@ class TrainingView(Protocol[L_co]):
 
     def sampler_of(self, pairs: Interactions, *, steps: int | None = None) -> Sampler: ...
 
-    def loss_of(self, vectors: torch.Tensor, batch: Batch) -> torch.Tensor: ...
+    def loss_of(self, vectors: torch.Tensor, batch: TrainingBatch) -> torch.Tensor: ...
 
     def ranking(self) -> Ranking: ...
 
@@ -63,9 +64,9 @@ class Stage(Generic[L]):
     """Plain training. A method that does more overrides attributes and hooks; none brings its own loop.
 
     L is the layer that it trains. Hooks around an epoch are given its number, 1 for the stage's first. They return what
-    they have to tell, and it stands in the epoch's line of metrics.jsonl; what they tell under "search" (best so far,
-    seconds left) is shown as well. What a stage has to remember for a resumed run lives in the layer's buffers if it
-    serves the model, else in `state`.
+    they have to report, and it stands in the epoch's line of metrics.jsonl; what they report under "search" (best so
+    far, seconds left) is shown as well. What a stage has to remember for a resumed run lives in the layer's buffers if
+    it serves the model, else in `state`.
     """
 
     counts: bool = True
@@ -84,7 +85,7 @@ class Stage(Generic[L]):
     held_out: float = 0.0
     """The share of training pairs kept from graph and sampler, for choices that training pairs must not judge.
 
-    They are drawn once a run (`held_out` of the session; what is left are its `pairs`), the same for every stage that
+    They are drawn once per run (`held_out` of the session; what is left are its `pairs`), the same for every stage that
     asks for the same share.
     """
 
@@ -108,10 +109,10 @@ class Stage(Generic[L]):
     def before_epoch(self, session: TrainingView[L], epoch: int) -> dict[str, Any]:
         return {}
 
-    def before_step(self, session: TrainingView[L], batch: Batch) -> None:
+    def before_step(self, session: TrainingView[L], batch: TrainingBatch) -> None:
         pass
 
-    def after_step(self, session: TrainingView[L], batch: Batch) -> None:
+    def after_step(self, session: TrainingView[L], batch: TrainingBatch) -> None:
         pass
 
     def after_epoch(self, session: TrainingView[L], epoch: int) -> dict[str, Any]:
@@ -123,3 +124,34 @@ class Stage(Generic[L]):
 
     def load_state(self, state: dict[str, torch.Tensor]) -> None:
         """Take back what `state` gave."""
+
+
+def single_stage(settings: MethodConfig, training: TrainingConfig) -> list[Stage[Any]]:
+    """The recipe of most methods: train until validation stops rising."""
+    return [Stage("train", training.epochs)]
+
+
+def held_out_score(session: TrainingView[Any], judges: int | None = None) -> float:
+    """The monitored metric on the training pairs that were held out, over this many users (a seeded draw) or all."""
+    assert session.held_out is not None
+    able = np.flatnonzero(session.held_out.user_degrees > 0)
+    if judges is not None and judges < len(able):
+        # A generator of its own: how many users judge must not change what is sampled for training.
+        able = np.sort(np.random.default_rng([session.config.seed, 2]).choice(able, judges, replace=False))
+    monitor = session.config.training.monitor
+    name, _, k = monitor.partition("@")
+    return evaluate(session.ranking(), session.held_out, [int(k)], able, [name])[monitor]
+
+
+def seconds_left(session: TrainingView[Any], stage: Stage[Any], epoch: int, an_epoch: float) -> float:
+    """How long the stage still has after this epoch, which took `an_epoch` seconds."""
+    wanted = (stage.epochs - epoch) * an_epoch
+    limit = session.config.training.max_minutes
+    allowed = np.inf if limit is None else limit * 60 * stage.until - session.seconds - an_epoch
+    return float(max(min(wanted, allowed), 0.0))
+
+
+def time_is_up(session: TrainingView[Any]) -> bool:
+    """Whether no stage can train any more."""
+    limit = session.config.training.max_minutes
+    return limit is not None and session.seconds > limit * 60

@@ -11,7 +11,7 @@ from legcf.data.interactions import Dataset
 from legcf.embeddings.autoemb import AutoEmb
 from legcf.training.loop import Session
 from legcf.training.losses import LOSSES
-from legcf.training.recipes.autoemb import Search
+from legcf.training.recipes.autoemb import SearchWidths
 from tests.helpers import COMMUNITIES, planted
 from tests.training.recipes.searches import configured, stopped_and_resumed, without_time
 from tests.training.sessions import session
@@ -36,9 +36,9 @@ def moved(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> se
     return {name for name in before if not torch.equal(before[name], after[name])}
 
 
-def begun(dataset: Dataset, **method: Any) -> tuple[Session, Search]:
+def begun(dataset: Dataset, **method: Any) -> tuple[Session, SearchWidths]:
     running = session(dataset, configured("autoemb", SMALL | method))
-    stage = cast(Search, running.stages[0])
+    stage = cast(SearchWidths, running.stages[0])
     running._enter(stage)
     stage.before_epoch(running, 1)
     return running, stage
@@ -109,7 +109,7 @@ def test_the_controller_learns_from_held_out_pairs_alone(dataset: Dataset, monke
     running = session(dataset, configured("autoemb", SMALL | {"controller_every": 2}, batch_size=20))
     seen: list[tuple[int, int]] = []
 
-    def watch(stage: Search, session: Session, batch: Any) -> float:
+    def watch(stage: SearchWidths, session: Session, batch: Any) -> float:
         assert session.held_out is not None
         users, items = batch.entities[batch.users], batch.entities[batch.positives] - batch.num_users
         apart = set(zip(session.held_out.users().tolist(), session.held_out.items.tolist(), strict=True))
@@ -118,7 +118,7 @@ def test_the_controller_learns_from_held_out_pairs_alone(dataset: Dataset, monke
         seen.extend(pairs)
         return 0.0
 
-    monkeypatch.setattr(Search, "controller_step", watch)
+    monkeypatch.setattr(SearchWidths, "controller_step", watch)
     running.run()
     assert len(seen) > len(set(seen)) > 0
 

@@ -16,7 +16,7 @@ from legcf.registry import resolve
 from legcf.runs import train
 from legcf.training.loop import Session
 from legcf.training.recipes import ciess
-from legcf.training.recipes.ciess import Search, entity_quality
+from legcf.training.recipes.ciess import SearchSizes, entity_quality
 from tests.helpers import interactions, planted
 from tests.training.sessions import session, stopped
 
@@ -163,4 +163,4 @@ class TestBadInput:
 
 
 def test_a_stage_an_epoch_a_trial() -> None:
-    assert Search(CiessConfig()).epochs == 330
+    assert SearchSizes(CiessConfig()).epochs == 330

@@ -13,9 +13,8 @@ from legcf.embeddings.cerp import Cerp
 from legcf.embeddings.pruned import PrunedLayer
 from legcf.registry import resolve
 from legcf.training.loop import Session
-from legcf.training.recipes.cerp import PushedSearch
-from legcf.training.recipes.pruning import Retrain, Search
-from legcf.training.sampler import Batch
+from legcf.training.recipes.pruning import PushedSearch, RetrainPruned, SearchPruned
+from legcf.training.sampler import TrainingBatch
 from tests.helpers import planted
 from tests.training.sessions import session, stopped
 
@@ -49,15 +48,15 @@ class TestPruning:
         table = layer_of(running).pruned
         first = table.first_values()
         seen: dict[str, torch.Tensor] = {}
-        begin = Retrain.begin
+        begin = RetrainPruned.begin
 
-        def watched(stage: Retrain, running: Session) -> dict[str, Any]:
+        def watched(stage: RetrainPruned, running: Session) -> dict[str, Any]:
             seen["alive"] = table() != 0
             told = begin(stage, running)
             seen["start"] = table().detach().clone()
             return told
 
-        monkeypatch.setattr(Retrain, "begin", watched)
+        monkeypatch.setattr(RetrainPruned, "begin", watched)
         running.run()
         assert 0 < seen["alive"].sum() <= KEPT
         assert torch.equal(seen["start"], first * seen["alive"])
@@ -98,7 +97,7 @@ class TestPruning:
 def test_weight_decay_alone_raises_thresholds(dataset: Dataset) -> None:
     """Without any loss, what is above the threshold only gets less."""
     running = session(dataset, configured("pep", threshold_decay=1e-5))
-    stage = Search("search", 1)
+    stage = SearchPruned("search", 1)
     stage.before_epoch(running, 1)
     table = layer_of(running).pruned
     counts = [table.count()]
@@ -120,7 +119,7 @@ def test_the_push_halves_every_epoch_and_ends_with_the_search(
     weights: dict[int, float] = {}
     before = PushedSearch.before_step
 
-    def watched(stage: PushedSearch, running: Session, batch: Batch) -> None:
+    def watched(stage: PushedSearch, running: Session, batch: TrainingBatch) -> None:
         before(stage, running, batch)
         pushed = cast(Cerp, running.model.layer).pushed
         assert pushed is not None

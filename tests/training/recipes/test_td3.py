@@ -6,13 +6,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from legcf.training.recipes.td3 import STATE, Replay, Sizes, Td3, Td3Settings, fitted, reward
+from legcf.training.recipes.td3 import STATE, Replay, SizeSteps, Td3, Td3Settings, fitted, reward
 
 SMALL = Td3Settings(hidden=32, batch_size=128, discount=0.0)
 
 
 def agent(most: int = 16, seed: int = 0, capacity: int = 5000) -> Td3:
-    return Td3(SMALL, Sizes(most), capacity, np.random.default_rng(seed))
+    return Td3(SMALL, SizeSteps(most), capacity, np.random.default_rng(seed))
 
 
 class TestSizes:
@@ -20,7 +20,7 @@ class TestSizes:
     @settings(max_examples=30, deadline=None)
     def test_a_walk_stays_in_range_and_hops_at_most_five(self, most: int, seed: int) -> None:
         rng = np.random.default_rng(seed)
-        visited = Sizes(most).walk(torch.from_numpy(rng.uniform(-5, most + 5, 50)), 5, rng)
+        visited = SizeSteps(most).walk(torch.from_numpy(rng.uniform(-5, most + 5, 50)), 5, rng)
         assert visited.shape == (50, 6)
         assert visited.min() >= 1
         assert visited.max() <= most
@@ -29,17 +29,17 @@ class TestSizes:
         assert (hops > 0).all() or most == 1
 
     def test_hops_are_as_likely_as_they_are_short(self) -> None:
-        visited = Sizes(100).walk(torch.full((200_000,), 50.0), 1, np.random.default_rng(0))
+        visited = SizeSteps(100).walk(torch.full((200_000,), 50.0), 1, np.random.default_rng(0))
         distance = visited.diff(dim=1).abs().int().ravel()
         shares = torch.bincount(distance, minlength=6)[1:] / len(distance)
         wanted = 1 / torch.arange(1, 6)
         assert torch.allclose(shares, wanted / wanted.sum(), atol=0.005)
 
     def test_the_scale_reaches_both_ends(self) -> None:
-        sizes = Sizes(128)
+        sizes = SizeSteps(128)
         assert sizes.scaled(torch.tensor([1.0, 128.0])).tolist() == [-1, 1]
         assert torch.allclose(sizes.unscaled(sizes.scaled(torch.tensor([5.0, 77.0]))), torch.tensor([5.0, 77.0]))
-        assert Sizes(1).scaled(torch.tensor([1.0])).isfinite().all()
+        assert SizeSteps(1).scaled(torch.tensor([1.0])).isfinite().all()
 
 
 class TestReplay:

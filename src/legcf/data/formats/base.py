@@ -14,7 +14,7 @@ RAGGED = "has another number of fields"
 """An extra column of formats whose lines are split here: whether a line has too many or too few fields."""
 
 Source = Path | bytes
-Row = tuple[int, dict[str, str | None]]
+NumberedRow = tuple[int, dict[str, str | None]]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Format:
         """What to do when no column looks like the ids of a role."""
         return f"Name the right one with `--{role}-col`."
 
-    def rows(self, path: Path, names: Sequence[str]) -> Iterator[Row]:
+    def rows(self, path: Path, names: Sequence[str]) -> Iterator[NumberedRow]:
         """Line number and fields by column, to find the line of a problem: read only when there is one.
 
         A line that cannot be read is a UserError that names it.

@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from legcf.data.compressed import lines
-from legcf.data.formats.base import RAGGED, Format, Row, Source
+from legcf.data.formats.base import RAGGED, Format, NumberedRow, Source
 from legcf.data.options import DataOptions
 from legcf.errors import UserError
 
@@ -57,7 +57,7 @@ class Delimited(Format):
             f"Name the right one with `--{role}-col`, or say `--no-header` if the first line is a row like the others."
         )
 
-    def rows(self, path: Path, names: Sequence[str]) -> Iterator[Row]:
+    def rows(self, path: Path, names: Sequence[str]) -> Iterator[NumberedRow]:
         columns: list[str] | None = None
         number, found = 0, self._fields(path)
         while True:

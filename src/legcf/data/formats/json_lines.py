@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from legcf.data.compressed import lines
-from legcf.data.formats.base import Format, Row, Source
+from legcf.data.formats.base import Format, NumberedRow, Source
 from legcf.errors import UserError
 
 
@@ -18,7 +18,7 @@ class JsonLines(Format):
         keys = pl.scan_ndjson(source, infer_schema_length=1000).collect_schema().names()
         return pl.scan_ndjson(source, schema={key: pl.String() for key in keys})
 
-    def rows(self, path: Path, names: Sequence[str]) -> Iterator[Row]:
+    def rows(self, path: Path, names: Sequence[str]) -> Iterator[NumberedRow]:
         for number, line in enumerate(lines(path), 1):
             if not line.strip():
                 continue

@@ -3,10 +3,9 @@
 import time
 from typing import Any
 
-from legcf.assignment.aggregate import aggregated
 from legcf.assignment.assignment import relative_error
-from legcf.assignment.careful import mixed, refitted
 from legcf.assignment.solvers import SOLVERS
+from legcf.assignment.update import aggregated, mixed, refitted
 from legcf.configuration import TrainingConfig
 from legcf.embeddings.legcf import Legcf, LegcfConfig
 from legcf.training.stage import Stage, TrainingView

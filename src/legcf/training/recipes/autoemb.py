@@ -11,19 +11,18 @@ import torch
 from legcf.configuration import TrainingConfig
 from legcf.embeddings.autoemb import AutoEmb, AutoEmbConfig
 from legcf.training import checkpoint
-from legcf.training.recipes.search import seconds_left, time_is_up
-from legcf.training.sampler import Batch
-from legcf.training.stage import Stage, TrainingView
+from legcf.training.sampler import TrainingBatch
+from legcf.training.stage import Stage, TrainingView, seconds_left, time_is_up
 
 _CONTROLLER = "layer.controller."
 
 
 def stages(settings: AutoEmbConfig, training: TrainingConfig) -> list[Stage[AutoEmb]]:
     search = training.epochs if settings.search_epochs is None else settings.search_epochs
-    return [Search("search", search, held_out=settings.held_out), Settled("train", training.epochs)]
+    return [SearchWidths("search", search, held_out=settings.held_out), Settled("train", training.epochs)]
 
 
-class Search(Stage[AutoEmb]):
+class SearchWidths(Stage[AutoEmb]):
     """First order: a step of the controller on held-out pairs, then steps of the model on the others."""
 
     counts, validated, until = False, False, 0.4
@@ -49,12 +48,12 @@ class Search(Stage[AutoEmb]):
                 checkpoint.restore_optimiser(self._optimiser, self._remembered)
         return {}
 
-    def before_step(self, session: TrainingView[AutoEmb], batch: Batch) -> None:
+    def before_step(self, session: TrainingView[AutoEmb], batch: TrainingBatch) -> None:
         if self._number % session.layer.config.controller_every == 0:
             self._losses.append(self.controller_step(session, next(self._batches)))
         self._number += 1
 
-    def controller_step(self, session: TrainingView[AutoEmb], batch: Batch) -> float:
+    def controller_step(self, session: TrainingView[AutoEmb], batch: TrainingBatch) -> float:
         """Learn from pairs that the model does not know; only the controller moves."""
         assert self._optimiser is not None
         parameters = dict(session.model.named_parameters())
@@ -69,7 +68,7 @@ class Search(Stage[AutoEmb]):
             parameter.requires_grad_(self.trains(name))
         return loss.item()
 
-    def after_step(self, session: TrainingView[AutoEmb], batch: Batch) -> None:
+    def after_step(self, session: TrainingView[AutoEmb], batch: TrainingBatch) -> None:
         session.layer.remember_weights()
 
     def after_epoch(self, session: TrainingView[AutoEmb], epoch: int) -> dict[str, Any]:

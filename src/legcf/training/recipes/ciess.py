@@ -16,10 +16,9 @@ from legcf.data.interactions import Interactions
 from legcf.embeddings.ciess import Ciess, CiessConfig, allowed_values
 from legcf.evaluation.evaluate import evaluate_per_user
 from legcf.ranking.ranking import Ranking
-from legcf.training.recipes.search import seconds_left
-from legcf.training.recipes.td3 import Sizes, Td3, Td3Settings, fitted, grouped, reward
-from legcf.training.sampler import Batch
-from legcf.training.stage import Stage, TrainingView
+from legcf.training.recipes.td3 import SizeSteps, Td3, Td3Settings, fitted, grouped, reward
+from legcf.training.sampler import TrainingBatch
+from legcf.training.stage import Stage, TrainingView, seconds_left
 
 _LEAST_PEAK = 1e-5
 _MEMORY = 100  # trials that the replay holds, as in the original
@@ -27,10 +26,10 @@ _PRETRAIN_SHARE = 0.4  # of the time that the search may take, pretraining inclu
 
 
 def stages(settings: CiessConfig, training: TrainingConfig) -> list[Stage[Ciess]]:
-    search = Search(settings)
+    search = SearchSizes(settings)
     pretrain = min(settings.pretrain_epochs, training.epochs)
     until = settings.search_share * _PRETRAIN_SHARE
-    return [Pretrain("pretrain", pretrain, until, settings.held_out), search, Retrain(search, training.epochs)]
+    return [Pretrain("pretrain", pretrain, until, settings.held_out), search, RetrainSized(search, training.epochs)]
 
 
 class Pretrain(Stage[Ciess]):
@@ -39,7 +38,7 @@ class Pretrain(Stage[Ciess]):
     counts, validated = False, False
 
 
-class Search(Stage[Ciess]):
+class SearchSizes(Stage[Ciess]):
     """Trials of sizes that two agents propose, one for users and one for items."""
 
     counts, validated = False, False
@@ -97,7 +96,7 @@ class Search(Stage[Ciess]):
         self._steps_done = 0
         return {}
 
-    def before_step(self, session: TrainingView[Ciess], batch: Batch) -> None:
+    def before_step(self, session: TrainingView[Ciess], batch: TrainingBatch) -> None:
         session.set_learning_rate(self._steps_done / self.settings.trial_steps)
         self._steps_done += 1
 
@@ -165,7 +164,7 @@ class Search(Stage[Ciess]):
         layer = session.layer
         degrees = (session.pairs.user_degrees, session.pairs.item_degrees)
         popularity = np.concatenate([_popularity(side, self.settings.popularity) for side in degrees])
-        sizes = Sizes(layer.width).scaled(self._kept["sizes"])
+        sizes = SizeSteps(layer.width).scaled(self._kept["sizes"])
         return torch.stack([torch.from_numpy(popularity), sizes, self._kept["quality"]], dim=1)
 
     def _new_agents(self, session: TrainingView[Ciess], rng: np.random.Generator) -> dict[str, Td3]:
@@ -175,7 +174,7 @@ class Search(Stage[Ciess]):
         for side, count in (("users", layer.num_users), ("items", layer.num_items)):
             a_trial = count if settings.remember is None else min(count, settings.remember)
             capacity = min(_MEMORY, max(self.epochs, 1)) * a_trial
-            agents[side] = Td3(agent, Sizes(layer.width), capacity, rng)
+            agents[side] = Td3(agent, SizeSteps(layer.width), capacity, rng)
         return agents
 
     def state(self) -> dict[str, torch.Tensor]:
@@ -193,10 +192,10 @@ class Search(Stage[Ciess]):
         return {f"kept/{name}": tensor for name, tensor in self._kept.items()}
 
 
-class Retrain(Stage[Ciess]):
+class RetrainSized(Stage[Ciess]):
     """All training pairs, the best sizes, and values from the start again."""
 
-    def __init__(self, search: Search, epochs: int) -> None:
+    def __init__(self, search: SearchSizes, epochs: int) -> None:
         super().__init__("retrain", epochs)
         self._search = search
         self._has_begun = False
@@ -247,7 +246,7 @@ def _members(layer: Ciess, side: str) -> NDArray[np.int64]:
 
 @torch.no_grad()
 def _turn_to_principal_axes(session: TrainingView[Ciess]) -> None:
-    """Rotate the table so that its first columns tell most; scores of a backbone that only propagates stay the same."""
+    """Rotate the table so that its first columns say most; scores of a backbone that only propagates stay the same."""
     model = session.model
     if model.backbone.coefficients() is None or any(True for _ in model.backbone.parameters()):
         return

@@ -17,10 +17,9 @@ from torch import nn
 from legcf.configuration import TrainingConfig
 from legcf.embeddings.esapn import Esapn, EsapnConfig, allowed_values
 from legcf.training.checkpoint import optimiser_tensors, restore_optimiser
-from legcf.training.recipes.search import seconds_left
 from legcf.training.recipes.td3 import grouped
-from legcf.training.sampler import Batch, Sampler
-from legcf.training.stage import Stage, TrainingView
+from legcf.training.sampler import Sampler, TrainingBatch
+from legcf.training.stage import Stage, TrainingView, seconds_left
 
 _POPULARITY_WIDTH = 32
 _NEGATIVES = 5  # a held-out pair is judged against
@@ -106,7 +105,7 @@ class Grow(Stage[Esapn]):
             self._prepare(session)
         return {}
 
-    def before_step(self, session: TrainingView[Esapn], batch: Batch) -> None:
+    def before_step(self, session: TrainingView[Esapn], batch: TrainingBatch) -> None:
         if self._steps % self._settings.every == 0:
             self._learn(session, batch)
             self._grow(session, batch)
@@ -140,7 +139,7 @@ class Grow(Stage[Esapn]):
                 policy.load_saved(saved[side])
             self._recent.losses, self._recent.count = saved["recent"]["losses"], saved["recent"]["count"]
 
-    def _learn(self, session: TrainingView[Esapn], batch: Batch) -> None:
+    def _learn(self, session: TrainingView[Esapn], batch: TrainingBatch) -> None:
         """Try actions on held-out pairs and reinforce what lowered the loss."""
         assert session.held_out is not None
         assert self._recent is not None
@@ -174,7 +173,7 @@ class Grow(Stage[Esapn]):
         self._losses.append(float(now.mean()))
 
     def _after_a_step(
-        self, session: TrainingView[Esapn], batch: Batch, held: Batch, enlarged: torch.Tensor
+        self, session: TrainingView[Esapn], batch: TrainingBatch, held: TrainingBatch, enlarged: torch.Tensor
     ) -> torch.Tensor:
         """Losses if the rows, enlarged or not, had taken a step on the training batch."""
         layer, model = session.layer, session.model
@@ -190,7 +189,7 @@ class Grow(Stage[Esapn]):
             with layer.standing_in(moved):
                 return entity_losses(self._vectors(session, held), held)
 
-    def _grow(self, session: TrainingView[Esapn], batch: Batch) -> None:
+    def _grow(self, session: TrainingView[Esapn], batch: TrainingBatch) -> None:
         """Enlarge, for good, what the policies would rather enlarge; the surest first where a budget ends it."""
         layer = session.layer
         present = _present(batch)
@@ -223,7 +222,7 @@ class Grow(Stage[Esapn]):
             for policy, members in zip(self._policies.values(), _by_side(entities, layer), strict=True)
         ]
 
-    def _vectors(self, session: TrainingView[Esapn], batch: Batch) -> torch.Tensor:
+    def _vectors(self, session: TrainingView[Esapn], batch: TrainingBatch) -> torch.Tensor:
         with torch.no_grad():
             vectors = session.model.encode(torch.from_numpy(batch.entities), batch.fold)
             return session.loss.scaled(vectors, session.config.training.temperature)
@@ -241,7 +240,7 @@ class Grow(Stage[Esapn]):
         self._saved, self._best = state, state["told/best"]
 
 
-def entity_losses(vectors: torch.Tensor, batch: Batch) -> torch.Tensor:
+def entity_losses(vectors: torch.Tensor, batch: TrainingBatch) -> torch.Tensor:
     """Mean BPR loss of the pairs of every user, and of every item that is a positive; in the order of `_present`."""
     users, positives, negatives = (torch.from_numpy(part) for part in (batch.users, batch.positives, batch.negatives))
     right = (vectors[users] * vectors[positives]).sum(dim=1)
@@ -253,12 +252,12 @@ def entity_losses(vectors: torch.Tensor, batch: Batch) -> torch.Tensor:
     return (totals / counts.clamp(min=1))[_present_places(batch)]
 
 
-def _present_places(batch: Batch) -> torch.Tensor:
+def _present_places(batch: TrainingBatch) -> torch.Tensor:
     """Places of the users and the positives of a batch, users first and each once."""
     return torch.from_numpy(np.concatenate([np.unique(batch.users), np.unique(batch.positives)]))
 
 
-def _present(batch: Batch) -> torch.Tensor:
+def _present(batch: TrainingBatch) -> torch.Tensor:
     return torch.from_numpy(batch.entities)[_present_places(batch)]
 
 

@@ -12,9 +12,8 @@ import torch
 from legcf.configuration import TrainingConfig
 from legcf.embeddings.optembed import OptEmbed, OptEmbedConfig
 from legcf.progress import progress
-from legcf.training.recipes.search import held_out_score, seconds_left, time_is_up
-from legcf.training.sampler import Batch
-from legcf.training.stage import Stage, TrainingView
+from legcf.training.sampler import TrainingBatch
+from legcf.training.stage import Stage, TrainingView, held_out_score, seconds_left, time_is_up
 
 Genome = tuple[int, int]
 """The width of users and of items."""
@@ -27,7 +26,7 @@ def stages(settings: OptEmbedConfig, training: TrainingConfig) -> list[Stage[Opt
     return [
         Supernet("supernet", supernet, held_out=settings.held_out),
         Evolve("evolve", settings.generations, held_out=settings.held_out),
-        Retrain("retrain", training.epochs),
+        RetrainSettled("retrain", training.epochs),
     ]
 
 
@@ -51,11 +50,11 @@ class Supernet(Stage[OptEmbed]):
                 group["scale"] = 0.0  # they have a plain descent of their own
         return {}
 
-    def before_step(self, session: TrainingView[OptEmbed], batch: Batch) -> None:
+    def before_step(self, session: TrainingView[OptEmbed], batch: TrainingBatch) -> None:
         session.layer.set_sides(*session.layer.draw_sides(session.rng))
 
     @torch.no_grad()
-    def after_step(self, session: TrainingView[OptEmbed], batch: Batch) -> None:
+    def after_step(self, session: TrainingView[OptEmbed], batch: TrainingBatch) -> None:
         layer = session.layer
         if layer.thresholds.grad is not None:
             layer.thresholds.sub_(layer.config.threshold_rate * layer.thresholds.grad)
@@ -75,7 +74,7 @@ class Supernet(Stage[OptEmbed]):
 
 
 class Evolve(Stage[OptEmbed]):
-    """A generation an epoch: candidates from the best so far, judged by the supernet on held-out pairs.
+    """A generation per epoch: candidates from the best so far, judged by the supernet on held-out pairs.
 
     All that was tried is all there is to remember: the best of it are the parents of the next generation.
     """
@@ -158,7 +157,7 @@ class Evolve(Stage[OptEmbed]):
         self.tried = dict(zip(genomes, state["scores"].tolist(), strict=True))
 
 
-class Retrain(Stage[OptEmbed]):
+class RetrainSettled(Stage[OptEmbed]):
     """From the first values again, with the rows and widths that were found and with all training pairs."""
 
     def begin(self, session: TrainingView[OptEmbed]) -> dict[str, Any]:

@@ -2,19 +2,26 @@
 
 from typing import Any, TypeVar
 
+import torch
+
 from legcf.configuration import TrainingConfig
+from legcf.embeddings.cerp import Cerp, CerpConfig
 from legcf.embeddings.pruned import PrunedLayer, PruningConfig
-from legcf.training.sampler import Batch
+from legcf.training.sampler import TrainingBatch
 from legcf.training.stage import Stage, TrainingView
 
 Pruned = TypeVar("Pruned", bound=PrunedLayer[Any], contravariant=True)
 
 
 def stages(settings: PruningConfig, training: TrainingConfig) -> list[Stage[PrunedLayer[Any]]]:
-    return [Search("search", settings.search_epochs), Retrain("retrain", training.epochs)]
+    return [SearchPruned("search", settings.search_epochs), RetrainPruned("retrain", training.epochs)]
 
 
-class Search(Stage[Pruned]):
+def pushed_stages(settings: CerpConfig, training: TrainingConfig) -> list[Stage[Cerp]]:
+    return [PushedSearch("search", settings.search_epochs), RetrainPruned("retrain", training.epochs)]
+
+
+class SearchPruned(Stage[Pruned]):
     """Values and thresholds together, until few enough values are above their threshold.
 
     What raises the thresholds is weight decay inside Adam: their own gradient is next to nothing, and Adam makes full
@@ -34,7 +41,7 @@ class Search(Stage[Pruned]):
             group["weight_decay"] = settings.threshold_decay if own else settings.decay
         return {}
 
-    def before_step(self, session: TrainingView[Pruned], batch: Batch) -> None:
+    def before_step(self, session: TrainingView[Pruned], batch: TrainingBatch) -> None:
         """Thresholds rise at a constant rate; the table has a rate of its own, on the loop's schedule."""
         thresholds, settings = session.layer.pruned.thresholds, session.layer.config
         for group in session.optimiser.param_groups:
@@ -54,7 +61,23 @@ class Search(Stage[Pruned]):
         return way / (settings.threshold_epochs * session.sampler.steps_per_epoch)
 
 
-class Retrain(Stage[PrunedLayer[Any]]):
+class PushedSearch(SearchPruned[Cerp]):
+    """With CERP's push away from null rows; γ shrinks by a factor every epoch."""
+
+    def before_epoch(self, session: TrainingView[Cerp], epoch: int) -> dict[str, Any]:
+        settings = session.layer.config
+        self._push = settings.push * settings.push_factor ** (epoch - 1)
+        return super().before_epoch(session, epoch)
+
+    def before_step(self, session: TrainingView[Cerp], batch: TrainingBatch) -> None:
+        super().before_step(session, batch)
+        session.layer.pushed = torch.from_numpy(batch.entities), self._push
+
+    def after_step(self, session: TrainingView[Cerp], batch: TrainingBatch) -> None:
+        session.layer.pushed = None
+
+
+class RetrainPruned(Stage[PrunedLayer[Any]]):
     """The surviving entries from the values they had at the start, without thresholds."""
 
     def begin(self, session: TrainingView[PrunedLayer[Any]]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import torch
 
 from legcf.configuration import TrainingConfig
 from legcf.embeddings.lightrec import LightRec, LightRecConfig
-from legcf.training.sampler import Batch
+from legcf.training.sampler import TrainingBatch
 from legcf.training.stage import Stage, TrainingView
 
 _LLOYD_STEPS = 8
@@ -53,7 +53,7 @@ class Code(Stage[LightRec]):
         session.layer.coded, self._step = True, 0
         return {}
 
-    def before_step(self, session: TrainingView[LightRec], batch: Batch) -> None:
+    def before_step(self, session: TrainingView[LightRec], batch: TrainingBatch) -> None:
         session.layer.recodes = self._step % session.layer.config.recode_every == 0
         self._step += 1
 

@@ -2,7 +2,7 @@
 
 Fujimoto et al., "Addressing Function Approximation Error in Actor-Critic Methods", ICML 2018, with the random walk over
 sizes of Qu et al., "Continuous Input Embedding Size Search For Recommender Systems", SIGIR 2023 (CIESS). States and
-actions are tensors with a row an entity. Written here because the agent is small, while libraries want an environment
+actions are tensors with a row per entity. Written here because the agent is small, while libraries want an environment
 that is stepped action by action and draw from generators of their own.
 """
 
@@ -36,7 +36,7 @@ class Td3Settings:
     gradient_norm: float = 0.01
 
 
-class Sizes:
+class SizeSteps:
     """Whole sizes 1 … most, their scale in [−1, 1], and walks between them."""
 
     def __init__(self, most: int, reach: int = 5) -> None:
@@ -125,7 +125,7 @@ class Critic(nn.Module):
 class Td3:
     """One agent; CIESS has one for users and one for items."""
 
-    def __init__(self, settings: Td3Settings, sizes: Sizes, capacity: int, rng: np.random.Generator) -> None:
+    def __init__(self, settings: Td3Settings, sizes: SizeSteps, capacity: int, rng: np.random.Generator) -> None:
         self._settings, self._sizes = settings, sizes
         hidden = settings.hidden
         self.nets = nn.ModuleDict({"actor": Actor(hidden), "first": Critic(hidden), "second": Critic(hidden)})

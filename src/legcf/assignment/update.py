@@ -1,4 +1,7 @@
-"""Updates of S that change less: new weights for the same meta-embeddings, or a mixture of old and new."""
+"""Around the solvers: what S is solved from where vectors are blocks of several layers side by side, and updates that
+change less (new weights for the same meta-embeddings, or a mixture of old and new)."""
+
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -7,6 +10,23 @@ from legcf.assignment.assignment import Assignment
 from legcf.assignment.matching_pursuit import DEFAULT_MEMORY_CAP_MB, rows_within
 
 _SWEEPS = 50  # of coordinate descent; a row has few weights, so this is plenty
+_AGGREGATIONS: dict[str, Callable[[list[FloatArray]], FloatArray]] = {
+    "mean": lambda blocks: np.mean(blocks, axis=0, dtype=np.float32),
+    "concat": lambda blocks: np.concatenate(blocks, axis=1),
+    "first": lambda blocks: blocks[0],
+    "last": lambda blocks: blocks[-1],
+}
+
+
+def aggregated(vectors: FloatArray, widths: Sequence[int], how: str) -> FloatArray:
+    """H · G; a single block stays what it is.
+
+    Where H_full = S · H_meta, also H_full G = S · H_meta G for any linear map G, as long as both sides go through the
+    same one. The paper asks for an "appropriate dimension aggregation" without naming it; the mean of the blocks is
+    what LightGCN's readout does. (Their sum would give the same S.)
+    """
+    blocks = np.split(vectors, np.cumsum(widths)[:-1], axis=1)
+    return np.ascontiguousarray(_AGGREGATIONS[how](blocks)) if len(blocks) > 1 else vectors
 
 
 def refitted(

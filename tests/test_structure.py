@@ -1,0 +1,62 @@
+"""The tree is as docs/architecture.md draws it, and one name is one thing."""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import legcf
+
+SOURCE = Path(legcf.__file__).parent
+ROOT = Path(__file__).parents[1]
+
+
+def modules() -> set[str]:
+    return {path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py")}
+
+
+def named_in_the_map() -> list[str]:
+    """`folder/file.py` of every line under the headings of folders."""
+    text = (ROOT / "docs" / "architecture.md").read_text().partition("## The map")[2].partition("\n## ")[0]
+    folder, found = "", []
+    for line in text.splitlines():
+        if line.startswith("**"):
+            heading = re.match(r"\*\*`(.+/)`\*\*", line)
+            folder = heading[1] if heading else ""
+        elif file := re.match(r"    (\w+\.py) +\S", line):
+            found.append(folder + file[1])
+    return found
+
+
+def public_names(module: Path) -> Iterator[str]:
+    """Classes, constants and types that a module defines for others."""
+    for node in ast.parse(module.read_text()).body:
+        names: list[ast.expr] = []
+        if isinstance(node, ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Assign):
+            names = [name for target in node.targets for name in getattr(target, "elts", [target])]
+        elif isinstance(node, ast.AnnAssign):
+            names = [node.target]
+        yield from (name.id for name in names if isinstance(name, ast.Name) and name.id[0].isupper())
+
+
+def test_the_map_names_every_module_once() -> None:
+    named = named_in_the_map()
+    assert len(named) == len(set(named))
+    assert sorted({module for module in modules() if not module.endswith("__init__.py")} - set(named)) == []
+    assert sorted(set(named) - modules()) == []
+
+
+def test_no_class_or_constant_is_defined_twice() -> None:
+    homes = defaultdict(list)
+    for module in modules():
+        for name in set(public_names(SOURCE / module)):
+            if not name.startswith("_"):
+                homes[name].append(module)
+    assert {name: sorted(where) for name, where in homes.items() if len(where) > 1} == {}
+
+
+def test_what_is_at_the_top_is_there() -> None:
+    assert all(getattr(legcf, name) is not None for name in legcf.__all__)
