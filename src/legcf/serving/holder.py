@@ -1,32 +1,40 @@
 """The model in use: replaced as a whole with its file, while requests under way keep the one they began with."""
 
 import asyncio
+import hashlib
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from prometheus_client.core import GaugeMetricFamily
 
 from legcf.errors import UserError
-from legcf.serving import atlas
-from legcf.serving.artifact import popularity_counts
-from legcf.serving.rows import CodedRows
+from legcf.serving.logs import log
+from legcf.serving.memory import Memory
+from legcf.serving.pictures import hues, item_map
 from legcf.serving.scorer import Scorer
-from legcf.serving.telemetry import Telemetry, log
+from legcf.serving.telemetry import Telemetry
 
-_LEAST_GROUP = 3
-_MAP_POINTS = 4000  # the best-known items; more would neither be seen nor travel well
+_TAG_DIGITS = 12
+REFUSED = "The file on disk was refused, and the model from before answers: the log says why."
+GONE = "The file on disk is gone, and the model from before answers: put a file back."
+
+Mark = tuple[int, int, int]
 
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """A scorer with what only the page needs, computed when first asked for."""
+    """A scorer with what only the page needs, computed when first asked for. `tag` names the file's content."""
 
     scorer: Scorer
     bytes: int
-    mark: tuple[int, int, int]
+    tag: str
+    mark: Mark
+    given: Memory  # answers of this model
     at: float = field(default_factory=time.time)
 
     @cached_property
@@ -47,77 +55,87 @@ class Loaded:
 
     @cached_property
     def hues(self) -> list[int]:
-        """A colour for each anchor: by its direction on the map, so that regions show, a little off its neighbours'."""
-        spots = self.scorer.model.atlas
-        if spots is None:
-            return [220]
-        around = np.degrees(np.arctan2(spots[:, 1], spots[:, 0])) + 25 * np.sin(2.4 * np.arange(len(spots)))
-        hues: list[int] = (around % 360).astype(int).tolist()
-        return hues
+        return hues(self.scorer.model)
 
     @cached_property
     def map(self) -> dict[str, Any]:
-        """Places, colours and names for the canvas."""
-        model = self.scorer.model
-        shown = np.array(self.by_popularity[:_MAP_POINTS], dtype=np.int64)
-        places = atlas.place(model.item_rows, model.atlas)[shown]
-        colours = atlas.anchors(model.item_rows)[shown]
-        counts = popularity_counts(model.popularity)[shown]
-        groups = []
-        for meta in np.unique(colours).tolist():
-            members = np.flatnonzero(colours == meta)
-            if len(members) >= _LEAST_GROUP and isinstance(model.item_rows, CodedRows):
-                names = [model.item_name(item) for item in shown[members[:2]].tolist()]
-                known = float(counts[members].sum())
-                groups.append({"meta": meta, "count": len(members), "examples": names, "known": known})
-        groups.sort(key=_best_known)
-        return {
-            "ids": model.items.external(shown),
-            "titles": [model.item_name(item) for item in shown.tolist()],
-            "x": np.round(places[:, 0], 4).astype(float).tolist(),
-            "y": np.round(places[:, 1], 4).astype(float).tolist(),
-            "meta": colours.tolist(),
-            "size": np.round(np.log2(1 + counts), 2).astype(float).tolist(),
-            "groups": groups[:40],
-            "of": len(model.items),
-        }
-
-
-def _best_known(group: dict[str, Any]) -> float:
-    return -float(group["known"])
+        return item_map(self.scorer, self.by_popularity)
 
 
 class Holder:
-    def __init__(self, path: Path, telemetry: Telemetry) -> None:
-        self.path, self._telemetry = path, telemetry
+    """`warning` is what is wrong with the file on disk, None if it is the one in use."""
+
+    def __init__(self, path: Path, telemetry: Telemetry, cache_bytes: int = 0) -> None:
+        self.path, self._telemetry, self._cache_bytes = path, telemetry, cache_bytes
         self.current = self._load()
-
-    def _load(self) -> Loaded:
-        mark = self._mark()
-        scorer = Scorer.load(self.path).prepare()
-        return Loaded(scorer, mark[1] if mark else 0, mark or (0, 0, 0))
-
-    def _mark(self) -> tuple[int, int, int] | None:
-        try:
-            state = self.path.stat()
-        except OSError:
-            return None
-        return state.st_mtime_ns, state.st_size, state.st_ino
+        self.warning: str | None = None
+        self._refused: Mark | None = None
+        telemetry.gauges(self._gauges)
 
     async def watch(self, every_seconds: float) -> None:
-        """Load a replaced file beside the running model, then switch. A bad file changes nothing and is told once."""
-        refused: tuple[int, int, int] | None = None
         while True:
             await asyncio.sleep(every_seconds)
-            mark = self._mark()
-            if mark is None or mark == self.current.mark or mark == refused:
-                continue
+            await self.look()
+
+    async def look(self) -> None:
+        """Load a replaced file beside the running model, then switch. A bad file changes nothing and is told once."""
+        mark = _mark(self.path)
+        if mark is None:
+            self._warn(GONE)
+        elif mark == self.current.mark:
+            self.warning = None
+        elif mark != self._refused:
             try:
                 self.current = await asyncio.to_thread(self._load)
             except UserError as error:
-                refused = mark
-                self._telemetry.event("model_reload_failures")
-                log("model_refused", "error", path=str(self.path), reason=str(error))
+                self._refused = mark
+                self._telemetry.refusals.inc()
+                self._warn(REFUSED, reason=str(error))
             else:
-                self._telemetry.event("model_reloads")
-                log("model_reloaded", path=str(self.path), bytes=self.current.bytes)
+                self.warning, self._refused = None, None
+                self._telemetry.reloads.inc()
+                log("model_reloaded", path=str(self.path), bytes=self.current.bytes, model=self.current.tag)
+        else:
+            self.warning = REFUSED
+
+    def _warn(self, warning: str, **facts: str) -> None:
+        if self.warning != warning or facts:
+            log("model_refused" if facts else "model_gone", "error", path=str(self.path), **facts)
+        self.warning = warning
+
+    def _load(self) -> Loaded:
+        while True:
+            mark = _mark(self.path)
+            scorer = Scorer.load(self.path).prepare()
+            tag, size = _tag(self.path)
+            if mark is not None and mark == _mark(
+                self.path
+            ):  # else it was replaced meanwhile: tag and model may differ
+                return Loaded(scorer, size, tag, mark, Memory(self._cache_bytes))
+
+    def _gauges(self) -> Iterable[GaugeMetricFamily]:
+        current = self.current
+        yield GaugeMetricFamily("legcf_model_bytes", "Size of the model's file.", current.bytes)
+        yield GaugeMetricFamily("legcf_model_loaded_timestamp_seconds", "When the model was loaded.", current.at)
+        stale = GaugeMetricFamily("legcf_model_warning", "1 while the file on disk is not the model in use.")
+        stale.add_metric([], float(self.warning is not None))
+        yield stale
+        info = GaugeMetricFamily("legcf_model_info", "The model in use.", labels=["model"])
+        info.add_metric([current.tag], 1.0)
+        yield info
+
+
+def _mark(path: Path) -> Mark | None:
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    return state.st_mtime_ns, state.st_size, state.st_ino
+
+
+def _tag(path: Path) -> tuple[str, int]:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}.") from error
+    return hashlib.sha256(content).hexdigest()[:_TAG_DIGITS], len(content)

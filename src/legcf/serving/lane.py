@@ -1,0 +1,46 @@
+"""The slow lane: long work, one small piece at a time in one thread, so that short requests hardly notice it.
+
+Everybody in the lane has one piece waiting at most, so they take turns. The thread and the event loop share Python's
+lock: `SWITCH_SECONDS` is how long the loop may have to wait for it, each time it needs it.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+SWITCH_SECONDS = 0.0002
+_MOST_WAITING = 64
+
+_Result = TypeVar("_Result")
+
+
+class Busy(Exception):
+    """So many wait in the lane that another would only wait in vain."""
+
+
+class Lane:
+    def __init__(self, most_waiting: int = _MOST_WAITING) -> None:
+        self._thread = ThreadPoolExecutor(1, "slow-lane")
+        self._most_waiting, self._inside = most_waiting, 0
+
+    def open(self) -> None:
+        sys.setswitchinterval(SWITCH_SECONDS)
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def run(self, piece: Callable[[], _Result]) -> _Result:
+        return (await self.each([piece]))[0]
+
+    async def each(self, pieces: Iterable[Callable[[], _Result]]) -> list[_Result]:
+        """The results of all pieces, in their order."""
+        if self._inside >= self._most_waiting:
+            raise Busy
+        self._inside += 1
+        loop = asyncio.get_running_loop()
+        try:
+            return [await loop.run_in_executor(self._thread, piece) for piece in pieces]
+        finally:
+            self._inside -= 1
