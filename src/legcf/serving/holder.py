@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from prometheus_client.core import GaugeMetricFamily
 
-from legcf.errors import UserError
 from legcf.serving.logs import log
 from legcf.serving.memory import Memory
 from legcf.serving.pictures import hues, item_map
@@ -33,7 +32,6 @@ class Loaded:
     scorer: Scorer
     bytes: int
     tag: str
-    mark: Mark
     given: Memory  # answers of this model
     at: float = field(default_factory=time.time)
 
@@ -67,7 +65,7 @@ class Holder:
 
     def __init__(self, path: Path, telemetry: Telemetry, cache_bytes: int = 0) -> None:
         self.path, self._telemetry, self._cache_bytes = path, telemetry, cache_bytes
-        self.current = self._load()
+        self.current, self._mark = self._load(None)
         self.warning: str | None = None
         self._refused: Mark | None = None
         telemetry.gauges(self._gauges)
@@ -82,15 +80,15 @@ class Holder:
         mark = _mark(self.path)
         if mark is None:
             self._warn(GONE)
-        elif mark == self.current.mark:
+        elif mark == self._mark:
             self.warning = None
         elif mark != self._refused:
             try:
-                self.current = await asyncio.to_thread(self._load)
-            except UserError as error:
+                self.current, self._mark = await asyncio.to_thread(self._load, self.current)
+            except Exception as error:  # whatever is wrong with a file, the next one is looked at
                 self._refused = mark
                 self._telemetry.refusals.inc()
-                self._warn(REFUSED, reason=str(error))
+                self._warn(REFUSED, reason=str(error) or repr(error))
             else:
                 self.warning, self._refused = None, None
                 self._telemetry.reloads.inc()
@@ -103,15 +101,15 @@ class Holder:
             log("model_refused" if facts else "model_gone", "error", path=str(self.path), **facts)
         self.warning = warning
 
-    def _load(self) -> Loaded:
+    def _load(self, before: Loaded | None) -> tuple[Loaded, Mark]:
+        """What the file holds now: the model from before, with all it remembers, if its content is the same."""
         while True:
             mark = _mark(self.path)
-            scorer = Scorer.load(self.path).prepare()
             tag, size = _tag(self.path)
-            if mark is not None and mark == _mark(
-                self.path
-            ):  # else it was replaced meanwhile: tag and model may differ
-                return Loaded(scorer, size, tag, mark, Memory(self._cache_bytes))
+            same = before is not None and before.tag == tag
+            loaded = before if same else Loaded(Scorer.load(self.path).prepare(), size, tag, Memory(self._cache_bytes))
+            if loaded is not None and mark is not None and mark == _mark(self.path):  # else it was replaced meanwhile
+                return loaded, mark
 
     def _gauges(self) -> Iterable[GaugeMetricFamily]:
         current = self.current
@@ -134,8 +132,9 @@ def _mark(path: Path) -> Mark | None:
 
 
 def _tag(path: Path) -> tuple[str, int]:
+    """The beginning of the content's SHA-256, and its length."""
     try:
         content = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}.") from error
+    except OSError:
+        return "", 0  # whoever loads it says what is wrong
     return hashlib.sha256(content).hexdigest()[:_TAG_DIGITS], len(content)
