@@ -160,6 +160,7 @@ def test_addresses_that_cannot_be_had_say_which_option_to_change(model_file: Pat
     assert "--host nowhere.invalid is neither an address nor a name" in _refused(
         str(model_file), "--host", "nowhere.invalid"
     )
+    assert "no slash at the end" in _refused(str(model_file), "--cors-origin", "https://shop.example/")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         assert "choose another --port" in _refused(str(model_file), "--port", port)

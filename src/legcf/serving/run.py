@@ -3,6 +3,7 @@
 import errno
 import logging
 import os
+import re
 import shutil
 import signal
 import socket
@@ -72,6 +73,11 @@ def server_options() -> dict[str, Any]:
 def _check(settings: Settings) -> None:
     if settings.api_key is not None and not (settings.api_key and settings.api_key.isascii()):
         raise UserError("The API key must be a non-empty ASCII text.")
+    for origin in settings.cors_origins:
+        if origin != "*" and not re.fullmatch(r"https?://[^/\s]+", origin):
+            raise UserError(
+                f"--cors-origin {origin} is not of the form https://shop.example (no path, no slash at the end)."
+            )
     path = Path(settings.model)
     if path.suffix == ".onnx":
         raise UserError(
