@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from legcf.serving.lane import Busy, Lane
+from legcf.serving.lane import Abandoned, Busy, Lane
 
 
 def test_everybody_in_the_lane_gets_a_turn() -> None:
@@ -48,3 +48,20 @@ def test_a_piece_that_fails_frees_its_place() -> None:
         lane.close()
 
     asyncio.run(run())
+
+
+def test_nothing_is_done_for_somebody_who_has_gone() -> None:
+    done: list[int] = []
+
+    async def gone() -> bool:
+        return len(done) >= 2
+
+    async def run() -> None:
+        lane = Lane(most_waiting=1)
+        with pytest.raises(Abandoned):
+            await lane.each([partial(done.append, k) for k in range(5)], gone)
+        assert await lane.run(lambda: 2) == 2
+        lane.close()
+
+    asyncio.run(run())
+    assert done == [0, 1]

@@ -4,6 +4,7 @@ import hashlib
 import http.client
 import json
 import os
+import socket
 import time
 import urllib.parse
 from collections.abc import Iterator
@@ -343,6 +344,15 @@ def test_any_id_works_in_every_route(base: str, odd: str) -> None:
     result = httpx.post(f"{base}/recommend", json=ask).json()["results"][0]
     assert result["user"] == odd
     assert odd in [item["id"] for item in result["items"]]
+
+
+def test_a_batch_that_nobody_waits_for_is_dropped(base: str) -> None:
+    host, port = base.removeprefix("http://").split(":")
+    body = json.dumps({"requests": [{"user": f"u{user % 50}", "k": 90, "explain": 50} for user in range(100)]}).encode()
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(b"POST /recommend HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    dropped = 'legcf_requests_total{route="recommend_many",status="4xx"} 1.0'
+    _until(lambda: dropped in httpx.get(f"{base}/metrics").text)
 
 
 def test_paths_with_slashes_as_they_are(base: str) -> None:

@@ -69,7 +69,8 @@ class Api:
         asks = (await read_body(request, schemas.AskMany)).requests
         loaded = self._holder.current
         work = [partial(self._try, loaded, ask) for ask in asks]
-        done = [piece() for piece in work] if answers.is_light(asks) else await self._lane.each(work)
+        light = answers.is_light(asks)
+        done = [piece() for piece in work] if light else await self._lane.each(work, request.is_disconnected)
         return Parcels(list(_joined(loaded, done)))
 
     def _recommend(self, loaded: Loaded, ask: schemas.Ask) -> bytes:

@@ -6,7 +6,7 @@ lock: `SWITCH_SECONDS` is how long the loop may have to wait for it, each time i
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -18,6 +18,10 @@ _Result = TypeVar("_Result")
 
 class Busy(Exception):
     """So many wait in the lane that another would only wait in vain."""
+
+
+class Abandoned(Exception):
+    """Whoever asked has gone."""
 
 
 class Lane:
@@ -34,13 +38,20 @@ class Lane:
     async def run(self, piece: Callable[[], _Result]) -> _Result:
         return (await self.each([piece]))[0]
 
-    async def each(self, pieces: Iterable[Callable[[], _Result]]) -> list[_Result]:
-        """The results of all pieces, in their order."""
+    async def each(
+        self, pieces: Iterable[Callable[[], _Result]], abandoned: Callable[[], Awaitable[bool]] | None = None
+    ) -> list[_Result]:
+        """The results of all pieces, in their order; none are worked on for somebody who has gone."""
         if self._inside >= self._most_waiting:
             raise Busy
         self._inside += 1
         loop = asyncio.get_running_loop()
+        results = []
         try:
-            return [await loop.run_in_executor(self._thread, piece) for piece in pieces]
+            for piece in pieces:
+                if abandoned is not None and await abandoned():
+                    raise Abandoned
+                results.append(await loop.run_in_executor(self._thread, piece))
+            return results
         finally:
             self._inside -= 1

@@ -19,7 +19,7 @@ try:
     from legcf.serving.api import Api
     from legcf.serving.gate import Gate, Json, encode
     from legcf.serving.holder import Holder
-    from legcf.serving.lane import Busy, Lane
+    from legcf.serving.lane import Abandoned, Busy, Lane
     from legcf.serving.logs import log
     from legcf.serving.openapi import document
     from legcf.serving.operations import Invalid, routes
@@ -56,7 +56,13 @@ def create_app(settings: Settings) -> Starlette:
         routes=[*routes(operations), *page_routes(holder, lane, described)],
         middleware=_middleware(settings, telemetry),
         lifespan=lifespan,
-        exception_handlers={UserError: _refused, Invalid: _invalid, Busy: _busy, HTTPException: _other},
+        exception_handlers={
+            UserError: _refused,
+            Invalid: _invalid,
+            Busy: _busy,
+            Abandoned: _abandoned,
+            HTTPException: _other,
+        },
     )
     app.router.redirect_slashes = False
     return app
@@ -89,6 +95,10 @@ async def _invalid(request: HttpRequest, error: Exception) -> Response:
 async def _busy(request: HttpRequest, error: Exception) -> Response:
     detail = "Too many long requests are waiting already: try again in a moment, or start more --workers."
     return Json({"detail": detail}, 503, {"Retry-After": "1"})
+
+
+async def _abandoned(request: HttpRequest, error: Exception) -> Response:
+    return Response(status_code=499)  # for the log: nobody is there to read it
 
 
 async def _other(request: HttpRequest, error: Exception) -> Response:
