@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from legcf.serving.gate import encode, route_of
+from legcf.serving.encoding import encode
+from legcf.serving.gate import route_of
 
 
 @pytest.mark.parametrize(

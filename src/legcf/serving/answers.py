@@ -6,11 +6,9 @@ from typing import Any
 from legcf.data.ids import ExternalId, IdMap
 from legcf.errors import UserError
 from legcf.serving.explain import Explanation, explain, explain_popular
-from legcf.serving.holder import Loaded
+from legcf.serving.loaded import Loaded
 from legcf.serving.schemas import Ask
 from legcf.serving.scorer import Request, Scored, Scorer, Taste
-
-_LIGHT = 200  # of `weight`: about as long as a plain request takes to come and go
 
 
 class UnknownId(UserError):
@@ -18,13 +16,6 @@ class UnknownId(UserError):
 
     def __init__(self, kind: str, identifier: ExternalId) -> None:
         super().__init__(f"There is no {kind} {str(identifier)[:100]!r} in this model.")
-
-
-def is_light(asks: Iterable[Ask]) -> bool:
-    """Whether answering takes no longer than it would take to hand the work to somebody else."""
-    return (
-        sum(ask.k + 20 * ask.explain + len(ask.items) + len(ask.deny) + len(ask.allow or ()) for ask in asks) <= _LIGHT
-    )
 
 
 def recommend(loaded: Loaded, ask: Ask, popular_for_unknown: bool) -> dict[str, Any]:

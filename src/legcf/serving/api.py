@@ -1,17 +1,21 @@
 """The operations of the API: what is asked for, worked out at once or in the slow lane, and sent."""
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from legcf.errors import UserError
 from legcf.serving import answers, schemas
-from legcf.serving.gate import Json, encode
-from legcf.serving.holder import Holder, Loaded
+from legcf.serving.encoding import encode
+from legcf.serving.gate import Json
+from legcf.serving.helper import Helper
+from legcf.serving.holder import Holder
+from legcf.serving.jobs import LIGHT, perform, recommend_jobs, weight
 from legcf.serving.lane import Lane
+from legcf.serving.loaded import Loaded
 from legcf.serving.operations import Operation, read_body, read_query
 from legcf.serving.settings import Settings
 from legcf.serving.telemetry import Telemetry
@@ -20,8 +24,9 @@ _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Api:
-    def __init__(self, settings: Settings, holder: Holder, telemetry: Telemetry, lane: Lane) -> None:
-        self._settings, self._holder, self._telemetry, self._lane = settings, holder, telemetry, lane
+    def __init__(self, settings: Settings, holder: Holder, telemetry: Telemetry, lane: Lane, helper: Helper) -> None:
+        self._settings, self._holder, self._telemetry = settings, holder, telemetry
+        self._lane, self._helper = lane, helper
 
     def operations(self) -> list[Operation]:
         """Every id goes in the path or in the query: in a path some clients and proxies tamper with `..` or `//`."""
@@ -52,47 +57,56 @@ class Api:
 
     async def recommend(self, request: HttpRequest) -> Response:
         query = read_query(request, schemas.UserQuery)
-        ask = schemas.Ask.model_construct(**vars(query))
         key = query.user, query.k, query.exclude_seen, query.explain
-        return await self._answer(key, lambda loaded: self._recommend(loaded, ask), answers.is_light([ask]))
-
-    async def _answer(self, key: Hashable, work: Callable[[Loaded], bytes], light: bool) -> Response:
-        """What was answered before, or what `work` gives."""
+        ask = schemas.Ask.model_construct(**vars(query))
+        if weight(ask) <= LIGHT:
+            return self._answer(key, lambda loaded: answers.recommend(loaded, ask, self._settings.popular_for_unknown))
         loaded = self._holder.current
         content = loaded.given.get(key)
         if content is None:
-            content = work(loaded) if light else await self._lane.run(partial(work, loaded))
+            content, error = (await self._in_lane(loaded, [ask]))[0]
+            if error != b"null":
+                failed = schemas.Failed.model_validate_json(error)
+                return Json({"detail": failed.detail}, failed.status)
             loaded.given.keep(key, content)
         return Response(content, media_type="application/json")
 
     async def recommend_many(self, request: HttpRequest) -> Response:
         asks = (await read_body(request, schemas.AskMany)).requests
         loaded = self._holder.current
-        work = [partial(self._try, loaded, ask) for ask in asks]
-        light = answers.is_light(asks)
-        done = [piece() for piece in work] if light else await self._lane.each(work, request.is_disconnected)
+        if sum(weight(ask) for ask in asks) <= LIGHT:
+            done = [perform(loaded, job) for job in recommend_jobs(asks, self._settings.popular_for_unknown)]
+        else:
+            done = await self._in_lane(loaded, asks, request.is_disconnected)
         return Parcels(list(_joined(loaded, done)))
 
-    def _recommend(self, loaded: Loaded, ask: schemas.Ask) -> bytes:
-        return encode(answers.recommend(loaded, ask, self._settings.popular_for_unknown))
+    async def _in_lane(
+        self,
+        loaded: Loaded,
+        asks: Sequence[schemas.Ask],
+        abandoned: Callable[[], Awaitable[bool]] | None = None,
+    ) -> list[tuple[bytes, bytes]]:
+        jobs = recommend_jobs(asks, self._settings.popular_for_unknown)
+        return await self._lane.each((partial(self._helper.perform, loaded, job) for job in jobs), abandoned)
 
-    def _try(self, loaded: Loaded, ask: schemas.Ask) -> tuple[bytes, bytes]:
-        """A result and an error, one of them null."""
-        try:
-            return self._recommend(loaded, ask), b"null"
-        except UserError as error:
-            status, detail = answers.failure(error)
-            return b"null", encode({"status": status, "detail": detail})
+    def _answer(self, key: Hashable, work: Callable[[Loaded], Any]) -> Response:
+        """What was answered before, or what `work` gives."""
+        loaded = self._holder.current
+        content = loaded.given.get(key)
+        if content is None:
+            content = encode(work(loaded))
+            loaded.given.keep(key, content)
+        return Response(content, media_type="application/json")
 
     async def similar(self, request: HttpRequest) -> Response:
         query = read_query(request, schemas.ItemNeighboursQuery)
         key = "items", query.item, query.k
-        return await self._answer(key, lambda loaded: encode(answers.similar_items(loaded, query.item, query.k)), True)
+        return self._answer(key, lambda loaded: answers.similar_items(loaded, query.item, query.k))
 
     async def similar_users(self, request: HttpRequest) -> Response:
         query = read_query(request, schemas.UserNeighboursQuery)
         key = "users", query.user, query.k
-        return await self._answer(key, lambda loaded: encode(answers.similar_users(loaded, query.user, query.k)), True)
+        return self._answer(key, lambda loaded: answers.similar_users(loaded, query.user, query.k))
 
     async def live(self, request: HttpRequest) -> Response:
         return Json({"status": "alive"})

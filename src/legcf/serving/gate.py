@@ -1,7 +1,6 @@
 """What every request passes on its way in and out: size, key, request id, errors, timing, one log line."""
 
 import hmac
-import json
 import re
 import secrets
 import time
@@ -9,10 +8,10 @@ import traceback
 from collections.abc import Iterable
 from typing import Any
 
-import orjson
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from legcf.serving.encoding import encode
 from legcf.serving.logs import log
 from legcf.serving.settings import Settings
 from legcf.serving.telemetry import Telemetry
@@ -48,13 +47,6 @@ _HEADERS = [
 ]
 _NO_KEY = "This server needs a key: send it as X-API-Key or as a bearer token."
 _WRONG_KEY = "The key is wrong: send the right one as X-API-Key or as a bearer token."
-
-
-def encode(content: Any) -> bytes:
-    try:
-        return orjson.dumps(content)
-    except TypeError:  # half of a character in an id or a title: there is no UTF-8 for it, but JSON can name it
-        return json.dumps(content, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii")
 
 
 class Json(JSONResponse):

@@ -1,63 +1,19 @@
 """The model in use: replaced as a whole with its file, while requests under way keep the one they began with."""
 
 import asyncio
-import hashlib
-import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 from prometheus_client.core import GaugeMetricFamily
 
+from legcf.serving.loaded import Loaded, tag_of
 from legcf.serving.logs import log
-from legcf.serving.memory import Memory
-from legcf.serving.pictures import hues, item_map
-from legcf.serving.scorer import Scorer
 from legcf.serving.telemetry import Telemetry
 
-_TAG_DIGITS = 12
 REFUSED = "The file on disk was refused, and the model from before answers: the log says why."
 GONE = "The file on disk is gone, and the model from before answers: put a file back."
 
 Mark = tuple[int, int, int]
-
-
-@dataclass(frozen=True, eq=False)
-class Loaded:
-    """A scorer with what only the page needs, computed when first asked for. `tag` names the file's content."""
-
-    scorer: Scorer
-    bytes: int
-    tag: str
-    given: Memory  # answers of this model
-    at: float = field(default_factory=time.time)
-
-    @cached_property
-    def folded_names(self) -> list[str]:
-        model = self.scorer.model
-        names = model.titles if model.titles is not None else [str(value) for value in model.items.values.tolist()]
-        return [name.casefold() for name in names]
-
-    @cached_property
-    def user_names(self) -> list[str]:
-        users = self.scorer.model.users
-        return [] if users is None else [str(value) for value in users.values.tolist()]
-
-    @cached_property
-    def by_popularity(self) -> list[int]:
-        order: list[int] = np.argsort(-self.scorer.model.popularity.astype(np.int16), kind="stable").tolist()
-        return order
-
-    @cached_property
-    def hues(self) -> list[int]:
-        return hues(self.scorer.model)
-
-    @cached_property
-    def map(self) -> dict[str, Any]:
-        return item_map(self.scorer, self.by_popularity)
 
 
 class Holder:
@@ -101,15 +57,11 @@ class Holder:
             log("model_refused" if facts else "model_gone", "error", path=str(self.path), **facts)
         self.warning = warning
 
-    def _load(self, before: Loaded | None) -> tuple[Loaded, Mark]:
+    def _load(self, before: Loaded | None) -> tuple[Loaded, Mark | None]:
         """What the file holds now: the model from before, with all it remembers, if its content is the same."""
-        while True:
-            mark = _mark(self.path)
-            tag, size = _tag(self.path)
-            same = before is not None and before.tag == tag
-            loaded = before if same else Loaded(Scorer.load(self.path).prepare(), size, tag, Memory(self._cache_bytes))
-            if loaded is not None and mark is not None and mark == _mark(self.path):  # else it was replaced meanwhile
-                return loaded, mark
+        mark = _mark(self.path)  # before the content: if it is replaced meanwhile, it is looked at again
+        same = before is not None and before.tag == tag_of(self.path)[0]
+        return before if before is not None and same else Loaded.of(self.path, self._cache_bytes), mark
 
     def _gauges(self) -> Iterable[GaugeMetricFamily]:
         current = self.current
@@ -129,12 +81,3 @@ def _mark(path: Path) -> Mark | None:
     except OSError:
         return None
     return state.st_mtime_ns, state.st_size, state.st_ino
-
-
-def _tag(path: Path) -> tuple[str, int]:
-    """The beginning of the content's SHA-256, and its length."""
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return "", 0  # whoever loads it says what is wrong
-    return hashlib.sha256(content).hexdigest()[:_TAG_DIGITS], len(content)

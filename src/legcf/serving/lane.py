@@ -1,16 +1,13 @@
-"""The slow lane: long work, one small piece at a time in one thread, so that short requests hardly notice it.
+"""The slow lane: long work, one small piece at a time in one thread, so that everybody in it gets a turn.
 
-Everybody in the lane has one piece waiting at most, so they take turns. The thread and the event loop share Python's
-lock: `SWITCH_SECONDS` is how long the loop may have to wait for it, each time it needs it.
+A piece mostly waits there for the helper process (`legcf.serving.helper`), which does the work.
 """
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-SWITCH_SECONDS = 0.0002
 _MOST_WAITING = 64
 
 _Result = TypeVar("_Result")
@@ -28,9 +25,6 @@ class Lane:
     def __init__(self, most_waiting: int = _MOST_WAITING) -> None:
         self._thread = ThreadPoolExecutor(1, "slow-lane")
         self._most_waiting, self._inside = most_waiting, 0
-
-    def open(self) -> None:
-        sys.setswitchinterval(SWITCH_SECONDS)
 
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)

@@ -1,7 +1,7 @@
 """The page at `/` and the small questions it asks. Hand-written files in `web/`, nothing from outside."""
 
-import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,14 @@ from starlette.staticfiles import StaticFiles
 
 from legcf.serving.answers import UnknownId
 from legcf.serving.artifact import popularity_counts
-from legcf.serving.gate import encode
-from legcf.serving.holder import Holder, Loaded
+from legcf.serving.encoding import encode
+from legcf.serving.helper import Helper
+from legcf.serving.holder import Holder
+from legcf.serving.jobs import map_job
 from legcf.serving.lane import Lane
+from legcf.serving.loaded import Loaded
 from legcf.serving.operations import Endpoint, read_query
+from legcf.serving.pictures import hues
 from legcf.serving.rows import CodedRows
 
 _WEB = Path(__file__).parent / "web"
@@ -37,13 +41,14 @@ class OfUser(BaseModel):
     user: str
 
 
-def page_routes(holder: Holder, lane: Lane, document: bytes) -> list[BaseRoute]:
+def page_routes(holder: Holder, lane: Lane, helper: Helper, document: bytes) -> list[BaseRoute]:
     files = [Route(path, _fixed((_WEB / name).read_bytes(), kind)) for path, name, kind in _FILES]
     return [
         *files,
         Route("/openapi.json", _fixed(document, "application/json")),
         Mount("/static", StaticFiles(directory=_WEB)),
         *_questions(holder, lane),
+        Route("/api/map", _map(holder, lane, helper)),
     ]
 
 
@@ -64,17 +69,26 @@ def _questions(holder: Holder, lane: Lane) -> list[BaseRoute]:
 
         return Route(path, endpoint)
 
-    async def item_map(request: HttpRequest) -> Response:
-        current = holder.current  # placing thousands of items takes a second or two: in a thread of its own
-        return Response(await asyncio.to_thread(lambda: encode(current.map)), media_type="application/json")
-
     return [
         question("/api/model", lambda current, _: _card(current)),
         question("/api/items", _items),
         question("/api/users", _users),
         question("/api/history", _history),
-        Route("/api/map", item_map),
     ]
+
+
+def _map(holder: Holder, lane: Lane, helper: Helper) -> Endpoint:
+    drawn: dict[str, bytes] = {}  # of the model in use: it takes a second or two
+
+    async def send(request: HttpRequest) -> Response:
+        current = holder.current
+        if current.tag not in drawn:
+            content, _ = await lane.run(partial(helper.perform, current, map_job()))
+            drawn.clear()
+            drawn[current.tag] = content
+        return Response(drawn[current.tag], media_type="application/json")
+
+    return send
 
 
 def _items(current: Loaded, request: HttpRequest) -> dict[str, Any]:
@@ -161,7 +175,7 @@ def _card(current: Loaded) -> dict[str, Any]:
         "users_stored": model.user_rows is not None,
         "history_stored": model.history is not None,
         "neighbours": model.neighbour_scale > 0,
-        "hues": current.hues,
+        "hues": hues(model),
         "dtype": model.dtype,
         "coded": isinstance(rows, CodedRows),
         "width": rows.width,

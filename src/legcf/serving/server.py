@@ -17,7 +17,9 @@ try:
 
     from legcf.serving import answers
     from legcf.serving.api import Api
-    from legcf.serving.gate import Gate, Json, encode
+    from legcf.serving.encoding import encode
+    from legcf.serving.gate import Gate, Json
+    from legcf.serving.helper import Helper
     from legcf.serving.holder import Holder
     from legcf.serving.lane import Abandoned, Busy, Lane
     from legcf.serving.logs import log
@@ -38,22 +40,22 @@ def app_from_environment() -> Starlette:
 def create_app(settings: Settings) -> Starlette:
     telemetry = Telemetry(settings.counts)
     holder = Holder(Path(settings.model), telemetry, settings.cache_bytes)
-    lane = Lane()
-    operations = Api(settings, holder, telemetry, lane).operations()
+    lane, helper = Lane(), Helper(holder.path)
+    operations = Api(settings, holder, telemetry, lane, helper).operations()
     described = encode(document(operations, settings.api_key is not None))
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        lane.open()
         watcher = asyncio.create_task(holder.watch(settings.reload_seconds))
         log("ready", path=settings.model, bytes=holder.current.bytes, model=holder.current.tag)
         yield
         watcher.cancel()
         lane.close()
+        helper.close()
         log("stopped")
 
     app = Starlette(
-        routes=[*routes(operations), *page_routes(holder, lane, described)],
+        routes=[*routes(operations), *page_routes(holder, lane, helper, described)],
         middleware=_middleware(settings, telemetry),
         lifespan=lifespan,
         exception_handlers={
