@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from legcf.cli.app import app_for
@@ -97,6 +98,19 @@ def test_starts_answers_and_stops(model_file: Path, workers: str) -> None:  # no
         assert any(event["event"] == "stopped" for event in events)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_the_helper_comes_with_long_work_and_ends_with_the_server(model_file: Path, number: signal.Signals) -> None:  # noqa: F811
+    with serving(model_file) as (base, process):
+        server = psutil.Process(process.pid)
+        _get(f"{base}/recommend/u1?k=3")
+        assert not server.children()
+        _get(f"{base}/recommend/u1?k=50&explain=50")
+        (helper,) = server.children()
+        process.send_signal(number)
+        process.wait(60)
+        helper.wait(60)
+
+
 def test_swap_under_load_fails_no_request(model: ServingModel, tmp_path: Path) -> None:  # noqa: F811
     path, other = tmp_path / "model", tmp_path / "other"
     model.save(path)
@@ -131,6 +145,7 @@ def test_nothing_has_to_be_written_and_nobody_has_to_be_root(model: ServingModel
             _,
         ):
             assert _get(f"{base}/recommend/u1?k=3")["user"] == "u1"
+            assert len(_get(f"{base}/recommend/u1?k=50&explain=50")["why"]) > 3  # type: ignore[arg-type]
             assert "legcf_requests_total" in urllib.request.urlopen(f"{base}/metrics").read().decode()
     finally:
         shutil.rmtree(folder)

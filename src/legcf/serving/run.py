@@ -26,6 +26,8 @@ _COUNTS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it once
 def run_server(settings: Settings, host: str, port: int, workers: int) -> None:
     """Serve until SIGTERM or SIGINT, then finish what is under way and return."""
     _check(settings)
+    if workers > 1:
+        ServingModel.load(Path(settings.model))  # a bad file is told once, here, not by every worker
     listener = _listen(host, port)
     counts = _prepare_counts(workers)
     settings = replace(settings, counts=counts)
@@ -46,7 +48,6 @@ def run_server(settings: Settings, host: str, port: int, workers: int) -> None:
             log("listening", host=address[0], port=address[1], workers=1)
             uvicorn.Server(uvicorn.Config(app, **server_options())).run(sockets=[listener])
         else:
-            ServingModel.load(Path(settings.model))  # a bad file is told once, here, not by every worker
             settings.to_environment()
             log("listening", host=address[0], port=address[1], workers=workers)
             factory = "legcf.serving.server:app_from_environment"
