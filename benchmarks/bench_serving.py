@@ -14,6 +14,7 @@ import ctypes
 import dataclasses
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,9 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # implicit threads by itself and asks for this
 
 import numpy as np
+from http_load import beside_batches, load, quantiles, serving, stacks
+
+from legcf.serving.scorer import Scorer
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "gowalla"
 PARTS = ("batch", "http", "accuracy", "foldin")
@@ -35,6 +39,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default=str(DATA), help="a LightGCN folder, for ALS factors and for foldin")
     parser.add_argument("--run", type=Path, help="a run of `legcf train`; without it ALS-128 stands in")
+    parser.add_argument("--model", type=Path, help="an exported file, for `--part http` alone")
     parser.add_argument("--part", action="append", choices=PARTS, help="what to measure [all but foldin]")
     parser.add_argument("--requests", type=int, default=100_000)
     parser.add_argument("--connections", type=int, default=32)
@@ -58,7 +63,9 @@ def main() -> None:
     parts = options.part or [part for part in PARTS if part != "foldin" and (part != "accuracy" or options.run)]
     report: dict[str, Any] = {"cores": os.cpu_count()}
     with tempfile.TemporaryDirectory(prefix="legcf-bench-") as folder:
-        if {"batch", "http", "accuracy"} & set(parts):
+        if options.model and parts == ["http"]:
+            shutil.copy(options.model, Path(folder) / "model.legcf")
+        elif {"batch", "http", "accuracy"} & set(parts):
             trained, dataset = load_trained(options)
             prepare(trained, dataset, Path(folder), report)
         if "batch" in parts:
@@ -185,8 +192,6 @@ def child_implicit(folder: Path, written: bool) -> dict[str, float]:
 
 
 def child_legcf(folder: Path, written: bool) -> dict[str, float]:
-    from legcf.serving.scorer import Scorer
-
     Scorer.load(folder / "toy.legcf").recommend_all(2, compiled=True)
     base = settled_mb()
     scorer = Scorer.load(folder / "model.legcf")
@@ -236,42 +241,18 @@ def memory_mb(name: str, process: int | str = "self") -> float:
 
 
 def http(path: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Start-up, latency of single requests, then a load during which the file is replaced again and again."""
-    import urllib.request
-
-    command = [sys.executable, "-c", "from legcf.cli.app import main; main()", "serve", str(path), "--port", "0"]
-    command += ["--no-access-log", "--workers", str(options.workers)]
+    """Start-up, single requests alone and beside batches, servers side by side, a load while the file is replaced."""
+    users = Scorer.load(path).model.users
+    assert users is not None
+    ids = users.values.tolist()
     start = time.perf_counter()
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    try:
-        port = next(json.loads(line)["port"] for line in process.stderr if '"listening"' in line)
-        while True:
-            with contextlib.suppress(OSError):
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/health").read()
-                break
-            time.sleep(0.01)
+    with serving(path, "--workers", str(options.workers)) as (port, process):
         result: dict[str, Any] = {"start_seconds": time.perf_counter() - start}
-        loading = time.perf_counter()
-        subprocess.run(
-            [sys.executable, "-c", f"from legcf.serving.scorer import Scorer; Scorer.load({str(path)!r}).prepare()"],
-            check=True,
-        )
-        result["load_model_process_seconds"] = time.perf_counter() - loading
-        users = json.loads(urllib.request.urlopen(f"http://127.0.0.1:{port}/health").read())["users"]
         result["resident_mb"] = memory_mb("VmRSS", process.pid)
-        single = asyncio.run(load(port, users, 2000, 1, None))
-        result["single"] = {key: single[key] for key in ("p50_ms", "p99_ms", "failed")}
-        result["load"] = asyncio.run(load(port, users, options.requests, options.connections, path))
+        result["load"] = asyncio.run(loaded(port, ids, options, path))
         result["resident_after_mb"] = memory_mb("VmRSS", process.pid)
-        process.terminate()
-        process.communicate(timeout=60)
-        result["exit_code"] = process.returncode
-    finally:
-        if process.poll() is None:
-            process.kill()
+    result["exit_code"] = process.returncode
     say("http", f"ready in {result['start_seconds']:.2f} s, {result['resident_mb']:.0f} MB resident")
-    say("http single", f"p50 {result['single']['p50_ms']:.2f} ms, p99 {result['single']['p99_ms']:.2f} ms")
     full = result["load"]
     say(
         "http load",
@@ -279,33 +260,23 @@ def http(path: Path, options: argparse.Namespace) -> dict[str, Any]:
         f"{full['per_second']:,.0f}/s, p50 {full['p50_ms']:.1f} ms, p99 {full['p99_ms']:.1f} ms, "
         f"file replaced {full['swaps']} times",
     )
+    result["stacks"] = stacks(path, ids, options.connections)
+    for name, entry in result["stacks"].items():
+        say(f"http {name}", f"{entry['per_second']:,.0f}/s, {entry['cpu_ms']:.2f} ms of CPU each, nothing cached")
+    result["batches"] = beside_batches(path, ids)
+    for name in ("alone", "beside"):
+        entry = result["batches"][name]
+        say(f"http single, {name} batches", f"p50 {entry['p50_ms']:.2f} ms, p99 {entry['p99_ms']:.2f} ms")
+    say("http batches", f"p99 beside them is {result['batches']['p99_ratio']:.1f}× that of single requests alone")
     return result
 
 
-async def load(port: int, users: int, requests: int, connections: int, swapped: Path | None) -> dict[str, Any]:
-    """GET /recommend of random users over kept-alive connections; nothing but asyncio, so that the client is light."""
-    rng = np.random.default_rng(0)
-    asked = iter(rng.integers(0, users, requests).tolist())
-    times: list[float] = []
-    failed = 0
+async def loaded(port: int, users: list[Any], options: argparse.Namespace, swapped: Path) -> dict[str, Any]:
+    """The whole load, while the file is replaced again and again."""
     swaps = 0
-
-    async def client() -> None:
-        nonlocal failed
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        for user in asked:
-            start = time.perf_counter()
-            writer.write(f"GET /recommend/{user}?k=20 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-            head = await reader.readuntil(b"\r\n\r\n")
-            length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
-            await reader.readexactly(length)
-            times.append(time.perf_counter() - start)
-            failed += not head.startswith(b"HTTP/1.1 200")
-        writer.close()
 
     async def swap() -> None:
         nonlocal swaps
-        assert swapped is not None
         content = swapped.read_bytes()
         while True:
             await asyncio.sleep(3)
@@ -314,23 +285,11 @@ async def load(port: int, users: int, requests: int, connections: int, swapped: 
             os.replace(copy, swapped)
             swaps += 1
 
-    start = time.perf_counter()
-    swapping = asyncio.create_task(swap()) if swapped is not None else None
-    done = await asyncio.gather(*(client() for _ in range(connections)), return_exceptions=True)
-    failed += sum(isinstance(result, BaseException) for result in done)
-    if swapping is not None:
-        swapping.cancel()
-    seconds = time.perf_counter() - start
-    p50, p99 = np.quantile(times, [0.5, 0.99]) * 1e3
-    return {
-        "requests": len(times),
-        "connections": connections,
-        "failed": failed,
-        "per_second": len(times) / seconds,
-        "p50_ms": float(p50),
-        "p99_ms": float(p99),
-        "swaps": swaps,
-    }
+    swapping = asyncio.create_task(swap())
+    result = await load(port, users, options.connections, 0, options.requests)
+    swapping.cancel()
+    times = result.pop("times")
+    return {**result, **quantiles(times), "connections": options.connections, "swaps": swaps}
 
 
 def accuracy_by_size(trained: Any, dataset: Any, options: argparse.Namespace) -> dict[str, Any]:

@@ -2,9 +2,12 @@
 
 import json
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -12,26 +15,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
+from legcf.cli.app import app_for
+from legcf.errors import UserError
 from legcf.serving.artifact import ServingModel
 from tests.serving.conftest import model, model_file, toy  # noqa: F401 - fixtures
 
 pytest.importorskip("uvicorn", reason="the server is an extra")
 
 
+MAIN = "from legcf.cli.app import main; main()"
+READ_ONLY = (
+    "mount -o remount,bind,ro / && mount -o remount,bind,ro /dev/shm && exec setpriv --reuid=65534 --regid=65534 "
+    '--clear-groups --inh-caps=-all,+dac_read_search --ambient-caps=-all,+dac_read_search "$@"'
+)
+
+
 @contextmanager
-def serving(path: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    command = [
-        sys.executable,
-        "-c",
-        "from legcf.cli.app import main; main()",
-        "serve",
-        str(path),
-        "--port",
-        "0",
-        *options,
-    ]
+def serving(path: Path, *options: str, inside: tuple[str, ...] = ()) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """`inside` is a command that starts the server's command."""
+    command = [*inside, sys.executable, "-c", MAIN, "serve", str(path), "--port", "0", *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     assert process.stderr is not None
     try:
@@ -83,13 +88,27 @@ def test_starts_answers_and_stops(model_file: Path, workers: str) -> None:  # no
         if workers == "2":  # counters are those of all workers, whoever answers
             for _ in range(20):
                 _get(f"{base}/similar/i/1")
-            _wait_for_count(base, 'legcf_requests_total{route="similar",status="2xx"} 20')
+            _wait_for_count(base, 'legcf_requests_total{route="similar",status="2xx"} 20.0')
         process.send_signal(signal.SIGTERM)
         _, log = process.communicate(timeout=60)
         assert process.returncode == 0
         events = [json.loads(line) for line in log.splitlines()]
         assert any(event["event"] == "request" and event["status"] == 404 for event in events)
+        assert "stranger" not in log
         assert any(event["event"] == "stopped" for event in events)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_the_helper_comes_with_long_work_and_ends_with_the_server(model_file: Path, number: signal.Signals) -> None:  # noqa: F811
+    with serving(model_file) as (base, process):
+        server = psutil.Process(process.pid)
+        _get(f"{base}/recommend/u1?k=3")
+        assert not server.children()
+        _get(f"{base}/recommend/u1?k=50&explain=50")
+        (helper,) = server.children()
+        process.send_signal(number)
+        process.wait(60)
+        helper.wait(60)
 
 
 def test_swap_under_load_fails_no_request(model: ServingModel, tmp_path: Path) -> None:  # noqa: F811
@@ -104,26 +123,59 @@ def test_swap_under_load_fails_no_request(model: ServingModel, tmp_path: Path) -
             time.sleep(0.004)
         time.sleep(0.5)
         text = urllib.request.urlopen(f"{base}/metrics").read().decode()
-        assert "legcf_model_reloads_total 0" not in text
+        assert "legcf_model_reloads_total 0.0" not in text
         assert 'status="5xx"' not in text
 
 
-def _fails(*arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", "from legcf.cli.app import main; main()", "serve", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 2, done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stderr
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_nothing_has_to_be_written_and_nobody_has_to_be_root(model: ServingModel, workers: str) -> None:  # noqa: F811
+    """As a user without rights on a file system that is read-only everywhere, the temporary folders too."""
+    tools = shutil.which("unshare") and shutil.which("setpriv")
+    if (
+        not tools
+        or subprocess.run(["unshare", "-m", "sh", "-c", READ_ONLY, "-", "true"], capture_output=True).returncode
+    ):
+        pytest.skip("needs the right to remount file systems")
+    folder = Path(tempfile.mkdtemp())  # pytest's own are for their owner alone
+    try:
+        folder.chmod(0o755)
+        model.save(folder / "model")
+        with serving(folder / "model", "--workers", workers, inside=("unshare", "-m", "sh", "-c", READ_ONLY, "-")) as (
+            base,
+            _,
+        ):
+            assert _get(f"{base}/recommend/u1?k=3")["user"] == "u1"
+            assert len(_get(f"{base}/recommend/u1?k=50&explain=50")["why"]) > 3  # type: ignore[arg-type]
+            assert "legcf_requests_total" in urllib.request.urlopen(f"{base}/metrics").read().decode()
+    finally:
+        shutil.rmtree(folder)
 
 
-def test_bad_files_and_ports(model_file: Path, tmp_path: Path) -> None:  # noqa: F811
-    assert "does not exist" in _fails(str(tmp_path / "nowhere"))
+def _refused(*arguments: str) -> str:
+    with pytest.raises(UserError) as caught:
+        app_for(["serve"])(["serve", *arguments], standalone_mode=False)
+    return str(caught.value)
+
+
+def test_bad_files(model_file: Path, tmp_path: Path) -> None:  # noqa: F811
     cut = tmp_path / "cut"
     cut.write_bytes(model_file.read_bytes()[:-100])
-    assert "damaged" in _fails(str(cut))
-    assert "damaged" in _fails(str(cut), "--workers", "2")
-    assert "Cannot listen" in _fails(str(model_file), "--host", "203.0.113.1")
+    command = [sys.executable, "-c", MAIN, "serve", str(cut)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert "damaged" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "damaged" in _refused(str(cut), "--port", "0", "--workers", "2")
+    assert "does not exist" in _refused(str(tmp_path / "nowhere"), "--port", "0")
+    assert "is an ONNX graph" in _refused(str(tmp_path / "model.onnx"))
+
+
+def test_addresses_that_cannot_be_had_say_which_option_to_change(model_file: Path) -> None:  # noqa: F811
+    assert "no address of this machine" in _refused(str(model_file), "--host", "203.0.113.1")
+    assert "--host nowhere.invalid is neither an address nor a name" in _refused(
+        str(model_file), "--host", "nowhere.invalid"
+    )
+    assert "no slash at the end" in _refused(str(model_file), "--cors-origin", "https://shop.example/")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert "choose another --port" in _refused(str(model_file), "--port", port)

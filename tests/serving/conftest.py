@@ -1,5 +1,9 @@
 """A toy model whose right answers are known: users and items in three groups, everybody keeps to the own group."""
 
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +18,8 @@ from legcf.ranking.ranking import Ranking
 from legcf.serving.artifact import ServingModel
 from legcf.serving.build import build
 
+# What ids of a shop may look like, at worst: each must work in every route.
+ODD = ("..", ".", "a\nb", "/", "a//b/../c", "é ☕ 日本 \u202e", "100% +1?#&=", "<b>'\"\\")
 GROUPS, USERS, ITEMS, WIDTH = 3, 60, 90, 8
 
 
@@ -78,3 +84,42 @@ def model_file(model: ServingModel, tmp_path_factory: pytest.TempPathFactory) ->
     path = tmp_path_factory.mktemp("model") / "toy.legcf"
     model.save(path)
     return path
+
+
+@pytest.fixture(scope="session")
+def odd_model(near_model: ServingModel) -> ServingModel:
+    """The model with neighbours, its last users and items under odd ids."""
+    assert near_model.users is not None
+    users, items = (
+        IdMap.of([*ids.values.tolist()[: -len(ODD)], *ODD], ids.kind) for ids in (near_model.users, near_model.items)
+    )
+    return replace(near_model, users=users, items=items)
+
+
+@contextmanager
+def serving(model: ServingModel, path: Path, **settings: Any) -> Iterator[str]:
+    """A server as `legcf serve` runs it, but in a thread; gives its address."""
+    uvicorn = pytest.importorskip("uvicorn", reason="the server is an extra")
+    from legcf.serving.run import server_options
+    from legcf.serving.server import Settings, create_app
+
+    model.save(path)
+    app = create_app(Settings(str(path), access_log=False, **settings))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", **server_options()))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.02)
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture(scope="session")
+def base(odd_model: ServingModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The one server that the tests of a session share."""
+    with serving(odd_model, tmp_path_factory.mktemp("served") / "toy.legcf") as address:
+        yield address

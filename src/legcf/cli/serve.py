@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -18,13 +18,37 @@ def serve(
         str | None,
         typer.Option(envvar="LEGCF_API_KEY", help="Key that requests must carry (X-API-Key or bearer token)."),
     ] = None,
+    unknown: Annotated[
+        Literal["error", "popular"],
+        typer.Option(help="What a user gets whom the model does not know: an error, or popular items."),
+    ] = "error",
+    cors_origin: Annotated[
+        list[str] | None,
+        typer.Option(help="Web page that may ask from a browser, such as https://shop.example; again for more."),
+    ] = None,
+    cache_mb: Annotated[
+        int, typer.Option(min=0, help="Memory of each worker for answers that may be asked for again.")
+    ] = 32,
     max_body: Annotated[int, typer.Option(min=1024, help="Largest body of a request, in bytes.")] = 2**20,
     reload_seconds: Annotated[float, typer.Option(min=0.1, help="How often to look for a replaced file.")] = 1.0,
     access_log: Annotated[bool, typer.Option(help="A log line for every request.")] = True,
+    log_ids: Annotated[bool, typer.Option(help="Paths in log lines, which hold ids of users.")] = False,
 ) -> None:
     """Serve MODEL: recommendations, similar items, a page at / and API docs at /docs. Logs are JSON lines on stderr."""
     # Requests are many and their matrices small: threads inside numpy would only get in each other's way.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from legcf.serving.run import run_server
+    from legcf.serving.settings import Settings
 
-    run_server(model, host, port, workers, api_key, max_body, reload_seconds, access_log)
+    settings = Settings(
+        str(model.absolute()),
+        api_key,
+        max_body,
+        reload_seconds,
+        access_log,
+        log_ids,
+        tuple(cors_origin or ()),
+        unknown == "popular",
+        cache_mb * 2**20,
+    )
+    run_server(settings, host, port, workers)

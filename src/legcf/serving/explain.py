@@ -1,4 +1,4 @@
-"""Why an item was recommended: the meta-embeddings that user and item share, and the user's items that speak for it."""
+"""Why an item was recommended: in a sentence, by the user's items that speak for it, by what user and item share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from legcf.serving.scorer import Scored, Scorer, Taste
 _EXAMPLES = 4
 _LEAST_SHARE = 0.3  # of an item's length that a meta-embedding must carry for the item to be an example of it
 _MOST = 3
+_WORTH_NAMING = 0.4  # of what the first item adds: then the second is named beside it
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Explanation:
     neighbours: float  # what users with items in common add to the score
     shared: list[SharedMeta]
     because: list[Scored]
+    text: str  # for people who know nothing of vectors
 
 
 def explain(scorer: Scorer, taste: Taste, items: Sequence[int]) -> list[Explanation]:
@@ -43,19 +45,34 @@ def explain(scorer: Scorer, taste: Taste, items: Sequence[int]) -> list[Explanat
     scores = targets @ taste.vector
     if model.item_bias is not None:
         scores = scores + model.item_bias[wanted]
-    parts = scorer.solver.contributions(taste.history, targets)
-    near = np.zeros_like(parts) if scorer.term is None else scorer.term.parts(taste.history, wanted)
-    scores, parts, neighbours = scores + near.sum(axis=0), parts + near, near.sum(axis=0)
-    return [
-        Explanation(
-            model.items.external([item])[0],
-            float(scores[place]),
-            float(neighbours[place]),
-            _shared(scorer, taste.vector, item),
-            _because(scorer, taste, item, parts[:, place]),
-        )
-        for place, item in enumerate(items)
-    ]
+    own = scorer.solver.contributions(taste.history, targets)
+    near = np.zeros_like(own) if scorer.term is None else scorer.term.parts(taste.history, wanted)
+    added = near.sum(axis=0)
+    explanations = []
+    for place, item in enumerate(items):
+        parts, by_others = own[:, place] + near[:, place], near[:, place]
+        shared = _shared(scorer, taste.vector, item)
+        because = _because(scorer, taste, item, parts)
+        if 2 * added[place] > parts.sum():
+            text = _sentence("Popular with people who have", _because(scorer, taste, item, by_others), shared)
+        else:
+            text = _sentence("Because you have", because, shared)
+        score, identifier = float(scores[place] + added[place]), model.items.external([item])[0]
+        explanations.append(Explanation(identifier, score, float(added[place]), shared, because, text))
+    return explanations
+
+
+def explain_popular(found: Sequence[Scored]) -> list[Explanation]:
+    """Of those who get what most people like, since nothing is known of them."""
+    return [Explanation(entry.id, entry.score, 0.0, [], [], "Popular with everybody.") for entry in found]
+
+
+def _sentence(opening: str, items: Sequence[Scored], shared: Sequence[SharedMeta]) -> str:
+    if items:
+        named = [entry.name for entry in items[:2] if entry.score >= _WORTH_NAMING * items[0].score]
+        return f"{opening} {' and '.join(named)}."
+    alike = [entry.name for entry in shared[0].examples[:2]] if shared else []
+    return f"For people who like {' and '.join(alike)}." if alike else "It fits this taste."
 
 
 def _shared(scorer: Scorer, vector: FloatArray, item: int) -> list[SharedMeta]:

@@ -1,43 +1,61 @@
-"""What every request passes on its way in and out: size, key, errors, timing, one log line."""
+"""What every request passes on its way in and out: size, key, request id, errors, timing, one log line."""
 
 import hmac
-import json
+import re
+import secrets
 import time
 import traceback
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from legcf.serving.telemetry import Telemetry, log
+from legcf.serving.encoding import encode
+from legcf.serving.logs import log
+from legcf.serving.settings import Settings
+from legcf.serving.telemetry import Telemetry
 
-if TYPE_CHECKING:
-    from legcf.serving.server import Settings
-
-_OPEN = ("/", "/health", "/docs", "/openapi.json", "/favicon.ico")  # nothing of the model is told there
+_OPEN = (
+    "/",
+    "/health",
+    "/live",
+    "/ready",
+    "/docs",
+    "/openapi.json",
+    "/favicon.ico",
+)  # nothing of the model is told there
 _PREFIXES = (
     ("/recommend/", "recommend"),
     ("/similar/", "similar"),
     ("/similar-users/", "similar_users"),
     ("/api/", "api"),
 )
-_EXACT = {"/recommend": "recommend_many", "/health": "health", "/metrics": "metrics"}
+_EXACT = {
+    "/similar": "similar",
+    "/similar-users": "similar_users",
+    "/health": "health",
+    "/live": "live",
+    "/ready": "ready",
+    "/metrics": "metrics",
+}
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"content-security-policy", b"default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'"),
 ]
+_NO_KEY = "This server needs a key: send it as X-API-Key or as a bearer token."
+_WRONG_KEY = "The key is wrong: send the right one as X-API-Key or as a bearer token."
 
 
 class Json(JSONResponse):
-    """JSON in plain ASCII: whatever characters an id or a title holds, it can be sent."""
-
     def render(self, content: Any) -> bytes:
-        return json.dumps(content, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii")
+        return encode(content)
 
 
 class Gate:
-    def __init__(self, app: ASGIApp, settings: "Settings", telemetry: Telemetry) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, telemetry: Telemetry) -> None:
         self._app, self._settings, self._telemetry = app, settings, telemetry
         self._key = None if settings.api_key is None else settings.api_key.encode()
 
@@ -47,40 +65,53 @@ class Gate:
             return
         start = time.perf_counter()
         status = 0
+        headers = dict(scope["headers"])
+        request_id = _request_id(headers)
+        added = [*_HEADERS, (b"x-request-id", request_id)]
 
         async def watched(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message = {**message, "headers": [*message.get("headers", []), *_HEADERS]}
+                message = {**message, "headers": [*message.get("headers", ()), *added]}
             await send(message)
 
         try:
-            await self._pass(scope, receive, watched)
+            await self._pass(headers, scope, receive, watched)
         except Exception as error:
-            log("failure", "error", path=scope["path"], error=repr(error), traceback=traceback.format_exc())
+            facts = {**self._whereabouts(scope, request_id), "error": repr(error)}
+            log("failure", "error", **facts, traceback=traceback.format_exc())
             if not status:
-                await Json({"detail": "The server failed; its log says why."}, 500)(scope, receive, watched)
+                detail = f"The server failed; its log says why, at request {request_id.decode()}."
+                await Json({"detail": detail}, 500)(scope, receive, watched)
         finally:
             seconds = time.perf_counter() - start
-            self._telemetry.request(route_of(scope["path"]), status or 500, seconds)
+            self._telemetry.request(route_of(scope["path"], scope["method"]), status or 500, seconds)
             if self._settings.access_log:
                 client = scope.get("client")
                 log(
                     "request",
-                    method=scope["method"],
-                    path=scope["path"],
+                    **self._whereabouts(scope, request_id),
                     status=status,
                     ms=round(seconds * 1e3, 2),
                     client=client[0] if client else None,
                 )
 
-    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = dict(scope["headers"])
-        if self._key is not None and not _is_open(scope["path"]) and not self._has_key(headers):
-            problem = Json({"detail": "This server needs a key: send it as X-API-Key or as a bearer token."}, 401)
-            problem.headers["WWW-Authenticate"] = "Bearer"
-            await problem(scope, receive, send)
+    def _whereabouts(self, scope: Scope, request_id: bytes) -> dict[str, str]:
+        """What a log line says of a request. A path may hold a user's id, which is nobody's business by default."""
+        facts = {"method": scope["method"], "route": route_of(scope["path"], scope["method"])}
+        if self._settings.log_ids:
+            query = scope["query_string"].decode("latin-1")
+            facts["path"] = f"{scope['path']}?{query}" if query else scope["path"]
+        return {**facts, "request_id": request_id.decode()}
+
+    async def _pass(self, headers: dict[bytes, bytes], scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = None if self._key is None or _is_open(scope["path"]) else self._refusal(headers)
+        if refusal is not None:
+            await Json({"detail": refusal}, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
+            return
+        if scope["method"] != "POST":  # nothing else has a body that anybody reads
+            await self._app(scope, receive, send)
             return
         body = await self._body(headers, receive)
         if body is None:
@@ -98,10 +129,13 @@ class Gate:
 
         await self._app(scope, replay, send)
 
-    def _has_key(self, headers: dict[bytes, bytes]) -> bool:
+    def _refusal(self, headers: dict[bytes, bytes]) -> str | None:
+        """Why the request may not pass, None if it carries the key."""
         assert self._key is not None
-        bearer = headers.get(b"authorization", b"").removeprefix(b"Bearer ")
-        return any(hmac.compare_digest(given, self._key) for given in (headers.get(b"x-api-key", b""), bearer))
+        given = list(_keys(headers))
+        if any([hmac.compare_digest(key, self._key) for key in given]):
+            return None
+        return _WRONG_KEY if given else _NO_KEY
 
     async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes | None:
         """The whole body, or None as soon as it is known to be too large."""
@@ -122,8 +156,10 @@ class Gate:
         return b"".join(parts)
 
 
-def route_of(path: str) -> str:
+def route_of(path: str, method: str = "GET") -> str:
     """The name a path is counted under; few names, whatever people ask for."""
+    if path == "/recommend":
+        return "recommend_many" if method == "POST" else "recommend"
     if path in _EXACT:
         return _EXACT[path]
     for prefix, name in _PREFIXES:
@@ -134,3 +170,17 @@ def route_of(path: str) -> str:
 
 def _is_open(path: str) -> bool:
     return path in _OPEN or path.startswith("/static/")
+
+
+def _request_id(headers: dict[bytes, bytes]) -> bytes:
+    """The caller's own, if it is of a form that can safely be repeated, or a new one."""
+    given = headers.get(b"x-request-id", b"")
+    return given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8).encode()
+
+
+def _keys(headers: dict[bytes, bytes]) -> Iterable[bytes]:
+    if b"x-api-key" in headers:
+        yield headers[b"x-api-key"]
+    scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+    if scheme.lower() == b"bearer" and token.strip():
+        yield token.strip()

@@ -1,70 +1,119 @@
 """The page at `/` and the small questions it asks. Hand-written files in `web/`, nothing from outside."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import FastAPI, Query
-from fastapi import Path as InPath
-from fastapi.responses import Response
+from pydantic import BaseModel, Field
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from legcf.ranking.popularity import at_least_one
 from legcf.ranking.rows import CodedRows
-from legcf.serving.gate import Json
-from legcf.serving.holder import Holder, Loaded
+from legcf.serving.answers import UnknownId
+from legcf.serving.encoding import encode
+from legcf.serving.helper import Helper
+from legcf.serving.holder import Holder
+from legcf.serving.jobs import map_job
+from legcf.serving.lane import Lane
+from legcf.serving.loaded import Loaded
+from legcf.serving.operations import Endpoint, read_query
+from legcf.serving.pictures import hues
 
 _WEB = Path(__file__).parent / "web"
+_FILES = (
+    ("/", "index.html", "text/html"),
+    ("/docs", "docs.html", "text/html"),
+    ("/favicon.ico", "icon.svg", "image/svg+xml"),
+)
 _MOST_HISTORY = 500
-_Limit = Annotated[int, Query(ge=1, le=100)]
-_Search = Annotated[str, Query(max_length=200, description="Part of a title or id.")]
 
 
-def add_pages(app: FastAPI, holder: Holder) -> None:
-    pages = {path: (_WEB / name).read_bytes() for path, name in (("/", "index.html"), ("/docs", "docs.html"))}
-
-    @app.get("/", include_in_schema=False)
-    async def page() -> Response:
-        return Response(pages["/"], media_type="text/html; charset=utf-8")
-
-    @app.get("/docs", include_in_schema=False)
-    async def docs() -> Response:
-        return Response(pages["/docs"], media_type="text/html; charset=utf-8")
-
-    @app.get("/favicon.ico", include_in_schema=False)
-    async def icon() -> Response:
-        return Response((_WEB / "icon.svg").read_bytes(), media_type="image/svg+xml")
-
-    app.mount("/static", StaticFiles(directory=_WEB), name="static")
-    _add_questions(app, holder)
+class Search(BaseModel):
+    q: str = Field("", max_length=512)
+    limit: int = Field(12, ge=1, le=100)
 
 
-def _add_questions(app: FastAPI, holder: Holder) -> None:
-    @app.get("/api/model", include_in_schema=False)
-    async def card() -> Response:
-        return Json(_card(holder.current))
+class OfUser(BaseModel):
+    user: str
 
-    @app.get("/api/items", include_in_schema=False)
-    async def items(q: _Search = "", limit: _Limit = 12) -> Response:
-        return Json({"items": search_items(holder.current, q, limit)})
 
-    @app.get("/api/users", include_in_schema=False)
-    async def users(q: _Search = "", limit: _Limit = 12) -> Response:
-        return Json({"users": search_users(holder.current, q, limit)})
+def page_routes(holder: Holder, lane: Lane, helper: Helper, document: bytes) -> list[BaseRoute]:
+    files = [Route(path, _fixed((_WEB / name).read_bytes(), kind)) for path, name, kind in _FILES]
+    return [
+        *files,
+        Route("/openapi.json", _fixed(document, "application/json")),
+        Mount("/static", StaticFiles(directory=_WEB)),
+        *_questions(holder, lane),
+        Route("/api/map", _map(holder, lane, helper)),
+    ]
 
-    @app.get("/api/history/{user:path}", include_in_schema=False)
-    async def history(user: Annotated[str, InPath()]) -> Response:
-        scorer = holder.current.scorer
-        model = scorer.model
-        position = None if model.users is None else model.users.find(user)
-        if position is None:
-            return Json({"detail": f"There is no user {user[:100]!r} in this model."}, 404)
-        seen = scorer.history(position)
-        order = seen[(-model.popularity[seen].astype(int)).argsort(kind="stable")][:_MOST_HISTORY]
-        return Json({"stored": model.history is not None, "count": len(seen), "items": _entries(holder.current, order)})
 
-    @app.get("/api/map", include_in_schema=False)
-    async def atlas() -> Response:
-        return Json(holder.current.map)
+def _fixed(content: bytes, kind: str) -> Endpoint:
+    async def send(request: HttpRequest) -> Response:
+        return Response(content, media_type=kind)
+
+    return send
+
+
+def _questions(holder: Holder, lane: Lane) -> list[BaseRoute]:
+    """Each worked out in the slow lane: looking through all titles takes a while where there are many."""
+
+    def question(path: str, answer: Callable[[Loaded, HttpRequest], Any]) -> Route:
+        async def endpoint(request: HttpRequest) -> Response:
+            content = await lane.run(lambda: encode(answer(holder.current, request)))
+            return Response(content, media_type="application/json")
+
+        return Route(path, endpoint)
+
+    return [
+        question("/api/model", lambda current, _: _card(current)),
+        question("/api/items", _items),
+        question("/api/users", _users),
+        question("/api/history", _history),
+    ]
+
+
+def _map(holder: Holder, lane: Lane, helper: Helper) -> Endpoint:
+    drawn: dict[str, bytes] = {}  # of the model in use: it takes a second or two
+
+    async def send(request: HttpRequest) -> Response:
+        current = holder.current
+        if current.tag not in drawn:
+            content, _ = await lane.run(partial(helper.perform, current, map_job()))
+            drawn.clear()
+            drawn[current.tag] = content
+        return Response(drawn[current.tag], media_type="application/json")
+
+    return send
+
+
+def _items(current: Loaded, request: HttpRequest) -> dict[str, Any]:
+    """Items found by a text, or those with the ids given, as many as the model has."""
+    wanted = request.query_params.getlist("id")
+    if wanted:
+        places = [current.scorer.model.items.find(identifier) for identifier in wanted]
+        return {"items": _entries(current, [place for place in places if place is not None])}
+    query = read_query(request, Search)
+    return {"items": search_items(current, query.q, query.limit)}
+
+
+def _users(current: Loaded, request: HttpRequest) -> dict[str, Any]:
+    query = read_query(request, Search)
+    return {"users": search_users(current, query.q, query.limit)}
+
+
+def _history(current: Loaded, request: HttpRequest) -> dict[str, Any]:
+    user, model = read_query(request, OfUser).user, current.scorer.model
+    position = None if model.users is None else model.users.find(user)
+    if position is None:
+        raise UnknownId("user", user)
+    seen = current.scorer.history(position)
+    order = seen[(-model.popularity[seen].astype(int)).argsort(kind="stable")][:_MOST_HISTORY]
+    return {"stored": model.history is not None, "count": len(seen), "items": _entries(current, order)}
 
 
 def search_items(current: Loaded, text: str, limit: int) -> list[dict[str, Any]]:
@@ -81,17 +130,20 @@ def search_items(current: Loaded, text: str, limit: int) -> list[dict[str, Any]]
 
 
 def search_users(current: Loaded, text: str, limit: int) -> list[int | str]:
-    """Users whose id begins with the text, then those that hold it."""
+    """The user with this id, users whose id begins with the text, then those that hold it."""
     users = current.scorer.model.users
     if users is None:
         return []
-    starts: list[int] = []
+    exact = users.find(text) if text else None
+    starts: list[int] = [] if exact is None else [exact]
     inside: list[int] = []
     for position, name in enumerate(current.user_names):
+        if len(starts) >= limit:
+            break
+        if position == exact:
+            continue
         if name.startswith(text):
             starts.append(position)
-            if len(starts) >= limit:
-                break
         elif text in name and len(inside) < limit:
             inside.append(position)
     return users.external((starts + inside)[:limit])
@@ -114,6 +166,7 @@ def _card(current: Loaded) -> dict[str, Any]:
     model = current.scorer.model
     rows = model.item_rows
     return {
+        "model": current.tag,
         "card": model.card,
         "bytes": current.bytes,
         "items": len(model.items),
@@ -122,7 +175,7 @@ def _card(current: Loaded) -> dict[str, Any]:
         "users_stored": model.user_rows is not None,
         "history_stored": model.history is not None,
         "neighbours": model.neighbour_scale > 0,
-        "hues": current.hues,
+        "hues": hues(model),
         "dtype": model.dtype,
         "coded": isinstance(rows, CodedRows),
         "width": rows.width,

@@ -1,6 +1,6 @@
-"""What the server takes and gives: bodies of requests and responses, with their limits."""
+"""What the server takes and gives: queries, bodies and answers, with their limits and an example each."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
@@ -20,6 +20,28 @@ _Number = Annotated[int, Field(strict=True)]
 Id = Annotated[_Number | _Text, BeforeValidator(_whole), Field(description="An id as it was in the training data.")]
 _Count = Annotated[int, BeforeValidator(_whole), Field(strict=True)]
 _YesNo = Annotated[bool, Field(strict=True)]
+_K = Annotated[int, Field(ge=1, le=MAX_K, description="How many, at most.", examples=[5])]
+_WHY = "Say why for so many of the first items."
+_SEEN = "Leave out what the user is known to have."
+
+
+class UserQuery(BaseModel):
+    """Of a known user."""
+
+    user: str = Field(description="A user's id; any characters.", examples=["alice"])
+    k: _K = 20
+    exclude_seen: bool = Field(True, description=_SEEN)
+    explain: int = Field(0, ge=0, le=MAX_EXPLAINED, description=_WHY, examples=[2])
+
+
+class ItemNeighboursQuery(BaseModel):
+    item: str = Field(description="An item's id; any characters.", examples=["tea-green"])
+    k: _K = 10
+
+
+class UserNeighboursQuery(BaseModel):
+    user: str = Field(description="A user's id; any characters.", examples=["alice"])
+    k: _K = 10
 
 
 class _Strict(BaseModel):
@@ -31,16 +53,29 @@ class Ask(_Strict):
 
     user: Id | None = None
     items: list[Id] = Field(
-        default=[], max_length=MAX_LIST, description="Items the user has; unknown ones are an error."
+        default=[], max_length=MAX_LIST, description="Items the user has; unknown ones are an error of this request."
     )
     k: _Count = Field(20, ge=1, le=MAX_K)
-    exclude_seen: _YesNo = Field(True, description="Leave out `items` and the known user's history.")
+    exclude_seen: _YesNo = Field(True, description=f"{_SEEN} That is `items` and the known user's history.")
     allow: list[Id] | None = Field(None, max_length=MAX_LIST, description="Recommend only from these items.")
     deny: list[Id] = Field(default=[], max_length=MAX_LIST, description="Never recommend these items.")
-    explain: _Count = Field(0, ge=0, le=MAX_EXPLAINED, description="Say why for so many of the first items.")
+    explain: _Count = Field(0, ge=0, le=MAX_EXPLAINED, description=_WHY)
 
 
 class AskMany(_Strict):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "requests": [
+                        {"user": "alice", "k": 5, "explain": 2},
+                        {"items": ["tea-green", "cup-blue"], "k": 5, "deny": ["tea-black"]},
+                    ]
+                }
+            ]
+        }
+    )
+
     requests: list[Ask] = Field(min_length=1, max_length=MAX_BATCH)
 
 
@@ -60,23 +95,44 @@ class Shared(BaseModel):
 
 class Why(BaseModel):
     item: int | str
+    text: str = Field(description="The reason as a sentence to show.", examples=["Because you have Green tea."])
     score: float
     neighbours: float = Field(description="What users with items in common add to the score; 0 if the model has none.")
     shared: list[Shared]
     because: list[Item] = Field(description="Items of the user that speak for this one, with what they add.")
 
 
-class Recommendations(BaseModel):
+class _Answer(BaseModel):
+    model: str = Field(
+        description="Which model answered: the beginning of its file's SHA-256.", examples=["3f9a1c04b7d2"]
+    )
+
+
+class Recommendations(_Answer):
     user: int | str | None
     items: list[Item]
     why: list[Why] = []
+    fallback: Literal["popular"] | None = Field(
+        description="`popular` if nothing is known of the user and what most people like is given instead."
+    )
+    ignored: list[int | str] = Field(default=[], description="Ids of `allow` and `deny` that this model does not know.")
 
 
-class ManyRecommendations(BaseModel):
-    results: list[Recommendations]
+class Failed(BaseModel):
+    """Why one request of a batch has no result."""
+
+    status: int = Field(description="The HTTP status it would have had by itself.")
+    detail: str
 
 
-class Similar(BaseModel):
+class ManyRecommendations(_Answer):
+    """Both lists are in the order of the requests; where one has null, the other has not."""
+
+    results: list[Recommendations | None]
+    errors: list[Failed | None]
+
+
+class Similar(_Answer):
     to: int | str
     items: list[Item]
 
@@ -87,9 +143,19 @@ class Problem(BaseModel):
     detail: str
 
 
-class Health(BaseModel):
-    status: str
-    model: str
+class Live(BaseModel):
+    status: Literal["alive"]
+
+
+class Ready(_Answer):
+    """A warning is no reason to stop asking: the model in memory answers as before."""
+
+    status: Literal["ready", "warning"]
+    warning: str | None = Field(description="What is wrong with the file on disk.")
+
+
+class Health(Ready):
+    name: str
     users: int
     items: int
     loaded_at: float

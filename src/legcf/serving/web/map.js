@@ -1,11 +1,11 @@
-// The map: every point an item, coloured by its anchor. Drawn on a canvas; drag, wheel, pinch and keys move it.
-import { $, ask, colour, combo, findItems, isDark, make, say } from "./ui.js";
+// The map: every point an item, beside those most like it. Drawn on a canvas; drag, wheel, pinch and keys move it.
+import { $, ask, attempt, colour, combo, findItems, isDark, make, say, withId } from "./ui.js";
 
-let data = null, view = { x: 0, y: 0, zoom: 1 }, chosen = -1, hovered = -1, group = null, places = new Map(), actions = null;
+let data = null, view = { x: 0, y: 0, zoom: 1 }, chosen = -1, hovered = -1, near = [], group = null, places = new Map(), actions = null;
 const canvas = $("map");
 
 const size = () => ({ width: canvas.clientWidth, height: canvas.clientHeight });
-// Places are neighbourhoods, not distances, so the map may be stretched to the shape of its frame.
+// Places tell neighbours, not distances, so the map may be stretched to the shape of its frame.
 const scaleX = () => size().width * 0.45 * view.zoom;
 const scaleY = () => size().height * 0.45 * view.zoom;
 const toScreen = (k) => { const { width, height } = size(); return [width / 2 + (data.x[k] - view.x) * scaleX(), height / 2 - (data.y[k] - view.y) * scaleY()]; };
@@ -25,12 +25,25 @@ export const redrawMap = () => {
     pen.beginPath(); pen.arc(x, y, radius(k), 0, 7); pen.fill();
   }
   pen.globalAlpha = 1;
+  if (chosen >= 0) links(pen, ink);
   for (const k of new Set([chosen, hovered])) if (k >= 0) {
     const [x, y] = toScreen(k);
     pen.strokeStyle = ink; pen.lineWidth = 2;
     pen.beginPath(); pen.arc(x, y, radius(k) + 4, 0, 7); pen.stroke();
   }
   labels(pen, width, height, ink, dark);
+};
+
+// From the chosen item to those most like it, wherever they stand.
+const links = (pen, ink) => {
+  const [x, y] = toScreen(chosen);
+  pen.strokeStyle = ink; pen.lineWidth = 1; pen.globalAlpha = 0.45;
+  for (const k of near) {
+    const [otherX, otherY] = toScreen(k);
+    pen.beginPath(); pen.moveTo(x, y); pen.lineTo(otherX, otherY); pen.stroke();
+    pen.beginPath(); pen.arc(otherX, otherY, radius(k) + 3, 0, 7); pen.stroke();
+  }
+  pen.globalAlpha = 1;
 };
 
 // Titles of the best-known items, as many as fit without touching.
@@ -60,24 +73,28 @@ const nearest = (x, y, reach = 14) => {
   return best;
 };
 
-const choose = async (k, centre = false) => {
+const choose = (k, centre = false) => attempt(async () => {
   chosen = k;
+  near = [];
   if (centre) view = { x: data.x[k], y: data.y[k], zoom: Math.max(view.zoom, 4) };
   redrawMap();
   const item = { id: data.ids[k], title: data.titles[k] };
-  const near = await ask(`/similar/${encodeURIComponent(item.id)}?k=8`);
+  const { items } = await ask(withId("/similar", "item", item.id, "&k=8"));
+  if (chosen !== k) return;
+  near = items.map((other) => places.get(other.id)).filter((place) => place !== undefined);
   const dot = make("span", { className: "dot" });
   dot.style.background = colour(data.meta[k], isDark());
   const add = make("button", { type: "button", className: "link", textContent: "Add to taste" });
   add.addEventListener("click", () => actions.addToTaste(item));
-  const list = make("ul", { className: "groups" }, ...near.items.map((other) => {
+  const list = make("ul", { className: "groups" }, ...items.map((other) => {
     const button = make("button", { type: "button" }, make("span", { textContent: other.title }), make("small", { textContent: other.score.toFixed(2) }));
-    button.addEventListener("click", () => (places.has(other.id) ? choose(places.get(other.id), true) : actions.showSimilar(other)));
+    button.addEventListener("click", () => (places.has(other.id) ? choose(places.get(other.id), true) : attempt(() => actions.showSimilar(other))));
     return make("li", {}, button);
   }));
-  $("map-chosen").replaceChildren(make("h2", {}, dot, ` ${item.title}`), make("p", { className: "hint" }, "Anchor #" + data.meta[k] + ". ", add), list);
-  say(`${item.title}. Near it: ${near.items.slice(0, 4).map((other) => other.title).join(", ")}`);
-};
+  $("map-chosen").replaceChildren(make("h2", {}, dot, ` ${item.title}`), make("p", { className: "hint" }, "Most like it, linked on the map. ", add), list);
+  redrawMap();
+  say(`${item.title}. Most like it: ${items.slice(0, 4).map((other) => other.title).join(", ")}`);
+});
 
 const zoomAt = (factor, x = size().width / 2, y = size().height / 2) => {
   const { width, height } = size();
@@ -115,8 +132,9 @@ const listen = () => {
   });
   const up = (event) => {
     const [x, y] = at(event);
-    pointers.delete(event.pointerId); gap = 0;
-    if (event.type === "pointerup" && moved < 6) { const k = nearest(x, y, 18); if (k >= 0) choose(k); }
+    const began = pointers.delete(event.pointerId); // else it began elsewhere, such as on the list above
+    gap = 0;
+    if (began && event.type === "pointerup" && moved < 6) { const k = nearest(x, y, 18); if (k >= 0) choose(k); }
   };
   canvas.addEventListener("pointerup", up);
   canvas.addEventListener("pointercancel", up);
@@ -133,7 +151,7 @@ const listen = () => {
   });
   $("zoom-in").addEventListener("click", () => zoomAt(1.5));
   $("zoom-out").addEventListener("click", () => zoomAt(1 / 1.5));
-  $("zoom-reset").addEventListener("click", () => { view = { x: 0, y: 0, zoom: 1 }; group = null; chosen = -1; showGroups(); redrawMap(); });
+  $("zoom-reset").addEventListener("click", () => { view = { x: 0, y: 0, zoom: 1 }; group = null; chosen = -1; near = []; showGroups(); redrawMap(); });
   new ResizeObserver(redrawMap).observe(canvas);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { redrawMap(); showGroups(); });
   combo($("map-search"), $("map-options"), async (text) => (await findItems(text)).filter((item) => places.has(item.id)), (item) => { $("map-search").value = item.title; choose(places.get(item.id), true); });
@@ -142,7 +160,7 @@ const listen = () => {
 const showGroups = () => $("map-groups").replaceChildren(...data.groups.map((entry) => {
   const dot = make("span", { className: "dot", aria: { hidden: "true" } });
   dot.style.background = colour(entry.meta, isDark());
-  const name = entry.examples.join(" · ") || `Anchor #${entry.meta}`;
+  const name = entry.examples.join(" · ");
   const button = make("button", { type: "button", aria: { pressed: String(group === entry.meta) } }, dot, make("span", { textContent: name }), make("small", { textContent: entry.count }));
   button.addEventListener("click", () => { group = group === entry.meta ? null : entry.meta; showGroups(); redrawMap(); });
   return make("li", {}, button);
@@ -151,7 +169,10 @@ const showGroups = () => $("map-groups").replaceChildren(...data.groups.map((ent
 export const showMap = async (given) => {
   actions = given;
   if (!data) {
-    data = await ask("/api/map");
+    $("map-note").textContent = "Drawing the map …";
+    const given = await ask("/api/map").catch((error) => { $("map-note").textContent = ""; throw error; });
+    if (data) return;
+    data = given;
     places = new Map(data.ids.map((id, k) => [id, k]));
     $("map-note").textContent = data.ids.length < data.of ? `The ${data.ids.length.toLocaleString("en")} best-known of ${data.of.toLocaleString("en")} items. Larger points have more users.` : "Larger points have more users.";
     showGroups();

@@ -11,40 +11,77 @@ export const make = (tag, options = {}, ...children) => {
 };
 
 export const say = (text) => { $("status").textContent = text; };
-export const problem = (text) => { $("problem").hidden = !text; $("problem").textContent = text ?? ""; };
+export const problem = (text) => { $("problem").hidden = !text; $("problem-text").textContent = text ?? ""; };
+
+// Whatever fails in `work` is told; null is given back then.
+export const attempt = async (work) => {
+  try { return await work(); } catch (error) { problem(error.message); return null; }
+};
 
 let key = null;
+let asking = null; // one dialog, however many requests wait for it
 try { key = sessionStorage.getItem("legcf-key"); } catch { /* storage may be barred */ }
+export const currentKey = () => key;
 
-const askKey = () => new Promise((resolve) => {
-  const dialog = $("key");
-  dialog.addEventListener("close", () => {
-    key = $("key-input").value;
-    try { sessionStorage.setItem("legcf-key", key); } catch { /* then it lasts until reload */ }
-    resolve();
-  }, { once: true });
-  if (!dialog.open) dialog.showModal();
-});
+const askKey = (wrong) => {
+  asking ??= new Promise((resolve, reject) => {
+    const dialog = $("key");
+    $("key-wrong").hidden = !wrong;
+    $("key-input").value = "";
+    dialog.returnValue = "";
+    dialog.addEventListener("close", () => {
+      asking = null;
+      if (dialog.returnValue !== "given" || !$("key-input").value) { reject(new Error("This server needs a key. Reload the page to enter one.")); return; }
+      key = $("key-input").value;
+      try { sessionStorage.setItem("legcf-key", key); } catch { /* then it lasts until reload */ }
+      resolve();
+    }, { once: true });
+    dialog.showModal();
+  });
+  return asking;
+};
 
-// Ask the server. A refusal becomes an Error with the server's own sentence.
-export const ask = async (path, body) => {
+// Integers beyond 2^53 would be rounded: an id keeps its digits as text, which the server takes as well.
+const exact = (name, value, context) => (typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(context?.source ?? "") ? context.source : value);
+
+const send = async (path, body) => {
   const headers = {};
-  if (key) headers["X-API-Key"] = key;
+  const used = key;
+  if (used) headers["X-API-Key"] = used;
   if (body) headers["Content-Type"] = "application/json";
-  let response;
   try {
-    response = await fetch(path, body ? { method: "POST", headers, body: JSON.stringify(body) } : { headers });
+    return [await fetch(path, body ? { method: "POST", headers, body: JSON.stringify(body) } : { headers }), used];
   } catch {
     throw new Error("The server does not answer. Is it still running?");
   }
-  if (response.status === 401) { await askKey(); return ask(path, body); }
-  const content = await response.json();
+};
+
+// Ask the server. A refusal becomes an Error with the server's own sentence.
+export const ask = async (path, body) => {
+  if (key && !/^[\x20-\x7e]+$/.test(key)) await askKey(true); // a header cannot carry it, so it cannot be right
+  const [response, used] = await send(path, body);
+  if (response.status === 401) {
+    if (used === key) await askKey(Boolean(used)); // else another request has a new key already
+    return ask(path, body);
+  }
+  let content;
+  try { content = JSON.parse(await response.text(), exact); } catch { throw new Error(`The server answered ${response.status}, and not in JSON.`); }
   if (!response.ok) throw new Error(content.detail ?? `The server answered ${response.status}.`);
   return content;
 };
 
-// A combobox: type, choose by mouse, or by arrows and Enter; Escape closes.
-export const combo = (input, list, find, choose) => {
+// A batch of one: its result, or its error.
+export const recommend = async (request) => {
+  const { results, errors } = await ask("/recommend", { requests: [request] });
+  if (errors[0]) throw new Error(errors[0].detail);
+  return results[0];
+};
+
+// An id in the query and not in the path: browsers take `..` out of paths, however it is written.
+export const withId = (path, name, id, more = "") => `${path}?${name}=${encodeURIComponent(id)}${more}`;
+
+// A combobox: type, choose by mouse, or by arrows and Enter; Escape closes. `typed` takes what was only typed.
+export const combo = (input, list, find, choose, typed = null) => {
   let options = [], active = -1, turn = 0, timer;
   // closing also calls off what is still being looked up, or the list would open again behind the choice
   const close = () => { clearTimeout(timer); turn++; list.hidden = true; active = -1; input.setAttribute("aria-expanded", "false"); input.removeAttribute("aria-activedescendant"); };
@@ -56,9 +93,8 @@ export const combo = (input, list, find, choose) => {
   const take = (place) => { const option = options[place]; close(); if (option) choose(option); };
   const open = async () => {
     const mine = ++turn;
-    let found;
-    try { found = await find(input.value.trim()); } catch (error) { problem(error.message); return; }
-    if (mine !== turn || document.activeElement !== input) return;
+    const found = await attempt(() => find(input.value.trim()));
+    if (found === null || mine !== turn || document.activeElement !== input) return;
     options = found;
     list.replaceChildren(...found.map((option, k) => {
       const element = make("li", { id: `${list.id}-${k}`, aria: { role: "option", selected: "false" } }, make("span", { textContent: option.label }));
@@ -81,7 +117,13 @@ export const combo = (input, list, find, choose) => {
       event.preventDefault();
       if (list.hidden) open();
       else if (options.length) mark((active + (event.key === "ArrowDown" ? 1 : -1) + options.length) % options.length);
-    } else if (event.key === "Enter" && !list.hidden) { event.preventDefault(); take(active >= 0 ? active : 0); }
+    } else if (event.key === "Enter") {
+      event.preventDefault();
+      const text = input.value.trim();
+      if (!list.hidden && active >= 0) take(active);
+      else if (typed && text) { close(); typed(text); }
+      else if (!list.hidden) take(0);
+    }
   });
 };
 

@@ -1,0 +1,64 @@
+"""Long work as plain data, so that it can be done in this process or in another."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from legcf.errors import UserError
+from legcf.serving import answers
+from legcf.serving.encoding import encode
+from legcf.serving.loaded import Loaded
+from legcf.serving.pictures import item_map
+from legcf.serving.schemas import Ask
+
+LIGHT = 500  # of `weight`: a few milliseconds, less than handing the work over would be worth
+_PIECE = 2000
+
+Job = dict[str, Any]
+
+
+def weight(ask: Ask) -> int:
+    """How long an answer takes, roughly: in items written down."""
+    return ask.k + 20 * ask.explain + len(ask.items) + len(ask.deny) + len(ask.allow or ())
+
+
+def recommend_jobs(asks: Sequence[Ask], popular_for_unknown: bool) -> Iterator[Job]:
+    """All asks in their order, some in each job: small enough that others hardly wait for one."""
+    piece: list[dict[str, Any]] = []
+    size = 0
+    for ask in asks:
+        if piece and size + weight(ask) > _PIECE:
+            yield {"do": "recommend", "asks": piece, "popular": popular_for_unknown}
+            piece, size = [], 0
+        piece.append(ask.model_dump())
+        size += weight(ask)
+    yield {"do": "recommend", "asks": piece, "popular": popular_for_unknown}
+
+
+def map_job() -> Job:
+    return {"do": "map"}
+
+
+def perform(loaded: Loaded, job: Job) -> tuple[bytes, bytes]:
+    return _WORK[job["do"]](loaded, job)
+
+
+def _recommend(loaded: Loaded, job: Job) -> tuple[bytes, bytes]:
+    """Results and errors of all asks, one of them null for each: two lists in JSON, without their brackets."""
+    results, errors = [], []
+    for entry in job["asks"]:
+        try:
+            result = encode(answers.recommend(loaded, Ask.model_construct(**entry), job["popular"]))
+            error = b"null"
+        except UserError as refusal:
+            status, detail = answers.failure(refusal)
+            result, error = b"null", encode({"status": status, "detail": detail})
+        results.append(result)
+        errors.append(error)
+    return b",".join(results), b",".join(errors)
+
+
+def _map(loaded: Loaded, job: Job) -> tuple[bytes, bytes]:
+    return encode(item_map(loaded.scorer, loaded.by_popularity)), b""
+
+
+_WORK = {"recommend": _recommend, "map": _map}

@@ -1,0 +1,13 @@
+"""What the server tells while it runs: one line of JSON on stderr for each event."""
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+
+def log(event: str, level: str = "info", **facts: Any) -> None:
+    line = {"time": round(time.time(), 3), "level": level, "event": event, "pid": os.getpid(), **facts}
+    sys.stderr.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
+    sys.stderr.flush()

@@ -1,0 +1,31 @@
+"""How a server runs, and how its worker processes get to know."""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+
+SETTINGS_VARIABLE = "LEGCF_SERVE_SETTINGS"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`counts` is the folder where workers share their counters; None counts in memory, for one process alone."""
+
+    model: str
+    api_key: str | None = None
+    max_body: int = 2**20
+    reload_seconds: float = 1.0
+    access_log: bool = True
+    log_ids: bool = False
+    cors_origins: tuple[str, ...] = ()
+    popular_for_unknown: bool = False
+    cache_bytes: int = 32 * 2**20
+    counts: str | None = None
+
+    def to_environment(self) -> None:
+        os.environ[SETTINGS_VARIABLE] = json.dumps(asdict(self))
+
+    @classmethod
+    def from_environment(cls) -> "Settings":
+        values = json.loads(os.environ[SETTINGS_VARIABLE])
+        return cls(**{**values, "cors_origins": tuple(values["cors_origins"])})
