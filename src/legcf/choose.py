@@ -28,10 +28,11 @@ Build = Callable[[RunConfig], GraphModel]
 
 _FACTORISATIONS = ((1.0, 5.0), (1.0, 10.0), (2.0, 15.0))  # multiples of the α that is found, and λ
 _POPULARITY_POWERS = (0.25, 0.4, 0.55)  # c of singular vectors
-_FACTORS, _MOST_SINGULAR = 128, 512
+_FACTORS, _MOST_SINGULAR = 256, 512
 _SHARES = (0.25, 0.5, 0.75)  # of the room, for the table; the rest is the lists'
 _BITS = (2, 4)
 _LEAST_WIDTH = 16
+_TRIAL_FACTORS = 128  # wide enough to find α by
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +48,10 @@ class Choice:
 def best_table(
     config: RunConfig, dataset: Dataset, room: int, fitter: ListFitter, build: Build, judge: Judge
 ) -> Choice | None:
-    """The table of items, factorised or singular, that ranks best within the room; None where none fits."""
+    """The table of items, factorised or singular, that ranks best within the room; None where none fits.
+
+    What the lists are like hardly depends on the vectors beside them: their ridge and powers are as configured.
+    """
     widest = _widest(room, dataset.num_items)
     if widest < _LEAST_WIDTH:
         return None
@@ -56,8 +60,6 @@ def best_table(
     for start in _starts(config, dataset, widest):
         model = build(start)
         ranking = model.ranking()
-        if best is None:  # what the lists are like hardly depends on the vectors beside them
-            settings = fitter.settings(ranking, settings, _named(judge, start))
         lists = fitter.lists(settings, round(_entries_per_item(room, dataset) * dataset.num_items), refit=False)
         _, score = fitter.weighed(ranking, lists, settings.list_weight, _named(judge, start), settings)
         if best is None or score > best[0]:
@@ -101,7 +103,7 @@ def _fitted(
 
 def _starts(config: RunConfig, dataset: Dataset, widest: int) -> Iterator[RunConfig]:
     alpha = with_alpha(
-        dataset.train, min(_FACTORS, widest), np.random.default_rng(config.seed), AlsSettings(), quiet=True
+        dataset.train, min(_TRIAL_FACTORS, widest), np.random.default_rng(config.seed), AlsSettings(), quiet=True
     ).alpha
     for multiple, ridge in _FACTORISATIONS:
         als = {"alpha": multiple * (alpha or 1.0), "regularisation": ridge}

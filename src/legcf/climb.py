@@ -3,8 +3,17 @@
 from collections.abc import Callable
 
 
-def climb(score: Callable[[float], float], start: float, least: float = 0.0, most: float = float("inf")) -> float:
-    """Double or halve from `start` while the score gains; no value is tried twice, none beyond the bounds."""
+def climb(
+    score: Callable[[float], float],
+    start: float,
+    least: float = 0.0,
+    most: float = float("inf"),
+    steps: tuple[float, ...] = (2.0,),
+) -> float:
+    """Double or halve from `start` while the score gains; no value is tried twice, none beyond the bounds.
+
+    Further `steps`, each smaller than the one before, go on from the best.
+    """
     tried: dict[float, float] = {}
 
     def known(value: float) -> float:
@@ -13,7 +22,8 @@ def climb(score: Callable[[float], float], start: float, least: float = 0.0, mos
         return tried[value]
 
     best = start
-    for factor in (2.0, 0.5):
-        while least <= best * factor <= most and known(best * factor) > known(best):
-            best *= factor
+    for step in steps:
+        for factor in (step, 1 / step):
+            while least <= best * factor <= most and known(best * factor) > known(best):
+                best *= factor
     return best

@@ -165,6 +165,11 @@ class RankingConfig(Frozen):
         return size if size is None or size == "auto" else parse_bytes(size)
 
     @property
+    def chooses(self) -> bool:
+        """Whether anything is left to validation."""
+        return self.choose or self.fit_lists or self.fit_neighbours
+
+    @property
     def has_lists(self) -> bool:
         return self.lists is None or self.lists > 0
 

@@ -54,21 +54,32 @@ class Recommender:
             "training": training or {},
             "ranking": ranking or {},
         }
-        self.config: RunConfig = resolve(method, backbone, preset, seed, overrides)
+        self._wanted: RunConfig = resolve(method, backbone, preset, seed, overrides)
         self._quiet = quiet
         self._trained: TrainedModel | None = None
         self._dataset: Dataset | None = None
 
     def fit(
-        self, data: Dataset | str | Path | pl.DataFrame | Any, options: DataOptions | None = None, **data_options: Any
+        self,
+        data: Dataset | str | Path | pl.DataFrame | Any,
+        options: DataOptions | None = None,
+        *,
+        final: bool = False,
+        **data_options: Any,
     ) -> Recommender:
         """`data` is a Dataset, a source that `legcf train` takes, or a frame with a row for each interaction.
 
-        Options of reading and splitting may be given by name: `fit("log.csv", user_col="uid", protocol="ratio")`.
+        Options of reading and splitting may be given by name: `fit("log.csv", user_col="uid", protocol="ratio")`. With
+        `final` the model is chosen and tested as usual, and then trained once more on every pair: the one to use.
         """
         chosen = options or validated(DataOptions, data_options, "data")
         dataset = training_data(data, chosen)
-        self._trained = runs.train(dataset, self.config, quiet=self._quiet)
+        wanted = self._wanted
+        if isinstance(data, str | Path):
+            source = str(Path(data).resolve()) if Path(data).exists() else str(data)
+            said = {"source": source, "options": chosen.model_dump(mode="json", exclude_defaults=True)}
+            wanted = wanted.model_copy(update={"data": said})
+        self._trained = runs.train(dataset, wanted, quiet=self._quiet, final=final)
         self._dataset = dataset
         return self
 
@@ -81,7 +92,7 @@ class Recommender:
     def of(cls, trained: TrainedModel) -> Recommender:
         """Around a model that is already trained."""
         self = cls.__new__(cls)
-        self.config, self._quiet, self._dataset, self._trained = trained.config, True, None, trained
+        self._wanted, self._quiet, self._dataset, self._trained = trained.config, True, None, trained
         return self
 
     def save(self, folder: str | Path) -> None:
@@ -91,6 +102,11 @@ class Recommender:
     def evaluate(self, part: str = "test", ks: Sequence[int] = DEFAULT_KS) -> dict[str, float]:
         """Metrics on the dataset's `test` or `validation` part."""
         ranking = self._fitted().ranking
+        if "final" in self.metrics:
+            raise UserError(
+                "This model was trained on every pair, so none is left to measure it by. The accuracy it was chosen by"
+                " is in its metrics, and `legcf evaluate RUN/chosen` measures the model before that."
+            )
         if not ks or min(ks) < 1:
             raise UserError("List lengths to evaluate at start at 1; give at least one.")
         dataset = self.dataset()
@@ -118,6 +134,11 @@ class Recommender:
         positions = _positions(items, self.items)
         ranked, scores = similar(ranking, positions, k)
         return self._frame("to", self.items.external(positions), ranked, scores)
+
+    @property
+    def config(self) -> RunConfig:
+        """The settings: those of the trained model, with what was chosen, once there is one."""
+        return self._wanted if self._trained is None else self._trained.config
 
     @property
     def users(self) -> IdMap:

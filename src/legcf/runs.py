@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf.choose import Choice, best_table
-from legcf.configuration import RankingConfig, RunConfig, migrated
+from legcf.configuration import RunConfig, migrated
 from legcf.data.interactions import Dataset
 from legcf.embeddings.base import bytes_of
 from legcf.embeddings.popularity import sizes_by_popularity
@@ -27,13 +27,14 @@ from legcf.ranking.ranking import Ranking
 from legcf.ranking.tune import Tuned, Tuning, facts
 from legcf.registry import BACKBONES, METHODS
 from legcf.serving.artifact import fixed_bytes
-from legcf.trained_model import TrainedModel, save_model
+from legcf.trained_model import TrainedModel, load_model, save_model
 from legcf.training.loop import Session, use_threads
 from legcf.training.sampler import edge_folds
 from legcf.warm_start import read_vectors
 
 _AUTO_BYTES, _AUTO_BYTES_PER_ITEM = 1_000_000, 48
 _LEAST_ROOM = 6  # bytes per item, for a code and an entry
+_HELD_OUT = 0.1  # of the training pairs, to choose by where a protocol has no validation
 _HOPELESS = 0.95  # of a table's score: what training has never made up for
 
 
@@ -44,12 +45,15 @@ def prepare_folder(folder: Path, config: RunConfig, dataset: Dataset, resume: bo
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; choose another --out.")
     if not resume:
-        if folder.exists() and any(folder.iterdir()):
+        if _has_other_files(folder):
             raise UserError(f"{folder} is not empty: add --resume to continue that run, or choose another --out.")
         write_json(path, content)
         return
+    if not path.exists() and not _has_other_files(folder):
+        write_json(path, content)  # stopped before anything was written
+        return
     if not path.exists():
-        raise UserError(f"{folder} holds no run to resume: leave --resume away to start one there.")
+        raise UserError(f"{folder} holds no run to resume, but other files: choose another --out.")
     before = read_json(path)
     if not isinstance(before, Mapping):
         raise UserError(f"{path} is not the configuration of a run; choose another --out.")
@@ -61,6 +65,11 @@ def prepare_folder(folder: Path, config: RunConfig, dataset: Dataset, resume: bo
             f"{folder} was started with {changed[0]} = {changed[1]!r}, now it is {changed[2]!r};"
             " resume with the same settings or start a new run."
         )
+
+
+def _has_other_files(folder: Path) -> bool:
+    """Anything but the rehearsal of the run that is to be written there."""
+    return folder.exists() and any(path.name != "chosen" for path in folder.iterdir())
 
 
 def build_model(
@@ -92,8 +101,50 @@ def train(
     resume: bool = False,
     quiet: bool = False,
     on_epoch: Callable[[dict[str, Any]], None] | None = None,
+    final: bool = False,
 ) -> TrainedModel:
-    """Train, keep the best weights, test once, and write the run's files."""
+    """Train, keep the best weights, test once, and write the run's files.
+
+    Where there is something to choose and no validation pairs to choose by, a tenth of the training pairs is held out
+    first; what is chosen is then trained on all of them. A `final` model is chosen and tested as usual (in the folder
+    `chosen` of the run) and then trained once more, with what was chosen, on every pair there is.
+    """
+    if final:
+        rehearsal = dataset
+    elif config.ranking.chooses and not dataset.validation.num_pairs:
+        rehearsal = dataset.holding_out(_HELD_OUT, np.random.default_rng([config.seed, 3]))
+    else:
+        return _train(dataset, config, folder, resume, quiet, on_epoch)
+    rehearsed_in = None if folder is None else folder / "chosen"
+    if rehearsed_in is not None and resume and (rehearsed_in / "model.json").exists():
+        chosen = load_model(rehearsed_in)
+    else:
+        again = resume and rehearsed_in is not None and (rehearsed_in / "config.json").exists()
+        chosen = train(rehearsal, config, rehearsed_in, again, quiet, on_epoch)
+    known = dataset.whole() if final else dataset
+    return _train(known, settled(chosen), folder, resume, quiet, on_epoch, chosen)
+
+
+def settled(chosen: TrainedModel) -> RunConfig:
+    """The settings of a trained model with nothing left to choose: what gives it again, from other pairs."""
+    epoch = (chosen.metrics.get("best_epoch") or {}).get("epoch")
+    update = {"keep": "last", "continue_from": "last", "patience": 10**6}
+    if epoch == 0:
+        update["epochs"] = 0
+    training = chosen.config.training.model_copy(update=update)
+    return chosen.config.model_copy(update={"training": training})
+
+
+def _train(
+    dataset: Dataset,
+    config: RunConfig,
+    folder: Path | None,
+    resume: bool,
+    quiet: bool,
+    on_epoch: Callable[[dict[str, Any]], None] | None,
+    chosen: TrainedModel | None = None,
+) -> TrainedModel:
+    """One training; `chosen` is the model whose settings it has, if it is a repetition."""
     started = time.perf_counter()
     if dataset.train.num_pairs == 0:
         raise UserError(f"{dataset.name} has no training pairs.")
@@ -126,6 +177,8 @@ def train(
     }
     metrics["peak_rss_mb"] = peak_memory_mb()
     metrics["best_epoch"] = _best_epoch(session)
+    if chosen is not None:
+        metrics |= _told_of(chosen, dataset)
     trained = TrainedModel(
         model, ranking, dataset.known, config, dataset.users, dataset.items, dataset.titles, metrics, session.lines
     )
@@ -135,6 +188,17 @@ def train(
         for spilled in (folder / "checkpoint").glob("basis*.npy"):
             spilled.unlink()
     return trained
+
+
+def _told_of(chosen: TrainedModel, dataset: Dataset) -> dict[str, Any]:
+    """What a model that was trained again says of the one it repeats."""
+    told: dict[str, Any] = {"chosen_on": {"validation": chosen.metrics["validation"]}}
+    if not dataset.test.num_pairs:
+        told = {
+            "final": {"pairs": dataset.train.num_pairs, "accuracy_of": "the model it was chosen as"},
+            **{key: chosen.metrics[key] for key in ("validation", "test", "content_hash")},
+        }
+    return {**told, "seconds_to_choose": chosen.metrics["seconds"]["this_session"]}
 
 
 def _room(config: RunConfig, dataset: Dataset) -> int | None:
@@ -163,25 +227,21 @@ def _run(
         def build(one: RunConfig) -> GraphModel:
             return build_model(one, dataset, np.random.default_rng(one.seed), None)
 
-        judge = session.judge("choose")
-        table = best_table(config, dataset, room, tuning.fitter, build, judge)
+        judge, own = session.judge("choose"), tuning.rounded(session.model.ranking())
+        if config.ranking.fit_lists:
+            found = tuning.fitter.settings(own, config.ranking, judge)
+            tuning.config = found.model_copy(update={"fit_lists": False})
+        settled_lists = config.model_copy(update={"ranking": tuning.config})
+        table = best_table(settled_lists, dataset, room, tuning.fitter, build, judge)
         if table is not None:
-            tuning.config = tuning.config.model_copy(update=_list_settings(table.config.ranking))
             start = tuning.fitted(session.model.ranking(), judge)
-            behind = judge(start.ranking, {"start": config.method.name}) < _HOPELESS * table.score
-            if behind:
+            if judge(start.ranking, {"start": config.method.name}) < _HOPELESS * table.score:
                 return table.model, table.tuned, table.config
     session.run()
     tuned = session.tuned()
     if table is not None and session.validate(tuned.ranking)[config.training.monitor] < table.score:
         return table.model, table.tuned, table.config
     return session.model, tuned, config.model_copy(update={"ranking": tuned.config})
-
-
-def _list_settings(config: RankingConfig) -> dict[str, Any]:
-    """What was found about lists beside one kind of vectors goes for another as well."""
-    names = ("list_ridge", "list_user_power", "list_power")
-    return {**{name: getattr(config, name) for name in names}, "fit_lists": False}
 
 
 def assess(model: GraphModel, ranking: Ranking, dataset: Dataset, config: RunConfig) -> dict[str, Any]:
@@ -198,7 +258,7 @@ def assess(model: GraphModel, ranking: Ranking, dataset: Dataset, config: RunCon
         **({} if sizes is None else {"sizes": sizes_by_popularity(sizes, dataset.train)}),
         "backbone_params": backbone_params,
         "total_trainable": layer.total_trainable() + backbone_params,
-        "storage_bytes": layer.storage_bytes()
+        "storage_bytes": (layer.storage_bytes() if ranking.rows is None else ranking.rows.packed_bytes)
         + bytes_of(*model.backbone.parameters())
         + (0 if term is None else term.storage_bytes()),
         **facts(ranking),

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from legcf.ranking.rows import CodedRows, FullRows
+from legcf.ranking.rows import CodedRows, FullRows, PackedRows
 from legcf.serving.artifact import ServingModel
 from legcf.serving.build import accuracy, build, served_ranking
 
@@ -75,3 +75,13 @@ def test_a_bias_is_stored_by_itself(toy: Toy) -> None:
     assert built.item_rows.width == toy.ranking.items.shape[1]
     assert built.item_bias is not None
     np.testing.assert_allclose(built.item_bias, bias, atol=1e-3)
+
+
+@pytest.mark.parametrize("bits", [2, 4])
+def test_a_table_of_few_bits_comes_back(bits: int, model: ServingModel, tmp_path: Path) -> None:
+    packed = PackedRows.of(model.item_rows.vectors(slice(None)), bits)
+    dataclasses.replace(model, item_rows=packed, user_rows=None, atlas=None).save(tmp_path / "file")
+    again = ServingModel.load(tmp_path / "file").item_rows
+    assert isinstance(again, PackedRows)
+    np.testing.assert_array_equal(again.values, packed.values)
+    np.testing.assert_allclose(again.scales, packed.scales, rtol=1e-6)

@@ -1,12 +1,15 @@
 """`legcf export`: from a run to one small file that serves without the graph."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from legcf.cli.output import AsJson, print_json, print_pairs, print_table
 from legcf.errors import UserError
+
+if TYPE_CHECKING:
+    from legcf.recommender import Recommender
 
 _DTYPES = ("int8", "float16", "float32")
 _FORMATS = ("coded", "full", "onnx")
@@ -15,7 +18,10 @@ _FORMATS = ("coded", "full", "onnx")
 def export(
     run: Annotated[Path, typer.Argument(help="A run directory of `legcf train`.")],
     model: Annotated[Path, typer.Argument(help="The file to write, e.g. model.legcf.")],
-    t: Annotated[int, typer.Option("-t", min=1, max=64, help="Meta-embeddings a row; accuracy against size.")] = 4,
+    t: Annotated[
+        int | None,
+        typer.Option("-t", min=1, max=64, help="Meta-embeddings per row.  [default: the model's own, else 4]"),
+    ] = None,
     c: Annotated[
         int | None, typer.Option("-c", min=1, help="Meta-embeddings in all.  [default: the model's own]")
     ] = None,
@@ -25,9 +31,12 @@ def export(
     ] = None,
     form: Annotated[str, typer.Option("--format", help="coded, full (the propagated table) or onnx.")] = "coded",
     users: Annotated[
-        str,
-        typer.Option(help="coded: known users can be asked for by id; none: every request brings the user's items."),
-    ] = "coded",
+        str | None,
+        typer.Option(
+            help="coded: users can be asked for by id, by a code of their vector; history: by what they have; none:"
+            " every request brings the user's items.  [default: what the model's users are; none after train --bytes]"
+        ),
+    ] = None,
     history: Annotated[
         bool | None, typer.Option(help="Store what users have.  [default: yes, unless --users none]")
     ] = None,
@@ -49,24 +58,33 @@ def export(
     _choose("--format", form, _FORMATS)
     dtype = dtype if dtype is not None else "float32" if form == "full" else "int8"
     _choose("--dtype", dtype, _DTYPES)
-    _choose("--users", users, ("coded", "none"))
-    if form == "onnx" and users == "none":
-        raise UserError("An ONNX scorer answers for known users: export it with --users coded.")
-    keep_history = history if history is not None else users == "coded"
-    obstacle = _obstacle_to_neighbours(form, keep_history)
-    if neighbours and obstacle is not None:
-        raise UserError(f"What neighbours add to scores cannot be kept: {obstacle}.")
+    if users is not None:
+        _choose("--users", users, ("coded", "history", "none"))
 
+    from legcf.ranking.neighbours import Neighbours
     from legcf.recommender import Recommender
     from legcf.serving.build import accuracy, build, served_ranking
 
     quiet = quiet or as_json
     trained = Recommender.load(run)
-    if neighbours and trained.ranking.term is None:
+    users = users if users is not None else _usual_users(trained, form)
+    pooled = trained.ranking.pooling is not None
+    if pooled and users == "coded":
+        raise UserError("Users of this model are their histories and have no vectors: use --users history or none.")
+    if form == "onnx" and users != "coded" and not pooled:
+        raise UserError("An ONNX scorer answers for known users: export it with --users coded.")
+    keep_history = history if history is not None else users != "none"
+    obstacle = _obstacle_to_neighbours(form, keep_history)
+    if neighbours and obstacle is not None:
+        raise UserError(f"What neighbours add to scores cannot be kept: {obstacle}.")
+    walks = isinstance(trained.ranking.term, Neighbours)
+    if neighbours and not walks:
         raise UserError("Neighbours add nothing to this model's scores: export it without --neighbours.")
-    if neighbours is None and trained.ranking.term is not None and obstacle is not None:
+    if neighbours is None and walks and obstacle is not None:
         typer.echo(f"legcf: what neighbours add to scores is left out of the file: {obstacle}", err=True)
     try:
+        if "final" in trained.metrics:
+            raise UserError("the model was trained on every pair, so none is left to measure it by")
         dataset = trained.dataset()
     except UserError as error:
         dataset = None
@@ -90,6 +108,8 @@ def export(
     if evaluate and dataset is not None:
         as_served = served_ranking(served, dataset.train, quiet)
         for name, part in (("validation", dataset.validation), ("test", dataset.test)):
+            if not part.num_pairs:
+                continue
             before = trained.metrics.get(name) or trained.evaluate(name)
             after = accuracy(as_served, part)
             keys = ("recall@20", "ndcg@20")
@@ -116,6 +136,13 @@ def export(
         print_json(report)
     else:
         _show(report)
+
+
+def _usual_users(trained: "Recommender", form: str) -> str:
+    """What the model's users are; a model that was made to keep to a size gives a file of that size, without them."""
+    if trained.ranking.pooling is None:
+        return "coded"
+    return "none" if isinstance(trained.config.ranking.bytes, int) and form != "full" else "history"
 
 
 def _obstacle_to_neighbours(form: str, keep_history: bool) -> str | None:

@@ -48,6 +48,7 @@ def summary(metrics: dict[str, Any]) -> dict[str, Any]:
     return {
         **{f"test {name}": test[name] for name in ("recall@20", "ndcg@20", "recall@10", "ndcg@10") if name in test},
         "validation ndcg@20": metrics["validation"].get("ndcg@20"),
+        **({"trained once more on all (pairs)": metrics["final"]["pairs"]} if "final" in metrics else {}),
         "values stored (the paper's count)": metrics["num_params"],
         "bytes stored": metrics["storage_bytes"],
         "times smaller than the full table": metrics["full_table_bytes"] / max(metrics["storage_bytes"], 1),

@@ -52,6 +52,10 @@ def train(
         list[str] | None, typer.Option("--set", help="Any configuration key, e.g. --set training.learning_rate=0.01.")
     ] = None,
     config: Annotated[Path | None, typer.Option(help="A JSON file with the keys of a run's config.json.")] = None,
+    final: Annotated[
+        bool,
+        typer.Option("--final", help="Once chosen and tested, train on every pair: the model to use, not to measure."),
+    ] = False,
     log: Annotated[str | None, typer.Option(help="Show epochs elsewhere as well: tensorboard or mlflow.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was stopped, to the same end.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no line an epoch.")] = False,
@@ -102,7 +106,7 @@ def train(
     trained = None
     is_new = not out.is_dir() or not any(out.iterdir())
     try:
-        trained = run(dataset, resolved, out, resume, quiet or as_json, _all(watching))
+        trained = run(dataset, resolved, out, resume, quiet or as_json, _all(watching), final)
     except UserError:
         if is_new:
             remove_unfinished(out)

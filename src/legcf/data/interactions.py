@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -122,6 +122,16 @@ class Dataset:
     def known(self) -> Interactions:
         """Every pair of the data, whichever part it is in: what users are known to have."""
         return self.train.joined(self.validation, self.test)
+
+    def holding_out(self, share: float, rng: np.random.Generator) -> "Dataset":
+        """With a share of the training pairs as validation, for choices where a protocol has none."""
+        hidden = rng.random(self.train.num_pairs) < share
+        return replace(self, train=self.train.subset(~hidden), validation=self.train.subset(hidden))
+
+    def whole(self) -> "Dataset":
+        """Every pair as training, none to choose or test by."""
+        nothing = Interactions.empty(self.num_users, self.num_items)
+        return replace(self, train=self.known, validation=nothing, test=nothing)
 
     @property
     def num_users(self) -> int:

@@ -163,7 +163,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         # of few bits, whichever ranks better, and item lists hold what they lose.
         "default": {
             **_ITEMS_ONLY,
-            "training": {**_ITEMS_ONLY["training"], "validation_users": 4_000, "patience": 1},
+            "training": {**_ITEMS_ONLY["training"], "validation_users": 5_000, "patience": 2},
             "ranking": {"bytes": "auto", "choose": True, "lists": None, "fit_lists": True},
         },
     }  # fmt: skip

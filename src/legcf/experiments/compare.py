@@ -24,6 +24,8 @@ def compare(folders: Sequence[Path], ks: Sequence[int] = (10, 20)) -> dict[str, 
         raise UserError(f"-k {min(ks)} is not possible; list lengths start at 1.")
     models = [Recommender.load(folder) for folder in folders]
     for folder, model in zip(folders, models, strict=True):
+        if "final" in model.metrics:
+            raise UserError(f"{folder} was trained on every pair, so none is left to compare by; use {folder}/chosen.")
         if model.metrics.get("content_hash") != models[0].metrics.get("content_hash"):
             raise UserError(f"{folder} and {folders[0]} are of different data or splits, so their users do not pair.")
     dataset = models[0].dataset()

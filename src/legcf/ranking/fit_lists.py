@@ -82,7 +82,13 @@ class ListFitter:
         return solved.lists(0, config.list_power).rounded(config.list_bits)
 
     def weighed(
-        self, ranking: Ranking, lists: ItemLists, start: float, judge: Judge, reported: RankingConfig
+        self,
+        ranking: Ranking,
+        lists: ItemLists,
+        start: float,
+        judge: Judge,
+        reported: RankingConfig,
+        steps: tuple[float, ...] = (2.0,),
     ) -> tuple[float, float]:
         """The weight that is judged best, and its score."""
         known: dict[float, float] = {}
@@ -97,7 +103,7 @@ class ListFitter:
             known[weight] = judge(self.added(ranking, lists, weight), facts)
             return known[weight]
 
-        best = climb(score, start, _LEAST_WEIGHT, _MOST_WEIGHT)
+        best = climb(score, start, _LEAST_WEIGHT, _MOST_WEIGHT, steps)
         return best, known[best]
 
     def added(self, ranking: Ranking, lists: ItemLists, weight: float) -> Ranking:

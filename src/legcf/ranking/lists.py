@@ -12,15 +12,22 @@ import numpy as np
 
 from legcf.arrays import FloatArray, Positions, inverse_power
 from legcf.data.interactions import Interactions
-from legcf.ranking.packing import quantise_levels
+from legcf.ranking.packing import bits_for, quantise_levels
+
+
+def packed_bytes(entries: int, num_items: int, bits: int) -> int:
+    """What so many entries take: sorted keys 2 + log2(keys / entries) bits each, weights `bits`."""
+    if not entries:
+        return 0
+    return int(np.ceil(entries * (2 + np.log2(max(num_items**2 / entries, 1)) + bits) / 8))
 
 
 def entries_within(room: float, num_items: int, bits: int) -> int:
-    """How many entries of lists a file of this much room holds: sorted keys take 2 + log2(keys / entries) bits each."""
+    """How many entries of lists a file of this much room holds."""
     low, high = 0, num_items * max(num_items - 1, 0)
     while low < high:
         middle = (low + high + 1) // 2
-        if middle * (2 + np.log2(max(num_items**2 / middle, 1)) + bits) / 8 <= room:
+        if packed_bytes(middle, num_items, bits) <= room:
             low = middle
         else:
             high = middle - 1
@@ -85,8 +92,10 @@ class ItemLists:
         return self.num_entries
 
     def storage_bytes(self) -> int:
-        """As a file of full precision has them; the served file packs them (`legcf.serving.parts`)."""
-        return self.num_entries * 8 + (self.pairs.num_users + 1) * 8
+        """As a model file packs them: sorted keys, and levels of weights in as few bits as they are many."""
+        levels = len(np.unique(self.weights))
+        bits = bits_for(levels) if levels <= 2**8 else 32
+        return packed_bytes(self.num_entries, self.pairs.num_items, bits) + 4 * levels
 
     def _own(self, count: int) -> np.float32:
         return np.float32(float(max(count, 1)) ** -self.user_power)

@@ -20,6 +20,7 @@ from legcf.ranking.neighbours import Neighbours
 from legcf.ranking.precision import as_stored
 from legcf.ranking.ranking import Ranking
 
+_STEPS = (2.0, 2.0**0.5)  # of the lists' weight, at last
 Arrays = Mapping[str, NDArray[np.generic]]
 
 
@@ -57,7 +58,7 @@ class Tuning:
             return Tuned(ranking, self.config)
         start = self.config.neighbours
         best = climb(lambda weight: judge(self._near(ranking, weight), {"weight": weight}), start)
-        return Tuned(self._near(ranking, best), self.config.model_copy(update={"neighbours": best}))
+        return Tuned(self._near(ranking, best), _chosen(self.config.model_copy(update={"neighbours": best})))
 
     def restored(self, ranking: Ranking, stored: Arrays) -> Ranking:
         """With what `arrays` gave for a fitted one."""
@@ -98,14 +99,19 @@ class Tuning:
             config = fitter.settings(ranking, config, judge)
         lists = fitter.lists(config, self.entries(ranking))
         if judge is not None:
-            weight, _ = fitter.weighed(ranking, lists, config.list_weight, judge, config)
+            weight, _ = fitter.weighed(ranking, lists, config.list_weight, judge, config, _STEPS)
             config = config.model_copy(update={"list_weight": weight})
-        return Tuned(fitter.added(ranking, lists, config.list_weight), config.model_copy(update={"fit_lists": False}))
+        return Tuned(fitter.added(ranking, lists, config.list_weight), _chosen(config))
 
     def _near(self, ranking: Ranking, weight: float) -> Ranking:
         if self._graph is None or self._graph.train is not ranking.histories:
             self._graph = Neighbours.of(ranking.histories)
         return replace(ranking, term=self._graph.weighing(weight, ranking))
+
+
+def _chosen(config: RankingConfig) -> RankingConfig:
+    """The settings with nothing left to choose."""
+    return config.model_copy(update={"choose": False, "fit_lists": False, "fit_neighbours": False})
 
 
 def arrays(ranking: Ranking) -> dict[str, NDArray[np.generic]]:

@@ -4,15 +4,17 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from legcf.arrays import FloatArray
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Interactions
 from legcf.errors import UserError
 from legcf.evaluation import evaluate
 from legcf.progress import progress
+from legcf.ranking.lists import ItemLists
 from legcf.ranking.neighbours import Neighbours
 from legcf.ranking.precision import keep_codes, rounded
 from legcf.ranking.ranking import Ranking
-from legcf.ranking.rows import CodedRows, FullRows, Rows
+from legcf.ranking.rows import CodedRows, FullRows, PackedRows, Rows
 from legcf.serving import atlas
 from legcf.serving.artifact import FoldIn, ServingModel
 from legcf.serving.calibrate import calibrate_items, calibrate_users
@@ -20,8 +22,8 @@ from legcf.serving.coding import code_sides
 from legcf.serving.foldin import user_maker
 from legcf.serving.history import PackedHistories
 
-DEFAULT_CODEBOOK = 500
-_CURVE_POINTS = 200
+DEFAULT_CODEBOOK, DEFAULT_TERMS = 500, 4
+_CURVE_POINTS = 100
 
 
 class Trained(Protocol):
@@ -51,7 +53,7 @@ class Trained(Protocol):
 
 def build(
     trained: Trained,
-    t: int = 4,
+    t: int | None = None,
     c: int | None = None,
     dtype: str = "int8",
     form: str = "coded",
@@ -77,33 +79,20 @@ def build(
     keep_users = keep_users and ranking.pooling is None
     half = "float32" if dtype == "float32" else "float16"  # of what is stored once per item: a byte would be too coarse
     rng = np.random.default_rng(seed)
-    user_rows: Rows
-    item_rows: Rows
-    spots = None
-    own = ranking.codes if form == "coded" and c is None and not keep_users else None
-    if own is not None and own.items.per_entity <= t:
-        # The model's items are codes already: nothing is lost by keeping them, and users are made of their items.
-        user_rows, item_rows = FullRows(ranking.users), keep_codes(own, dtype)
-        spots = rounded(atlas.layout(item_rows.codebook), "float16")
-    elif form == "coded":
-        c = c if c is not None else _codebook_size(ranking)
-        user_rows, item_rows, book = code_sides(ranking.users, ranking.items, c, t, dtype, rng, quiet)
-        spots = rounded(atlas.layout(book), "float16")
-    else:
-        user_rows, item_rows = FullRows(rounded(ranking.users, dtype)), FullRows(rounded(ranking.items, dtype))
-    neighbours = ranking.term if keep_neighbours and keep_history else None
+    user_rows, item_rows, spots = _rows(ranking, form, c, t, dtype, keep_users, rng, quiet)
+    term = ranking.term if isinstance(ranking.term, ItemLists) or (keep_neighbours and keep_history) else None
     served = Ranking(
         user_rows.vectors(slice(None)),
         item_rows.vectors(slice(None)),
         ranking.histories,
         bias=None if ranking.bias is None else rounded(ranking.bias, half),
-        term=neighbours,
+        term=term,
         popularity=ranking.popularity,
     )
     if fold_in is None:
         users = FoldIn() if ranking.pooling is not None else calibrate_users(item_rows, served, validation, rng, quiet)
-        fold_in = users, calibrate_items(user_rows, served, rng)
-    scale = neighbours.scale if isinstance(neighbours, Neighbours) else 0.0
+        fold_in = users, calibrate_items(user_rows, served, rng) if keep_users else FoldIn()
+    scale = term.scale if isinstance(term, Neighbours) else 0.0
     return ServingModel(
         items=trained.items,
         item_rows=item_rows,
@@ -119,8 +108,37 @@ def build(
         atlas=spots,
         card=_card(trained, item_rows, scale),
         dtype=dtype,
+        lists=term if isinstance(term, ItemLists) else None,
         neighbour_scale=scale,
     )
+
+
+def _rows(
+    ranking: Ranking,
+    form: str,
+    c: int | None,
+    t: int | None,
+    dtype: str,
+    keep_users: bool,
+    rng: np.random.Generator,
+    quiet: bool,
+) -> tuple[Rows, Rows, FloatArray | None]:
+    """Users and items as the file will hold them, and where meta-embeddings lie on the map."""
+    everyone = FullRows(ranking.users)
+    if form == "full":
+        return FullRows(rounded(ranking.users, dtype)), FullRows(rounded(ranking.items, dtype)), None
+    if c is None and not keep_users and (t is None or t >= (ranking.codes.items.per_entity if ranking.codes else 0)):
+        # Nothing is lost by keeping what the items are made of already; users are made of their items.
+        if ranking.rows is not None and not isinstance(ranking.rows, CodedRows):
+            return everyone, ranking.rows, None
+        if ranking.codes is not None:
+            kept = keep_codes(ranking.codes, dtype)
+            return everyone, kept, rounded(atlas.layout(kept.codebook), "float16")
+    c = c if c is not None else _codebook_size(ranking)
+    users, items, book = code_sides(
+        ranking.users, ranking.items, c, min(DEFAULT_TERMS, c) if t is None else t, dtype, rng, quiet
+    )
+    return users, items, rounded(atlas.layout(book), "float16")
 
 
 def served_ranking(model: ServingModel, train: Interactions, quiet: bool = False) -> Ranking:
@@ -136,7 +154,7 @@ def served_ranking(model: ServingModel, train: Interactions, quiet: bool = False
         model.item_rows.vectors(slice(None)),
         train,
         bias=model.item_bias,
-        term=Neighbours(train, train.transposed(), scale) if scale else None,
+        term=Neighbours(train, train.transposed(), scale) if scale else model.lists,
         popularity=model.popularity,
     )
 
@@ -156,12 +174,16 @@ def _card(trained: Trained, rows: Rows, neighbour_scale: float) -> dict[str, Any
     """What the page shows of the training; the curve thinned out so that the file stays small."""
     entities = len(trained.users) + len(trained.items)
     card = {key: value for key, value in trained.card.items() if key != "config"}
-    curve = [_plain(line) for line in card.get("curve") or []]
+    curve = [_plain(line) for line in card.get("curve") or [] if "search" not in line]
     card["curve"] = curve[:: max(1, -(-len(curve) // _CURVE_POINTS))]
     card["full_table_bytes"] = entities * trained.ranking.items.shape[1] * 4
     card["serving"] = {"d": rows.width, "entities": entities}
     if isinstance(rows, CodedRows):
         card["serving"] |= {"c": len(rows.codebook), "t": rows.columns.shape[1]}
+    if isinstance(rows, PackedRows):
+        card["serving"]["bits"] = rows.bits
+    if isinstance(trained.ranking.term, ItemLists):
+        card["serving"]["list_entries"] = trained.ranking.term.num_entries
     if neighbour_scale:
         card["serving"]["neighbour_scale"] = neighbour_scale
     return card

@@ -1,0 +1,48 @@
+"""Tables of few bits: how much they lose, what they take, and the same numbers from a file."""
+
+import numpy as np
+import pytest
+
+from legcf.ranking.packing import pack_bits, quantise_levels
+from legcf.ranking.rows import PackedRows, packed_table_bytes
+
+
+def table(rows: int = 400, width: int = 24) -> np.ndarray:
+    """Rows of very different lengths, some columns much larger than others, and a row of zeros."""
+    rng = np.random.default_rng(0)
+    drawn = rng.standard_normal((rows, width)) * np.geomspace(1, 30, width) * rng.lognormal(0, 1, (rows, 1))
+    drawn[7] = 0
+    return drawn.astype(np.float32)
+
+
+@pytest.mark.parametrize(("bits", "most"), [(2, 0.16), (4, 0.02), (8, 0.001)])
+def test_products_survive_few_bits(bits: int, most: float) -> None:
+    exact = table()
+    packed = PackedRows.of(exact, bits)
+    close = packed.vectors(slice(None))
+    lost = np.square(close @ close.T - exact @ exact.T).sum() / np.square(exact @ exact.T).sum()
+    assert lost < most
+
+
+def test_scores_are_products_with_all_rows() -> None:
+    packed = PackedRows.of(table(3000), 4)
+    queries = np.random.default_rng(1).standard_normal((3, 24)).astype(np.float32)
+    np.testing.assert_allclose(
+        packed.scores(packed.project(queries)), queries @ packed.vectors(slice(None)).T, rtol=1e-4, atol=1e-2
+    )
+    chosen = np.array([5, 2999, 7])
+    np.testing.assert_array_equal(packed.vectors(chosen), packed.vectors(slice(None))[chosen])
+
+
+def test_bytes_are_those_of_the_file() -> None:
+    packed = PackedRows.of(table(), 2)
+    assert len(pack_bits(packed.values, 2)) + 400 == packed.packed_bytes == packed_table_bytes(400, 24, 2)
+
+
+def test_levels() -> None:
+    values = np.random.default_rng(0).exponential(1.0, 5000).astype(np.float32)
+    codes, levels = quantise_levels(values, 4)
+    assert len(levels) == 16
+    assert np.abs(levels[codes] - values).mean() < 0.08
+    again, same = quantise_levels(levels[codes], 4)
+    np.testing.assert_array_equal(same[again], levels[codes])

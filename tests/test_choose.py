@@ -1,0 +1,100 @@
+"""One file within its size: what is chosen, what is measured and what is served are the same thing."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from legcf.configuration import RankingConfig, parse_bytes
+from legcf.data.interactions import Dataset, Interactions
+from legcf.errors import UserError
+from legcf.evaluation import evaluate
+from legcf.ranking.lists import ItemLists
+from legcf.ranking.rows import CodedRows, PackedRows
+from legcf.recommender import Recommender
+from legcf.serving.build import build, served_ranking
+from legcf.serving.scorer import Request, Scorer
+from tests.helpers import planted
+
+QUICK = {"epochs": 1, "batch_size": 400, "threads": 1}
+SMALL = {"c": 8, "d": 16}
+
+
+@pytest.fixture(scope="module")
+def dataset() -> Dataset:
+    return planted(150, 120, cold=3)
+
+
+@pytest.fixture(scope="module")
+def fitted(dataset: Dataset) -> Recommender:
+    return Recommender(method_options=SMALL, training=QUICK, ranking={"bytes": 20_000}).fit(dataset)
+
+
+def test_the_file_keeps_to_its_size_and_needs_nothing_else(fitted: Recommender, tmp_path: Path) -> None:
+    served = build(fitted.trained, keep_users=False, keep_history=False, quiet=True)
+    served.save(tmp_path / "model")
+    assert (tmp_path / "model").stat().st_size <= 20_000
+    assert served.users is None
+    assert served.history is None
+    assert served.lists is not None
+
+
+def test_what_is_measured_is_what_is_served(fitted: Recommender, dataset: Dataset, tmp_path: Path) -> None:
+    build(fitted.trained, keep_users=False, keep_history=False, quiet=True).save(tmp_path / "model")
+    scorer = Scorer.load(tmp_path / "model")
+    served = evaluate(served_ranking(scorer.model, dataset.train), dataset.test, (20,))
+    for name in ("recall@20", "ndcg@20"):
+        assert served[name] == pytest.approx(fitted.metrics["test"][name], rel=1e-3)
+    history = dataset.users.external(np.array([5])), dataset.known.of(5)
+    answer = scorer.recommend(Request(items=dataset.items.external(history[1]), k=5))
+    assert [entry.id for entry in answer] == fitted.recommend(history[0], k=5)["item"].to_list()
+
+
+def test_it_comes_back_from_its_folder(fitted: Recommender, tmp_path: Path) -> None:
+    fitted.save(tmp_path)
+    again = Recommender.load(tmp_path)
+    assert isinstance(again.ranking.term, ItemLists)
+    assert isinstance(again.ranking.rows, CodedRows | PackedRows)
+    assert again.recommend(k=5)["item"].to_list() == fitted.recommend(k=5)["item"].to_list()
+
+
+def test_everything_tried_is_reported_and_the_best_is_kept(fitted: Recommender) -> None:
+    tried = [line["validation"]["ndcg@20"] for line in fitted.curve if "search" in line and "start" in line["search"]]
+    assert len(tried) > 10
+    assert {line["search"].get("start", "")[:3] for line in fitted.curve if "search" in line} >= {"als", "spe"}
+    settled = fitted.config.ranking
+    assert not settled.choose
+    assert not settled.fit_lists
+    kept = [line["validation"]["ndcg@20"] for line in fitted.curve if line.get("search", {}).get("chosen")]
+    assert fitted.metrics["validation"]["ndcg@20"] >= max(kept) - 1e-6
+
+
+def test_without_validation_a_tenth_is_held_out_and_all_is_trained_on(dataset: Dataset) -> None:
+    nothing = Interactions.empty(150, 120)
+    unjudged = replace(dataset, validation=nothing)
+    fitted = Recommender(method_options=SMALL, training=QUICK, ranking={"bytes": 20_000}).fit(unjudged)
+    assert fitted.metrics["chosen_on"]["validation"]["ndcg@20"] > 0
+    assert fitted.ranking.histories.num_pairs == dataset.train.num_pairs
+    assert fitted.metrics["test"]["ndcg@20"] > 0.3
+
+
+def test_a_size_that_is_too_small_is_refused(dataset: Dataset) -> None:
+    with pytest.raises(UserError, match="raise --bytes"):
+        Recommender(method_options=SMALL, training=QUICK, ranking={"bytes": 1000}).fit(dataset)
+    with pytest.raises(UserError, match="--backbone history"):
+        Recommender("full", training={"epochs": 0}, ranking={"bits": 4}).fit(dataset)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("1.66MB", 1_660_000), ("500 kB", 500_000), (1234, 1234), ("1e6", 10**6), ("1MiB", 2**20)]
+)
+def test_sizes_are_read(text: str | int, size: int) -> None:
+    assert parse_bytes(text) == size
+    assert RankingConfig(bytes=text, lists=None).bytes == size
+
+
+@pytest.mark.parametrize("text", ["much", "-1MB", "1.2.3MB", "0", "MB"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="size"):
+        RankingConfig(bytes=text)
