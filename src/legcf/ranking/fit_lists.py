@@ -26,7 +26,7 @@ _USER_POWERS = (0.0, 1.0)  # beside the one that is configured
 _POWERS = (0.0, 0.25, 0.5)
 _FEW, _MANY = 32, 64  # candidates per item: while settings are found, and then
 _FEW_DENSE, _MANY_DENSE = 100, 200  # where items are few and have much in common
-_DENSE_ITEMS = 8192
+MANY_ITEMS = 8192
 _SAMPLE = 500  # users whose scores tell how far a term spreads
 _LEAST_WEIGHT, _MOST_WEIGHT = 2.0**-6, 2.0**6
 
@@ -40,8 +40,7 @@ class ListFitter:
         self._solved: dict[tuple[int, float, tuple[float, ...]], Solved] = {}
         picked = np.linspace(0, train.num_users - 1, min(_SAMPLE, train.num_users)).astype(np.int64)
         self._sample = train.of_users(np.unique(picked))
-
-        self._few, self._many = (_FEW_DENSE, _MANY_DENSE) if train.num_items <= _DENSE_ITEMS else (_FEW, _MANY)
+        self._few, self._many = (_FEW_DENSE, _MANY_DENSE) if train.num_items <= MANY_ITEMS else (_FEW, _MANY)
 
     def settings(self, ranking: Ranking, config: RankingConfig, judge: Judge) -> RankingConfig:
         """Ridge and powers, one after the other, each with the weight that suits it."""
