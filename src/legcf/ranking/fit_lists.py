@@ -24,6 +24,7 @@ Judge = Callable[[Ranking, dict[str, Any]], float]
 _RIDGES = (0.5, 1.0, 2.0, 4.0)
 _USER_POWERS = (0.0, 1.0)  # beside the one that is configured
 _POWERS = (0.0, 0.25, 0.5)
+_CLEARLY = 1.003  # times better, for another power to be taken: less is the luck of those who judge
 _FEW, _MANY = 32, 64  # candidates per item: while settings are found, and then
 _FEW_DENSE, _MANY_DENSE = 100, 200  # where items are few and have much in common
 MANY_ITEMS = 8192
@@ -47,10 +48,10 @@ class ListFitter:
         best = config
         best_score = -np.inf
 
-        def attempt(trial: RankingConfig, lists: ItemLists) -> None:
+        def attempt(trial: RankingConfig, lists: ItemLists, margin: float = 1.0) -> None:
             nonlocal best, best_score
             weight, score = self.weighed(ranking, lists, trial.list_weight, judge, trial)
-            if score > best_score:
+            if score > margin * best_score:
                 best, best_score = trial.model_copy(update={"list_weight": weight}), score
 
         solved = self._solve(self._few, config.list_user_power, _RIDGES)
@@ -58,11 +59,11 @@ class ListFitter:
             attempt(best.model_copy(update={"list_ridge": ridge}), solved.lists(place, config.list_power))
         for power in _USER_POWERS:
             lists = self._solve(self._few, power, (best.list_ridge,)).lists(0, config.list_power)
-            attempt(best.model_copy(update={"list_user_power": power}), lists)
+            attempt(best.model_copy(update={"list_user_power": power}), lists, _CLEARLY)
         lists = self._solve(self._few, best.list_user_power, (best.list_ridge,)).lists()
         for power in _POWERS:
             if power != best.list_power:
-                attempt(best.model_copy(update={"list_power": power}), replace(lists, user_power=power))
+                attempt(best.model_copy(update={"list_power": power}), replace(lists, user_power=power), _CLEARLY)
         return best
 
     def lists(self, config: RankingConfig, entries: int, refit: bool = True) -> ItemLists:
