@@ -283,13 +283,14 @@ class Session:
 
     def tuned(self) -> Tuned:
         """After training: the ranking with what can still be chosen chosen on validation; every trial is reported."""
-        stage = "lists" if self.config.ranking.has_lists else "neighbours"
-        return self.tuning.fitted(self.model.ranking(), self.judge(stage, by_all=True) if self.validates else None)
+        lists = self.config.ranking.has_lists
+        judge = self.judge("lists" if lists else "neighbours", by_all=lists)
+        return self.tuning.fitted(self.model.ranking(), judge if self.validates else None)
 
     def judge(self, stage: str, by_all: bool = False) -> Judge:
         """The monitored metric on validation, each ranking that is judged reported as an epoch of `stage`.
 
-        What is left to choose at last is judged by all validation users, however few watch the training.
+        Lists are judged at last by all validation users, however few watch the training.
         """
         tried = itertools.count(1)
 
