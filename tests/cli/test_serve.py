@@ -23,9 +23,6 @@ from legcf.errors import UserError
 from legcf.serving.artifact import ServingModel
 from tests.serving.conftest import model, model_file, toy  # noqa: F401 - fixtures
 
-pytest.importorskip("uvicorn", reason="the server is an extra")
-
-
 MAIN = "from legcf.cli.app import main; main()"
 READ_ONLY = (
     "mount -o remount,bind,ro / && mount -o remount,bind,ro /dev/shm && exec setpriv --reuid=65534 --regid=65534 "
