@@ -7,6 +7,7 @@ kept and every process compiles anew. `NUMBA_CACHE_DIR` names another folder.
 
 import os
 import tempfile
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,12 +40,23 @@ def settle_cache() -> bool:
     return True
 
 
+def _spare_torch_a_temporary_folder() -> None:
+    """Its optimisers ask for a folder of torch's compiler, which is not used here: any that exists will do."""
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError:
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(__file__).parent))
+
+
 _IS_KEPT = settle_cache()
+_spare_torch_a_temporary_folder()
 
 import numba  # noqa: E402 - once its folder is settled
 from numba import get_num_threads, prange  # noqa: E402
 
 __all__ = ["get_num_threads", "is_writable", "njit", "prange", "settle_cache"]
+# Where /dev/shm is read-only, numba cannot lock its start against forks of this process and says so; there are none.
+warnings.filterwarnings("ignore", message="Could not obtain multiprocessing lock")
 numba.config.reload_config()  # type: ignore[no-untyped-call] # for the case that it was imported before us
 
 
