@@ -14,10 +14,17 @@ _SCRIPT = (
 )
 
 
+def can_be_read_only() -> bool:
+    tools = shutil.which("unshare") and shutil.which("setpriv")
+    return bool(tools) and not subprocess.run([*_inside(None), "true"], capture_output=True).returncode
+
+
 def read_only(writable: Path | None = None) -> tuple[str, ...]:
     """What to put before a command so that it can write nothing, temporary folders included, but in `writable`."""
-    inside = ("unshare", "-m", "sh", "-c", _SCRIPT, "-", "" if writable is None else str(writable))
-    tools = shutil.which("unshare") and shutil.which("setpriv")
-    if not tools or subprocess.run([*inside, "true"], capture_output=True).returncode:
+    if not can_be_read_only():
         pytest.skip("needs the right to remount file systems")
-    return inside
+    return _inside(writable)
+
+
+def _inside(writable: Path | None) -> tuple[str, ...]:
+    return ("unshare", "-m", "sh", "-c", _SCRIPT, "-", "" if writable is None else str(writable))

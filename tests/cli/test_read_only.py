@@ -4,8 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,15 +14,6 @@ from tests.cli.read_only import read_only
 from tests.helpers import planted, write_folder
 
 SMALL = ("--preset", "paper", "--set", "method.c=8", "--set", "method.d=8", "--epochs", "1", "--quiet")
-
-
-@pytest.fixture
-def writable() -> Iterator[Path]:
-    """A folder that everybody can reach and write in."""
-    folder = Path(tempfile.mkdtemp())
-    folder.chmod(0o777)
-    yield folder
-    shutil.rmtree(folder)
 
 
 def _legcf(inside: tuple[str, ...], *arguments: object, cache: Path | str) -> str:
