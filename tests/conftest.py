@@ -1,6 +1,8 @@
 """What every test starts from: a cache of its own, one thread of torch a worker, and repeatable property tests."""
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,6 +34,15 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         del os.environ["LEGCF_CACHE"]
     else:
         os.environ["LEGCF_CACHE"] = before
+
+
+@pytest.fixture
+def writable() -> Iterator[Path]:
+    """A folder that everybody can reach and write in; pytest's own are for their owner alone."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o777)
+    yield folder
+    shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ __all__ = [
 if TYPE_CHECKING:
     from legcf.compression.compress import compress
     from legcf.data.interactions import Dataset
-    from legcf.data.source import DataOptions
+    from legcf.data.options import DataOptions
     from legcf.data.source import load as load_data
     from legcf.errors import UserError
     from legcf.recommender import Recommender
@@ -29,7 +29,7 @@ _HOMES = {
     "Scorer": "legcf.serving.scorer:Scorer",
     "Request": "legcf.serving.scorer:Request",
     "Dataset": "legcf.data.interactions:Dataset",
-    "DataOptions": "legcf.data.source:DataOptions",
+    "DataOptions": "legcf.data.options:DataOptions",
     "load_data": "legcf.data.source:load",
     "compress": "legcf.compression.compress:compress",
     "UserError": "legcf.errors:UserError",
@@ -42,5 +42,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'legcf' has no attribute {name!r}")
     import importlib
 
+    from legcf.errors import training_packages_for
+
     module, attribute = _HOMES[name].split(":")
-    return getattr(importlib.import_module(module), attribute)
+    with training_packages_for(f"`legcf.{name}`"):
+        return getattr(importlib.import_module(module), attribute)

@@ -1,5 +1,10 @@
 """Errors that are sentences for the person at the keyboard: what is wrong, where, and what to do."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_TRAINING_PACKAGES = frozenset({"numba", "polars", "psutil", "pymetis", "safetensors", "scipy", "torch"})
+
 
 class UserError(Exception):
     """Something the user can mend. The command line prints it as one sentence and exits with code 2."""
@@ -10,3 +15,14 @@ class MissingExtra(UserError):
 
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(f"{feature} needs optional packages: run `pip install 'legcf[{extra}]'` and try again.")
+
+
+@contextmanager
+def training_packages_for(feature: str) -> Iterator[None]:
+    """Where a package is missing that only training needs, `feature` asks for the extra that brings it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in _TRAINING_PACKAGES:
+            raise MissingExtra(feature, "train") from error
+        raise

@@ -2,12 +2,10 @@
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -21,22 +19,18 @@ import pytest
 from legcf.cli.app import app_for
 from legcf.errors import UserError
 from legcf.serving.artifact import ServingModel
+from tests.cli.read_only import read_only
 from tests.serving.conftest import model, model_file, toy  # noqa: F401 - fixtures
 
-pytest.importorskip("uvicorn", reason="the server is an extra")
-
-
 MAIN = "from legcf.cli.app import main; main()"
-READ_ONLY = (
-    "mount -o remount,bind,ro / && mount -o remount,bind,ro /dev/shm && exec setpriv --reuid=65534 --regid=65534 "
-    '--clear-groups --inh-caps=-all,+dac_read_search --ambient-caps=-all,+dac_read_search "$@"'
-)
 
 
 @contextmanager
-def serving(path: Path, *options: str, inside: tuple[str, ...] = ()) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """`inside` is a command that starts the server's command."""
-    command = [*inside, sys.executable, "-c", MAIN, "serve", str(path), "--port", "0", *options]
+def serving(
+    path: Path, *options: str, inside: tuple[str, ...] = (), program: tuple[str, ...] = (sys.executable, "-c", MAIN)
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """`inside` is a command that starts the server's command, `program` another `legcf`."""
+    command = [*inside, *program, "serve", str(path), "--port", "0", *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     assert process.stderr is not None
     try:
@@ -128,27 +122,17 @@ def test_swap_under_load_fails_no_request(model: ServingModel, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_nothing_has_to_be_written_and_nobody_has_to_be_root(model: ServingModel, workers: str) -> None:  # noqa: F811
+def test_nothing_has_to_be_written_and_nobody_has_to_be_root(
+    model: ServingModel,  # noqa: F811
+    writable: Path,
+    workers: str,
+) -> None:
     """As a user without rights on a file system that is read-only everywhere, the temporary folders too."""
-    tools = shutil.which("unshare") and shutil.which("setpriv")
-    if (
-        not tools
-        or subprocess.run(["unshare", "-m", "sh", "-c", READ_ONLY, "-", "true"], capture_output=True).returncode
-    ):
-        pytest.skip("needs the right to remount file systems")
-    folder = Path(tempfile.mkdtemp())  # pytest's own are for their owner alone
-    try:
-        folder.chmod(0o755)
-        model.save(folder / "model")
-        with serving(folder / "model", "--workers", workers, inside=("unshare", "-m", "sh", "-c", READ_ONLY, "-")) as (
-            base,
-            _,
-        ):
-            assert _get(f"{base}/recommend/u1?k=3")["user"] == "u1"
-            assert len(_get(f"{base}/recommend/u1?k=50&explain=50")["why"]) > 3  # type: ignore[arg-type]
-            assert "legcf_requests_total" in urllib.request.urlopen(f"{base}/metrics").read().decode()
-    finally:
-        shutil.rmtree(folder)
+    model.save(writable / "model")
+    with serving(writable / "model", "--workers", workers, inside=read_only()) as (base, _):
+        assert _get(f"{base}/recommend/u1?k=3")["user"] == "u1"
+        assert len(_get(f"{base}/recommend/u1?k=50&explain=50")["why"]) > 3  # type: ignore[arg-type]
+        assert "legcf_requests_total" in urllib.request.urlopen(f"{base}/metrics").read().decode()
 
 
 def _refused(*arguments: str) -> str:

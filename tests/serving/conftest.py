@@ -99,7 +99,8 @@ def odd_model(near_model: ServingModel) -> ServingModel:
 @contextmanager
 def serving(model: ServingModel, path: Path, **settings: Any) -> Iterator[str]:
     """A server as `legcf serve` runs it, but in a thread; gives its address."""
-    uvicorn = pytest.importorskip("uvicorn", reason="the server is an extra")
+    import uvicorn
+
     from legcf.serving.run import server_options
     from legcf.serving.server import Settings, create_app
 

@@ -15,7 +15,6 @@ from legcf.serving.artifact import ServingModel
 from .conftest import ODD, serving
 
 pytestmark = pytest.mark.browser
-pytest.importorskip("starlette", reason="the server is an extra")
 playwright = pytest.importorskip("playwright.sync_api", reason="the browser test needs playwright")
 
 expect = playwright.expect

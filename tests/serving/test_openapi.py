@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-pytest.importorskip("starlette", reason="the server is an extra")
 schemathesis = pytest.importorskip("schemathesis")
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from legcf import __version__
-from legcf.errors import UserError
+from legcf.errors import UserError, training_packages_for
 
 # A word is a module of this package with a function of that name, or with an `app` of further commands.
 COMMANDS = (
@@ -53,8 +53,10 @@ def app_for(arguments: Sequence[str]) -> typer.Typer:
 
 def main() -> None:
     """Entry point: a UserError becomes one sentence on stderr and exit code 2, Ctrl-C exit code 130."""
+    arguments = sys.argv[1:]
     try:
-        app_for(sys.argv[1:])(standalone_mode=True)
+        with training_packages_for(f"`legcf {' '.join(arguments[:1])}`"):
+            app_for(arguments)(standalone_mode=True)
     except UserError as error:
         print(f"legcf: {error}", file=sys.stderr)
         sys.exit(2)

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from legcf.errors import MissingExtra, UserError
+from legcf.errors import UserError
 from legcf.serving.artifact import ServingModel
 from legcf.serving.logs import log
 from legcf.serving.settings import Settings
@@ -31,12 +31,11 @@ def run_server(settings: Settings, host: str, port: int, workers: int) -> None:
     listener = _listen(host, port)
     counts = _prepare_counts(workers)
     settings = replace(settings, counts=counts)
-    try:
-        import uvicorn
 
-        from legcf.serving.server import create_app
-    except ModuleNotFoundError as error:
-        raise MissingExtra("The server", "serve") from error
+    import uvicorn
+
+    from legcf.serving.server import create_app  # not before counters have their place: prometheus_client comes with it
+
     _log_as_json()
     signal.signal(signal.SIGTERM, _leave)  # uvicorn finishes its requests, then hands the signal on to this
     address = listener.getsockname()

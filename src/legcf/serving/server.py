@@ -5,31 +5,27 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from legcf.errors import MissingExtra, UserError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
 
-try:
-    from starlette.applications import Starlette
-    from starlette.exceptions import HTTPException
-    from starlette.middleware import Middleware
-    from starlette.middleware.cors import CORSMiddleware
-    from starlette.requests import Request as HttpRequest
-    from starlette.responses import Response
-
-    from legcf.serving import answers
-    from legcf.serving.api import Api
-    from legcf.serving.encoding import encode
-    from legcf.serving.gate import Gate, Json
-    from legcf.serving.helper import Helper
-    from legcf.serving.holder import Holder
-    from legcf.serving.lane import Abandoned, Busy, Lane
-    from legcf.serving.logs import log
-    from legcf.serving.openapi import document
-    from legcf.serving.operations import Invalid, routes
-    from legcf.serving.pages import page_routes
-    from legcf.serving.settings import Settings
-    from legcf.serving.telemetry import Telemetry
-except ModuleNotFoundError as error:
-    raise MissingExtra("The server", "serve") from error
+from legcf.errors import UserError
+from legcf.serving import answers
+from legcf.serving.api import Api
+from legcf.serving.encoding import encode
+from legcf.serving.gate import Gate, Json
+from legcf.serving.helper import Helper
+from legcf.serving.holder import Holder
+from legcf.serving.lane import Abandoned, Busy, Lane
+from legcf.serving.logs import log
+from legcf.serving.openapi import document
+from legcf.serving.operations import Invalid, routes
+from legcf.serving.pages import page_routes
+from legcf.serving.settings import Settings
+from legcf.serving.telemetry import Telemetry
 
 
 def app_from_environment() -> Starlette:

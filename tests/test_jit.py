@@ -1,0 +1,55 @@
+"""Where compiled code is kept."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from legcf.jit import is_writable, njit, prange, settle_cache
+
+SOURCE = Path(__file__).parents[1] / "src" / "legcf"
+
+
+def test_a_named_folder_counts_before_all_others(tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "named"))
+    assert settle_cache()
+    assert (tmp_path / "named").is_dir()
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file"))
+    assert not settle_cache()
+
+
+def test_what_can_be_written(tmp_path: Path) -> None:
+    assert is_writable(tmp_path / "new" / "folder")
+    (tmp_path / "file").touch()
+    assert not is_writable(tmp_path / "file")
+
+
+def test_without_any_folder_functions_are_compiled_and_not_kept(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    code = "from legcf.serving.compiled import best_k; print(type(best_k).__name__)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "file")},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_it_is_numba() -> None:
+    @njit(parallel=True)
+    def total(values):  # type: ignore[no-untyped-def]
+        found = 0.0
+        for position in prange(len(values)):
+            found += values[position]
+        return found
+
+    assert total(np.arange(4.0)) == 6.0
+
+
+def test_everything_is_compiled_by_this_module() -> None:
+    direct = [path.name for path in SOURCE.rglob("*.py") if "from numba import" in path.read_text()]
+    assert direct == ["jit.py"]
