@@ -19,7 +19,7 @@ from legcf.data.interactions import Dataset
 from legcf.embeddings.base import bytes_of
 from legcf.embeddings.popularity import sizes_by_popularity
 from legcf.errors import UserError
-from legcf.evaluation import evaluate
+from legcf.evaluation import accuracy
 from legcf.files import read_json, write_json
 from legcf.model import GraphModel
 from legcf.ranking.fit_lists import ListFitter
@@ -115,6 +115,8 @@ def train(
         rehearsal = dataset.holding_out(_HELD_OUT, np.random.default_rng([config.seed, 3]))
     else:
         return _train(dataset, config, folder, resume, quiet, on_epoch)
+    if not (final or (rehearsal.train.num_pairs and rehearsal.validation.num_pairs)):
+        return _train(dataset, config, folder, resume, quiet, on_epoch)  # too few pairs to choose anything by
     rehearsed_in = None if folder is None else folder / "chosen"
     if rehearsed_in is not None and resume and (rehearsed_in / "model.json").exists():
         chosen = load_model(rehearsed_in)
@@ -251,7 +253,7 @@ def assess(model: GraphModel, ranking: Ranking, dataset: Dataset, config: RunCon
     backbone_params = sum(parameter.numel() for parameter in model.backbone.parameters())
     return {
         **{
-            name: evaluate(ranking, part) if part.num_pairs else {}
+            name: accuracy(ranking, part) if part.num_pairs else {}
             for name, part in (("test", dataset.test), ("validation", dataset.validation))
         },
         "num_params": layer.num_params() + (0 if term is None else term.num_params()),

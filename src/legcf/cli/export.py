@@ -115,6 +115,10 @@ def export(
             keys = ("recall@20", "ndcg@20")
             measured[name] = {key: {"before": before[key], "after": after[key]} for key in keys}
         served.card["serving"]["accuracy"] = measured
+        if not measured and not quiet:
+            typer.echo(
+                "legcf: accuracy is not measured: the data of this run has no test or validation pairs", err=True
+            )
     if form == "onnx":
         from legcf.serving.onnx_file import write_onnx
 

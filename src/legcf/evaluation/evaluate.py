@@ -31,6 +31,12 @@ def evaluate(
     return result
 
 
+def accuracy(ranking: Ranking, truth: Interactions, ks: Sequence[int] = DEFAULT_KS) -> dict[str, float]:
+    """All metrics, and how many of the users they are a mean of were shown what is popular, for lack of a history."""
+    able = np.flatnonzero(truth.user_degrees > 0)
+    return {**evaluate(ranking, truth, ks), "fallback_users": int(ranking.strangers(able).sum())}
+
+
 def evaluate_per_user(
     ranking: Ranking,
     truth: Interactions,
