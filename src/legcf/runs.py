@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf import threads
 from legcf.choose import Choice, best_table
 from legcf.configuration import RunConfig, migrated
 from legcf.data.interactions import Dataset
@@ -28,7 +29,7 @@ from legcf.ranking.tune import Tuned, Tuning, facts
 from legcf.registry import BACKBONES, METHODS
 from legcf.serving.artifact import fixed_bytes
 from legcf.trained_model import TrainedModel, load_model, save_model
-from legcf.training.loop import Session, use_threads
+from legcf.training.loop import Session
 from legcf.training.sampler import edge_folds
 from legcf.warm_start import read_vectors
 
@@ -155,7 +156,7 @@ def _train(
     config = config.model_copy(update={"method": sized})
     if folder is not None:
         prepare_folder(folder, config, dataset, resume)
-    use_threads(config.training.threads)
+    threads.use(config.training.threads)
     rng = np.random.default_rng(config.seed)
     count = config.training.edge_folds
     folds = edge_folds(dataset.train, count, rng) if count else None
