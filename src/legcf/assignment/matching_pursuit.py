@@ -6,10 +6,10 @@ works on correlations and the c × c Gram matrix, so a row costs O(d · c + t² 
 """
 
 import numpy as np
-from numba import njit, prange
 
 from legcf.arrays import FloatArray, IntArray
 from legcf.assignment.assignment import Assignment
+from legcf.jit import njit, prange
 
 DEFAULT_MEMORY_CAP_MB = 256.0
 _SWAP_PASSES = 1

@@ -61,11 +61,14 @@ def export(
     if users is not None:
         _choose("--users", users, ("coded", "history", "none"))
 
+    from legcf import jit
     from legcf.ranking.neighbours import Neighbours
     from legcf.recommender import Recommender
     from legcf.serving.build import accuracy, build, served_ranking
 
     quiet = quiet or as_json
+    if quiet:
+        jit.silence()
     trained = Recommender.load(run)
     users = users if users is not None else _usual_users(trained, form)
     pooled = trained.ranking.pooling is not None

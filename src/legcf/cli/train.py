@@ -63,6 +63,7 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train on DATA and write a run directory; ends with accuracy and size."""
+    from legcf import jit
     from legcf.data.source import training_data
     from legcf.data.summary import what_was_kept
     from legcf.registry import resolve, width_option
@@ -70,6 +71,8 @@ def train(
     from legcf.runs import train as run
     from legcf.tracking import tracker
 
+    if quiet:
+        jit.silence()
     given = _from_file(config)
     chosen_method = _first(method, _name(given, "method"), "legcf")
     typed = data_options.model_dump(include=data_options.model_fields_set)

@@ -3,8 +3,9 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from legcf.jit import njit
 
 # Up to this many smallest entries are found by insertion, more by sorting.
 _FEW = 24

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numba import njit, prange
 from numpy.typing import NDArray
 
 from legcf.arrays import IntArray, Positions
 from legcf.data.interactions import Interactions
 from legcf.evaluation.metrics import METRICS
+from legcf.jit import njit, prange
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.topk import rank
 

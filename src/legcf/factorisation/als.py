@@ -7,7 +7,6 @@ gradient steps a row instead of an exact solution (Takács, Pilászy and Tikk, R
 
 import numpy as np
 import scipy.sparse as sp
-from numba import njit, prange
 from pydantic import Field
 
 from legcf.arrays import FloatArray, inverse_power
@@ -17,6 +16,7 @@ from legcf.configuration import Frozen
 from legcf.data.interactions import Interactions
 from legcf.evaluation import evaluate
 from legcf.graph.adjacency import bipartite, normalised
+from legcf.jit import njit, prange
 from legcf.progress import progress
 from legcf.ranking.ranking import Ranking
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numba import njit, prange
 from numpy.typing import NDArray
 
 from legcf.arrays import FloatArray
 from legcf.graph.propagate import Operator
+from legcf.jit import njit, prange
 
 _SPARSE_BELOW = 0.15  # share of non-zeros up to which a sparse product beats the dense one on two cores
 _COLUMNS_A_TASK = 32  # gradients are split by column, so threads never share a place and sums keep their order

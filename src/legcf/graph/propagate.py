@@ -12,9 +12,9 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numba import njit, prange
 
 from legcf.arrays import FloatArray, Positions
+from legcf.jit import njit, prange
 
 _CHUNKS = 64  # pieces of equal edges that the threads share, so that hubs do not leave one of them waiting
 

@@ -2,10 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from numba import njit, prange
-
 from legcf.arrays import FloatArray
 from legcf.data.interactions import Interactions
+from legcf.jit import njit, prange
 
 if TYPE_CHECKING:
     from legcf.ranking.lists import ItemLists

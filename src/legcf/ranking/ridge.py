@@ -11,11 +11,11 @@ small systems are made of the users of the candidates, so memory does not grow w
 from dataclasses import dataclass
 
 import numpy as np
-from numba import get_num_threads, njit, prange
 from numpy.typing import NDArray
 
 from legcf.arrays import FloatArray, IntArray, inverse_power
 from legcf.data.interactions import Interactions
+from legcf.jit import get_num_threads, njit, prange
 from legcf.ranking.lists import ItemLists
 
 _CHUNKS_PER_THREAD = 16

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from numba import njit, prange
 
 from legcf.arrays import FloatArray, IntArray, Positions
 from legcf.data.interactions import Interactions
+from legcf.jit import njit, prange
 from legcf.ranking.popularity import trust
 from legcf.ranking.ranking import Ranking
 

@@ -6,11 +6,11 @@ score has to beat the user's k-th best so far before anything else is looked at.
 """
 
 import numpy as np
-from numba import njit, prange
 from numpy.typing import NDArray
 
 from legcf.arrays import FloatArray
 from legcf.data.interactions import Interactions
+from legcf.jit import njit, prange
 from legcf.ranking.lists import ItemLists
 from legcf.ranking.rows import CodedRows
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numba import njit, prange
 
 from legcf.graph.propagate import Operator
+from legcf.jit import njit, prange
 from legcf.training.sampler import Negatives, TrainingBatch
 
 _COLUMNS_A_TASK = 32  # gradients are split by column, so threads never share a place and sums keep their order

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from legcf.arrays import LongArray
 from legcf.data.interactions import Interactions
+from legcf.jit import njit
 from legcf.model import WHOLE
 
 _TRIES = 100  # for a user who has nearly everything, the search goes on item by item after this many draws
