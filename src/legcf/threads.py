@@ -11,7 +11,7 @@ def wait_without_spinning() -> None:
     """Threads that wait give their core away. To be called before torch, numba or numpy are loaded.
 
     There are three pools of threads here, and by default those of each spin while another works: beside other load a
-    run took five times as long. Whoever sets these variables knows better.
+    run took two to five times as long. Whoever sets these variables knows better.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # spin for 2⁴ cycles, not 2²⁶
