@@ -239,7 +239,7 @@ def test_a_solver(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_loss(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A plain differentiable function; with a gradient written by hand it is the same one."""
     full = ("--method", "full", "--dim", 8, "--set", "training.negatives=3", "--set", "training.keep=last")
-    said = refused("train", folder, "--out", tmp_path / "no", *full, "--set", "training.loss=hinge")
+    said = refused("train", folder, "--out", tmp_path / "no", *full, "--set", "training.loss=hinge", "--quiet")
     assert "training.loss = 'hinge' is not one of bpr, cosine, softmax, squared." in said
     added = module(LOSS, tmp_path)
     curves = []
@@ -255,7 +255,7 @@ def test_a_loss(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_a_metric(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Trained with, chosen by, printed and compared."""
     full = ("--method", "full", "--dim", 8)
-    said = refused("train", folder, "--out", tmp_path / "no", *full, "--set", "training.monitor=first@5")
+    said = refused("train", folder, "--out", tmp_path / "no", *full, "--set", "training.monitor=first@5", "--quiet")
     assert "training.monitor = 'first@5' is not a metric such as ndcg@20" in said
     monkeypatch.setitem(METRICS, "first", module(METRIC, tmp_path).first_right)
     run = trained(folder, tmp_path / "run", *full, "--set", "training.monitor=first@5")

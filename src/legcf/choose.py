@@ -17,7 +17,7 @@ from legcf.configuration import RunConfig
 from legcf.data.interactions import Dataset
 from legcf.factorisation.als import AlsSettings, with_alpha
 from legcf.model import GraphModel
-from legcf.ranking.fit_lists import Judge, ListFitter
+from legcf.ranking.fit_lists import MANY_ITEMS, Judge, ListFitter
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.rows import packed_table_bytes
 from legcf.ranking.tune import Tuned, Tuning
@@ -27,12 +27,12 @@ Build = Callable[[RunConfig], GraphModel]
 """A model with its first values."""
 
 _FACTORISATIONS = ((1.0, 5.0), (1.0, 10.0), (2.0, 15.0))  # multiples of the α that is found, and λ
-_POPULARITY_POWERS = (0.25, 0.4, 0.55)  # c of singular vectors
+_POPULARITY_POWERS = (0.3, 0.5)  # c of singular vectors
 _FACTORS, _MOST_SINGULAR = 256, 512
 _SHARES = (0.25, 0.5, 0.75)  # of the room, for the table; the rest is the lists'
-_BITS = (2, 4)
+_BITS, _BITS_OF_MANY = (2, 4), (2,)  # where items are many, more bits have never been worth their room
 _LEAST_WIDTH = 16
-_TRIAL_FACTORS = 128  # wide enough to find α by
+_TRIAL_FACTORS = 64  # wide enough to find α by
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +129,7 @@ def _table(config: RunConfig, method: dict[str, Any], item_power: float) -> RunC
 def _forms(room: int, num_items: int, most: int) -> Iterator[tuple[int, int]]:
     """Widths and bits that take about these shares of the room."""
     seen = set()
-    for bits in _BITS:
+    for bits in _BITS if num_items <= MANY_ITEMS else _BITS_OF_MANY:
         for share in _SHARES:
             width = min(int(share * room / max(num_items, 1) * 8 / bits) // 8 * 8, most)
             if width >= _LEAST_WIDTH and packed_table_bytes(num_items, width, bits) <= 0.9 * room:

@@ -61,7 +61,7 @@ class TrainingConfig(Frozen):
     )
     temperature: float = Field(1.0, gt=0, description="divides the scores in the loss; about 0.1 suits cosines")
     negatives: int = Field(
-        5, ge=1, description="negatives a pair (bpr) or shared by a batch (softmax, cosine); squared draws none"
+        5, ge=1, description="negatives per pair (bpr) or shared by a batch (softmax, cosine); squared draws none"
     )
     negative_weight: float = Field(
         1.0, gt=0, description="how much a negative weighs beside a positive; for squared, any pair not in the data"
@@ -69,10 +69,12 @@ class TrainingConfig(Frozen):
     user_power: float = Field(0.0, description="a pair weighs its user's degree to minus this")
     item_power: float = Field(0.0, description="a pair weighs its item's degree to minus this")
     order: Literal["interaction", "user"] = Field(
-        "interaction", description="every pair once an epoch, or a uniform user and one of its items"
+        "interaction", description="every pair once per epoch, or a uniform user and one of its items"
     )
     batch_size: int = Field(
-        2048, ge=1, description="pairs a step; with bpr each brings all its negatives; squared takes all pairs at once"
+        2048,
+        ge=1,
+        description="pairs per step; with bpr each brings all its negatives; squared takes all pairs at once",
     )
     learning_rate: float = Field(1e-3, gt=0, description="step size of Adam")
     relative_rate: bool = Field(

@@ -1,4 +1,4 @@
-"""`legcf evaluate`, and every command's answer to a model file that is not one."""
+"""`legcf evaluate`, and every command's answer to a run folder that is none."""
 
 import json
 import pickle

@@ -228,8 +228,11 @@ class TestResume:
         assert first["test"] == again["test"]
 
     def test_nothing_there(self, folder: Path, tmp_path: Path) -> None:
-        assert "no run to resume" in refused(*self.again(folder, tmp_path / "run"))
-        assert not (tmp_path / "run").exists()
+        answer = legcf(*self.again(folder, tmp_path / "run"))
+        assert answer.code == 0, answer.err
+        (tmp_path / "other").mkdir()
+        (tmp_path / "other" / "letter.txt").write_text("mine")
+        assert "no run to resume, but other files" in refused(*self.again(folder, tmp_path / "other"))
 
     def test_another_config(self, copy: Path, folder: Path) -> None:
         before = files(copy)

@@ -110,12 +110,14 @@ def test_weight_is_chosen_on_validation_and_kept(tmp_path_factory: pytest.TempPa
     assert np.allclose(after["score"], before["score"], rtol=1e-4)
 
 
-def test_nothing_to_judge_by_leaves_the_weight() -> None:
+def test_without_validation_the_weight_is_chosen_on_pairs_held_out() -> None:
     dataset = planted(60, 60)
     unjudged = replace(dataset, validation=Interactions.empty(60, 60))
     ranking = {"neighbours": 0.5, "fit_neighbours": True}
     fitted = Recommender(preset="items-only", training={"epochs": 1, "batch_size": 100}, ranking=ranking).fit(unjudged)
-    assert fitted.metrics["neighbour_weight"] == 0.5
+    assert fitted.metrics["neighbour_weight"] == fitted.config.ranking.neighbours
+    assert fitted.metrics["chosen_on"]["validation"]["ndcg@20"] > 0
+    assert fitted.ranking.histories.num_pairs == dataset.train.num_pairs
 
 
 def test_a_weight_to_fit_must_be_positive() -> None:

@@ -78,7 +78,7 @@ def test_missing_and_folder(tmp_path: Path) -> None:
 
 def test_other_version(model_file: Path, tmp_path: Path) -> None:
     newer = tmp_path / "newer"
-    newer.write_bytes(model_file.read_bytes().replace(b'"version":"1"', b'"version":"9"', 1))
+    newer.write_bytes(model_file.read_bytes().replace(b'"version":"2"', b'"version":"9"', 1))
     with pytest.raises(UserError, match="format version '9'"):
         ServingModel.load(newer)
 

@@ -35,7 +35,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, running: Session, scores: list[flo
     """Let validation say what a test wants it to say."""
     said = iter([0.0, *scores])  # the first is of the weights before any training
     monitor = running.config.training.monitor
-    monkeypatch.setattr(running, "validate", lambda ranking: {monitor: next(said)})
+    monkeypatch.setattr(running, "validate", lambda ranking, by_all=False: {monitor: next(said)})
 
 
 def epochs(running: Session) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ _FORMATS = ("coded", "full", "onnx")
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="A run directory of `legcf train`.")],
+    run: Annotated[Path, typer.Argument(help="A run folder of `legcf train`.")],
     model: Annotated[Path, typer.Argument(help="The file to write, e.g. model.legcf.")],
     t: Annotated[
         int | None,

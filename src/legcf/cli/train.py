@@ -58,10 +58,10 @@ def train(
     ] = False,
     log: Annotated[str | None, typer.Option(help="Show epochs elsewhere as well: tensorboard or mlflow.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was stopped, to the same end.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no line an epoch.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no line per epoch.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train on DATA and write a run directory; ends with accuracy and size."""
+    """Train on DATA and write a run folder; ends with accuracy and size."""
     from legcf.data.source import training_data
     from legcf.data.summary import what_was_kept
     from legcf.registry import resolve, width_option

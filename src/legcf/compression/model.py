@@ -1,4 +1,4 @@
-"""From a coded table to the file that `legcf serve` reads, and what is known of its accuracy."""
+"""From a coded table to the model file that `legcf serve` reads, and what is known of its accuracy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -58,6 +58,11 @@ class IntegerIds:
         return np.searchsorted(self.ids.values.astype(np.uint64), values).astype(np.int32)
 
 
+def as_text(column: str) -> pl.Expr:
+    """An id or a title is a name, whatever it was read as."""
+    return pl.col(column).cast(pl.String)
+
+
 def id_lookup(distinct: pl.Series, kind: str, untyped: bool) -> tuple[IdMap, pl.DataFrame]:
     """The id map of a column's distinct values, and a frame to join with: value (named `kind`) and its position.
 

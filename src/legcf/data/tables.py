@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from legcf.data.blocks import Batch
 from legcf.data.columns import Columns, find_column, find_columns, listed
 from legcf.data.diagnose import Files
-from legcf.data.encode import id_column, id_lookup
+from legcf.data.encode import as_text, id_column, id_lookup
 from legcf.data.formats import RAGGED, Format, find_format, scan_pairs
 from legcf.data.ids import IdMap
 from legcf.data.options import DataOptions
@@ -171,7 +171,7 @@ def _united(frames: list[pl.LazyFrame]) -> pl.LazyFrame:
     schemas = [frame.collect_schema() for frame in frames]
     names = [name for name in schemas[0].names() if all(name in schema for schema in schemas)]
     mixed = [name for name in names if len({schema[name] for schema in schemas}) > 1]
-    casts = [pl.col(name).cast(pl.String) if name in mixed else pl.col(name) for name in names]
+    casts = [as_text(name) if name in mixed else pl.col(name) for name in names]
     return pl.concat([frame.select(casts) for frame in frames]) if len(frames) > 1 else frames[0]
 
 
@@ -220,5 +220,5 @@ def _lookup(frame: pl.LazyFrame, kind: str, where: str, files: Files) -> tuple[I
 def _titles(frame: pl.LazyFrame, options: DataOptions, items: IdMap) -> list[str] | None:
     if options.titles is not None or "title" not in frame.collect_schema():
         return titles_from(items, options)
-    pairs = frame.select(pl.col("item").cast(pl.String), "title").unique().collect(engine="streaming")
+    pairs = frame.select(as_text("item"), "title").unique().collect(engine="streaming")
     return match_titles(items, pairs)

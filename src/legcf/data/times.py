@@ -15,6 +15,8 @@ Complain = Callable[[str | None, str], UserError]
 """Makes an error of a value and what is wrong with it, and knows where the value stands; None is a missing one."""
 
 _TIME = pl.col("time")
+_NUMBER = _TIME.cast(pl.Float64, strict=False)
+_AS_WRITTEN = _TIME.cast(pl.String)
 _TEXT = _TIME.str.strip_chars().str.replace(",", ".", literal=True)
 # The shape of a text has 0 for every digit. A column has few shapes, and each is a format that polars reads fast.
 _CLOCK = (
@@ -54,7 +56,7 @@ def read_times(frame: pl.LazyFrame, date_format: str | None, complain: Complain)
         return frame.with_columns(dates), "dates"
     if dtype != pl.String and not dtype.is_numeric():
         raise complain(None, f"has times of the type {dtype}: they must be numbers, dates or text")
-    size = _TIME.cast(pl.Float64, strict=False)
+    size = _NUMBER
     within = {unit: size.is_between(least, 100 * least, closed="left") for unit, least in _UNITS.items()}
     found = _counted(
         frame,
@@ -66,7 +68,7 @@ def read_times(frame: pl.LazyFrame, date_format: str | None, complain: Complain)
     if found["missing"]:
         raise complain(None, "has no time in some rows")
     if date_format is not None:
-        return _formatted(frame.with_columns(_TIME.cast(pl.String)), date_format, complain)
+        return _formatted(frame.with_columns(_AS_WRITTEN), date_format, complain)
     if found["others"] and dtype == pl.String:
         return _dates(frame, complain)
     if found["others"]:
@@ -96,7 +98,7 @@ def _dates(frame: pl.LazyFrame, complain: Complain) -> tuple[pl.LazyFrame, str]:
         formats = {name: _formats(shapes.to_list(), *way) for name, way in _WAYS.items()}
         ways = {name: pl.coalesce(_instant(_TEXT, one) for one in found) for name, found in formats.items() if found}
         unread = {name: instants.is_null() for name, instants in ways.items()}
-        unread["numbers"] = ~_TIME.cast(pl.Float64, strict=False).is_finite().fill_null(False)
+        unread["numbers"] = ~_NUMBER.is_finite().fill_null(False)
         misses = _counted(frame, **unread)
         fitting = [name for name in ways if not misses[name]]
         if fitting:
@@ -158,5 +160,5 @@ def _counted(frame: pl.LazyFrame, **masks: pl.Expr) -> dict[str, int]:
 
 def _first(frame: pl.LazyFrame, mask: pl.Expr) -> str | None:
     """The first time, as text, that a mask marks."""
-    found = frame.filter(mask).select(_TIME.cast(pl.String)).head(1).collect()
+    found = frame.filter(mask).select(_AS_WRITTEN).head(1).collect()
     return found.item() if len(found) else None

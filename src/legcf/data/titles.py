@@ -7,6 +7,7 @@ import polars as pl
 
 from legcf.data.columns import find_column, listed, required_column
 from legcf.data.diagnose import Files
+from legcf.data.encode import as_text
 from legcf.data.formats import find_format, scan_titles
 from legcf.data.ids import IdMap
 from legcf.data.options import DataOptions
@@ -30,7 +31,7 @@ def titles_from(items: IdMap, options: DataOptions) -> list[str] | None:
             raise UserError(f"{path} seems to have no header, for it starts with {listed(names)}: {_WRITE_ONE}")
         item = required_column(names, "item", given, str(path), _remedy)
         title = required_column(names, "title", options.title_col, str(path), _remedy)
-        titles = frame.select(pl.col(item).cast(pl.String).alias("item"), pl.col(title).cast(pl.String).alias("title"))
+        titles = frame.select(as_text(item).alias("item"), as_text(title).alias("title"))
         return match_titles(items, titles.collect())
 
 

@@ -17,7 +17,7 @@ from legcf.errors import UserError
 from legcf.experiments.cells import Run, Setting
 from legcf.experiments.machine import cores, free_memory_mb
 from legcf.experiments.store import ResultStore, mark_of
-from legcf.experiments.worker import Job
+from legcf.experiments.worker import WorkerJob
 
 _POLL_SECONDS = 0.1
 _BASE_MB, _COPIES_OF_A_TABLE, _BASIS_MB = 500.0, 12, 1024.0
@@ -92,7 +92,7 @@ class Scheduler:
         return len(self._started) < self._workers and free_memory_mb() - still_growing > expected
 
     def _start(self, run: Run) -> None:
-        job = Job(
+        job = WorkerJob(
             str(self._store.path.resolve()), self._source, self._options, self._setting.dataset,
             run.cell.command(self._source, run.seed, self._options), os.getpid(), self._since, run,
         )  # fmt: skip

@@ -31,7 +31,7 @@ _PARENT_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class Job:
+class WorkerJob:
     """What a worker is told, as JSON."""
 
     store: str
@@ -50,14 +50,14 @@ class Job:
         return json.dumps({**told, "seed": self.run.seed, "content_hash": self.run.content_hash})
 
     @classmethod
-    def from_json(cls, text: str) -> Job:
+    def from_json(cls, text: str) -> WorkerJob:
         told = json.loads(text)
         cell = Cell(**{**told.pop("cell")})
         run = Run(cell, told.pop("seed"), config_from_json(told.pop("config")), told.pop("content_hash"))
         return cls(run=run, **told)
 
 
-def work(job: Job) -> int:
+def work(job: WorkerJob) -> int:
     """0 if the run is finished (by us or by others), 1 if it failed, 130 if it was stopped."""
     store, key = ResultStore(Path(job.store)), job.run.key
     if not store.claim(job.run, job.dataset, code_version(), job.retry_failed_before):
@@ -81,7 +81,7 @@ def work(job: Job) -> int:
     return 0
 
 
-def _carry_out(job: Job, store: ResultStore, folder: Path) -> None:
+def _carry_out(job: WorkerJob, store: ResultStore, folder: Path) -> None:
     dataset = load(job.source, DataOptions(**job.options))
     if dataset.content_hash != job.run.content_hash:
         raise UserError(f"{job.source} has changed since the reproduction was started; start it again.")
@@ -94,7 +94,7 @@ def _carry_out(job: Job, store: ResultStore, folder: Path) -> None:
     store.finish(job.run.key, trained.metrics, trained.curve, chosen, describe(), job.command, state)
 
 
-def _trained(job: Job, dataset: Any, folder: Path) -> TrainedModel:
+def _trained(job: WorkerJob, dataset: Any, folder: Path) -> TrainedModel:
     """Go on from the checkpoint of an earlier attempt where there is one that fits."""
     if (folder / "config.json").exists():
         try:
@@ -112,7 +112,7 @@ def _state(trained: TrainedModel) -> bytes:
 
 
 @contextmanager
-def _renewing(job: Job) -> Iterator[None]:
+def _renewing(job: WorkerJob) -> Iterator[None]:
     """Renew the claim now and then, and leave at once when whoever started us is gone: nobody is waiting any more."""
     ended = threading.Event()
 
@@ -137,6 +137,6 @@ def _renewing(job: Job) -> Iterator[None]:
 
 if __name__ == "__main__":
     try:
-        sys.exit(work(Job.from_json(sys.stdin.read())))
+        sys.exit(work(WorkerJob.from_json(sys.stdin.read())))
     except KeyboardInterrupt:
         sys.exit(130)

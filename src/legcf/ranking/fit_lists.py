@@ -24,9 +24,10 @@ Judge = Callable[[Ranking, dict[str, Any]], float]
 _RIDGES = (0.5, 1.0, 2.0, 4.0)
 _USER_POWERS = (0.0, 1.0)  # beside the one that is configured
 _POWERS = (0.0, 0.25, 0.5)
-_FEW = 32  # candidates per item while settings are found
-_MANY, _MANY_DENSE = 64, 200
-_DENSE_ITEMS = 8192
+_CLEARLY = 1.003  # times better, for another power to be taken: less is the luck of those who judge
+_FEW, _MANY = 32, 64  # candidates per item: while settings are found, and then
+_FEW_DENSE, _MANY_DENSE = 100, 200  # where items are few and have much in common
+MANY_ITEMS = 8192
 _SAMPLE = 500  # users whose scores tell how far a term spreads
 _LEAST_WEIGHT, _MOST_WEIGHT = 2.0**-6, 2.0**6
 
@@ -40,38 +41,35 @@ class ListFitter:
         self._solved: dict[tuple[int, float, tuple[float, ...]], Solved] = {}
         picked = np.linspace(0, train.num_users - 1, min(_SAMPLE, train.num_users)).astype(np.int64)
         self._sample = train.of_users(np.unique(picked))
-
-    @property
-    def most_candidates(self) -> int:
-        return _MANY_DENSE if self.train.num_items <= _DENSE_ITEMS else _MANY
+        self._few, self._many = (_FEW_DENSE, _MANY_DENSE) if train.num_items <= MANY_ITEMS else (_FEW, _MANY)
 
     def settings(self, ranking: Ranking, config: RankingConfig, judge: Judge) -> RankingConfig:
         """Ridge and powers, one after the other, each with the weight that suits it."""
         best = config
         best_score = -np.inf
 
-        def attempt(trial: RankingConfig, lists: ItemLists) -> None:
+        def attempt(trial: RankingConfig, lists: ItemLists, margin: float = 1.0) -> None:
             nonlocal best, best_score
             weight, score = self.weighed(ranking, lists, trial.list_weight, judge, trial)
-            if score > best_score:
+            if score > margin * best_score:
                 best, best_score = trial.model_copy(update={"list_weight": weight}), score
 
-        solved = self._solve(_FEW, config.list_user_power, _RIDGES)
+        solved = self._solve(self._few, config.list_user_power, _RIDGES)
         for place, ridge in enumerate(_RIDGES):
             attempt(best.model_copy(update={"list_ridge": ridge}), solved.lists(place, config.list_power))
         for power in _USER_POWERS:
-            lists = self._solve(_FEW, power, (best.list_ridge,)).lists(0, config.list_power)
-            attempt(best.model_copy(update={"list_user_power": power}), lists)
-        lists = self._solve(_FEW, best.list_user_power, (best.list_ridge,)).lists()
+            lists = self._solve(self._few, power, (best.list_ridge,)).lists(0, config.list_power)
+            attempt(best.model_copy(update={"list_user_power": power}), lists, _CLEARLY)
+        lists = self._solve(self._few, best.list_user_power, (best.list_ridge,)).lists()
         for power in _POWERS:
             if power != best.list_power:
-                attempt(best.model_copy(update={"list_power": power}), replace(lists, user_power=power))
+                attempt(best.model_copy(update={"list_power": power}), replace(lists, user_power=power), _CLEARLY)
         return best
 
     def lists(self, config: RankingConfig, entries: int, refit: bool = True) -> ItemLists:
         """As configured, the `entries` that explain most; `refit` solves their weights once more without the others."""
         ridges = (config.list_ridge,)
-        solved = self._solve(self.most_candidates, config.list_user_power, ridges)
+        solved = self._solve(self._many, config.list_user_power, ridges)
         if entries < solved.candidates.num_pairs:
             kept = strongest(solved.candidates, solved.gains[0], entries)
             if refit:

@@ -24,7 +24,7 @@ from legcf.errors import UserError
 from legcf.files import written_whole
 
 _FORMAT = "legcf-serving"
-_VERSION = 1
+_VERSION = 2
 _MAX_HEADER_BYTES = 16 * 2**20  # headers hold a few kilobytes; a length beyond this is damage or an attack
 _NO_CHECKSUM = "0" * 64
 _DTYPES = {"U8": "<u1", "I8": "<i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4", "U64": "<u8", "I64": "<i8"}

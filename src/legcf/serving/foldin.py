@@ -154,7 +154,10 @@ class PooledUsers:
         return vector
 
     def vectors(self, histories: Interactions, task: "Task | None" = None) -> FloatArray:
-        vectors = self._pooling.vectors(histories, self._rows.vectors, self._rows.width)
+        # For many pairs the vectors of all items are made once; for few, of those that are asked for.
+        many = histories.num_pairs > len(self._rows)
+        items = self._rows.vectors(slice(None)).__getitem__ if many else self._rows.vectors
+        vectors = self._pooling.vectors(histories, items, self._rows.width)
         if task is not None:
             task.advance(histories.num_users)
         return vectors

@@ -274,24 +274,29 @@ class Session:
     def validation_score(self) -> float:
         return self.validate(self.ranking())[self.config.training.monitor] if self.validates else 0.0
 
-    def validate(self, ranking: Ranking) -> dict[str, float]:
+    def validate(self, ranking: Ranking, by_all: bool = False) -> dict[str, float]:
         """The monitored metric on the validation pairs, with recall and NDCG at 20."""
         name, k = self._monitor
         names = {name, "recall", "ndcg"}
-        return evaluate(ranking, self.dataset.validation, sorted({k, 20}), self._judges, names)
+        users = None if by_all else self._judges
+        return evaluate(ranking, self.dataset.validation, sorted({k, 20}), users, names)
 
     def tuned(self) -> Tuned:
         """After training: the ranking with what can still be chosen chosen on validation; every trial is reported."""
-        stage = "lists" if self.config.ranking.has_lists else "neighbours"
-        return self.tuning.fitted(self.model.ranking(), self.judge(stage) if self.validates else None)
+        lists = self.config.ranking.has_lists
+        judge = self.judge("lists" if lists else "neighbours", by_all=lists)
+        return self.tuning.fitted(self.model.ranking(), judge if self.validates else None)
 
-    def judge(self, stage: str) -> Judge:
-        """The monitored metric on validation, each ranking that is judged reported as an epoch of `stage`."""
+    def judge(self, stage: str, by_all: bool = False) -> Judge:
+        """The monitored metric on validation, each ranking that is judged reported as an epoch of `stage`.
+
+        Lists are judged at last by all validation users, however few watch the training.
+        """
         tried = itertools.count(1)
 
         def score(ranking: Ranking, facts: dict[str, Any]) -> float:
             started = time.perf_counter()
-            metrics = self.validate(ranking)
+            metrics = self.validate(ranking, by_all)
             reported = {"search": facts, "validation": metrics}
             self._tell(stage, next(tried), None, reported, time.perf_counter() - started)
             return metrics[self.config.training.monitor]
