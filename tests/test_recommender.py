@@ -1,5 +1,7 @@
 """What a Python user does: fit, evaluate, recommend, similar items, save, load, with the ids that went in."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +10,9 @@ import pytest
 
 from legcf import Recommender, UserError
 from legcf.data.ids import IdMap
-from legcf.data.interactions import Dataset
+from legcf.data.interactions import Dataset, Interactions
+from legcf.serving.build import build
+from legcf.serving.scorer import Request, Scorer
 from tests.helpers import COMMUNITIES, planted
 
 SMALL = {"c": 8, "d": 8}
@@ -37,7 +41,7 @@ def fitted(dataset: Dataset) -> Recommender:
 
 def test_recommends_with_the_ids_that_went_in(fitted: Recommender, dataset: Dataset) -> None:
     frame = fitted.recommend(["user 3", "user 30"], k=4)
-    assert frame.columns == ["user", "rank", "item", "score", "title"]
+    assert frame.columns == ["user", "rank", "item", "score", "title", "fallback"]
     assert frame["user"].to_list() == ["user 3"] * 4 + ["user 30"] * 4
     assert all(item.startswith("ïtem ") for item in frame["item"])
     assert [title.removeprefix("Title ") for title in frame["title"]] == [item[5:] for item in frame["item"]]
@@ -102,6 +106,92 @@ def test_a_frame_will_do() -> None:
     assert set(fitted.recommend("u4", k=3)["user"]) == {"u4"}
 
 
+def test_strangers_are_shown_what_is_popular_and_counted(tmp_path: Path) -> None:
+    cold = planted(40, 40, cold=2)
+    test = np.vstack([np.stack([cold.test.users(), cold.test.items]).T, [[38, 3]]])
+    parts = Interactions.from_pairs(test[:, 0], test[:, 1], 40, 40)
+    fitted = Recommender("full", training={"epochs": 1}).fit(replace(cold, test=parts))
+    assert fitted.metrics["test"]["fallback_users"] == fitted.evaluate()["fallback_users"] == 1
+    assert fitted.metrics["validation"]["fallback_users"] == 0
+    frame = fitted.recommend([39, 2, 77], k=5, unknown="popular")
+    marks = frame.group_by("user", maintain_order=True).agg(pl.col("fallback").first())
+    assert marks.rows() == [(39, "popular"), (2, None), (77, "popular")]
+    assert frame.filter(pl.col("user") == 39)["item"].equals(frame.filter(pl.col("user") == 77)["item"])
+    most = np.sort(cold.train.item_degrees)[::-1][:5]
+    assert frame.filter(pl.col("user") == 77)["score"].to_list() == most.tolist()
+    build(fitted.trained, quiet=True).save(tmp_path / "model.legcf")
+    scorer = Scorer.load(tmp_path / "model.legcf")
+    assert [entry.fallback for entry in scorer.recommend(Request(user=39, k=2))] == ["popular"] * 2
+    assert {entry.fallback for entry in scorer.recommend(Request(user=2, k=2))} == {None}
+    assert [entry.id for entry in scorer.recommend(Request(k=5))] == frame.filter(pl.col("user") == 77)[
+        "item"
+    ].to_list()
+
+
+def test_measured_by_data_of_ones_own(fitted: Recommender, dataset: Dataset, tmp_path: Path) -> None:
+    assert fitted.evaluate(dataset)["ndcg@20"] == pytest.approx(fitted.metrics["test"]["ndcg@20"])
+    pairs = [
+        (f"user {user}", f"ïtem {item}") for user, item in zip(dataset.test.users(), dataset.test.items, strict=True)
+    ]
+    pairs += [("user 0", "new"), ("stranger", "ïtem 1"), ("user 3", f"ïtem {dataset.train.of(3)[0]}")]
+    frame = pl.DataFrame(pairs, schema=["customer", "product"], orient="row")
+    found = fitted.evaluate(frame, user_col="customer", item_col="product")
+    assert found["ndcg@20"] == pytest.approx(fitted.metrics["test"]["ndcg@20"])
+    told = {name: found[name] for name in ("unknown_users", "unknown_items", "unknown_pairs", "trained_pairs", "pairs")}
+    assert told == {
+        "unknown_users": 1,
+        "unknown_items": 1,
+        "unknown_pairs": 2,
+        "trained_pairs": 1,
+        "pairs": dataset.test.num_pairs,
+    }
+    frame.write_csv(tmp_path / "new.csv")
+    again = fitted.evaluate(tmp_path / "new.csv", ks=[20], user_col="customer", item_col="product")
+    assert again["ndcg@20"] == found["ndcg@20"]
+    with pytest.raises(UserError, match="no pair to measure"):
+        fitted.evaluate(frame.tail(3), user_col="customer", item_col="product")
+
+
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        (lambda model: model.recommend(1.5), r"1\.5 is not the id of a user"),
+        (lambda model: model.recommend([None]), "None is not the id of a user"),
+        (lambda model: model.recommend(b"user 1"), "is not the id of a user"),
+        (lambda model: model.recommend("user 1", k="5"), "whole number such as 10, not '5'"),
+        (lambda model: model.recommend("user 1", k=True), "whole number such as 10, not True"),
+        (lambda model: model.recommend("user 1", k=2.0), "whole number such as 10, not 2.0"),
+        (lambda model: model.similar_items(1.5), r"1\.5 is not the id of an item"),
+        (lambda model: model.similar_items("ïtem 1", k=None), "whole number such as 10, not None"),
+        (lambda model: model.evaluate(ks=20), r"a list such as \[10, 20\], not 20"),
+        (lambda model: model.evaluate(ks=["20"]), "whole number such as 10, not '20'"),
+        (lambda model: model.evaluate(ks=[]), "at least one"),
+        (lambda model: model.evaluate(3), "type int cannot be read"),
+        (lambda model: Recommender().fit([("a", "b")]), "polars.DataFrame"),
+        (lambda model: Recommender().fit(None), "NoneType cannot be read"),
+    ],
+)
+def test_wrong_types_get_a_sentence(call: Callable[[Recommender], object], complaint: str, fitted: Recommender) -> None:
+    with pytest.raises(UserError, match=complaint):
+        call(fitted)
+
+
+def test_ids_of_numpy_and_polars(fitted: Recommender) -> None:
+    wanted = fitted.recommend(["user 3", "user 5"], k=np.int64(3))
+    assert fitted.recommend(np.array(["user 3", "user 5"]), k=3).equals(wanted)
+    assert fitted.recommend(pl.Series(["user 3", "user 5"]), k=3).equals(wanted)
+
+
+def test_nothing_to_measure(dataset: Dataset) -> None:
+    nothing = Interactions.empty(40, 40)
+    bare = replace(dataset, validation=nothing, test=nothing)
+    fitted = Recommender(preset="paper", method_options=SMALL, training=QUICK).fit(bare)
+    with pytest.raises(UserError, match="no test pairs"):
+        fitted.evaluate()
+    with pytest.raises(UserError, match="no validation pairs"):
+        fitted.evaluate("validation")
+
+
 def test_refusals(fitted: Recommender, dataset: Dataset) -> None:
     with pytest.raises(UserError, match="not been fitted"):
         Recommender().recommend(1)
@@ -115,7 +205,9 @@ def test_refusals(fitted: Recommender, dataset: Dataset) -> None:
         fitted.similar_items("ïtem 1000")
     with pytest.raises(UserError, match="test or validation"):
         fitted.evaluate("train")
-    with pytest.raises(UserError, match="start at 1"):
+    with pytest.raises(UserError, match="error or popular"):
+        fitted.recommend("user 1", unknown="random")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="at least 1"):
         fitted.evaluate(ks=[0])
     with pytest.raises(UserError, match="usr_col"):
         Recommender().fit("x.csv", usr_col="a")

@@ -2,6 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
+from legcf.threads import wait_without_spinning
+
+wait_without_spinning()
+
 __version__ = "0.1.0"
 __all__ = [
     "DataOptions",

@@ -118,7 +118,9 @@ class TrainingConfig(Frozen):
         10, ge=0, description="least time between checkpoints: what a killed run loses at most, beside its epoch"
     )
     max_minutes: float | None = Field(None, gt=0, description="end the run after the epoch that passes this time")
-    threads: int | None = Field(None, ge=1, description="threads to use; all cores by default")
+    threads: int | None = Field(
+        None, ge=1, description="threads to use; by default as many as affinity and the container's quota allow"
+    )
 
     @model_validator(mode="after")
     def _folds_go_with(self) -> "TrainingConfig":

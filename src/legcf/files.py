@@ -3,6 +3,7 @@
 And where they go that can be made or fetched again: the one cache folder.
 """
 
+import glob
 import json
 import os
 import shutil
@@ -21,6 +22,11 @@ def cache_folder() -> Path:
     """Where what can be fetched or computed again is kept: `$LEGCF_CACHE`, else the user's cache folder."""
     chosen = os.environ.get("LEGCF_CACHE")
     return Path(chosen) if chosen else user_cache_path("legcf", appauthor=False)
+
+
+def lasting(path: str | Path) -> str:
+    """A path or pattern of paths that still means the same from another folder; other names stay as they are."""
+    return str(Path(path).absolute()) if glob.has_magic(str(path)) or Path(path).exists() else str(path)
 
 
 @contextmanager

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from legcf import runs
-from legcf.arrays import FloatArray, Positions
+from legcf.arguments import as_count, as_ids, as_list
+from legcf.arrays import FloatArray
 from legcf.configuration import RunConfig, validated
 from legcf.data.ids import ExternalId, IdMap
 from legcf.data.interactions import Dataset
-from legcf.data.source import DataOptions, load, training_data
+from legcf.data.source import DataOptions, interactions, is_source, load, training_data
 from legcf.errors import UserError
-from legcf.evaluation import evaluate
+from legcf.evaluation import accuracy
 from legcf.evaluation.evaluate import DEFAULT_KS
+from legcf.evaluation.new_pairs import new_pairs
 from legcf.model import GraphModel
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.topk import rank, similar
 from legcf.registry import resolve
 from legcf.trained_model import TrainedModel, load_model, save_model
+
+_PARTS = ("test", "validation")
 
 
 class Recommender:
@@ -75,10 +80,8 @@ class Recommender:
         chosen = options or validated(DataOptions, data_options, "data")
         dataset = training_data(data, chosen)
         wanted = self._wanted
-        if isinstance(data, str | Path):
-            source = str(Path(data).resolve()) if Path(data).exists() else str(data)
-            said = {"source": source, "options": chosen.model_dump(mode="json", exclude_defaults=True)}
-            wanted = wanted.model_copy(update={"data": said})
+        if isinstance(data, str | Path | list | tuple):
+            wanted = wanted.model_copy(update={"data": chosen.reference(data)})
         self._trained = runs.train(dataset, wanted, quiet=self._quiet, final=final)
         self._dataset = dataset
         return self
@@ -99,39 +102,89 @@ class Recommender:
         """Write model.safetensors and model.json."""
         save_model(Path(folder), self._fitted())
 
-    def evaluate(self, part: str = "test", ks: Sequence[int] = DEFAULT_KS) -> dict[str, float]:
-        """Metrics on the dataset's `test` or `validation` part."""
-        ranking = self._fitted().ranking
+    def evaluate(
+        self,
+        data: Dataset | str | Path | pl.DataFrame | Any = "test",
+        ks: Sequence[int] = DEFAULT_KS,
+        options: DataOptions | None = None,
+        **data_options: Any,
+    ) -> dict[str, float]:
+        """Metrics on the `test` or `validation` part of the data it was trained on, or on data of your own.
+
+        `data` of your own is what `fit` takes: of a Dataset its test part counts, otherwise every pair. Pairs that the
+        model was trained on and users and items that it does not know are left out, and their numbers are told.
+        """
+        trained = self._fitted()
+        lengths = [as_count(k, "List lengths to evaluate at") for k in as_list(ks, "List lengths to evaluate at")]
+        if not lengths:
+            raise UserError("List lengths to evaluate at start at 1; give at least one.")
+        if not isinstance(data, str) or data not in _PARTS:
+            if isinstance(data, str) and not is_source(data):
+                raise UserError(f"There is no part or file `{data}`: choose test or validation, or give data.")
+            chosen = options or validated(DataOptions, data_options, "data")
+            dataset = interactions(data, chosen)
+            if not isinstance(data, Dataset):
+                dataset = dataset.whole()
+            truth, told = new_pairs(dataset, self.users, self.items, trained.ranking.histories)
+            return {**accuracy(trained.ranking, truth, lengths), **told}
         if "final" in self.metrics:
             raise UserError(
                 "This model was trained on every pair, so none is left to measure it by. The accuracy it was chosen by"
                 " is in its metrics, and `legcf evaluate RUN/chosen` measures the model before that."
             )
-        if not ks or min(ks) < 1:
-            raise UserError("List lengths to evaluate at start at 1; give at least one.")
         dataset = self.dataset()
-        parts = {"test": dataset.test, "validation": dataset.validation}
-        if part not in parts:
-            raise UserError(f"There is no part `{part}` to evaluate: choose test or validation.")
-        return evaluate(ranking, parts[part], ks)
+        held_out = dataset.test if data == "test" else dataset.validation
+        if not held_out.num_pairs:
+            raise UserError(
+                f"The data of this model has no {data} pairs (protocol {dataset.protocol}), so there is nothing to"
+                " measure it by: train with another protocol, or give data to evaluate on."
+            )
+        return accuracy(trained.ranking, held_out, lengths)
 
     def recommend(
-        self, users: ExternalId | Iterable[ExternalId] | None = None, k: int = 20, exclude_seen: bool = True
+        self,
+        users: ExternalId | Iterable[ExternalId] | None = None,
+        k: int = 20,
+        exclude_seen: bool = True,
+        unknown: Literal["error", "popular"] = "error",
     ) -> pl.DataFrame:
-        """The k best items of some users (all by default): columns user, rank, item, score, and title if known."""
+        """The k best items of some users (all by default): columns user, rank, item, score, title if known, fallback.
+
+        `fallback` is "popular" for users of whom nothing is known: they are shown what most people have. Ids that the
+        model does not know are an error, unless `unknown` is "popular".
+        """
         ranking = self.in_use
-        if k < 1:
-            raise UserError(f"k = {k} recommendations cannot be given; ask for at least 1.")
-        positions = np.arange(len(self.users)) if users is None else _positions(users, self.users)
-        ranked, scores = rank(ranking, k, positions, ranking.histories if exclude_seen else None)
-        return self._frame("user", self.users.external(positions), ranked, scores)
+        k = min(as_count(k, "The number of recommendations"), ranking.num_items)
+        if unknown not in ("error", "popular"):
+            raise UserError(f"unknown = {unknown!r} is not possible: choose error or popular.")
+        asked = self.users.external(np.arange(len(self.users))) if users is None else as_ids(users, "user")
+        found = [self.users.find(one) for one in asked]
+        if unknown == "error":
+            self.users.positions(one for one, place in zip(asked, found, strict=True) if place is None)
+        known = np.array([place is not None for place in found], dtype=np.bool_)
+        positions = np.array([place for place in found if place is not None], dtype=np.int32)
+        ranked = np.empty((len(asked), k), dtype=np.int32)
+        scores = np.empty((len(asked), k), dtype=np.float32)
+        ranked[known], scores[known] = rank(ranking, k, positions, ranking.histories if exclude_seen else None)
+        ranked[~known], scores[~known] = ranking.most_popular(k)
+        popular = ~known
+        popular[known] = ranking.strangers(positions)
+        names = np.empty(len(asked), dtype=object)
+        names[:] = asked
+        names[known] = self.users.external(positions)  # as in the training data, not as they were typed
+        frame = self._frame("user", _of_one_kind(names.tolist(), self.users.is_text), ranked, scores)
+        marks = [
+            "popular" if alike else None
+            for alike, count in zip(popular.tolist(), (ranked >= 0).sum(axis=1).tolist(), strict=True)
+            for _ in range(count)
+        ]
+        return frame.with_columns(pl.Series("fallback", marks, dtype=pl.String))
 
     def similar_items(self, items: ExternalId | Iterable[ExternalId], k: int = 10) -> pl.DataFrame:
         """The k items most like each of some items: columns to, rank, item, score, and title if known."""
         ranking = self.in_use
-        if k < 1:
-            raise UserError(f"k = {k} similar items cannot be given; ask for at least 1.")
-        positions = _positions(items, self.items)
+        k = as_count(k, "The number of similar items")
+        positions = self.items.positions(as_ids(items, "item"))
         ranked, scores = similar(ranking, positions, k)
         return self._frame("to", self.items.external(positions), ranked, scores)
 
@@ -216,5 +269,9 @@ class Recommender:
         return pl.DataFrame(columns)
 
 
-def _positions(asked: ExternalId | Iterable[ExternalId], ids: IdMap) -> Positions:
-    return ids.positions([asked] if isinstance(asked, int | str) else asked)
+def _of_one_kind(ids: list[ExternalId], text: bool) -> list[ExternalId]:
+    """A column holds numbers or text: numbers if those of the model are, and strangers bring nothing else."""
+    if not text:
+        with suppress(ValueError):
+            return [int(one) for one in ids]
+    return [str(one) for one in ids]

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf import threads
 from legcf.choose import Choice, best_table
 from legcf.configuration import RunConfig, migrated
 from legcf.data.interactions import Dataset
 from legcf.embeddings.base import bytes_of
 from legcf.embeddings.popularity import sizes_by_popularity
 from legcf.errors import UserError
-from legcf.evaluation import evaluate
+from legcf.evaluation import accuracy
 from legcf.files import read_json, write_json
 from legcf.model import GraphModel
 from legcf.ranking.fit_lists import ListFitter
@@ -28,7 +29,7 @@ from legcf.ranking.tune import Tuned, Tuning, facts
 from legcf.registry import BACKBONES, METHODS
 from legcf.serving.artifact import fixed_bytes
 from legcf.trained_model import TrainedModel, load_model, save_model
-from legcf.training.loop import Session, use_threads
+from legcf.training.loop import Session
 from legcf.training.sampler import edge_folds
 from legcf.warm_start import read_vectors
 
@@ -115,6 +116,8 @@ def train(
         rehearsal = dataset.holding_out(_HELD_OUT, np.random.default_rng([config.seed, 3]))
     else:
         return _train(dataset, config, folder, resume, quiet, on_epoch)
+    if not (final or (rehearsal.train.num_pairs and rehearsal.validation.num_pairs)):
+        return _train(dataset, config, folder, resume, quiet, on_epoch)  # too few pairs to choose anything by
     rehearsed_in = None if folder is None else folder / "chosen"
     if rehearsed_in is not None and resume and (rehearsed_in / "model.json").exists():
         chosen = load_model(rehearsed_in)
@@ -153,7 +156,7 @@ def _train(
     config = config.model_copy(update={"method": sized})
     if folder is not None:
         prepare_folder(folder, config, dataset, resume)
-    use_threads(config.training.threads)
+    threads.use(config.training.threads)
     rng = np.random.default_rng(config.seed)
     count = config.training.edge_folds
     folds = edge_folds(dataset.train, count, rng) if count else None
@@ -251,7 +254,7 @@ def assess(model: GraphModel, ranking: Ranking, dataset: Dataset, config: RunCon
     backbone_params = sum(parameter.numel() for parameter in model.backbone.parameters())
     return {
         **{
-            name: evaluate(ranking, part) if part.num_pairs else {}
+            name: accuracy(ranking, part) if part.num_pairs else {}
             for name, part in (("test", dataset.test), ("validation", dataset.validation))
         },
         "num_params": layer.num_params() + (0 if term is None else term.num_params()),

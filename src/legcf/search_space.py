@@ -11,6 +11,9 @@ class OneOf:
 
     values: tuple[Any, ...]
 
+    def including(self, value: Any) -> "OneOf":
+        return self if value in self.values else OneOf((value, *self.values))
+
 
 @dataclass(frozen=True)
 class Range:
@@ -19,6 +22,9 @@ class Range:
     low: float
     high: float
     log: bool = False
+
+    def including(self, value: float) -> "Range":
+        return Range(min(self.low, value), max(self.high, value), self.log)
 
 
 Space = Mapping[str, OneOf | Range]

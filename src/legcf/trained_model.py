@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from legcf import __version__
+from legcf import __version__, threads
 from legcf.configuration import RunConfig
 from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
 from legcf.data.interactions import Interactions
@@ -93,6 +93,7 @@ def load_model(folder: Path) -> TrainedModel:
         )
         raise UserError(f"{folder} holds no finished model (model.json is missing): {hint}.")
     description = read_description(folder)
+    threads.use()
     groups, facts = checkpoint.load(folder / "model.safetensors")
     _check_format(folder / "model.safetensors", facts)
     if _digest(folder / "model.safetensors") != description.get("sha256"):

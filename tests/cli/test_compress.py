@@ -74,6 +74,8 @@ def test_ids_of_rows(folder: Path, tmp_path: Path) -> None:
         (("-c", 500), "220 rows"),
         (("-c", 3, "-t", 4), "t ≤ c"),
         (("--budget", 100), "too small"),
+        (("-c", 200, "-t", 8), "smaller -c or -t"),
+        (("--budget", 5000), "smaller --budget"),
         (("--budget", 2000, "-c", 5, "-t", 2), "nothing left to solve"),
         (("--tolerance", 0.1), "--data"),
         (("--tolerance", 0.1, "-c", 5), "leave -c, -t and --budget out"),

@@ -43,7 +43,7 @@ def test_many_users_into_a_file(ending: str, read: object, run: Path, tmp_path: 
     answer = legcf("recommend", run, "--users", tmp_path / "users.txt", "--output", path, "-k", 4)
     assert answer.code == 0, answer.err
     frame = read(path)  # type: ignore[operator]
-    assert frame.columns == ["user", "rank", "item", "score"]
+    assert frame.columns == ["user", "rank", "item", "score", "fallback"]
     assert frame["user"].to_list() == [3] * 4 + [11] * 4
     assert {path.name for path in tmp_path.iterdir()} == {"users.txt", f"recs.{ending}"}
 
@@ -65,6 +65,19 @@ def test_what_cannot_be(run: Path, tmp_path: Path) -> None:
     assert ".parquet" in refused("recommend", run, "--output", tmp_path / "recs.xlsx")
     assert "Cannot write" in refused("recommend", run, "--output", "/proc/recs.csv")
     assert {path.name for path in tmp_path.iterdir()} == {"none.txt"}
+
+
+def test_strangers_get_what_is_popular_if_asked_for(run: Path, tmp_path: Path) -> None:
+    words = ("recommend", run, "-u", "nobody", "-u", 7, "-u", 4000, "-k", 3, "--unknown", "popular")
+    rows = json.loads(legcf(*words, "--json").out)["recommendations"]
+    assert [row["user"] for row in rows] == ["nobody"] * 3 + ["7"] * 3 + ["4000"] * 3
+    assert [row["fallback"] for row in rows] == ["popular"] * 3 + [None] * 3 + ["popular"] * 3
+    degrees = planted(40, 40).train.item_degrees
+    assert [row["score"] for row in rows[:3]] == sorted(degrees.tolist(), reverse=True)[:3]
+    answer = legcf(*words)
+    assert "For user nobody: popular items" in " ".join(answer.out.split())
+    numbers = json.loads(legcf("recommend", run, "-u", 4000, "-u", 7, "--unknown", "popular", "--json").out)
+    assert numbers["recommendations"][-1]["user"] == 7
 
 
 def test_nothing_is_written_for_an_unknown_user(run: Path, tmp_path: Path) -> None:

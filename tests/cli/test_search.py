@@ -1,4 +1,5 @@
 import json
+import shlex
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
 from legcf.experiments.store import owner_mark
+from legcf.registry import resolve
 from tests.cli.typed import legcf, refused
 
 SMALL = ("--method", "full", "--set", "method.dim=8", "--set", "training.batch_size=200", "--set", "training.epochs=3")
@@ -33,7 +35,9 @@ def test_search_resumes_and_writes_a_preset(folder: Path, tmp_path: Path) -> Non
     assert found.code == 0, found.err
     done = trials(out)
     tried = [trial.params["training.learning_rate"] for trial in done]
-    assert sorted(tried) == [1e-9, 0.1, 0.2], "every point once, then it ends"
+    usual = resolve("full", None, "default", 0, {}).training.learning_rate
+    assert tried[0] == usual, "the method's own default comes first"
+    assert sorted(tried) == sorted([1e-9, 0.1, 0.2, usual]), "every point once, then it ends"
     best = json.loads(found.out)
     assert best["best"]["validation ndcg@20"] == max(trial.value for trial in done if trial.value is not None)
     config = json.loads((out / "best.json").read_text())
@@ -68,20 +72,44 @@ def test_trial_of_a_process_that_is_gone_is_tried_again(folder: Path, tmp_path: 
     (before,) = trials(out)
     storage = JournalStorage(JournalFileBackend(str(out / "trials.journal")))
     left = optuna.load_study(study_name="search", storage=storage).ask()
-    other = {0.1: 0.2, 0.2: 0.1}[before.params["training.learning_rate"]]
-    left.storage.set_trial_param(
-        left._trial_id,
-        "training.learning_rate",
-        [0.1, 0.2].index(other),
-        optuna.distributions.CategoricalDistribution([0.1, 0.2]),
-    )
+    choices = before.distributions["training.learning_rate"]
+    left.storage.set_trial_param(left._trial_id, "training.learning_rate", choices.to_internal_repr(0.2), choices)
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     left.set_user_attr("owner", f"{owner_mark().rsplit(' ', 2)[0]} {gone.pid} {time.time():.2f}")
     assert legcf("search", folder, "--out", out, *SMALL, *over, "--trials", 5).code == 0
     states = [trial.state.name for trial in trials(out)]
-    assert states == ["COMPLETE", "FAIL", "COMPLETE"]
-    assert trials(out)[2].params["training.learning_rate"] == other
+    assert states == ["COMPLETE", "FAIL", "COMPLETE", "COMPLETE"]
+    assert trials(out)[2].params["training.learning_rate"] == 0.2
+
+
+def test_the_default_is_the_least_that_is_found(folder: Path, tmp_path: Path) -> None:
+    """Where everything in the space is refused or worse, the method's own settings are the best."""
+    out = tmp_path / "search"
+    words = ("--over", "training.learning_rate=1e-9", "--over", "training.loss=bpr,hinge", "--trials", 10)
+    answer = legcf("search", folder, "--out", out, *SMALL, *words, "--json")
+    assert answer.code == 0, answer.err
+    assert json.loads(answer.out)["best"]["trial"] == 0
+    assert {trial.state.name for trial in trials(out)} == {"COMPLETE", "FAIL"}
+
+
+def test_what_it_says_to_do_next_can_be_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With data in a folder with a space, read in a way that has to be said."""
+    lines = [f"{user};{item};{1 + (user + item) % 5}" for user in range(20) for item in range(user % 3, 20, 3)]
+    (tmp_path / "my data").mkdir()
+    (tmp_path / "my data" / "log.csv").write_text("who;what;stars\n" + "\n".join(lines))
+    monkeypatch.chdir(tmp_path)
+    reading = ("--user-col", "who", "--item-col", "what", "--delimiter", ";", "--min-rating", 2)
+    answer = legcf("search", "my data/log.csv", *reading, *SMALL, "--over", "training.epochs=1,2", "--trials", 2)
+    assert answer.code == 0, answer.err
+    _, _, command = answer.out.rpartition("Next: ")
+    words = shlex.split(command)
+    assert words[0] == "legcf"
+    trained = legcf(*words[1:], "--json")
+    assert trained.code == 0, trained.err
+    monitored = [line for line in answer.out.splitlines() if "validation ndcg@20" in line]
+    assert f"{json.loads(trained.out)['validation']['ndcg@20']:.4f}" in monitored[0]
+    assert json.loads(Path("RUN/config.json").read_text())["data"]["options"]["min_rating"] == 2
 
 
 @pytest.mark.slow
@@ -90,7 +118,7 @@ def test_workers_share_the_trials_and_one_tells_the_result(folder: Path, tmp_pat
     words = ["search", folder, "--out", out, *SMALL, *RATES, "--trials", 3, "--workers", 2, "--json"]
     done = subprocess.run([sys.executable, "-m", "legcf", *map(str, words)], capture_output=True, text=True, check=True)
     tried = [one for one in trials(out) if one.state.name in ("COMPLETE", "PRUNED")]
-    assert sorted(one.params["training.learning_rate"] for one in tried) == [1e-9, 0.1, 0.2]
+    assert len({one.params["training.learning_rate"] for one in tried}) == len(tried) == 3
     assert json.loads(done.stdout)["trials"] == sum(one.state.name == "COMPLETE" for one in tried)
     assert "legcf:" not in done.stderr
 
@@ -102,7 +130,7 @@ def test_bad_input(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "--workers 0" in refused("search", folder, "--out", out, "--workers", 0)
     assert "section.key=value" in refused("search", folder, "--out", out, "--over", "rate")
     assert not out.exists()
-    bad = ("--over", "training.loss=hinge,slope,angle", "--trials", 3)
+    bad = ("--set", "training.loss=hinge", "--over", "training.learning_rate=0.1,0.2,0.3", "--trials", 3)
     assert "Every trial failed" in refused("search", folder, "--out", out, *SMALL, *bad, "--quiet")
     assert "other settings" in refused("search", folder, "--out", out, *SMALL, *RATES)
     monkeypatch.setitem(sys.modules, "optuna", None)

@@ -36,13 +36,15 @@ def encode(
     """
     atoms = np.ascontiguousarray(dictionary, dtype=np.float32)
     across, gram = np.ascontiguousarray(atoms.T), atoms @ atoms.T
+    norms = gram.diagonal().copy()
+    least = norms * np.float32(_INDEPENDENT)
     indices = np.zeros((len(vectors), t), dtype=np.int32)
     weights = np.zeros((len(vectors), t), dtype=np.float32)
     rows = rows_within(memory_cap_mb, atoms.shape[1])
     for start in range(0, len(vectors), rows):
         block = slice(start, start + rows)
         taken = np.ascontiguousarray(vectors[block], dtype=np.float32)
-        _pursue(taken, across, gram, nonnegative, indices[block], weights[block])
+        _pursue(taken, across, gram, norms, least, nonnegative, indices[block], weights[block])
     return indices, weights
 
 
@@ -177,7 +179,8 @@ def _swap(correlation, gram, least, nonnegative, state, count):  # type: ignore[
     rest = np.empty(count - 1, dtype=np.int64)
     for place in range(count):
         old, weight, inverse_norm = chosen[place], weights[place], inverse[place, place]
-        rest[:place], rest[place:] = chosen[:place], chosen[place + 1 : count]
+        for i in range(count - 1):
+            rest[i] = chosen[i if i < place else i + 1]
         _project(place, chosen, count, gram, inverse, projection)
         _move(projection, weight, inverse_norm, residual, outside)
         best, gain = _best(residual, outside, least, nonnegative, gains, rest)
@@ -208,30 +211,38 @@ def _correlate(vector, across, correlation):  # type: ignore[no-untyped-def]
             correlation[q] += value * line[q]
 
 
+@njit(cache=True)
+def _pursue_row(vector, across, gram, norms, least, nonnegative, indices, weights):  # type: ignore[no-untyped-def]
+    num_atoms, t = len(gram), len(indices)
+    correlation = np.empty(num_atoms, dtype=np.float32)
+    _correlate(vector, across, correlation)
+    state = (
+        np.zeros(t, dtype=np.int64),
+        np.zeros(t, dtype=np.float64),
+        np.zeros((t, t), dtype=np.float64),
+        correlation.copy(),
+        norms.copy(),
+        np.empty(num_atoms, dtype=np.float32),
+        np.empty(num_atoms, dtype=np.float32),
+    )
+    count = _grow(correlation, gram, least, nonnegative, state)
+    if count > 1:
+        for _ in range(_SWAP_PASSES):
+            _swap(correlation, gram, least, nonnegative, state, count)
+    # Largest first, by insertion: there are few, and a sort of numpy's takes the compiler seconds.
+    for i in range(count):
+        atom, weight, place = state[0][i], state[1][i], i
+        while place > 0 and abs(state[1][place - 1]) < abs(weight):
+            state[0][place], state[1][place] = state[0][place - 1], state[1][place - 1]
+            place -= 1
+        state[0][place], state[1][place] = atom, weight
+    for i in range(count):
+        indices[i] = state[0][i]
+        weights[i] = state[1][i]
+
+
 @njit(cache=True, parallel=True)
-def _pursue(vectors, across, gram, nonnegative, indices, weights):  # type: ignore[no-untyped-def]
-    num_atoms, t = len(gram), indices.shape[1]
-    norms = np.empty(num_atoms, dtype=np.float32)
-    for q in range(num_atoms):
-        norms[q] = gram[q, q]
-    least = norms * np.float32(_INDEPENDENT)
+def _pursue(vectors, across, gram, norms, least, nonnegative, indices, weights):  # type: ignore[no-untyped-def]
+    """Nothing but the loop: whatever else stood here, the compiler would try to make parallel as well."""
     for row in prange(len(vectors)):
-        correlation = np.empty(num_atoms, dtype=np.float32)
-        _correlate(vectors[row], across, correlation)
-        state = (
-            np.zeros(t, dtype=np.int64),
-            np.zeros(t, dtype=np.float64),
-            np.zeros((t, t), dtype=np.float64),
-            correlation.copy(),
-            norms.copy(),
-            np.empty(num_atoms, dtype=np.float32),
-            np.empty(num_atoms, dtype=np.float32),
-        )
-        count = _grow(correlation, gram, least, nonnegative, state)
-        if count > 1:
-            for _ in range(_SWAP_PASSES):
-                _swap(correlation, gram, least, nonnegative, state, count)
-        order = np.argsort(-np.abs(state[1][:count]), kind="mergesort")
-        for i in range(count):
-            indices[row, i] = state[0][order[i]]
-            weights[row, i] = state[1][order[i]]
+        _pursue_row(vectors[row], across, gram, norms, least, nonnegative, indices[row], weights[row])

@@ -74,6 +74,12 @@ def compress(
         coded = coder(None)
     else:
         coded, trials = smallest(named, tolerance, coder, largest_codebook(memory_mb), quiet)
+    if coded.num_values > coded.num_values_before:
+        smaller = "choose a smaller -c or -t" if budget is None else f"choose a smaller --budget than {budget:,}"
+        raise UserError(
+            f"The table would grow from {coded.num_values_before:,} values to {coded.num_values:,}: {smaller}, or serve"
+            " the table as it is."
+        )
     measured = compare(named, coded)
     serving = {"d": coded.codebook.shape[1], "entities": coded.num_rows, "c": coded.sizes.c, "t": coded.sizes.t}
     card = {

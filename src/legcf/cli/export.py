@@ -61,11 +61,14 @@ def export(
     if users is not None:
         _choose("--users", users, ("coded", "history", "none"))
 
+    from legcf import jit
     from legcf.ranking.neighbours import Neighbours
     from legcf.recommender import Recommender
     from legcf.serving.build import accuracy, build, served_ranking
 
     quiet = quiet or as_json
+    if quiet:
+        jit.silence()
     trained = Recommender.load(run)
     users = users if users is not None else _usual_users(trained, form)
     pooled = trained.ranking.pooling is not None
@@ -115,6 +118,10 @@ def export(
             keys = ("recall@20", "ndcg@20")
             measured[name] = {key: {"before": before[key], "after": after[key]} for key in keys}
         served.card["serving"]["accuracy"] = measured
+        if not measured and not quiet:
+            typer.echo(
+                "legcf: accuracy is not measured: the data of this run has no test or validation pairs", err=True
+            )
     if form == "onnx":
         from legcf.serving.onnx_file import write_onnx
 

@@ -1,7 +1,7 @@
 """`legcf recommend`: what to show to one user, some users, or all of them."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -21,6 +21,10 @@ def recommend(
     include_seen: Annotated[
         bool, typer.Option("--include-seen", help="Also recommend what a user already has.")
     ] = False,
+    unknown: Annotated[
+        Literal["error", "popular"],
+        typer.Option(help="What a user gets whom the run does not know: an error, or popular items."),
+    ] = "error",
     as_json: AsJson = False,
 ) -> None:
     """Print the best items for --user, or write those of many users to --output."""
@@ -32,7 +36,7 @@ def recommend(
         raise UserError("Say who to recommend for: --user ID, --users FILE, or --output FILE for all users.")
     write = _writer(output) if output is not None else None
     chosen = [*(user or []), *(_ids(users) if users is not None else [])] or None
-    frame = Recommender.load(run).recommend(chosen, k, exclude_seen=not include_seen)
+    frame = Recommender.load(run).recommend(chosen, k, exclude_seen=not include_seen, unknown=unknown)
     if write is not None and output is not None:
         with written_whole(output) as temporary:
             write(frame, temporary)
@@ -44,11 +48,17 @@ def recommend(
         )
         print_json(answer)
     elif output is not None:
-        typer.echo(f"{frame.height:,} recommendations written to {output}.")
+        none_left = "" if frame.height else " Every user has every item already."
+        typer.echo(f"{frame.height:,} recommendations written to {output}.{none_left}")
     else:
         for (name,), rows in frame.group_by("user", maintain_order=True):
-            shown = rows.drop("user").with_columns(pl.col("item").cast(pl.String))  # an id is a name, not a number
-            print_table(f"For user {name}", shown.columns, shown.rows())
+            shown = rows.drop("user", "fallback").with_columns(pl.col("item").cast(pl.String))  # a name, not a number
+            instead = "" if rows["fallback"][0] is None else ": popular items, since nothing is known of this user"
+            print_table(f"For user {name}{instead}", shown.columns, shown.rows())
+        served = {str(one) for one in frame["user"]}
+        for one in chosen or []:
+            if one not in served:
+                typer.echo(f"User {one} has every item already: nothing is left to recommend.")
 
 
 def _ids(path: Path) -> list[str]:

@@ -1,5 +1,6 @@
 """`legcf search`: the best settings of a method for some data, chosen on validation."""
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -41,7 +42,15 @@ def search(
 
     if workers < 1:
         raise UserError(f"--workers {workers} cannot do anything; give at least 1.")
-    request = SearchRequest(method, backbone, preset, seed, parse_assignments(settings or []), _values(over or []))
+    request = SearchRequest(
+        method,
+        backbone,
+        preset,
+        seed,
+        parse_assignments(settings or []),
+        _values(over or []),
+        data_options.reference(data),
+    )
     request.config({})
     dataset = load(data, data_options)
     prepare(request, dataset, out, trials)
@@ -53,7 +62,8 @@ def search(
         print_json(found)
         return
     print_pairs(f"Best of {found['trials']} finished trials", found["best"])
-    typer.echo(f"Settings: {found['config']}. Next: legcf train {data} --config {found['config']} --out RUN")
+    next_command = shlex.join(["legcf", "train", data, "--config", found["config"], "--out", "RUN"])
+    typer.echo(f"Settings: {found['config']}. Next: {next_command}")
 
 
 def _tell(trial: Any) -> None:

@@ -1,6 +1,7 @@
 """`legcf train`: from interactions to a run directory."""
 
 import json
+import shlex
 from bisect import bisect_left
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ from legcf.cli.output import AsJson, print_json, print_pairs, summary
 from legcf.configuration import merged, migrated, parse_assignments, validated, value_from_text
 from legcf.data.options import DataOptions
 from legcf.errors import UserError
-from legcf.files import read_json
+from legcf.files import lasting, read_json
 
 if TYPE_CHECKING:
     from legcf.configuration import RunConfig
@@ -62,6 +63,7 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train on DATA and write a run folder; ends with accuracy and size."""
+    from legcf import jit
     from legcf.data.source import training_data
     from legcf.data.summary import what_was_kept
     from legcf.registry import resolve, width_option
@@ -69,6 +71,8 @@ def train(
     from legcf.runs import train as run
     from legcf.tracking import tracker
 
+    if quiet:
+        jit.silence()
     given = _from_file(config)
     chosen_method = _first(method, _name(given, "method"), "legcf")
     typed = data_options.model_dump(include=data_options.model_fields_set)
@@ -80,7 +84,7 @@ def train(
     overrides = merged(
         {key: _options(given[key]) for key in _SECTIONS if key in given},
         typed_settings,
-        {} if warm_start is None else {"method": {"start": "table", "table": _lasting(warm_start)}},
+        {} if warm_start is None else {"method": {"start": "table", "table": lasting(warm_start)}},
         {} if epochs is None else {"training": {"epochs": epochs}},
         {} if size is None else {"ranking": {"bytes": size}},
         {} if budget is None else {"method": {"budget": value_from_text(budget)}},
@@ -92,7 +96,7 @@ def train(
         _first(preset, given.get("preset"), "default"),
         _first(seed, given.get("seed"), 0),
         overrides,
-        {"source": _lasting(data), "options": options.model_dump(mode="json", exclude_defaults=True)},
+        options.reference(data),
     )
     dataset = training_data(data, options)
     if not (quiet or as_json):
@@ -123,7 +127,10 @@ def train(
         if quiet:
             typer.echo(what_was_kept(dataset))
         print_pairs(f"{resolved.method.name} on {dataset.name}, protocol {dataset.protocol}", summary(trained.metrics))
-        typer.echo(f"Run: {out}. Next: legcf recommend {out} --user {dataset.users.external([0])[0]}")
+        next_command = shlex.join(["legcf", "recommend", str(out), "--user", str(dataset.users.external([0])[0])])
+        if not trained.metrics["test"]:
+            typer.echo(f"Accuracy is not measured: {dataset.name} has too few pairs to leave any out for testing.")
+        typer.echo(f"Run: {out}. Next: {next_command}")
 
 
 def _refuse_too_wide(dim: int, config: "RunConfig", dataset: "Dataset") -> None:
@@ -192,11 +199,6 @@ def _options(section: dict[str, Any]) -> dict[str, Any]:
 
 def _first(*values: Any) -> Any:
     return next(value for value in values if value is not None)
-
-
-def _lasting(source: str) -> str:
-    """A path that still means the same from another folder; names and patterns stay as they are."""
-    return str(Path(source).resolve()) if Path(source).exists() else source
 
 
 def _all(watching: list[Callable[[dict[str, Any]], None]]) -> Callable[[dict[str, Any]], None]:

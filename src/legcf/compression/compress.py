@@ -14,11 +14,10 @@ from legcf.assignment.assignment import Assignment
 from legcf.assignment.dictionary import DEFAULT_ROUNDS, Balance, find_balance, learn
 from legcf.assignment.matching_pursuit import encode, rows_within
 from legcf.compression.checks import Matrix, check_memory, check_sizes, check_table
-from legcf.compression.sizes import Sizes, for_budget
+from legcf.compression.sizes import Sizes, for_budget, usual
 from legcf.errors import UserError
 from legcf.ranking.precision import rounded
 
-DEFAULT_C, DEFAULT_T = 500, 4
 DEFAULT_MEMORY_MB = 512.0
 _DTYPES = ("int8", "float16")
 _LEAST_DIRECTION = 1e-6  # share of the largest singular value; what lies below is float32 noise
@@ -94,10 +93,7 @@ def compress(
     basis = _basis(user_vectors, item_vectors)
     rows = len(item_vectors) + (0 if user_vectors is None else len(user_vectors))
     width = len(basis.metric)
-    if budget is None:
-        sizes = Sizes(DEFAULT_C if c is None else c, DEFAULT_T if t is None else t)
-    else:
-        sizes = for_budget(budget, rows, width, c, t)
+    sizes = usual(rows, width, c, t) if budget is None else for_budget(budget, rows, width, c, t)
     check_sizes(sizes.c, sizes.t, rows)
     check_memory(sizes.c, memory_cap_mb)
     rng = np.random.default_rng(seed)

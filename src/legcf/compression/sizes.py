@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from legcf.errors import UserError
 
+DEFAULT_C, DEFAULT_T = 500, 4
 _CODE_SHARE = 0.7
 _LARGEST_T = 32
 _LADDER_STEP = 1.25
@@ -20,6 +21,14 @@ class Sizes:
     def values(self, rows: int, width: int) -> int:
         """c·d + t·N."""
         return self.c * width + self.t * rows
+
+
+def usual(rows: int, width: int, c: int | None = None, t: int | None = None) -> Sizes:
+    """The default sizes, or what is given of them; a small table gets the codebook that halves it."""
+    terms = DEFAULT_T if t is None else t
+    if c is None:
+        c = min(DEFAULT_C, max(terms, (rows * width // 2 - terms * rows) // width))
+    return Sizes(c, min(terms, c) if t is None else terms)
 
 
 def for_budget(budget: int, rows: int, width: int, c: int | None = None, t: int | None = None) -> Sizes:

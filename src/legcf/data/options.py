@@ -1,8 +1,12 @@
 """What a user may say about data: one frozen record, with the same names in Python and on the command line."""
 
-from typing import Literal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from legcf.files import lasting
 
 
 class DataOptions(BaseModel):
@@ -52,6 +56,14 @@ class DataOptions(BaseModel):
                 "validation_ratio and test_ratio together must be below 1, else nothing is left to train on"
             )
         return self
+
+    def reference(self, source: str | Path | Sequence[str | Path]) -> dict[str, Any]:
+        """What finds and reads the same data again, from any folder."""
+        told = self.model_dump(mode="json", exclude_defaults=True)
+        if self.titles is not None:
+            told["titles"] = lasting(self.titles)
+        place = lasting(source) if isinstance(source, str | Path) else [lasting(one) for one in source]
+        return {"source": place, "options": told}
 
 
 DEFAULTS = DataOptions()

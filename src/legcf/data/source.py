@@ -23,7 +23,7 @@ from legcf.data.tables import open_files, open_frame, select_pairs
 from legcf.errors import UserError
 from legcf.progress import progress
 
-__all__ = ["DataOptions", "from_frame", "load", "prepare_source", "training_data"]
+__all__ = ["DataOptions", "from_frame", "interactions", "is_source", "load", "prepare_source", "training_data"]
 
 Location = str | Path | Sequence[str | Path]
 
@@ -44,6 +44,11 @@ def prepare_source(source: Location, out: Path, options: DataOptions = DEFAULTS,
         raise UserError(f"{folder} is prepared already: use it as it is, or prepare its source again.")
     with _opened(source, options, quiet) as (pairs, filled):
         return prepare(pairs, filled, out, quiet)
+
+
+def interactions(data: Any, options: DataOptions = DEFAULTS) -> Dataset:
+    """Whatever holds interactions: a Dataset, anything that `load` takes, or anything that `from_frame` takes."""
+    return _dataset(data, options)
 
 
 def training_data(data: Any, options: DataOptions = DEFAULTS) -> Dataset:
@@ -70,6 +75,11 @@ def _dataset(data: Any, options: DataOptions) -> Dataset:
         return data
     are_paths = isinstance(data, list | tuple) and data and all(isinstance(one, str | Path) for one in data)
     return load(data, options) if are_paths or isinstance(data, str | Path) else from_frame(data, options)
+
+
+def is_source(text: str) -> bool:
+    """Whether a text names something to read: a path that exists or looks like one, a pattern, or a known name."""
+    return Path(text).exists() or glob.has_magic(text) or _looks_like_path(text) or text in REGISTRY
 
 
 def from_frame(frame: Any, options: DataOptions = DEFAULTS, name: str = "frame") -> Dataset:

@@ -6,7 +6,7 @@ import math
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,16 +35,23 @@ class SearchRequest:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     over: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     """Keys with values of the user's own, in place of the method's space."""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """Where the data is and how it is read: what the best settings are kept with."""
 
     def space(self) -> Space:
-        if self.over:
-            return {key: OneOf(values) for key, values in self.over.items()}
+        """What is chosen from, with the method's own default among it."""
         layer = chosen("method", self.method, METHODS).layer
-        return dict(layer.search_space)
+        declared: Space = {key: OneOf(values) for key, values in self.over.items()} or layer.search_space
+        usual = self.usual(declared)
+        return {key: part.including(usual[key]) for key, part in declared.items()}
+
+    def usual(self, keys: Iterable[str]) -> dict[str, Any]:
+        """The values that these keys have without any search."""
+        return {key: _value(self.config({}).to_json(), key) for key in keys}
 
     def config(self, drawn: Mapping[str, Any]) -> RunConfig:
         nested = parse_assignments([]) if not drawn else merged(*(_nested(key, value) for key, value in drawn.items()))
-        return resolve(self.method, self.backbone, self.preset, self.seed, merged(self.overrides, nested))
+        return resolve(self.method, self.backbone, self.preset, self.seed, merged(self.overrides, nested), self.data)
 
     def mark(self, content_hash: str) -> dict[str, Any]:
         """What must stay the same for trials to be comparable."""
@@ -73,9 +80,10 @@ def search(
             lambda trial: _attempt(trial, request, dataset, trials), n_trials=1, catch=(UserError, _Enough),
             callbacks=[lambda _, trial: tell(trial)],
         )  # fmt: skip
-        if study.trials and _only_failures(study):
-            raise UserError(f"Every trial failed; the last one said: {study.trials[-1].user_attrs.get('error')}")
     complete = [trial for trial in study.trials if trial.state == optuna.trial.TrialState.COMPLETE]
+    refused = [trial.user_attrs["error"] for trial in study.trials if "error" in trial.user_attrs]
+    if refused and not complete:
+        raise UserError(f"Every trial failed; the last one said: {refused[-1]}")
     return _write_best(request, complete, folder)
 
 
@@ -100,9 +108,8 @@ class _Enough(Exception):
 def _attempt(trial: Any, request: SearchRequest, dataset: Dataset, trials: int) -> float:
     optuna = _optuna()
     trial.set_user_attr("owner", owner_mark())
-    failed = optuna.trial.TrialState.FAIL
-    earlier = [one for one in trial.study.get_trials(deepcopy=False) if one.number < trial.number]
-    if sum(one.state != failed for one in earlier) >= trials:
+    earlier = [one for one in _counted(trial.study) if one.number < trial.number]
+    if len(earlier) >= trials:
         raise _Enough
     drawn = {key: _draw(trial, key, part) for key, part in request.space().items()}
     config = request.config(drawn)
@@ -115,7 +122,7 @@ def _attempt(trial: Any, request: SearchRequest, dataset: Dataset, trials: int) 
             return
         scores.append(score)
         trial.report(max(scores), len(scores))
-        if trial.should_prune():
+        if trial.number and trial.should_prune():  # the first is the default, which the best must not fall below
             raise optuna.TrialPruned
 
     try:
@@ -124,7 +131,7 @@ def _attempt(trial: Any, request: SearchRequest, dataset: Dataset, trials: int) 
         trial.set_user_attr("error", str(error))
         raise
     trial.set_user_attr("num_params", trained.metrics["num_params"])
-    return max(scores)
+    return float(trained.metrics.get("validation", {}).get(monitor, max(scores)))
 
 
 def _sampler(request: SearchRequest) -> Any:
@@ -167,6 +174,9 @@ def prepare(request: SearchRequest, dataset: Dataset, folder: Path, trials: int)
         if folder.exists() and any(not found.name.startswith(".") for found in folder.iterdir()):
             raise UserError(f"{folder} is not empty and holds no search; choose another --out.")
         write_json(path, mark)
+    study = _study(folder, _sampler(request))
+    if request.space() and not study.get_trials(deepcopy=False):
+        study.enqueue_trial(request.usual(request.space()))
 
 
 def _revive(study: Any) -> None:
@@ -181,15 +191,13 @@ def _revive(study: Any) -> None:
 
 
 def _counted(study: Any) -> list[Any]:
-    """Trials that are finished, pruned or under way."""
+    """Trials that are finished, pruned, refused or under way; those whose process is gone are tried again."""
     states = _optuna().trial.TrialState
-    return [one for one in study.get_trials(deepcopy=False) if one.state not in (states.FAIL, states.WAITING)]
+    return [one for one in study.get_trials(deepcopy=False) if _counts(one, states)]
 
 
-def _only_failures(study: Any) -> bool:
-    failed = _optuna().trial.TrialState.FAIL
-    trials = [one for one in study.get_trials(deepcopy=False) if "error" in one.user_attrs]
-    return len(trials) >= _UNTOUCHED_TRIALS and all(one.state == failed for one in study.trials)
+def _counts(trial: Any, states: Any) -> bool:
+    return trial.state not in (states.FAIL, states.WAITING) or "error" in trial.user_attrs
 
 
 def _write_best(request: SearchRequest, complete: Sequence[Any], folder: Path) -> dict[str, Any]:
@@ -198,7 +206,7 @@ def _write_best(request: SearchRequest, complete: Sequence[Any], folder: Path) -
     best = max(complete, key=lambda trial: trial.value)
     config = request.config(best.params)
     path = folder / "best.json"
-    write_json(path, {key: value for key, value in config.to_json().items() if key != "data"})
+    write_json(path, config.to_json())
     return {
         "trials": len(complete),
         "best": {"trial": best.number, f"validation {config.training.monitor}": best.value, **best.params},
@@ -215,6 +223,15 @@ def _draw(trial: Any, key: str, part: Any) -> Any:
 def _points(space: Space) -> float:
     """How many there are to choose from."""
     return math.prod(len(part.values) if isinstance(part, OneOf) else math.inf for part in space.values())
+
+
+def _value(config: Mapping[str, Any], key: str) -> Any:
+    found: Any = config
+    for part in key.split("."):
+        if not isinstance(found, Mapping) or part not in found:
+            raise UserError(f"`{key}` cannot be searched: {config['method']['name']} has no such setting.")
+        found = found[part]
+    return found
 
 
 def _nested(key: str, value: Any) -> dict[str, Any]:

@@ -11,11 +11,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.arrays import FloatArray, Positions
+from legcf.arrays import FloatArray, IntArray, Positions
 from legcf.assignment.assignment import Assignment
 from legcf.data.interactions import Interactions
 from legcf.ranking.pooling import Pooling
 from legcf.ranking.rows import Rows
+
+_TOGETHER = 256  # users without a vector whose scores stand in memory at once
 
 
 class HistoryTerm(Protocol):
@@ -91,6 +93,20 @@ class Ranking:
             scores += self.bias
         scores[strangers] = self.popularity
         return strangers
+
+    def strangers(self, users: Positions) -> NDArray[np.bool_]:
+        """Who of these users is shown what is popular."""
+        chosen = np.asarray(users)
+        found = np.logical_not(self.users[chosen].any(axis=1))
+        places = np.flatnonzero(found)
+        for some in np.array_split(places, len(places) // _TOGETHER + 1):
+            found[some] = self.complete(np.zeros((len(some), self.num_items), dtype=np.float32), chosen[some])
+        return found
+
+    def most_popular(self, k: int) -> tuple[IntArray, FloatArray]:
+        """What anyone is shown of whom nothing is known: k items and their numbers of users."""
+        first = np.argsort(-self.popularity, kind="stable")[:k].astype(np.int32)
+        return first, self.popularity[first].astype(np.float32)
 
     def knowing(self, histories: Interactions) -> "Ranking":
         """The same with more (or less) known of its users; what they are ranked by follows, what was learnt stays."""

@@ -8,7 +8,7 @@ from legcf.errors import UserError
 from legcf.serving.explain import Explanation, explain, explain_popular
 from legcf.serving.loaded import Loaded
 from legcf.serving.schemas import Ask
-from legcf.serving.scorer import Request, Scored, Scorer, Taste
+from legcf.serving.scorer import Request, Scored, Scorer
 
 
 class UnknownId(UserError):
@@ -31,7 +31,7 @@ def recommend(loaded: Loaded, ask: Ask, popular_for_unknown: bool) -> dict[str, 
     request = Request(user, ask.items, ask.k, ask.exclude_seen, allow, deny)
     taste = scorer.taste(request)
     found = scorer.recommend_taste(taste, request)
-    fallback = _fallback(taste)
+    fallback = scorer.fallback(taste)
     if fallback is None:
         first = model.items.positions([entry.id for entry in found[: ask.explain]]).tolist()
         why = explain(scorer, taste, first)
@@ -90,11 +90,6 @@ def _known(items: IdMap, wanted: Iterable[ExternalId]) -> tuple[list[ExternalId]
     for item in wanted:
         (unknown if items.find(item) is None else known).append(item)
     return known, unknown
-
-
-def _fallback(taste: Taste) -> str | None:
-    """The scorer gives what most people like to those of whom nothing is known."""
-    return None if taste.vector.any() or len(taste.history) else "popular"
 
 
 def _similar(loaded: Loaded, to: ExternalId, found: list[Scored]) -> dict[str, Any]:

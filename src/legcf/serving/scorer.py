@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,8 @@ class Scored:
     id: ExternalId
     score: float
     name: str
+    fallback: str | None = None
+    """"popular" where it was chosen for what most people have, since nothing is known of the user."""
 
 
 @dataclass(frozen=True)
@@ -124,21 +126,27 @@ class Scorer:
             left_out = np.concatenate([left_out, taste.history])
         allowed = None if request.allow is None else self.model.items.positions(request.allow)
         scores = self.scores(taste)
-        return self._named_items(*best(scores, request.k, left_out, allowed))
+        return self._named_items(*best(scores, request.k, left_out, allowed), self.fallback(taste))
+
+    def fallback(self, taste: Taste) -> Literal["popular"] | None:
+        """What is recommended in place of a taste of which nothing is known: neither vector nor history tell items
+        apart."""
+        if taste.vector.any() or (self.term is not None and self.term.term(taste.history).any()):
+            return None
+        return "popular"
 
     def scores(self, taste: Taste) -> FloatArray:
         """Scores of all items, in item order. Someone of whom nothing is known gets what most people like."""
         return self._scores(taste, self.model.item_rows.project(taste.vector[None]))
 
     def _scores(self, taste: Taste, projected: FloatArray) -> FloatArray:
-        added = None if self.term is None else self.term.term(taste.history)
-        if not taste.vector.any() and (added is None or not added.any()):
+        if self.fallback(taste) is not None:
             return self.model.popularity.astype(np.float32)
         scores: FloatArray = self.model.item_rows.scores(projected)[0]
         if self.model.item_bias is not None:
             scores += self.model.item_bias
-        if added is not None:
-            scores += added
+        if self.term is not None:
+            scores += self.term.term(taste.history)
         return scores
 
     def taste(self, request: Request) -> Taste:
@@ -298,10 +306,12 @@ class Scorer:
             raise UserError("This model stores no users: send the user's items instead of an id.")
         return self.model.users.position(identifier)
 
-    def _named_items(self, positions: NDArray[np.int64], scores: FloatArray) -> list[Scored]:
+    def _named_items(
+        self, positions: NDArray[np.int64], scores: FloatArray, fallback: str | None = None
+    ) -> list[Scored]:
         ids = self.model.items.external(positions)
         pairs = zip(ids, scores.tolist(), positions.tolist(), strict=True)
-        return [Scored(identifier, score, self.model.item_name(item)) for identifier, score, item in pairs]
+        return [Scored(identifier, score, self.model.item_name(item), fallback) for identifier, score, item in pairs]
 
 
 def best(

@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -390,13 +389,6 @@ class Session:
         with written_whole(lines) as temporary:
             temporary.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
         return True
-
-
-def use_threads(count: int | None) -> None:
-    """Torch and numba on the same number of threads, so that equal settings give equal sums."""
-    if count is not None:
-        torch.set_num_threads(count)
-        numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
 
 
 def _parse_metric(text: str) -> tuple[str, int]:

@@ -1,0 +1,63 @@
+"""How many threads there are to use, and the same number for everything that computes: torch, numba and BLAS."""
+
+import math
+import os
+from pathlib import Path
+
+_CGROUPS = Path("/sys/fs/cgroup")
+
+
+def wait_without_spinning() -> None:
+    """Threads that wait give their core away. To be called before torch, numba or numpy are loaded.
+
+    There are three pools of threads here, and by default those of each spin while another works: beside other load a
+    run took five times as long. Whoever sets these variables knows better.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # spin for 2⁴ cycles, not 2²⁶
+
+
+def available() -> int:
+    """What the affinity of the process, the quota of its container and OMP_NUM_THREADS allow."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    limits = [cores, math.ceil(container_quota()), int(asked) if asked.isdigit() else cores]
+    return max(1, min(limits))
+
+
+def container_quota(root: Path = _CGROUPS, own: Path = Path("/proc/self/cgroup")) -> float:
+    """Cores that a container may keep busy, by cgroups of either version; very many without a limit."""
+    try:
+        groups = [line.split(":", 2)[2].strip("/") for line in own.read_text().splitlines() if line.count(":") >= 2]
+    except OSError:
+        groups = []
+    quota = math.inf
+    for group in {"", *groups}:
+        here = Path(group)
+        for place in (here, *here.parents):  # a limit binds all that is below it
+            quota = min(quota, _quota_in(root / place), _quota_in(root / "cpu" / place))
+    return quota if math.isfinite(quota) else 1e6
+
+
+def _quota_in(folder: Path) -> float:
+    try:
+        if (folder / "cpu.max").exists():
+            most, period = (folder / "cpu.max").read_text().split()
+        else:
+            most, period = ((folder / f"cpu.cfs_{name}_us").read_text().strip() for name in ("quota", "period"))
+        return float(most) / float(period) if float(most) > 0 else math.inf
+    except (OSError, ValueError, ZeroDivisionError):  # no such group, or `max`: no limit
+        return math.inf
+
+
+def use(count: int | None = None) -> int:
+    """Torch, numba and BLAS on the same number of threads, so that equal settings give equal sums."""
+    import numba
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    chosen = available() if count is None else count
+    torch.set_num_threads(chosen)
+    numba.set_num_threads(min(chosen, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
+    threadpool_limits(chosen, user_api="blas")
+    return chosen
