@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-PORT = "8000"  # as documents say it; another is taken where they are run
+PORT, FOLDER = "8000", "/srv/shop"  # as documents say it; they are run with others
 _BLOCK = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 _END = re.compile(r"^<(\d+)>\n", re.MULTILINE)
@@ -41,7 +41,7 @@ def run(typed: Sequence[str], folder: Path) -> list[tuple[int, str]]:
         text=True,
         timeout=300,
     )
-    parts = _END.split(done.stdout.replace(port, PORT))
+    parts = _END.split(done.stdout.replace(port, PORT).replace(str(folder), FOLDER))
     return [(int(code), output) for output, code in zip(parts[0::2], parts[1::2], strict=False)]
 
 
