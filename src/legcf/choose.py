@@ -43,6 +43,8 @@ class Choice:
     tuned: Tuned
     config: RunConfig
     score: float
+    leads: bool = False
+    """Whether it is so far ahead of a model's start that training cannot make up for it."""
 
 
 def best_table(

@@ -145,7 +145,8 @@ class RankingConfig(Frozen):
     fit_neighbours: bool = Field(False, description="choose the weight of neighbours on validation, after training")
     bytes: int | str | None = Field(
         None,
-        description="size of the model file to make the most of, such as 1.6MB; auto: 48 bytes per item, 1MB at least",
+        description="size of the model file to make the most of, such as 1.6MB;"
+        " auto: 1MB or 48 bytes per item, whichever is more, and the names",
     )
     choose: bool = Field(
         False, description="choose on validation what the items' vectors are made of: codes, or tables in few bits"

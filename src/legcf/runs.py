@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -166,9 +167,11 @@ def _train(
     tuning = Tuning(config.ranking, room, ListFitter(dataset.train) if config.ranking.has_lists else None)
     session = Session(model, dataset, config, stages, rng, folder, quiet, folds, on_epoch, tuning)
     set_up = time.perf_counter() - started
-    if resume:
+    going_on = resume and session.can_resume()
+    table = _table(session, dataset, config, room, tuning, reported=not going_on)
+    if going_on:
         session.resume()
-    model, tuned, config = _run(session, dataset, config, room, tuning)
+    model, tuned, config = _run(session, config, table)
     ranking = tuned.ranking
     judged = time.perf_counter()
     metrics = assess(model, ranking, dataset, config)
@@ -209,7 +212,9 @@ def _room(config: RunConfig, dataset: Dataset) -> int | None:
     wanted = config.ranking.bytes
     if wanted is None:
         return None
-    size = max(_AUTO_BYTES, _AUTO_BYTES_PER_ITEM * dataset.num_items) if wanted == "auto" else int(wanted)
+    if wanted == "auto":
+        return max(_AUTO_BYTES, _AUTO_BYTES_PER_ITEM * dataset.num_items)
+    size = int(wanted)
     fixed = fixed_bytes(dataset.items, dataset.titles, dataset.train.item_degrees)
     if size - fixed < _LEAST_ROOM * dataset.num_items:
         least = fixed + _LEAST_ROOM * dataset.num_items
@@ -220,26 +225,35 @@ def _room(config: RunConfig, dataset: Dataset) -> int | None:
     return size - fixed
 
 
-def _run(
-    session: Session, dataset: Dataset, config: RunConfig, room: int | None, tuning: Tuning
-) -> tuple[GraphModel, Tuned, RunConfig]:
-    """Train and tune; where the making of vectors is to be chosen, the better of what was trained and a table."""
-    table: Choice | None = None
-    if config.ranking.choose and room is not None and session.validates and tuning.fitter is not None:
+def _table(
+    session: Session, dataset: Dataset, config: RunConfig, room: int | None, tuning: Tuning, reported: bool
+) -> Choice | None:
+    """The table that what is about to be trained has to better, where the making of vectors is to be chosen.
 
-        def build(one: RunConfig) -> GraphModel:
-            return build_model(one, dataset, np.random.default_rng(one.seed), None)
+    It is found before any training, and so the same again when a run is resumed; then nothing is reported twice.
+    """
+    if not (config.ranking.choose and room is not None and session.validates and tuning.fitter is not None):
+        return None
 
-        judge, own = session.judge("choose"), tuning.rounded(session.model.ranking())
-        if config.ranking.fit_lists:
-            found = tuning.fitter.settings(own, config.ranking, judge)
-            tuning.config = found.model_copy(update={"fit_lists": False})
-        settled_lists = config.model_copy(update={"ranking": tuning.config})
-        table = best_table(settled_lists, dataset, room, tuning.fitter, build, judge)
-        if table is not None:
-            start = tuning.fitted(session.model.ranking(), judge)
-            if judge(start.ranking, {"start": config.method.name}) < _HOPELESS * table.score:
-                return table.model, table.tuned, table.config
+    def build(one: RunConfig) -> GraphModel:
+        return build_model(one, dataset, np.random.default_rng(one.seed), None)
+
+    judge = session.judge("choose", reported=reported)
+    if config.ranking.fit_lists:
+        found = tuning.fitter.settings(tuning.rounded(session.model.ranking()), config.ranking, judge)
+        tuning.config = found.model_copy(update={"fit_lists": False})
+    settled_lists = config.model_copy(update={"ranking": tuning.config})
+    table = best_table(settled_lists, dataset, room, tuning.fitter, build, judge)
+    if table is None:
+        return None
+    own = judge(tuning.fitted(session.model.ranking(), judge).ranking, {"start": config.method.name})
+    return replace(table, leads=own < _HOPELESS * table.score)
+
+
+def _run(session: Session, config: RunConfig, table: Choice | None) -> tuple[GraphModel, Tuned, RunConfig]:
+    """Train and tune; the table instead, if it is better or so far ahead that there is no point in training."""
+    if table is not None and table.leads:
+        return table.model, table.tuned, table.config
     session.run()
     tuned = session.tuned()
     if table is not None and session.validate(tuned.ranking)[config.training.monitor] < table.score:

@@ -286,7 +286,7 @@ class Session:
         judge = self.judge("lists" if lists else "neighbours", by_all=lists)
         return self.tuning.fitted(self.model.ranking(), judge if self.validates else None)
 
-    def judge(self, stage: str, by_all: bool = False) -> Judge:
+    def judge(self, stage: str, by_all: bool = False, reported: bool = True) -> Judge:
         """The monitored metric on validation, each ranking that is judged reported as an epoch of `stage`.
 
         Lists are judged at last by all validation users, however few watch the training.
@@ -296,8 +296,9 @@ class Session:
         def score(ranking: Ranking, facts: dict[str, Any]) -> float:
             started = time.perf_counter()
             metrics = self.validate(ranking, by_all)
-            reported = {"search": facts, "validation": metrics}
-            self._tell(stage, next(tried), None, reported, time.perf_counter() - started)
+            if reported:
+                told = {"search": facts, "validation": metrics}
+                self._tell(stage, next(tried), None, told, time.perf_counter() - started)
             return metrics[self.config.training.monitor]
 
         return score
@@ -360,13 +361,20 @@ class Session:
         checkpoint.save(self.folder / "checkpoint" / "state.safetensors", groups, facts)
         self._saved_at = time.monotonic()
 
+    def can_resume(self) -> bool:
+        """Whether there is a checkpoint; without one a run starts anew, and what it had reported is dropped."""
+        assert self.folder is not None
+        if (self.folder / "checkpoint" / "state.safetensors").exists():
+            return True
+        (self.folder / "metrics.jsonl").unlink(missing_ok=True)
+        return False
+
     def resume(self) -> bool:
         """Go back to the last checkpoint, if there is one; the lines told after it are dropped."""
         assert self.folder is not None
         path = self.folder / "checkpoint" / "state.safetensors"
         lines = self.folder / "metrics.jsonl"
-        if not path.exists():
-            lines.unlink(missing_ok=True)
+        if not self.can_resume():
             return False
         for leftover in path.parent.glob(f".{path.name}.*.part"):
             leftover.unlink(missing_ok=True)
