@@ -77,3 +77,11 @@ def test_sorted_keys_across_chunks() -> None:
     low, high = encode_sorted(keys, 10**8)
     np.testing.assert_array_equal(np.concatenate(list(SortedKeys(low, high, len(keys), 10**8).chunks())), keys)
     assert (len(low) + len(high)) * 8 / len(keys) < 2.6 + np.log2(10**8 / len(keys))
+
+
+@given(st.integers(0, 500))
+def test_what_was_rounded_once_is_rounded_to_itself(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = (rng.standard_normal((40, 6)) * rng.lognormal(0, 2, (40, 1))).astype(np.float32)
+    once = dequantise_rows(*quantise_rows(rows))
+    np.testing.assert_allclose(dequantise_rows(*quantise_rows(once)), once, rtol=1e-5, atol=1e-7)

@@ -17,6 +17,7 @@ _LLOYD_ROUNDS, _LLOYD_SAMPLE = 15, 200_000
 _SPAN = {1: 1.6, 2: 2.0, 3: 2.5, 4: 2.6, 5: 3.1, 6: 3.6, 8: 4.5}
 """Of how many root mean squares the steps of a table reach, by bits: beyond it values are cut."""
 TABLE_BITS = tuple(_SPAN)
+_SLACK = 0.1  # of a step, by which a row may exceed its scale: what was rounded once is then rounded to itself
 _SCALE_STEP = 1.03  # row scales are powers of this: one byte spans 0.97 … 1/1800 of the largest row
 
 
@@ -74,7 +75,7 @@ def quantise_rows(rows: FloatArray) -> tuple[NDArray[np.int8], Bytes, float]:
     """
     largest = np.abs(rows).max(axis=1, initial=0.0) / 127.0
     top = float(largest.max(initial=0.0)) or 1.0
-    steps = np.floor(np.log(top / np.maximum(largest, top * 1e-30)) / np.log(_SCALE_STEP) + 1e-6)
+    steps = np.floor(np.log(top / np.maximum(largest, top * 1e-30)) / np.log(_SCALE_STEP) + _SLACK)
     scale = np.clip(steps, 0, 255).astype(np.uint8)
     values = np.rint(rows / row_scales(scale, top)[:, None])
     return np.clip(values, -127, 127).astype(np.int8), scale, top
