@@ -41,6 +41,9 @@ def test_the_file_keeps_to_its_size_and_needs_nothing_else(fitted: Recommender, 
     assert served.users is None
     assert served.history is None
     assert served.lists is not None
+    parts = served.save(tmp_path / "again")
+    stored = fitted.metrics["storage_bytes"]
+    assert parts["vectors"] + parts["lists"] == pytest.approx(stored, rel=0.1)  # beside them: counts of items
 
 
 def test_what_is_measured_is_what_is_served(fitted: Recommender, dataset: Dataset, tmp_path: Path) -> None:

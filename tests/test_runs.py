@@ -90,9 +90,9 @@ def test_folders_that_cannot_be_used(
 ) -> None:
     with pytest.raises(UserError, match="add --resume"):
         train(dataset, configured(), finished[0], quiet=True)
+    (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="holds no run to resume"):
         train(dataset, configured(), tmp_path, resume=True, quiet=True)
-    (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="is a file"):
         train(dataset, configured(), tmp_path / "file", quiet=True)
     (tmp_path / "config.json").write_text("[]")
