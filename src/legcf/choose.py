@@ -26,9 +26,11 @@ from legcf.registry import resolve
 Build = Callable[[RunConfig], GraphModel]
 """A model with its first values."""
 
-_FACTORISATIONS = ((1.0, 5.0), (1.0, 10.0), (2.0, 15.0))  # multiples of the α that is found, and λ
+_FACTORISATIONS = ((128, 1.0, 5.0), (128, 1.0, 10.0), (128, 2.0, 15.0), (256, 1.0, 10.0))
+"""Width, multiple of the α that is found, and λ: wider is better on large data alone."""
+
 _POPULARITY_POWERS = (0.3, 0.5)  # c of singular vectors
-_FACTORS, _MOST_SINGULAR = 256, 512
+_MOST_SINGULAR = 512
 _SHARES = (0.25, 0.5, 0.75)  # of the room, for the table; the rest is the lists'
 _BITS, _BITS_OF_MANY = (2, 4), (2,)  # where items are many, more bits have never been worth their room
 _LEAST_WIDTH = 16
@@ -107,9 +109,10 @@ def _starts(config: RunConfig, dataset: Dataset, widest: int) -> Iterator[RunCon
     alpha = with_alpha(
         dataset.train, min(_TRIAL_FACTORS, widest), np.random.default_rng(config.seed), AlsSettings(), quiet=True
     ).alpha
-    for multiple, ridge in _FACTORISATIONS:
-        als = {"alpha": multiple * (alpha or 1.0), "regularisation": ridge}
-        yield _table(config, {"initial": "als", "dim": min(_FACTORS, widest), "als": als}, item_power=0.5)
+    for factors, multiple, ridge in _FACTORISATIONS:
+        if factors == _FACTORISATIONS[0][0] or factors <= widest:  # the narrower ones always, cut to what fits
+            als = {"alpha": multiple * (alpha or 1.0), "regularisation": ridge}
+            yield _table(config, {"initial": "als", "dim": min(factors, widest), "als": als}, item_power=0.5)
     for power in _POPULARITY_POWERS:
         singular = {"initial": "spectral", "dim": min(_MOST_SINGULAR, widest), "popularity_power": power}
         yield _table(config, singular, item_power=0.5 + power)
