@@ -103,7 +103,7 @@ def train(
         typer.echo(what_was_kept(dataset), err=True)
     if dim is not None:
         _refuse_too_wide(dim, resolved, dataset)
-    watching: list[Callable[[dict[str, Any]], None]] = [] if quiet or as_json else [_tell]
+    watching: list[Callable[[dict[str, Any]], None]] = [] if quiet or as_json else [_teller()]
     logged = None if log is None else tracker(log, out, resolved)
     if logged is not None:
         watching.append(logged.epoch)
@@ -152,6 +152,22 @@ def _refuse_too_wide(dim: int, config: "RunConfig", dataset: "Dataset") -> None:
     if 0 < widest < dim:
         larger = "." if widest == _WIDEST else " with this budget of stored values: choose less, or a larger --budget."
         raise UserError(f"--dim {dim:,} is too wide: at most --dim {widest:,} is possible here{larger}")
+
+
+def _teller() -> Callable[[dict[str, Any]], None]:
+    """Shows a line per epoch; of the many trials of a choice only those that are better than all before."""
+    best = -1.0
+
+    def tell(line: dict[str, Any]) -> None:
+        nonlocal best
+        if line["stage"] == "choose":
+            score = line["validation"].get("ndcg@20", 0.0)
+            if score <= best:
+                return
+            best = score
+        _tell(line)
+
+    return tell
 
 
 def _tell(line: dict[str, Any]) -> None:
