@@ -17,7 +17,7 @@ $(VENV)/dev: $(VENV)/core
 
 demo: $(VENV)/core ## Train on real film ratings, print accuracy, size and recommendations
 	rm -rf $(RUN)
-	$(BIN)/legcf train movielens-small --min-rating 4 --k-core 5 --bytes 100kB --final --out $(RUN)
+	$(BIN)/legcf train movielens-small --min-rating 4 --k-core 5 --bytes 200kB --final --out $(RUN)
 	$(BIN)/legcf export $(RUN) $(RUN)/model.legcf --users none
 	$(BIN)/legcf recommend $(RUN) --user 15 -k 10
 
