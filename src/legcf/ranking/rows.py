@@ -39,7 +39,7 @@ class Rows(Protocol):
 class CodedRows:
     """Row p is Σ_k weights[p,k] · codebook[columns[p,k]], t terms.
 
-    Weights are kept as they are stored: `values` are the weights, or with `scales` (one a row) bytes in units of them.
+    Weights are kept as they are stored: `values` are the weights, or with `scales` (one per row) bytes in units of them.
     """
 
     columns: NDArray[np.unsignedinteger]
@@ -87,9 +87,11 @@ class CodedRows:
         # One term after the other in the order of the codes: the compiled path adds in the same order, so that both
         # give the same float32 numbers to the last bit.
         for row, g in zip(out, projected, strict=True):
-            np.multiply(g[columns[0]], weights[0], out=row)
+            np.take(g, columns[0], out=row, mode="clip")  # clip: columns were checked once, and need not be for each
+            row *= weights[0]
             for k in range(1, len(columns)):
-                np.multiply(g[columns[k]], weights[k], out=term)
+                np.take(g, columns[k], out=term, mode="clip")
+                term *= weights[k]
                 row += term
         return out
 
