@@ -39,7 +39,8 @@ class Rows(Protocol):
 class CodedRows:
     """Row p is Σ_k weights[p,k] · codebook[columns[p,k]], t terms.
 
-    Weights are kept as they are stored: `values` are the weights, or with `scales` (one per row) bytes in units of them.
+    Weights are kept as they are stored: `values` are the weights, or with `scales` (one per row) bytes in units of
+    them.
     """
 
     columns: NDArray[np.unsignedinteger]

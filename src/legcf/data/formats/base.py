@@ -1,5 +1,6 @@
 """The contract of a table format, one pair a row. A new one is a file beside this and a line in `FORMATS`."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ NumberedRow = tuple[int, dict[str, str | None]]
 
 
 @dataclass(frozen=True)
-class Format:
+class Format(ABC):
     """How a kind of file is read. Only `scan` must be written; the rest makes messages better."""
 
     name: str
@@ -28,13 +29,13 @@ class Format:
     header: bool = False
     """The first line names the columns."""
 
+    @abstractmethod
     def scan(self, source: Source, names: Sequence[str]) -> pl.LazyFrame:
         """The rows, lazily, with the columns of the file; a text format gives text in every column.
 
         `names` are what columns without a name of their own are called, in this order. A text format is also given
         bytes in place of a path.
         """
-        raise NotImplementedError
 
     def suited(self, path: Path, options: DataOptions) -> "Format":
         """This format as the options and the file want it."""
