@@ -104,10 +104,11 @@ class TestLayerContract:
         groups, _ = checkpoint.load(tmp_path / "model.safetensors")
         stored = {key: value for key, value in groups["model"].items() if key.startswith("layer.")}
         assert layer.storage_bytes() == sum(value.numel() * value.element_size() for value in stored.values())
-        if trained.ranking.rows is None:  # else what counts is what the model file holds (tests/test_choose.py)
-            assert trained.metrics["storage_bytes"] == layer.storage_bytes() + sum(
-                value.numel() * value.element_size() for key, value in groups["model"].items() if key not in stored
-            )
+        rest = [value for key, value in groups["model"].items() if key not in stored]
+        others = sum(value.numel() * value.element_size() for value in rest)
+        rows, term = trained.ranking.rows, trained.ranking.term
+        own = layer.storage_bytes() if rows is None else rows.packed_bytes  # as the model file holds them
+        assert trained.metrics["storage_bytes"] == own + others + (0 if term is None else term.storage_bytes())
         assert layer.total_trainable() > 0
         again = load_model(tmp_path).model.layer
         assert torch.equal(again.table(), layer.table())
