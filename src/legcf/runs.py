@@ -153,7 +153,9 @@ def _train(
     if dataset.train.num_pairs == 0:
         raise UserError(f"{dataset.name} has no training pairs.")
     method = METHODS[config.method.name]
-    sized = method.layer(config.method, dataset.num_users, dataset.num_items).config
+    room = _room(config, dataset)
+    wanted = config.method if room is None else method.layer.within(config.method, room, dataset.num_items)
+    sized = method.layer(wanted, dataset.num_users, dataset.num_items).config
     config = config.model_copy(update={"method": sized})
     if folder is not None:
         prepare_folder(folder, config, dataset, resume)
@@ -163,7 +165,6 @@ def _train(
     folds = edge_folds(dataset.train, count, rng) if count else None
     model = build_model(config, dataset, rng, folder, folds)
     stages = method.recipe(config.method, config.training)
-    room = _room(config, dataset)
     tuning = Tuning(config.ranking, room, ListFitter(dataset.train) if config.ranking.has_lists else None)
     session = Session(model, dataset, config, stages, rng, folder, quiet, folds, on_epoch, tuning)
     set_up = time.perf_counter() - started

@@ -130,6 +130,11 @@ class EmbeddingLayer(nn.Module, ABC, Generic[C]):
         return config
 
     @classmethod
+    def within(cls, config: C, room: int, num_items: int) -> C:
+        """The same settings, with sizes that nobody set as large as suits a model file with so many bytes for items."""
+        return config
+
+    @classmethod
     def check(cls, config: C, backbone: BackboneConfig) -> None:
         """Refuse settings that do not go together with the backbone's."""
 

@@ -26,6 +26,7 @@ from legcf.errors import UserError
 from legcf.factorisation.als import AlsSettings, factorise, history_metric
 from legcf.graph.adjacency import bipartite, expanded, normalised
 from legcf.graph.partition import communities
+from legcf.ranking.packing import bits_for
 from legcf.ranking.ranking import Codes
 from legcf.search_space import PAPER_GRID, OneOf, Space
 
@@ -40,6 +41,8 @@ _ITEMS_ONLY: dict[str, dict[str, Any]] = {
     "training": {**_WARM_TRAINING, "learning_rate": 0.015, "leave_out": True, "epochs": 4},
 }
 _ENTITIES_A_BUCKET = 4  # a codebook wider than a fourth of what it codes is no longer shared
+_TERMS_OF_LARGE, _LEAST_LARGE, _MOST_BUCKETS = 4, 1000, 4096  # t and c where a model file has room for more than usual
+_SHARE_OF_CODES = 5  # of that room, codes have the fifth part
 
 
 class LegcfConfig(Budgeted):
@@ -48,7 +51,11 @@ class LegcfConfig(Budgeted):
         None, ge=1, description="meta-embeddings in the codebook; as many as the budget allows if null"
     )
     d: int = Field(128, ge=1, description="width of a meta-embedding")
-    t: int = Field(2, ge=1, description="meta-embeddings an entity is composed of")
+    t: int = Field(
+        2,
+        ge=1,
+        description="meta-embeddings an entity is composed of; 4 if neither it nor c is set and a file has room",
+    )
     coded: Literal["all", "items"] = Field(
         "all", description="who has weights of its own; with items, users are what the graph brings them"
     )
@@ -219,6 +226,16 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
             least = config.t * coded + config.t * config.d
             raise too_small(budget, least)
         return config.model_copy(update={"c": max(config.t, min(affordable, coded // _ENTITIES_A_BUCKET))})
+
+    @classmethod
+    def within(cls, config: LegcfConfig, room: int, num_items: int) -> LegcfConfig:
+        """Four meta-embeddings an item, of more, where a fifth of the room is enough for them; the rest is the lists'."""
+        if config.coded != "items" or config.budget is not None or {"c", "t"} & config.model_fields_set:
+            return config
+        most = min(num_items // _ENTITIES_A_BUCKET, _MOST_BUCKETS)
+        weights = num_items * (1 + _TERMS_OF_LARGE) + num_items * _TERMS_OF_LARGE * bits_for(most) // 8
+        c = min((room // _SHARE_OF_CODES - weights) // (config.d + 1), most)
+        return config.model_copy(update={"c": c, "t": _TERMS_OF_LARGE}) if c >= _LEAST_LARGE else config
 
     @classmethod
     def check(cls, config: LegcfConfig, backbone: BackboneConfig) -> None:
