@@ -229,7 +229,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
 
     @classmethod
     def within(cls, config: LegcfConfig, room: int, num_items: int) -> LegcfConfig:
-        """Four meta-embeddings an item, of more, where a fifth of the room is enough for them; the rest is the lists'."""
+        """Four meta-embeddings an item, of more, where a fifth of the room holds them; the rest is for lists."""
         if config.coded != "items" or config.budget is not None or {"c", "t"} & config.model_fields_set:
             return config
         most = min(num_items // _ENTITIES_A_BUCKET, _MOST_BUCKETS)
