@@ -108,6 +108,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
     """E = S · E_meta, with the meta-embeddings as c further nodes of the graph."""
 
     Config = LegcfConfig
+    version = 2  # an update's weights are exact where meta-embeddings are nearly alike
     width_option = "d"
     summary = "codebook of meta-embeddings with a sparse assignment learned in closed form"
     citation = "Liang et al., Lightweight Embeddings for Graph Collaborative Filtering, SIGIR 2024"

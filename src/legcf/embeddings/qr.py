@@ -47,7 +47,10 @@ class QuotientRemainder(EmbeddingLayer[QrConfig]):
     Config = QrConfig
     summary = "two small tables addressed by quotient and remainder"
     citation = "Shi et al., Compositional Embeddings Using Complementary Partitions, KDD 2020"
-    table_rows: ClassVar[dict[str, Row]] = {"qr": Row("QR")}
+    table_rows: ClassVar[dict[str, Row]] = {
+        "qr": Row("QR, product", overrides={"method": {"op": "mult", "partition": "remainder"}}),
+        "qr-sum": Row("QR, sum", overrides={"method": {"op": "add", "partition": "balanced"}}),
+    }
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The original's product, in the LEGCF paper's loop.
         "paper": {"method": {"op": "mult"}, "training": PAPER_TRAINING},
