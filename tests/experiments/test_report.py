@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +66,25 @@ class TestTables:
         (table,) = all_tables(filled(tmp_path / "store.sqlite", "ablation", scores))
         assert {line.cell for line in table.lines if line.best or line.level} == {"on-metis", "off-metis"}
         assert sum("ndcg@20" in line.level for line in table.lines) == 1
+
+
+class TestStages:
+    def test_the_best_of_each_stage_and_the_largest_fall_at_an_update(self, tmp_path: Path) -> None:
+        store = filled(tmp_path / "store.sqlite", "ablation", {"refit-metis": 0.4})
+        (run,) = store.rows().values()
+        scores = [("pretrain", 0.5, False), ("alternate", 0.49, True), ("alternate", 0.6, False)]
+        curve = [
+            {"stage": stage, "validation": {"ndcg@20": score}, **({"update": {}} if updated else {})}
+            for stage, score, updated in scores
+        ]
+        told = {
+            "best_epoch": {"stage": "alternate", "epoch": 2},
+            "best_epochs": {"pretrain": {"epoch": 1}, "alternate": {"epoch": 2}},
+        }
+        changed = replace(run, metrics={**run.metrics, **told}, curve=curve)
+        assert report._best_epoch(changed) == "alternate 2 of 2; pretrain 1"
+        assert report._largest_fall(changed) == "−2.0%"
+        assert report._largest_fall(run) == "", "nothing was updated"
 
 
 class TestPages:
