@@ -99,7 +99,7 @@ class TestPages:
         ids = re.findall(r'\bid="([^"]+)"', page)
         assert len(ids) == len(set(ids))
         markdown = (tmp_path / "results.md").read_text()
-        assert "| LEGCF (paper) | 210,000 |" in markdown
+        assert "| LEGCF (paper, closed form) | 210,000 |" in markdown
         assert re.search(r"\*\*0\.\d{4}\*\*", markdown)
         for picture in re.findall(r"\]\((plots/[^)]+)\)", markdown):
             assert (tmp_path / picture).read_text().startswith("<?xml")
