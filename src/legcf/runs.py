@@ -184,6 +184,7 @@ def _train(
     }
     metrics["peak_rss_mb"] = peak_memory_mb()
     metrics["best_epoch"] = _best_epoch(session)
+    metrics["best_epochs"] = _best_epochs(session)
     if chosen is not None:
         metrics |= _told_of(chosen, dataset)
     trained = TrainedModel(
@@ -308,6 +309,15 @@ def _best_epoch(session: Session) -> dict[str, Any] | None:
     stage, epoch = session.state.best_at
     monitor = session.config.training.monitor
     return {"stage": session.stages[stage].name, "epoch": epoch, f"validation {monitor}": session.state.best}
+
+
+def _best_epochs(session: Session) -> dict[str, dict[str, float]]:
+    """The best epoch of every stage that validation watched, whichever of them the run ends with."""
+    monitor = session.config.training.monitor
+    return {
+        stage: {"epoch": int(epoch), f"validation {monitor}": score}
+        for stage, (epoch, score) in session.state.best_epochs.items()
+    }
 
 
 def _difference(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> tuple[str, Any, Any] | None:

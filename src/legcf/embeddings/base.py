@@ -49,6 +49,9 @@ class EmbeddingLayer(nn.Module, ABC, Generic[C]):
     presets: ClassVar[Mapping[str, Mapping[str, Any]]]
     """Named settings over the defaults: {section: {key: value}} with the sections method, backbone and training."""
 
+    version: ClassVar[int] = 1
+    """Raised when the same settings come to give another result: a results store then runs its rows anew."""
+
     table_rows: ClassVar[Mapping[str, Row]] = {}
     """Rows of that table, by name; one under the method's own name if there are none."""
 

@@ -42,6 +42,8 @@ class TrainingState:
     stage_best: float = -math.inf
     best: float = -math.inf
     best_at: list[int] = field(default_factory=list)
+    best_epochs: dict[str, list[float]] = field(default_factory=dict)
+    """Of every stage that was judged: its best epoch and the score of it."""
     seconds: float = 0.0
     lines: int = 0
 
@@ -115,7 +117,7 @@ class Session:
                 self._tell(stage.name, self.state.epoch, loss, told, time.perf_counter() - started)
                 self._checkpoint(now=False)
             is_last = self.state.stage == len(self.stages) - 1
-            if (training.keep if is_last else training.continue_from) == "best":
+            if training.keep != "last" if is_last else training.continue_from == "best":
                 self.restore_best()
             self.state.stage, self.state.epoch, self.state.stale = self.state.stage + 1, 0, 0
             self.state.stage_best = -math.inf
@@ -307,11 +309,15 @@ class Session:
         """Validate, and remember these weights if none were better."""
         metrics = self.validate(self.ranking())
         score = metrics[self.config.training.monitor]
-        if score > self.state.best and self.stages[self.state.stage].counts:
+        stage = self.stages[self.state.stage]
+        of_an_earlier_stage = bool(self.state.best_at) and self.state.best_at[0] < self.state.stage
+        superseded = self.config.training.keep == "last-stage" and of_an_earlier_stage
+        if stage.counts and (score > self.state.best or superseded):
             self.state.best, self.state.best_at = score, [self.state.stage, self.state.epoch]
             self.best = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
         if score > self.state.stage_best:
             self.state.stage_best, self.state.stale = score, 0
+            self.state.best_epochs[stage.name] = [self.state.epoch, score]
         else:
             self.state.stale += 1
         return {"validation": metrics}
