@@ -70,6 +70,11 @@ class Interactions:
         places = np.repeat(self.indptr[users] - indptr[:-1], counts) + np.arange(indptr[-1])
         return Interactions(indptr, self.items[places], self.num_items)
 
+    def of_range(self, users: slice) -> "Interactions":
+        """Only the pairs of a range of users, over the same users and items; nothing is copied but the bounds."""
+        first, last = self.indptr[users.start], self.indptr[users.stop]
+        return Interactions(np.clip(self.indptr, first, last) - first, self.items[first:last], self.num_items)
+
     def of(self, user: int) -> IntArray:
         return self.items[self.indptr[user] : self.indptr[user + 1]]
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf import ranks
 from legcf.arrays import IntArray, Positions
 from legcf.data.interactions import Interactions
 from legcf.evaluation.metrics import METRICS
@@ -22,12 +23,19 @@ def evaluate(
     users: Positions | None = None,
     metrics: Iterable[str] | None = None,
 ) -> dict[str, float]:
-    """Mean metrics such as "recall@20", and catalogue coverage, over `users` with any truth; all of both by default."""
-    per_user, ranked, _ = evaluate_per_user(ranking, truth, ks, users, metrics)
-    result = {name: float(values.mean()) if values.size else 0.0 for name, values in per_user.items()}
+    """Mean metrics such as "recall@20", and catalogue coverage, over `users` with any truth; all of both by default.
+
+    A rank judges its share of the users.
+    """
+    able = _able(truth, users)
+    mine = able[ranks.own(ranks.even_cuts(len(able)))]
+    per_user, ranked, _ = evaluate_per_user(ranking, truth, ks, mine, metrics)
+    sums = ranks.total(np.array([values.sum() for values in per_user.values()]))
+    result = {name: float(value / max(len(able), 1)) for name, value in zip(per_user, sums, strict=True)}
     for k in ks:
-        shown = np.unique(ranked[:, :k])
-        result[f"coverage@{k}"] = float((shown >= 0).sum() / max(truth.num_items, 1))
+        shown = np.zeros(truth.num_items, dtype=np.int32)
+        shown[ranked[:, :k][ranked[:, :k] >= 0]] = 1
+        result[f"coverage@{k}"] = float(np.count_nonzero(ranks.total(shown)) / max(truth.num_items, 1))
     return result
 
 
@@ -45,13 +53,18 @@ def evaluate_per_user(
     metrics: Iterable[str] | None = None,
 ) -> tuple[dict[str, NDArray[np.float64]], IntArray, NDArray[np.int64]]:
     """Metrics of every user, their ranked lists without what their histories have, and which users they are."""
-    candidates = np.arange(truth.num_users) if users is None else np.asarray(users, dtype=np.int64)
-    chosen = candidates[truth.user_degrees[candidates] > 0]
+    chosen = _able(truth, users)
     ranked, _ = rank(ranking, max(ks), chosen, ranking.histories)
     hits = find_hits(ranked, chosen, truth)
     relevant = truth.user_degrees[chosen]
     per_user = {f"{name}@{k}": METRICS[name](hits, relevant, k) for name in metrics or METRICS for k in ks}
     return per_user, ranked, chosen
+
+
+def _able(truth: Interactions, users: Positions | None) -> NDArray[np.int64]:
+    """Who has anything to find."""
+    candidates = np.arange(truth.num_users) if users is None else np.asarray(users, dtype=np.int64)
+    return candidates[truth.user_degrees[candidates] > 0]
 
 
 def find_hits(ranked: IntArray, users: Positions, truth: Interactions) -> NDArray[np.bool_]:

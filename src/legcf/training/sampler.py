@@ -1,5 +1,6 @@
 """Training pairs and negatives, drawn compiled from one seeded generator that is passed in."""
 
+import copy
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,8 +9,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf import ranks
 from legcf.arrays import LongArray
 from legcf.data.interactions import Interactions
+from legcf.errors import UserError
 from legcf.jit import njit
 from legcf.model import WHOLE
 
@@ -88,6 +91,26 @@ class Sampler:
             return self._steps if self.num_pairs else 0
         sizes = [self._train.num_pairs] if self._folds is None else np.bincount(self._folds)
         return int(sum(-(-size // self._batch_size) for size in sizes))
+
+    def of_rank(self) -> "Sampler":
+        """The batches of this rank: pairs of its own users, as large a share of each batch as it has of them all."""
+        if ranks.count() == 1:
+            return self
+        train = self._train
+        shares = ranks.cuts(train.indptr)
+        drawn = np.searchsorted(self._active, shares) if self._order == "user" else train.indptr[shares]
+        if not np.diff(train.indptr[shares]).all():
+            raise UserError(f"{train.num_pairs:,} pairs are too few for {ranks.count()} workers: take fewer.")
+        mine, number = ranks.own(shares), ranks.number()
+        pairs = slice(int(train.indptr[mine.start]), int(train.indptr[mine.stop]))
+        part = copy.copy(self)
+        part._train = train.of_range(mine)
+        part._batch_size = max(1, round(self._batch_size * (drawn[number + 1] - drawn[number]) / drawn[-1]))
+        part._steps = self.steps_per_epoch
+        part._users, part._weights = self._users[pairs].copy(), self._weights[pairs].copy()
+        part._folds = None if self._folds is None else self._folds[pairs]
+        part._active = np.flatnonzero(part._train.user_degrees > 0)
+        return part
 
     def epoch(self, rng: np.random.Generator) -> Iterator[TrainingBatch]:
         if self._steps is None:

@@ -69,6 +69,11 @@ class Stage(Generic[L]):
     it serves the model, else in `state`.
     """
 
+    @property
+    def splits(self) -> bool:
+        """Whether ranks can share its steps: hooks of a subclass must then do the same on every rank."""
+        return type(self) is Stage
+
     counts: bool = True
     """Whether its weights are candidates for the final model; a search whose result is trained anew says no."""
 

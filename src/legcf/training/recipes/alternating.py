@@ -24,6 +24,10 @@ class Alternate(Stage[Legcf]):
     After epochs m, 2m, … (Alg. 1, line 8), or before epochs 1, m + 1, … as the release does.
     """
 
+    @property
+    def splits(self) -> bool:
+        return True
+
     def before_epoch(self, session: TrainingView[Legcf], epoch: int) -> dict[str, Any]:
         return self._update(session) if self._due(session, "start", epoch - 1) else {}
 
