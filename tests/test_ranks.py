@@ -30,7 +30,12 @@ def start(count: int, out: Path) -> list[subprocess.Popen[str]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    job = {"TORCHELASTIC_RUN_ID": "test", "WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    job = {
+        "TORCHELASTIC_RUN_ID": "test",
+        "WORLD_SIZE": str(count),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
     return [
         subprocess.Popen(
             [sys.executable, "-m", "tests.rank_program", str(out)],

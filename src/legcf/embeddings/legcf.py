@@ -39,6 +39,7 @@ _ITEMS_ONLY: dict[str, dict[str, Any]] = {
     "backbone": {"name": "history"},
     "training": {**_WARM_TRAINING, "learning_rate": 0.015, "leave_out": True, "epochs": 4},
 }
+_MOST_BUCKETS = 4096  # unless a budget asks for more: coding costs c times the items
 _ENTITIES_A_BUCKET = 4  # a codebook wider than a fourth of what it codes is no longer shared
 
 
@@ -218,7 +219,8 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         if affordable < config.t:
             least = config.t * coded + config.t * config.d
             raise too_small(budget, least)
-        return config.model_copy(update={"c": max(config.t, min(affordable, coded // _ENTITIES_A_BUCKET))})
+        most = _MOST_BUCKETS if config.budget is None else affordable
+        return config.model_copy(update={"c": max(config.t, min(affordable, most, coded // _ENTITIES_A_BUCKET))})
 
     @classmethod
     def check(cls, config: LegcfConfig, backbone: BackboneConfig) -> None:

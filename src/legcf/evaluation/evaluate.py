@@ -14,6 +14,7 @@ from legcf.ranking.ranking import Ranking
 from legcf.ranking.topk import rank
 
 DEFAULT_KS = (5, 10, 20)
+_MOST_SCORES, _LEAST_JUDGES = 10**10, 10_000
 
 
 def evaluate(
@@ -41,8 +42,17 @@ def evaluate(
 
 def accuracy(ranking: Ranking, truth: Interactions, ks: Sequence[int] = DEFAULT_KS) -> dict[str, float]:
     """All metrics, and how many of the users they are a mean of were shown what is popular, for lack of a history."""
-    able = np.flatnonzero(truth.user_degrees > 0)
-    return {**evaluate(ranking, truth, ks), "fallback_users": int(ranking.strangers(able).sum())}
+    judging = judges(truth)
+    able = _able(truth, judging)
+    told = {} if judging is None else {"judged_users": len(able)}
+    return {**evaluate(ranking, truth, ks, judging), "fallback_users": int(ranking.strangers(able).sum()), **told}
+
+
+def judges(truth: Interactions) -> Positions | None:
+    """Who is asked where users and items are so many that to rank all items for all users would take hours: a sample,
+    the same for the same data. None: everyone."""
+    able, most = _able(truth, None), max(_LEAST_JUDGES, _MOST_SCORES // max(truth.num_items, 1))
+    return None if len(able) <= most else np.sort(np.random.default_rng(0).choice(able, most, replace=False))
 
 
 def evaluate_per_user(

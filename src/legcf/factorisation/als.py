@@ -14,7 +14,7 @@ from legcf.arrays import FloatArray, inverse_power
 from legcf.assignment.dictionary import balance
 from legcf.climb import climb
 from legcf.configuration import Frozen
-from legcf.data.interactions import Interactions
+from legcf.data.interactions import MANY_PAIRS, Interactions
 from legcf.evaluation import evaluate
 from legcf.graph.adjacency import bipartite, normalised
 from legcf.jit import njit, prange
@@ -92,8 +92,10 @@ def with_alpha(
     """The settings with the α that finds hidden training pairs best, by short factorisations of the others.
 
     The best α is a property of the data (5 on LastFM, 10 on Yelp2018, 20 on Gowalla), and it must
-    not depend on validation pairs, which some protocols do not have.
+    not depend on validation pairs, which some protocols do not have. Of many pairs, those of some users are enough.
     """
+    if train.num_pairs > MANY_PAIRS:
+        train = train.of_users(train.some_users(MANY_PAIRS, rng))
     hidden = rng.random(train.num_pairs) < _HIDDEN
     seen, truth = train.subset(~hidden), train.subset(hidden)
     able = np.flatnonzero((seen.user_degrees > 0) & (truth.user_degrees > 0))

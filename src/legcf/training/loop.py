@@ -19,7 +19,7 @@ from legcf import ranks
 from legcf.configuration import RunConfig
 from legcf.data.interactions import Dataset, Interactions
 from legcf.errors import UserError
-from legcf.evaluation import evaluate
+from legcf.evaluation import evaluate, judges
 from legcf.evaluation.metrics import METRICS
 from legcf.files import written_whole
 from legcf.model import GraphModel
@@ -155,6 +155,10 @@ class Session:
             parameter.requires_grad_(stage.trains(name))
         if stage.held_out or self.held_out is not None:
             self._hold_out(stage.held_out)
+        if stage.most_pairs is not None and self.pairs.num_pairs > stage.most_pairs:
+            self.sampler = self.sampler_of(
+                self.pairs, self.folds, -(-stage.most_pairs // self.config.training.batch_size)
+            )
         if self.state.epoch == 0 and (told := stage.begin(self)) is not None:
             self._tell(stage.name, 0, None, told, 0.0)
 
@@ -283,7 +287,7 @@ class Session:
         """The monitored metric on the validation pairs, with recall and NDCG at 20."""
         name, k = self._monitor
         names = {name, "recall", "ndcg"}
-        users = None if by_all else self._judges
+        users = judges(self.dataset.validation) if by_all else self._judges
         return evaluate(ranking, self.dataset.validation, sorted({k, 20}), users, names)
 
     def tuned(self) -> Tuned:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from legcf import ranks
 from legcf.arrays import LongArray
-from legcf.data.interactions import Interactions
+from legcf.data.interactions import MANY_PAIRS, Interactions
 from legcf.errors import UserError
 from legcf.jit import njit
 from legcf.model import WHOLE
@@ -52,7 +52,8 @@ class Sampler:
     many uniform items for the whole batch, "none" gives all pairs at once and draws nothing. A pair weighs
     user degree^−user_power · item degree^−item_power. With `folds` (a number for every pair), a batch holds pairs of
     one fold, so that its vectors can come from the graph without them. `seen` says what is no negative; the pairs
-    themselves by default. `steps` makes an epoch so many batches, of a part of a pass or of several.
+    themselves by default. `steps` makes an epoch so many batches, of a part of a pass or of several;
+    of a small part of very many pairs, they are drawn with repetition.
     """
 
     def __init__(
@@ -132,6 +133,9 @@ class Sampler:
                 users = self._active[rng.integers(0, len(self._active), min(size, train.num_pairs - start))]
                 places = (rng.random(len(users)) * train.user_degrees[users]).astype(np.int64)
                 yield WHOLE, train.indptr[users] + places
+            return
+        if self._steps is not None and self._folds is None and self._steps * size < train.num_pairs > MANY_PAIRS:
+            yield from ((WHOLE, rng.integers(0, train.num_pairs, size)) for _ in range(self._steps))
             return
         order = rng.permutation(train.num_pairs)
         if self._folds is None:

@@ -77,6 +77,9 @@ class Stage(Generic[L]):
     counts: bool = True
     """Whether its weights are candidates for the final model; a search whose result is trained anew says no."""
 
+    most_pairs: int | None = None
+    """An epoch ends after so many pairs, drawn at random, however many there are; None: it is a pass over all."""
+
     steps: bool = True
     """Whether its epochs are passes over the training pairs. Without, an epoch is what its hooks do (a
     generation of a search, say), and only `epochs`, `until` and `finished` end the stage."""
