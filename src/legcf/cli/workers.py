@@ -45,6 +45,7 @@ def start(count: int) -> None:
             run_id=uuid4().hex,
             rdzv_backend="c10d",
             rdzv_endpoint="localhost:0",
+            local_addr="localhost",
             max_restarts=_RESTARTS,
             monitor_interval=_LOOK_EVERY_SECONDS,
         )

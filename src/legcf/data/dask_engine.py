@@ -32,7 +32,7 @@ from legcf.errors import MissingExtra, UserError
 from legcf.files import written_whole
 from legcf.progress import progress
 
-T = TypeVar("T")
+_Result = TypeVar("_Result")
 _Ids = NDArray[Any]
 
 
@@ -117,18 +117,18 @@ class _Job:
         return source, Built(self.protocol, users, items, source.titles(items), int(starts[-1]), merged.merged)
 
     def _task(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        from dask import delayed
+        from dask.delayed import delayed
 
         return delayed(function, pure=False)(*arguments)
 
-    def _ask(self, title: str, tasks: Sequence[Any], unite: Callable[[T, T], T]) -> T:
+    def _ask(self, title: str, tasks: Sequence[Any], unite: Callable[[_Result, _Result], _Result]) -> _Result:
         """The results of all tasks united, two by two, so that no machine holds all of them."""
         with progress(f"{title} on Dask", None, "steps", self.quiet):
             level = list(tasks)
             while len(level) > 1:
                 pairs = [self._task(unite, *level[place : place + 2]) for place in range(0, len(level) - 1, 2)]
                 level = pairs + level[2 * len(pairs) :]
-            result: T = self.client.compute(level[0]).result()
+            result: _Result = self.client.compute(level[0]).result()
         return result
 
     def _sort(self, seen: _Seen, folder: Path) -> tuple[list[Any], NDArray[np.int64]]:
@@ -298,7 +298,8 @@ def _split(
     blocks = KeptBlocks([load_block(file)], *kept)
     label = find_protocol(protocol).start(options, rng, blocks)
     (block,) = blocks
-    labels, arrays = label(block), {}
+    labels = label(block)
+    arrays: dict[str, NDArray[Any]] = {}
     for number, name in enumerate(PARTS):
         degrees, items = kernels.part_rows(block.indptr, block.items, labels, number)
         arrays |= {f"{name}.degrees": degrees, f"{name}.items": items}
