@@ -15,6 +15,9 @@ from legcf.data.ids import IdMap
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
+MANY_PAIRS = 3_000_000
+"""More training pairs than this are not needed to choose settings, nor for an epoch of a small codebook."""
+
 
 @dataclass(frozen=True, eq=False)
 class Interactions:
@@ -69,6 +72,17 @@ class Interactions:
         indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
         places = np.repeat(self.indptr[users] - indptr[:-1], counts) + np.arange(indptr[-1])
         return Interactions(indptr, self.items[places], self.num_items)
+
+    def some_users(self, pairs: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Users drawn at random who together have nearly this many pairs, and no more; at least one."""
+        drawn = rng.permutation(self.num_users)
+        enough = int(np.searchsorted(np.cumsum(self.user_degrees[drawn]), pairs, side="right"))
+        return np.sort(drawn[: max(enough, 1)])
+
+    def of_range(self, users: slice) -> "Interactions":
+        """Only the pairs of a range of users, over the same users and items; nothing is copied but the bounds."""
+        first, last = self.indptr[users.start], self.indptr[users.stop]
+        return Interactions(np.clip(self.indptr, first, last) - first, self.items[first:last], self.num_items)
 
     def of(self, user: int) -> IntArray:
         return self.items[self.indptr[user] : self.indptr[user + 1]]
@@ -127,6 +141,11 @@ class Dataset:
         """With a share of the training pairs as validation, for choices where a protocol has none."""
         hidden = rng.random(self.train.num_pairs) < share
         return replace(self, train=self.train.subset(~hidden), validation=self.train.subset(hidden))
+
+    def of_users(self, users: NDArray[np.int64]) -> "Dataset":
+        """The pairs of some users, over the same items."""
+        parts = {name: getattr(self, name).of_users(users) for name in ("train", "validation", "test")}
+        return replace(self, users=IdMap(self.users.values[users], self.users.kind), **parts)
 
     def whole(self) -> "Dataset":
         """Every pair as training, none to choose or test by."""

@@ -46,6 +46,18 @@ def prepare_source(source: Location, out: Path, options: DataOptions = DEFAULTS,
         return prepare(pairs, filled, out, quiet)
 
 
+def prepare_on_cluster(
+    source: Location, out: Path, options: DataOptions = DEFAULTS, scheduler: str | None = None, quiet: bool = False
+) -> Dataset:
+    """The same from tables in files, on Dask: with the workers of a scheduler, or with some of this machine."""
+    from legcf.data.dask_engine import prepare_on_dask  # here: an extra of its own
+
+    paths = _paths(source)
+    if any(not path.is_file() or path.suffix.lower() == ".zip" for path in paths):
+        raise UserError("--engine dask reads tables in files: name files or a pattern, or leave --engine out.")
+    return prepare_on_dask(paths, options, out, scheduler, quiet)
+
+
 def interactions(data: Any, options: DataOptions = DEFAULTS) -> Dataset:
     """Whatever holds interactions: a Dataset, anything that `load` takes, or anything that `from_frame` takes."""
     return _dataset(data, options)

@@ -40,6 +40,7 @@ _ITEMS_ONLY: dict[str, dict[str, Any]] = {
     "backbone": {"name": "history"},
     "training": {**_WARM_TRAINING, "learning_rate": 0.015, "leave_out": True, "epochs": 4},
 }
+_MOST_BUCKETS = 4096  # unless a budget asks for more: coding costs c times the items
 _ENTITIES_A_BUCKET = 4  # a codebook wider than a fourth of what it codes is no longer shared
 _TERMS_OF_LARGE, _LEAST_LARGE, _MOST_BUCKETS = 4, 1000, 4096  # t and c where a model file has room for more than usual
 _SHARE_OF_CODES = 5  # of that room, codes have the fifth part
@@ -227,7 +228,8 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         if affordable < config.t:
             least = config.t * coded + config.t * config.d
             raise too_small(budget, least)
-        return config.model_copy(update={"c": max(config.t, min(affordable, coded // _ENTITIES_A_BUCKET))})
+        most = _MOST_BUCKETS if config.budget is None else affordable
+        return config.model_copy(update={"c": max(config.t, min(affordable, most, coded // _ENTITIES_A_BUCKET))})
 
     @classmethod
     def within(cls, config: LegcfConfig, room: int, num_items: int) -> LegcfConfig:

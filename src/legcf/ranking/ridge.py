@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf import ranks
 from legcf.arrays import FloatArray, IntArray, inverse_power
 from legcf.data.interactions import Interactions
 from legcf.jit import get_num_threads, njit, prange
@@ -46,9 +47,14 @@ def find_candidates(train: Interactions, count: int, by_item: Interactions) -> I
     user_scale = inverse_power(train.user_degrees, 1.0).astype(np.float32)
     item_scale = inverse_power(train.item_degrees, 0.5).astype(np.float32)
     found = np.full((train.num_items, max(1, min(count, train.num_items - 1))), -1, dtype=np.int32)
+    walked = np.bincount(train.items, weights=np.repeat(train.user_degrees, train.user_degrees), minlength=len(found))
+    shares = ranks.cuts(_offsets(walked.astype(np.int64)))
+    mine = ranks.own(shares)
     _find(
-        by_item.indptr, by_item.items, train.indptr, train.items, user_scale, item_scale, found, _chunks(len(found))
+        by_item.indptr, by_item.items, train.indptr, train.items, user_scale, item_scale, found,
+        mine.start, mine.stop, _chunks(len(found)),
     )  # fmt: skip
+    ranks.fill(found, shares)
     found.sort(axis=1)
     present = found >= 0
     return Interactions(_offsets(present.sum(axis=1)), found[present], train.num_items)
@@ -65,11 +71,15 @@ def solve(
         whole = _whole_gram(train, own)
     shape = (len(ridges), candidates.num_pairs)
     weights, gains = np.zeros(shape, dtype=np.float32), np.zeros(shape, dtype=np.float32)
+    shares = ranks.cuts(candidates.indptr)
+    mine = ranks.own(shares)
     _solve(
         by_item.indptr, by_item.items, candidates.indptr, candidates.items, own,
         np.array([ridge * unit for ridge in ridges], dtype=np.float32), weights, gains, train.num_users, whole,
-        _chunks(train.num_items),
+        mine.start, mine.stop, _chunks(train.num_items),
     )  # fmt: skip
+    for line in (*weights, *gains):
+        ranks.fill(line, candidates.indptr[shares])
     return Solved(candidates, weights, gains)
 
 
@@ -93,10 +103,12 @@ def _transposed(candidates: Interactions, weights: FloatArray) -> tuple[Interact
 def _whole_gram(train: Interactions, user_weights: FloatArray) -> FloatArray:
     matrix = train.to_scipy()
     gram = np.zeros((train.num_items, train.num_items), dtype=np.float32)
-    for start in range(0, train.num_users, _BLOCK):
-        block = matrix[start : start + _BLOCK].toarray()
-        gram += block.T @ (block * user_weights[start : start + _BLOCK, None])
-    return gram
+    mine = ranks.own(ranks.cuts(train.indptr))
+    for start in range(mine.start, mine.stop, _BLOCK):
+        stop = min(start + _BLOCK, mine.stop)
+        block = matrix[start:stop].toarray()
+        gram += block.T @ (block * user_weights[start:stop, None])
+    return ranks.total(gram)
 
 
 def _offsets(counts: NDArray[np.integer]) -> NDArray[np.int64]:
@@ -108,14 +120,14 @@ def _chunks(rows: int) -> int:
 
 
 @njit(cache=True, parallel=True)
-def _find(item_indptr, item_users, indptr, items, user_scale, item_scale, found, chunks):  # type: ignore[no-untyped-def]
+def _find(item_indptr, item_users, indptr, items, user_scale, item_scale, found, first_row, last_row, chunks):  # type: ignore[no-untyped-def]
     """Walk to the users of an item and on to their items; a heap keeps the largest."""
     rows, count = found.shape
     for chunk in prange(chunks):
         reached = np.zeros(rows, dtype=np.float32)
         met = np.empty(rows, dtype=np.int32)
         values = np.empty(count, dtype=np.float32)
-        for row in range(chunk, rows, chunks):
+        for row in range(first_row + chunk, last_row, chunks):
             size = 0
             for user in item_users[item_indptr[row] : item_indptr[row + 1]]:
                 share = user_scale[user]
@@ -184,7 +196,8 @@ def _invert_diagonal(lower, size, inverse, diagonal):  # type: ignore[no-untyped
 
 @njit(cache=True, parallel=True, fastmath=True)
 def _solve(  # type: ignore[no-untyped-def]
-    item_indptr, item_users, first_of, candidates, user_weights, ridges, weights, gains, num_users, whole, chunks
+    item_indptr, item_users, first_of, candidates, user_weights, ridges, weights, gains, num_users, whole,
+    first_row, last_row, chunks,
 ):  # fmt: skip
     rows = len(first_of) - 1
     largest = 1
@@ -199,7 +212,7 @@ def _solve(  # type: ignore[no-untyped-def]
         diagonal = np.empty(largest, dtype=np.float32)
         position = np.empty(largest, dtype=np.int64)
         head = np.full(num_users, -1, dtype=np.int64)
-        for row in range(chunk, rows, chunks):
+        for row in range(first_row + chunk, last_row, chunks):
             first, last = first_of[row], first_of[row + 1]
             size = last - first
             if size == 0:
