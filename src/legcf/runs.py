@@ -163,12 +163,12 @@ def _train(
     folds = edge_folds(dataset.train, count, rng) if count else None
     model = build_model(config, dataset, rng, folder, folds)
     stages = method.recipe(config.method, config.training)
-    room = _room(config, dataset)
-    tuning = Tuning(config.ranking, room, ListFitter(dataset.train) if config.ranking.has_lists else None)
+    left = room(config, dataset)
+    tuning = Tuning(config.ranking, left, ListFitter(dataset.train) if config.ranking.has_lists else None)
     session = Session(model, dataset, config, stages, rng, folder, quiet, folds, on_epoch, tuning)
     set_up = time.perf_counter() - started
     going_on = resume and session.can_resume()
-    table = _table(session, dataset, config, room, tuning, reported=not going_on)
+    table = _table(session, dataset, config, left, tuning, reported=not going_on)
     if going_on:
         session.resume()
     model, tuned, config = _run(session, config, table)
@@ -207,7 +207,7 @@ def _told_of(chosen: TrainedModel, dataset: Dataset) -> dict[str, Any]:
     return {**told, "seconds_to_choose": chosen.metrics["seconds"]["this_session"]}
 
 
-def _room(config: RunConfig, dataset: Dataset) -> int | None:
+def room(config: RunConfig, dataset: Dataset) -> int | None:
     """What the model file has left for vectors and lists."""
     wanted = config.ranking.bytes
     if wanted is None:
