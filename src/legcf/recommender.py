@@ -27,6 +27,9 @@ from legcf.ranking.ranking import Ranking
 from legcf.ranking.topk import rank, similar
 from legcf.registry import resolve
 from legcf.trained_model import TrainedModel, load_model, save_model
+from legcf.updating.change import MUCH
+from legcf.updating.merge import grown_dataset
+from legcf.updating.update import update
 
 _PARTS = ("test", "validation")
 
@@ -63,6 +66,7 @@ class Recommender:
         self._quiet = quiet
         self._trained: TrainedModel | None = None
         self._dataset: Dataset | None = None
+        self._first: Dataset | None = None
 
     def fit(
         self,
@@ -83,7 +87,34 @@ class Recommender:
         if isinstance(data, str | Path | list | tuple):
             wanted = wanted.model_copy(update={"data": chosen.reference(data)})
         self._trained = runs.train(dataset, wanted, quiet=self._quiet, final=final)
-        self._dataset = dataset
+        self._first = self._dataset = dataset
+        return self
+
+    def update(
+        self,
+        data: Dataset | str | Path | pl.DataFrame | Any,
+        options: DataOptions | None = None,
+        *,
+        threshold: float = MUCH,
+        **data_options: Any,
+    ) -> Recommender:
+        """Take in new pairs, of known and of new users and items, without training; `data` is what `fit` takes.
+
+        Every pair counts, whatever part it would be split into. `metrics["updated"]` says what was done and whether
+        training anew is due.
+        """
+        trained = self._fitted()
+        chosen = options or validated(DataOptions, data_options, "data")
+        if not 0 <= threshold <= 1:
+            raise UserError(f"threshold = {threshold} is not possible: it is a share, from 0 to 1.")
+        new = interactions(data, chosen)
+        try:
+            first = self._first_dataset()
+        except UserError:  # its source is gone: nothing to measure by, but nothing that is needed
+            first = None
+        self._trained = update(trained, new, first, threshold)
+        self._dataset = None
+        self._first = first
         return self
 
     @classmethod
@@ -95,7 +126,8 @@ class Recommender:
     def of(cls, trained: TrainedModel) -> Recommender:
         """Around a model that is already trained."""
         self = cls.__new__(cls)
-        self._wanted, self._quiet, self._dataset, self._trained = trained.config, True, None, trained
+        self._wanted, self._quiet, self._trained = trained.config, True, trained
+        self._first = self._dataset = None
         return self
 
     def save(self, folder: str | Path) -> None:
@@ -235,16 +267,23 @@ class Recommender:
         return self._fitted()
 
     def dataset(self) -> Dataset:
-        """The data it was trained on, opened again from its source if need be."""
+        """The data it was trained on, opened again from its source if need be, with what it was updated with."""
         if self._dataset is None:
+            first = self._first_dataset()
+            self._dataset = grown_dataset(first, self.trained) if "updated" in self.metrics else first
+        return self._dataset
+
+    def _first_dataset(self) -> Dataset:
+        """The data it was first trained on."""
+        if self._first is None:
             data = self.config.data
             if not data.get("source"):
                 raise UserError("This model does not say where its data came from; give the data to evaluate on.")
             dataset = load(data["source"], DataOptions(**data.get("options", {})))
             if dataset.content_hash != self.metrics.get("content_hash"):
                 raise UserError(f"{data['source']} has changed since the model was trained on it; train again.")
-            self._dataset = dataset
-        return self._dataset
+            self._first = dataset
+        return self._first
 
     def _fitted(self) -> TrainedModel:
         if self._trained is None:

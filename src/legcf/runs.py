@@ -176,8 +176,8 @@ def _train(
     if dataset.train.num_pairs == 0:
         raise UserError(f"{dataset.name} has no training pairs.")
     method = METHODS[config.method.name]
-    room = _room(config, dataset)
-    wanted = config.method if room is None else method.layer.within(config.method, room, dataset.num_items)
+    left = room(config, dataset)
+    wanted = config.method if left is None else method.layer.within(config.method, left, dataset.num_items)
     sized = method.layer(wanted, dataset.num_users, dataset.num_items).config
     config = config.model_copy(update={"method": sized})
     ranks.told(lambda: folder is not None and prepare_folder(folder, config, dataset, resume))
@@ -189,11 +189,11 @@ def _train(
     folds = edge_folds(dataset.train, count, rng) if count else None
     model = build_model(config, dataset, rng, folder, folds)
     stages = method.recipe(config.method, config.training)
-    tuning = Tuning(config.ranking, room, ListFitter(dataset.train) if config.ranking.has_lists else None)
+    tuning = Tuning(config.ranking, left, ListFitter(dataset.train) if config.ranking.has_lists else None)
     session = Session(model, dataset, config, stages, rng, folder, quiet, folds, on_epoch, tuning)
     set_up = time.perf_counter() - started
     going_on = resume and session.can_resume()
-    table = _table(session, dataset, config, room, tuning, reported=not going_on)
+    table = _table(session, dataset, config, left, tuning, reported=not going_on)
     if going_on:
         session.resume()
     model, tuned, config = _run(session, config, table)
@@ -252,7 +252,7 @@ def _told_of(chosen: Chosen, dataset: Dataset) -> dict[str, Any]:
     return {**told, "seconds_to_choose": chosen.metrics["seconds"]["this_session"]}
 
 
-def _room(config: RunConfig, dataset: Dataset) -> int | None:
+def room(config: RunConfig, dataset: Dataset) -> int | None:
     """What the model file has left for vectors and lists."""
     wanted = config.ranking.bytes
     if wanted is None:

@@ -15,6 +15,7 @@ from legcf.errors import UserError, training_packages_for
 COMMANDS = (
     "data",
     "train",
+    "update",
     "evaluate",
     "recommend",
     "info",

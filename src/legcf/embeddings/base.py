@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from legcf.arrays import FloatArray
+from legcf.arrays import FloatArray, Positions
 from legcf.configuration import BackboneConfig, MethodConfig
 from legcf.data.interactions import Interactions
 from legcf.errors import UserError
@@ -93,6 +93,10 @@ class EmbeddingLayer(nn.Module, ABC, Generic[C]):
     def start_table(self) -> str | None:
         """The run or file whose vectors training starts from, where the settings name one (`initialise_from`)."""
         return None
+
+    def take_items(self, other: "EmbeddingLayer[C]", changed: Positions, vectors: FloatArray) -> None:
+        """The rows of another layer for its items, these vectors for the changed ones; items at the end are new."""
+        raise UserError(f"A model of {self.config.name} cannot be updated: train again with the new pairs.")
 
     def initialise_from(
         self, users: FloatArray, items: FloatArray, train: Interactions, rng: np.random.Generator

@@ -12,10 +12,11 @@ import torch
 from pydantic import Field, field_validator, model_validator
 from torch import nn
 
-from legcf.arrays import FloatArray
+from legcf.arrays import FloatArray, Positions
 from legcf.assignment.assignment import Assignment
 from legcf.assignment.dictionary import balance, learn
 from legcf.assignment.initialise import from_anchors, random_anchors
+from legcf.assignment.matching_pursuit import encode
 from legcf.assignment.solvers import SOLVERS
 from legcf.configuration import BackboneConfig
 from legcf.data.interactions import Interactions
@@ -300,6 +301,21 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         self.weights.copy_(torch.from_numpy(assignment.weights / scale))
         self.codebook.data.copy_(torch.from_numpy(codebook * scale * np.sqrt(settings.score_scale)))
         self._start_bias(rng)
+
+    def take_items(self, other: EmbeddingLayer[LegcfConfig], changed: Positions, vectors: FloatArray) -> None:
+        """The codebook stays; changed items are coded over it."""
+        settings = self.config
+        if not isinstance(other, Legcf) or settings.coded != "items" or settings.tanh:
+            super().take_items(other, changed, vectors)
+            return
+        codebook, places = other.codebook.detach(), torch.from_numpy(changed)
+        self.codebook.data.copy_(codebook)
+        self.indices[: other.num_items], self.weights[: other.num_items] = other.indices, other.weights
+        indices, weights = encode(vectors, codebook.numpy(), settings.t, nonnegative=not settings.signed)
+        self.indices[places], self.weights[places] = torch.from_numpy(indices), torch.from_numpy(weights)
+        if self.item_bias is not None and other.item_bias is not None:
+            self.item_bias.data.fill_(float(other.item_bias.median()))  # of a new item: the usual one
+            self.item_bias.data[: other.num_items] = other.item_bias.data
 
     def table(self) -> torch.Tensor:
         coded = self._composed(self.indices, self.weights)

@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf import ranks
-from legcf.arrays import FloatArray, IntArray, inverse_power
+from legcf.arrays import FloatArray, IntArray, Positions, inverse_power
 from legcf.data.interactions import Interactions
 from legcf.jit import get_num_threads, njit, prange
 from legcf.ranking.lists import ItemLists
 
 _CHUNKS_PER_THREAD = 16
 _DENSE_BYTES = 2**28  # small catalogues are dense: there the whole of G is smaller and faster than walking
+_FEW_ROWS = 4  # for less than this part of the items, walking is faster all the same
 _BLOCK = 2048
 
 
@@ -41,23 +42,29 @@ class Solved:
         return ItemLists(pairs, weights, user_power)
 
 
-def find_candidates(train: Interactions, count: int, by_item: Interactions) -> Interactions:
+def find_candidates(
+    train: Interactions, count: int, by_item: Interactions, only: Positions | None = None
+) -> Interactions:
     """The `count` items j with the largest Σ_{v has i and j} d_v^−1 · d_j^−½ for each item i: the filter of
-    `ranking.neighbours`, truncated."""
+    `ranking.neighbours`, truncated. Of `only` some items i, if they are named: the others have none."""
+    rows = np.arange(train.num_items) if only is None else np.asarray(only, dtype=np.int64)
     user_scale = inverse_power(train.user_degrees, 1.0).astype(np.float32)
     item_scale = inverse_power(train.item_degrees, 0.5).astype(np.float32)
-    found = np.full((train.num_items, max(1, min(count, train.num_items - 1))), -1, dtype=np.int32)
-    walked = np.bincount(train.items, weights=np.repeat(train.user_degrees, train.user_degrees), minlength=len(found))
-    shares = ranks.cuts(_offsets(walked.astype(np.int64)))
+    found = np.full((len(rows), max(1, min(count, train.num_items - 1))), -1, dtype=np.int32)
+    lengths = np.repeat(train.user_degrees, train.user_degrees)
+    walked = np.bincount(train.items, weights=lengths, minlength=train.num_items)
+    shares = ranks.cuts(_offsets(walked[rows].astype(np.int64)))
     mine = ranks.own(shares)
     _find(
-        by_item.indptr, by_item.items, train.indptr, train.items, user_scale, item_scale, found,
+        by_item.indptr, by_item.items, train.indptr, train.items, user_scale, item_scale, rows, found,
         mine.start, mine.stop, _chunks(len(found)),
     )  # fmt: skip
     ranks.fill(found, shares)
     found.sort(axis=1)
     present = found >= 0
-    return Interactions(_offsets(present.sum(axis=1)), found[present], train.num_items)
+    counts = np.zeros(train.num_items, dtype=np.int64)
+    counts[rows] = present.sum(axis=1)
+    return Interactions(_offsets(counts), found[present], train.num_items)
 
 
 def solve(
@@ -67,7 +74,8 @@ def solve(
     own = inverse_power(train.user_degrees, user_power).astype(np.float32)
     unit = float((train.user_degrees * own).sum() / max(train.num_items, 1))
     whole = np.zeros((0, 0), dtype=np.float32)
-    if train.num_items**2 * 4 <= _DENSE_BYTES:
+    some = np.count_nonzero(candidates.user_degrees) * _FEW_ROWS < train.num_items
+    if train.num_items**2 * 4 <= _DENSE_BYTES and not some:
         whole = _whole_gram(train, own)
     shape = (len(ridges), candidates.num_pairs)
     weights, gains = np.zeros(shape, dtype=np.float32), np.zeros(shape, dtype=np.float32)
@@ -120,16 +128,17 @@ def _chunks(rows: int) -> int:
 
 
 @njit(cache=True, parallel=True)
-def _find(item_indptr, item_users, indptr, items, user_scale, item_scale, found, first_row, last_row, chunks):  # type: ignore[no-untyped-def]
+def _find(item_indptr, item_users, indptr, items, user_scale, item_scale, rows, found, first, last, chunks):  # type: ignore[no-untyped-def]
     """Walk to the users of an item and on to their items; a heap keeps the largest."""
-    rows, count = found.shape
+    num_items, count = len(item_indptr) - 1, found.shape[1]
     for chunk in prange(chunks):
-        reached = np.zeros(rows, dtype=np.float32)
-        met = np.empty(rows, dtype=np.int32)
+        reached = np.zeros(num_items, dtype=np.float32)
+        met = np.empty(num_items, dtype=np.int32)
         values = np.empty(count, dtype=np.float32)
-        for row in range(first_row + chunk, last_row, chunks):
+        for row in range(first + chunk, last, chunks):
+            own = rows[row]
             size = 0
-            for user in item_users[item_indptr[row] : item_indptr[row + 1]]:
+            for user in item_users[item_indptr[own] : item_indptr[own + 1]]:
                 share = user_scale[user]
                 for item in items[indptr[user] : indptr[user + 1]]:
                     if reached[item] == 0:
@@ -141,7 +150,7 @@ def _find(item_indptr, item_users, indptr, items, user_scale, item_scale, found,
                 item = met[place]
                 value = reached[item] * item_scale[item]
                 reached[item] = 0
-                if item == row:
+                if item == own:
                     continue
                 if held < count:
                     at = held
