@@ -19,6 +19,7 @@ from legcf.files import lasting, read_json
 if TYPE_CHECKING:
     from legcf.configuration import RunConfig
     from legcf.data.interactions import Dataset
+    from legcf.trained_model import TrainedModel
 
 _SECTIONS = ("method", "backbone", "training", "ranking")
 _WIDEST = 4096  # wider vectors only take time, which grows with the cube of the width
@@ -57,6 +58,13 @@ def train(
         bool,
         typer.Option("--final", help="Once chosen and tested, train on every pair: the model to use, not to measure."),
     ] = False,
+    baselines: Annotated[
+        bool | None,
+        typer.Option(
+            "--baselines/--no-baselines",
+            help="Say how far the model is above popularity and item-knn.  [default: where it takes seconds]",
+        ),
+    ] = None,
     log: Annotated[str | None, typer.Option(help="Show epochs elsewhere as well: tensorboard or mlflow.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was stopped, to the same end.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no line per epoch.")] = False,
@@ -66,6 +74,7 @@ def train(
     from legcf import jit
     from legcf.data.source import training_data
     from legcf.data.summary import what_was_kept
+    from legcf.evaluation.baselines import METRIC, told
     from legcf.registry import resolve, width_option
     from legcf.runs import remove_unfinished
     from legcf.runs import train as run
@@ -121,8 +130,9 @@ def train(
     finally:
         if logged is not None:
             logged.close(None if trained is None else trained.metrics)
+    others = {} if baselines is False else _simpler(trained, dataset, anyway=baselines is True)
     if as_json:
-        print_json(trained.metrics)
+        print_json({**trained.metrics, **({"baselines": others} if others else {})})
     else:
         if quiet:
             typer.echo(what_was_kept(dataset))
@@ -130,7 +140,19 @@ def train(
         next_command = shlex.join(["legcf", "recommend", str(out), "--user", str(dataset.users.external([0])[0])])
         if not trained.metrics["test"]:
             typer.echo(f"Accuracy is not measured: {dataset.name} has too few pairs to leave any out for testing.")
+        if others:
+            typer.echo(told(trained.metrics["test"][METRIC], others))
         typer.echo(f"Run: {out}. Next: {next_command}")
+
+
+def _simpler(trained: "TrainedModel", dataset: "Dataset", anyway: bool) -> dict[str, float]:
+    """What popularity and item-knn reach on the same test pairs; the model's own method is not compared with itself."""
+    from legcf.evaluation.baselines import METRIC, baselines
+
+    if METRIC not in trained.metrics["test"]:
+        return {}
+    found = baselines(dataset.train, dataset.test, anyway)
+    return {name: score for name, score in found.items() if name != trained.config.method.name}
 
 
 def _refuse_too_wide(dim: int, config: "RunConfig", dataset: "Dataset") -> None:

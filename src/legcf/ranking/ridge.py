@@ -43,15 +43,32 @@ class Solved:
 def find_candidates(train: Interactions, count: int, by_item: Interactions) -> Interactions:
     """The `count` items j with the largest Σ_{v has i and j} d_v^−1 · d_j^−½ for each item i: the filter of
     `ranking.neighbours`, truncated."""
-    user_scale = inverse_power(train.user_degrees, 1.0).astype(np.float32)
+    return _nearest(train, count, 1.0, by_item)[0]
+
+
+def nearest_lists(train: Interactions, count: int, user_power: float) -> ItemLists:
+    """For each item the `count` items most like it, by Σ_{v has i and j} d_v^−p / √(d_i d_j), which is the weight."""
+    candidates, values = _nearest(train, count, user_power, train.transposed())
+    own = inverse_power(train.item_degrees, 0.5).astype(np.float32)
+    return ItemLists(*_transposed(candidates, values * own[candidates.users()]), user_power=0.0)
+
+
+def _nearest(
+    train: Interactions, count: int, user_power: float, by_item: Interactions
+) -> tuple[Interactions, FloatArray]:
+    """Row i: the items j of the largest Σ_{v has i and j} d_v^−p · d_j^−½, sorted by item, and these values."""
+    user_scale = inverse_power(train.user_degrees, user_power).astype(np.float32)
     item_scale = inverse_power(train.item_degrees, 0.5).astype(np.float32)
     found = np.full((train.num_items, max(1, min(count, train.num_items - 1))), -1, dtype=np.int32)
+    values = np.zeros(found.shape, dtype=np.float32)
     _find(
-        by_item.indptr, by_item.items, train.indptr, train.items, user_scale, item_scale, found, _chunks(len(found))
+        by_item.indptr, by_item.items, train.indptr, train.items, user_scale, item_scale, found, values,
+        _chunks(len(found)),
     )  # fmt: skip
-    found.sort(axis=1)
+    order = np.argsort(found, axis=1)
+    found, values = np.take_along_axis(found, order, axis=1), np.take_along_axis(values, order, axis=1)
     present = found >= 0
-    return Interactions(_offsets(present.sum(axis=1)), found[present], train.num_items)
+    return Interactions(_offsets(present.sum(axis=1)), found[present], train.num_items), values[present]
 
 
 def solve(
@@ -62,7 +79,7 @@ def solve(
     unit = float((train.user_degrees * own).sum() / max(train.num_items, 1))
     whole = np.zeros((0, 0), dtype=np.float32)
     if train.num_items**2 * 4 <= _DENSE_BYTES:
-        whole = _whole_gram(train, own)
+        whole = whole_gram(train, own)
     shape = (len(ridges), candidates.num_pairs)
     weights, gains = np.zeros(shape, dtype=np.float32), np.zeros(shape, dtype=np.float32)
     _solve(
@@ -90,7 +107,7 @@ def _transposed(candidates: Interactions, weights: FloatArray) -> tuple[Interact
     return Interactions(_offsets(counts), targets, candidates.num_users), weights[order]
 
 
-def _whole_gram(train: Interactions, user_weights: FloatArray) -> FloatArray:
+def whole_gram(train: Interactions, user_weights: FloatArray) -> FloatArray:
     matrix = train.to_scipy()
     gram = np.zeros((train.num_items, train.num_items), dtype=np.float32)
     for start in range(0, train.num_users, _BLOCK):
@@ -108,14 +125,14 @@ def _chunks(rows: int) -> int:
 
 
 @njit(cache=True, parallel=True)
-def _find(item_indptr, item_users, indptr, items, user_scale, item_scale, found, chunks):  # type: ignore[no-untyped-def]
+def _find(item_indptr, item_users, indptr, items, user_scale, item_scale, found, likeness, chunks):  # type: ignore[no-untyped-def]
     """Walk to the users of an item and on to their items; a heap keeps the largest."""
     rows, count = found.shape
     for chunk in prange(chunks):
         reached = np.zeros(rows, dtype=np.float32)
         met = np.empty(rows, dtype=np.int32)
-        values = np.empty(count, dtype=np.float32)
         for row in range(chunk, rows, chunks):
+            values = likeness[row]
             size = 0
             for user in item_users[item_indptr[row] : item_indptr[row + 1]]:
                 share = user_scale[user]
