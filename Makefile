@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 RUN ?= runs/demo
+PEERS_DATA ?= lastfm
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench peers clean
 
 $(VENV)/core: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -32,6 +33,9 @@ lint: $(VENV)/dev
 
 bench: $(VENV)/dev ## Every benchmark, each printing ratios measured in one run and writing JSON
 	for file in benchmarks/bench_*.py; do $(BIN)/python $$file; done
+
+peers: $(VENV)/dev ## Other projects on the same split, machine and day, into docs/peers.md; goes on where it was stopped
+	$(BIN)/python benchmarks/peers $(PEERS_DATA)
 
 clean:
 	rm -rf $(VENV) runs

@@ -173,6 +173,10 @@ class RankingConfig(Frozen):
     list_user_power: float = Field(0.5, ge=0, description="p: a user weighs its degree to minus this in them")
     list_power: float = Field(0.0, ge=0, description="a user's lists add up to its degree to minus this")
     list_weight: float = Field(0.5, gt=0, description="how far the lists' term spreads beside the vectors' products")
+    list_candidates: int | None = Field(
+        None, ge=1, description="items that may speak for an item; null: many, and weights solved again for those kept"
+    )
+    fit_weight: bool = Field(True, description="choose the weight of the lists on validation, where there is any")
     list_bits: int = Field(4, ge=1, le=8, description="bits per weight in the lists")
 
     @field_validator("bytes")

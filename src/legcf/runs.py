@@ -189,7 +189,8 @@ def _train(
     folds = edge_folds(dataset.train, count, rng) if count else None
     model = build_model(config, dataset, rng, folder, folds)
     stages = method.recipe(config.method, config.training)
-    tuning = Tuning(config.ranking, left, ListFitter(dataset.train) if config.ranking.has_lists else None)
+    fitter = ListFitter(dataset.train) if config.ranking.has_lists else None
+    tuning = Tuning(config.ranking, left, fitter, model.layer.item_lists(dataset.train))
     session = Session(model, dataset, config, stages, rng, folder, quiet, folds, on_epoch, tuning)
     set_up = time.perf_counter() - started
     going_on = resume and session.can_resume()

@@ -12,6 +12,7 @@ from legcf.configuration import RunConfig
 from legcf.data.interactions import Dataset
 from legcf.embeddings.base import EmbeddingLayer
 from legcf.embeddings.legcf import Legcf, LegcfConfig
+from legcf.embeddings.rowless import Rowless
 from legcf.errors import UserError
 from legcf.factorisation.als import factorise
 from legcf.graph.adjacency import bipartite
@@ -27,7 +28,8 @@ SMALL: dict[str, Any] = {"c": 10, "d": 8, "t": 2}  # of LEGCF, on a graph of 100
 
 def configured(name: str, **training: Any) -> RunConfig:
     """Its defaults, on rows of 8; a search that would take long ends with what it has."""
-    narrow = {METHODS[name].layer.width_option: 8}
+    option = METHODS[name].layer.width_option
+    narrow = {} if option is None else {option: 8}
     return resolve(name, overrides={"method": narrow, "training": {"max_minutes": 0.03, **training}})
 
 
@@ -124,6 +126,8 @@ class TestLayerContract:
     def test_the_seed_decides(self, name: str, dataset: Dataset) -> None:
         tables = [made(name, dataset, seed).table() for seed in (1, 1, 2)]
         assert torch.equal(tables[0], tables[1])
+        if isinstance(made(name, dataset), Rowless):
+            pytest.skip(f"{name} is counted or solved from the pairs, and draws nothing.")
         assert not torch.equal(tables[0], tables[2])
 
     @pytest.mark.parametrize("propagation", ["auto", "stepwise"])

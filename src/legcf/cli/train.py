@@ -22,6 +22,7 @@ from legcf.files import lasting, read_json
 if TYPE_CHECKING:
     from legcf.configuration import RunConfig
     from legcf.data.interactions import Dataset
+    from legcf.trained_model import TrainedModel
 
 _SECTIONS = ("method", "backbone", "training", "ranking")
 _WIDEST = 4096  # wider vectors only take time, which grows with the cube of the width
@@ -60,6 +61,13 @@ def train(
         bool,
         typer.Option("--final", help="Once chosen and tested, train on every pair: the model to use, not to measure."),
     ] = False,
+    baselines: Annotated[
+        bool | None,
+        typer.Option(
+            "--baselines/--no-baselines",
+            help="Say how far the model is above popularity and item-knn.  [default: where it takes seconds]",
+        ),
+    ] = None,
     log: Annotated[str | None, typer.Option(help="Show epochs elsewhere as well: tensorboard or mlflow.")] = None,
     workers: Annotated[
         int, typer.Option(min=1, help="Processes of this machine that train together; lost ones are started again.")
@@ -75,6 +83,7 @@ def train(
     from legcf import jit, ranks
     from legcf.data.source import training_data
     from legcf.data.summary import what_was_kept
+    from legcf.evaluation.baselines import METRIC, told
     from legcf.registry import resolve, width_option
     from legcf.runs import remove_unfinished
     from legcf.runs import train as run
@@ -138,8 +147,9 @@ def train(
     ranks.leave()
     if not speaks:
         return
+    others = {} if baselines is False else _simpler(trained, dataset, anyway=baselines is True)
     if as_json:
-        print_json(trained.metrics)
+        print_json({**trained.metrics, **({"baselines": others} if others else {})})
     else:
         if quiet:
             typer.echo(what_was_kept(dataset))
@@ -147,7 +157,19 @@ def train(
         next_command = shlex.join(["legcf", "recommend", str(out), "--user", str(dataset.users.external([0])[0])])
         if not trained.metrics["test"]:
             typer.echo(f"Accuracy is not measured: {dataset.name} has too few pairs to leave any out for testing.")
+        if others:
+            typer.echo(told(trained.metrics["test"][METRIC], others))
         typer.echo(f"Run: {out}. Next: {next_command}")
+
+
+def _simpler(trained: "TrainedModel", dataset: "Dataset", anyway: bool) -> dict[str, float]:
+    """What popularity and item-knn reach on the same test pairs; the model's own method is not compared with itself."""
+    from legcf.evaluation.baselines import METRIC, baselines
+
+    if METRIC not in trained.metrics["test"]:
+        return {}
+    found = baselines(dataset.train, dataset.test, anyway)
+    return {name: score for name, score in found.items() if name != trained.config.method.name}
 
 
 def _refuse_too_wide(dim: int, config: "RunConfig", dataset: "Dataset") -> None:

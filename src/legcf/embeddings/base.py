@@ -15,6 +15,7 @@ from legcf.arrays import FloatArray, Positions
 from legcf.configuration import BackboneConfig, MethodConfig
 from legcf.data.interactions import Interactions
 from legcf.errors import UserError
+from legcf.ranking.lists import ItemLists
 from legcf.ranking.ranking import Codes
 from legcf.search_space import PAPER_GRID, Space
 
@@ -52,14 +53,14 @@ class EmbeddingLayer(nn.Module, ABC, Generic[C]):
     version: ClassVar[int] = 1
     """Raised when the same settings come to give another result: a results store then runs its rows anew."""
 
-    table_rows: ClassVar[Mapping[str, Row]] = {}
-    """Rows of that table, by name; one under the method's own name if there are none."""
+    table_rows: ClassVar[Mapping[str, Row] | None] = {}
+    """Rows of that table, by name; one under the method's own name if it is empty, none at all if it is None."""
 
     search_space: ClassVar[Space] = PAPER_GRID
     """What `legcf search` tries, by configuration key."""
 
-    width_option: ClassVar[str] = "dim"
-    """What the width is called in Config; --dim sets it."""
+    width_option: ClassVar[str | None] = "dim"
+    """What the width is called in Config, if there is one; --dim sets it."""
 
     item_bias: nn.Parameter | None
     """Added to an item's scores where a method has one."""
@@ -122,6 +123,10 @@ class EmbeddingLayer(nn.Module, ABC, Generic[C]):
 
     def item_codes(self) -> Codes | None:
         """Codebook and assignment whose product is the items' rows, where the layer is made so."""
+        return None
+
+    def item_lists(self, train: Interactions) -> ItemLists | None:
+        """Lists that the method ranks by beside its rows, or instead of them; made once, from the training pairs."""
         return None
 
     def penalty(self) -> torch.Tensor | None:

@@ -11,7 +11,7 @@ from legcf.arrays import FloatArray, Positions
 from legcf.assignment.dictionary import balance
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, Row, normal, xavier_uniform
-from legcf.embeddings.budget import Budgeted, stored_values, too_small
+from legcf.embeddings.budget import Budgeted, width_within
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
 from legcf.factorisation.als import AlsSettings, factorise, history_items
 from legcf.factorisation.spectral import singular_vectors
@@ -63,6 +63,20 @@ class FullTable(EmbeddingLayer[FullTableConfig]):
             "backbone": {"name": "history"},
             "training": {"epochs": 0},
         },
+        # The quickest that is good: a narrow factorisation of few rounds in two bits per value, and lists of few
+        # candidates in what a megabyte has left. Nothing is chosen on validation (docs/peers.md).
+        "fast": {
+            "method": {
+                "rows": "items", "initial": "als", "dim": 32, "score_scale": 1.0,
+                "als": {"alpha": 20.0, "rounds": 4, "gradient_steps": 2},
+            },
+            "backbone": {"name": "history"},
+            "training": {"epochs": 0, "validation_users": 500},
+            "ranking": {
+                "bytes": "1MB", "bits": 2, "lists": None, "list_ridge": 4.0, "list_candidates": 32,
+                "list_weight": 0.25, "fit_weight": False,
+            },
+        },
         # From a factorisation, so that few epochs are enough; every step propagates over the whole graph.
         "default": {
             "method": {"initial": "als"},
@@ -81,12 +95,8 @@ class FullTable(EmbeddingLayer[FullTableConfig]):
     @classmethod
     def sized(cls, config: FullTableConfig, num_users: int, num_items: int) -> FullTableConfig:
         entities = num_items if config.rows == "items" else num_users + num_items
-        if config.budget is None:
-            return config
-        allowed = stored_values(config.budget, num_users + num_items)
-        if allowed < entities:
-            raise too_small(allowed, entities)
-        return config.model_copy(update={"dim": allowed // entities})
+        width = width_within(config.budget, entities, num_users + num_items, config.dim)
+        return config.model_copy(update={"dim": width})
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
         shape = (self.weight.shape[0], self.weight.shape[1])

@@ -46,7 +46,7 @@ def table2(setting: Setting) -> list[Cell]:
                 setting, name, row.label, method, with_overrides(row.overrides, within if row.within_budget else {}),
                 group=row.group, reference=row.reference,
             )
-            for method, known in METHODS.items() if method != "legcf"
+            for method, known in METHODS.items() if method != "legcf" and known.layer.table_rows is not None
             for name, row in (known.layer.table_rows or {method: Row(method)}).items()
         ),
         _legcf(setting, "legcf", "LEGCF (paper, closed form)", group="LEGCF"),

@@ -47,24 +47,41 @@ def find_candidates(
 ) -> Interactions:
     """The `count` items j with the largest Σ_{v has i and j} d_v^−1 · d_j^−½ for each item i: the filter of
     `ranking.neighbours`, truncated. Of `only` some items i, if they are named: the others have none."""
+    return _nearest(train, count, 1.0, by_item, only)[0]
+
+
+def nearest_lists(train: Interactions, count: int, user_power: float) -> ItemLists:
+    """For each item the `count` items most like it, by Σ_{v has i and j} d_v^−p / √(d_i d_j), which is the weight."""
+    candidates, values = _nearest(train, count, user_power, train.transposed())
+    own = inverse_power(train.item_degrees, 0.5).astype(np.float32)
+    return ItemLists(*_transposed(candidates, values * own[candidates.users()]), user_power=0.0)
+
+
+def _nearest(
+    train: Interactions, count: int, user_power: float, by_item: Interactions, only: Positions | None = None
+) -> tuple[Interactions, FloatArray]:
+    """Row i: the items j of the largest Σ_{v has i and j} d_v^−p · d_j^−½, sorted by item, and these values."""
     rows = np.arange(train.num_items) if only is None else np.asarray(only, dtype=np.int64)
-    user_scale = inverse_power(train.user_degrees, 1.0).astype(np.float32)
+    user_scale = inverse_power(train.user_degrees, user_power).astype(np.float32)
     item_scale = inverse_power(train.item_degrees, 0.5).astype(np.float32)
     found = np.full((len(rows), max(1, min(count, train.num_items - 1))), -1, dtype=np.int32)
+    values = np.zeros(found.shape, dtype=np.float32)
     lengths = np.repeat(train.user_degrees, train.user_degrees)
     walked = np.bincount(train.items, weights=lengths, minlength=train.num_items)
     shares = ranks.cuts(_offsets(walked[rows].astype(np.int64)))
     mine = ranks.own(shares)
     _find(
-        by_item.indptr, by_item.items, train.indptr, train.items, user_scale, item_scale, rows, found,
+        by_item.indptr, by_item.items, train.indptr, train.items, user_scale, item_scale, rows, found, values,
         mine.start, mine.stop, _chunks(len(found)),
     )  # fmt: skip
-    ranks.fill(found, shares)
-    found.sort(axis=1)
+    for part in (found, values):
+        ranks.fill(part, shares)
+    order = np.argsort(found, axis=1)
+    found, values = np.take_along_axis(found, order, axis=1), np.take_along_axis(values, order, axis=1)
     present = found >= 0
     counts = np.zeros(train.num_items, dtype=np.int64)
     counts[rows] = present.sum(axis=1)
-    return Interactions(_offsets(counts), found[present], train.num_items)
+    return Interactions(_offsets(counts), found[present], train.num_items), values[present]
 
 
 def solve(
@@ -76,7 +93,7 @@ def solve(
     whole = np.zeros((0, 0), dtype=np.float32)
     some = np.count_nonzero(candidates.user_degrees) * _FEW_ROWS < train.num_items
     if train.num_items**2 * 4 <= _DENSE_BYTES and not some:
-        whole = _whole_gram(train, own)
+        whole = whole_gram(train, own)
     shape = (len(ridges), candidates.num_pairs)
     weights, gains = np.zeros(shape, dtype=np.float32), np.zeros(shape, dtype=np.float32)
     shares = ranks.cuts(candidates.indptr)
@@ -108,7 +125,7 @@ def _transposed(candidates: Interactions, weights: FloatArray) -> tuple[Interact
     return Interactions(_offsets(counts), targets, candidates.num_users), weights[order]
 
 
-def _whole_gram(train: Interactions, user_weights: FloatArray) -> FloatArray:
+def whole_gram(train: Interactions, user_weights: FloatArray) -> FloatArray:
     matrix = train.to_scipy()
     gram = np.zeros((train.num_items, train.num_items), dtype=np.float32)
     mine = ranks.own(ranks.cuts(train.indptr))
@@ -128,15 +145,16 @@ def _chunks(rows: int) -> int:
 
 
 @njit(cache=True, parallel=True)
-def _find(item_indptr, item_users, indptr, items, user_scale, item_scale, rows, found, first, last, chunks):  # type: ignore[no-untyped-def]
+def _find(  # type: ignore[no-untyped-def]
+    item_indptr, item_users, indptr, items, user_scale, item_scale, rows, found, likeness, first, last, chunks
+):
     """Walk to the users of an item and on to their items; a heap keeps the largest."""
     num_items, count = len(item_indptr) - 1, found.shape[1]
     for chunk in prange(chunks):
         reached = np.zeros(num_items, dtype=np.float32)
         met = np.empty(num_items, dtype=np.int32)
-        values = np.empty(count, dtype=np.float32)
         for row in range(first + chunk, last, chunks):
-            own = rows[row]
+            own, values = rows[row], likeness[row]
             size = 0
             for user in item_users[item_indptr[own] : item_indptr[own + 1]]:
                 share = user_scale[user]
