@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from legcf.arrays import IntArray, Positions
 from legcf.data.interactions import Interactions
+from legcf.evaluation.beyond import coverage, novelty, similarity
 from legcf.evaluation.metrics import METRICS
 from legcf.jit import njit, prange
 from legcf.ranking.ranking import Ranking
@@ -21,20 +22,26 @@ def evaluate(
     ks: Sequence[int] = DEFAULT_KS,
     users: Positions | None = None,
     metrics: Iterable[str] | None = None,
+    beyond: bool = False,
 ) -> dict[str, float]:
-    """Mean metrics such as "recall@20", and catalogue coverage, over `users` with any truth; all of both by default."""
+    """Mean metrics such as "recall@20", and catalogue coverage, over `users` with any truth; all of both by default.
+
+    With `beyond` also how little known and how alike the items of lists are (`legcf.evaluation.beyond`).
+    """
     per_user, ranked, _ = evaluate_per_user(ranking, truth, ks, users, metrics)
     result = {name: float(values.mean()) if values.size else 0.0 for name, values in per_user.items()}
     for k in ks:
-        shown = np.unique(ranked[:, :k])
-        result[f"coverage@{k}"] = float((shown >= 0).sum() / max(truth.num_items, 1))
+        result[f"coverage@{k}"] = coverage(ranked[:, :k], truth.num_items)
+        if beyond:
+            result[f"novelty@{k}"] = novelty(ranked[:, :k], ranking.popularity, ranking.num_users)
+            result[f"similarity@{k}"] = similarity(ranked[:, :k], ranking.items)
     return result
 
 
 def accuracy(ranking: Ranking, truth: Interactions, ks: Sequence[int] = DEFAULT_KS) -> dict[str, float]:
     """All metrics, and how many of the users they are a mean of were shown what is popular, for lack of a history."""
     able = np.flatnonzero(truth.user_degrees > 0)
-    return {**evaluate(ranking, truth, ks), "fallback_users": int(ranking.strangers(able).sum())}
+    return {**evaluate(ranking, truth, ks, beyond=True), "fallback_users": int(ranking.strangers(able).sum())}
 
 
 def evaluate_per_user(
