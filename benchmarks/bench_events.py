@@ -40,14 +40,16 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=6, help="of answers with and without events")
     parser.add_argument("--seconds", type=float, default=1800, help="give up after so long")
+    parser.add_argument("--part", action="append", choices=("kills", "beside"), help="what to measure [both]")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     report: dict[str, Any] = {"cores": os.cpu_count(), "workers": options.workers, "connections": options.connections}
     with tempfile.TemporaryDirectory(prefix="legcf-events-") as folder:
         model = options.model or random_model(Path(folder) / "model.legcf")
         users, items = known_ids(model)
-        report["kills"] = killed(model, Path(folder) / "log", users, items, options)
-        report["beside"] = beside(model, Path(folder) / "other", users, items, options)
+        for part in options.part or ("kills", "beside"):
+            measure = {"kills": killed, "beside": beside}[part]
+            report[part] = measure(model, Path(folder) / part, users, items, options)
     print(json.dumps(report, indent=2))
     if options.json:
         options.json.write_text(json.dumps(report, indent=2) + "\n")

@@ -1,8 +1,9 @@
-"""How long one request takes inside the process, for `bench_serving.py`: with rules at every selectivity, and from tables."""
+"""How long a request takes inside the process, for `bench_serving.py`: with rules of every kind, and from tables."""
 
 import dataclasses
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def rules(path: Path, rounds: int = 60) -> dict[str, Any]:
     for history in items:
         own = model.items.external(history)
         for name, more in asks.items():
-            times[name].append(_seconds(lambda own=own, more=more: scorer.recommend(Request(items=own, k=20, **more))))
+            times[name].append(_seconds(partial(scorer.recommend, Request(items=own, k=20, **more))))
     medians = {name: 1e3 * float(np.median(values)) for name, values in times.items()}
     return {
         "items": count,
@@ -59,10 +60,8 @@ def tables(rounds: int = 30) -> list[dict[str, Any]]:
         values = rng.integers(0, 2**bits, (count, width)).astype(np.uint8)
         rows = PackedRows(values, (rng.random(count) + 0.1).astype(np.float32), bits)
         query = rng.standard_normal((1, width)).astype(np.float32)
-        pairs = [
-            (_seconds(lambda rows=rows, query=query: _looked_up(rows, query)), _seconds(lambda: rows.scores(query)))
-            for _ in range(rounds)
-        ]
+        both = partial(_looked_up, rows, query), partial(rows.scores, query)
+        pairs = [[_seconds(work) for work in both] for _ in range(rounds)]
         before, after = (1e3 * np.median(pairs, axis=0)).tolist()
         found.append({"items": count, "width": width, "bits": bits, "looked_up_ms": before, "ms": after})
     return found

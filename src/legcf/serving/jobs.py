@@ -20,7 +20,8 @@ Job = dict[str, Any]
 def weight(ask: Ask) -> int:
     """How long an answer takes, roughly: in items written down."""
     compared = ask.k * ask.k // 10 if ask.diversity else 0
-    return ask.k + compared + 20 * ask.explain + len(ask.items) + len(ask.deny) + len(ask.allow or ())
+    values = sum(len(condition) for condition in ask.filter.values() if isinstance(condition, list))
+    return ask.k + compared + 20 * ask.explain + len(ask.items) + len(ask.deny) + len(ask.allow or ()) + values
 
 
 def recommend_jobs(asks: Sequence[Ask], popular_for_unknown: bool) -> Iterator[Job]:

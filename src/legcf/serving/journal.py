@@ -1,7 +1,6 @@
 """Writing down what requests bring: those that come while one transaction goes to the disk share the next."""
 
 import asyncio
-import sqlite3
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -52,8 +51,8 @@ class Journal:
             parcels = [parcel for parcel, _ in together]
             try:
                 counts = await loop.run_in_executor(self._thread, self._log.write, parcels)
-            except sqlite3.Error as error:
-                log("events_not_written", "error", reason=str(error))
+            except Exception as error:  # whatever it was, everybody who waits is told
+                log("events_not_written", "error", reason=repr(error))
                 for _, done in together:
                     if not done.done():
                         done.set_exception(NotWritten())
