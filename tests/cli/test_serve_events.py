@@ -85,6 +85,12 @@ def test_kill_loses_and_doubles_nothing(model_file: Path, tmp_path: Path) -> Non
     assert sorted(event.id for event in events) == sorted(acknowledged)
 
 
+def _seconds(client: httpx.Client) -> float:
+    start = time.perf_counter()
+    assert client.get("/live").status_code == 200
+    return time.perf_counter() - start
+
+
 def test_every_worker_knows_what_one_was_told(model_file: Path, tmp_path: Path) -> None:  # noqa: F811
     with serving(model_file, "--workers", "2", "--accept-events", str(tmp_path / "log")) as (base, _):
         for turn in range(20):  # a connection each: any worker may take it
@@ -93,6 +99,8 @@ def test_every_worker_knows_what_one_was_told(model_file: Path, tmp_path: Path) 
             assert httpx.post(f"{base}/interactions", json={"events": [event]}, timeout=30).status_code == 200
             answer = httpx.get(f"{base}/recommend/{user}?k=3", timeout=30)
             assert answer.status_code == 200, answer.text
+        with httpx.Client(base_url=base, timeout=30) as client:  # no part of an answer waits for the other's receipt
+            assert min(_seconds(client) for _ in range(30)) < 0.035
         httpx.put(f"{base}/items/i/4", json={"available": False}, timeout=30)
         for _ in range(6):
             found = httpx.get(f"{base}/recommend/somebody-0?k=80", timeout=30).json()["items"]

@@ -114,6 +114,9 @@ def _listen(host: str, port: int) -> socket.socket:
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Connections inherit it. Workers take the listener for a socket of another kind and do not set it themselves;
+        # without it every answer's second part waits 40 ms for the client to confirm the first.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener.bind(address)
     except OSError as error:
         listener.close()
