@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from legcf import ranks
 from legcf.arrays import IntArray, Positions
 from legcf.data.interactions import Interactions
+from legcf.evaluation.beyond import coverage, novelty, similarity
 from legcf.evaluation.metrics import METRICS
 from legcf.jit import njit, prange
 from legcf.ranking.ranking import Ranking
@@ -23,20 +24,24 @@ def evaluate(
     ks: Sequence[int] = DEFAULT_KS,
     users: Positions | None = None,
     metrics: Iterable[str] | None = None,
+    beyond: bool = False,
 ) -> dict[str, float]:
     """Mean metrics such as "recall@20", and catalogue coverage, over `users` with any truth; all of both by default.
 
-    A rank judges its share of the users.
+    With `beyond` also how little known and how alike the items of lists are (`legcf.evaluation.beyond`). A rank judges
+    its share of the users.
     """
     able = _able(truth, users)
     mine = able[ranks.own(ranks.even_cuts(len(able)))]
     per_user, ranked, _ = evaluate_per_user(ranking, truth, ks, mine, metrics)
-    sums = ranks.total(np.array([values.sum() for values in per_user.values()]))
-    result = {name: float(value / max(len(able), 1)) for name, value in zip(per_user, sums, strict=True)}
+    means = {name: float(values.mean()) if values.size else 0.0 for name, values in per_user.items()}
+    for k in ks if beyond else ():
+        means[f"novelty@{k}"] = novelty(ranked[:, :k], ranking.popularity, ranking.num_users)
+        means[f"similarity@{k}"] = similarity(ranked[:, :k], ranking.items)
+    sums = ranks.total(np.array([mean * len(mine) for mean in means.values()]))
+    result = {name: float(value / max(len(able), 1)) for name, value in zip(means, sums, strict=True)}
     for k in ks:
-        shown = np.zeros(truth.num_items, dtype=np.int32)
-        shown[ranked[:, :k][ranked[:, :k] >= 0]] = 1
-        result[f"coverage@{k}"] = float(np.count_nonzero(ranks.total(shown)) / max(truth.num_items, 1))
+        result[f"coverage@{k}"] = coverage(ranked[:, :k], truth.num_items)
     return result
 
 
@@ -45,7 +50,8 @@ def accuracy(ranking: Ranking, truth: Interactions, ks: Sequence[int] = DEFAULT_
     judging = judges(truth)
     able = _able(truth, judging)
     told = {} if judging is None else {"judged_users": len(able)}
-    return {**evaluate(ranking, truth, ks, judging), "fallback_users": int(ranking.strangers(able).sum()), **told}
+    found = evaluate(ranking, truth, ks, judging, beyond=True)
+    return {**found, "fallback_users": int(ranking.strangers(able).sum()), **told}
 
 
 def judges(truth: Interactions) -> Positions | None:

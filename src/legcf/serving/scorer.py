@@ -8,8 +8,8 @@ people use, private ones in positions.
 """
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, Protocol
@@ -24,12 +24,16 @@ from legcf.errors import UserError
 from legcf.ranking.popularity import trust
 from legcf.ranking.rows import CodedRows, Rows, measure
 from legcf.serving.artifact import ServingModel
+from legcf.serving.attributes import ItemMask
 from legcf.serving.foldin import UserMaker, user_maker
 from legcf.serving.neighbours import HistoryNeighbours
+from legcf.serving.rules import Caps, Filter, allowed_items, choose
 
 _BLOCK = 64 * (os.cpu_count() or 1)  # users projected at once: 64 per core, as the compiled path takes them
 _BLOCK_BYTES = 16 * 2**20  # of scores that stand in memory at once where they have to
 _FEW_REACHED = 0.25  # of all items by the lists of a history; beyond, all scores are made
+_POOL = 10  # candidates per place where the best scores alone do not decide
+_NONE = np.zeros(0, dtype=np.int32)
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,12 @@ class Request:
     exclude_seen: bool = True
     allow: Sequence[ExternalId] | None = None
     deny: Sequence[ExternalId] = ()
+    filter: Filter = field(default_factory=dict)
+    """What the attributes of items must be (`legcf.serving.rules`)."""
+    cap: Mapping[str, int] = field(default_factory=dict)
+    """At most so many items of one value, by attribute."""
+    diversity: float = 0.0
+    """From 0, the best scores, to 1, as unlike each other as possible."""
 
 
 @dataclass(frozen=True)
@@ -120,13 +130,36 @@ class Scorer:
     def recommend(self, request: Request) -> list[Scored]:
         return self.recommend_taste(self.taste(request), request)
 
-    def recommend_taste(self, taste: Taste, request: Request) -> list[Scored]:
-        left_out = self.model.items.positions(request.deny)
+    def recommend_taste(self, taste: Taste, request: Request, hidden: Positions = _NONE) -> list[Scored]:
+        """`hidden` are items that nobody is shown at the moment."""
+        left_out = np.concatenate([self.model.items.positions(request.deny), hidden])
         if request.exclude_seen:
             left_out = np.concatenate([left_out, taste.history])
-        allowed = None if request.allow is None else self.model.items.positions(request.allow)
+        inside = allowed_items(self.model.attributes, request.filter) if request.filter else None
+        if request.allow is not None:
+            listed = np.zeros(len(self.model.items), dtype=np.bool_)
+            listed[self.model.items.positions(request.allow)] = True
+            inside = listed if inside is None else inside & listed
         scores = self.scores(taste)
-        return self._named_items(*best(scores, request.k, left_out, allowed), self.fallback(taste))
+        if request.cap or request.diversity:
+            found = self._chosen(scores, request, left_out, inside)
+        else:
+            found = best(scores, request.k, left_out, inside)
+        return self._named_items(*found, self.fallback(taste))
+
+    def _chosen(
+        self, scores: FloatArray, request: Request, left_out: Positions, inside: ItemMask | None
+    ) -> tuple[NDArray[np.int64], FloatArray]:
+        """By diversity and caps from the best items: from more of them if caps leave too few."""
+        room = _POOL * request.k
+        while True:
+            pool, values = best(scores, room, left_out, inside)
+            vectors = self.model.item_rows.vectors(pool) if request.diversity else None
+            caps = Caps(self.model.attributes, request.cap)
+            taken = choose(pool.tolist(), values, vectors, request.k, request.diversity, caps)
+            if len(taken) == request.k or len(pool) < room:
+                return pool[taken], values[taken]
+            room *= _POOL
 
     def fallback(self, taste: Taste) -> Literal["popular"] | None:
         """What is recommended in place of a taste of which nothing is known: neither vector nor history tell items
@@ -149,11 +182,14 @@ class Scorer:
             scores += self.term.term(taste.history)
         return scores
 
-    def taste(self, request: Request) -> Taste:
-        """A known user keeps its vector; new items, or a model without users, make it be solved from its history."""
-        news = self.model.items.positions(request.items)
+    def taste(self, request: Request, more: Positions = _NONE) -> Taste:
+        """A known user keeps its vector; new items, or a model without users, make it be solved from its history.
+
+        `more` are items that the user took meanwhile.
+        """
+        news = np.concatenate([self.model.items.positions(request.items), more])
         user = None if request.user is None else self._user(request.user)
-        known = self.history(user) if user is not None else np.zeros(0, dtype=np.int32)
+        known = self.history(user) if user is not None else _NONE
         history = np.union1d(known, news).astype(np.int32)
         if user is not None and self.model.user_rows is not None:
             trained = self.model.user_rows.vectors(np.array([user]))[0]
@@ -171,14 +207,14 @@ class Scorer:
 
     def history(self, user: int) -> NDArray[np.int32]:
         stored = self.model.history
-        return np.zeros(0, dtype=np.int32) if stored is None else stored.of_user(user)
+        return _NONE if stored is None else stored.of_user(user)
 
-    def similar_items(self, item: ExternalId, k: int = 10) -> list[Scored]:
+    def similar_items(self, item: ExternalId, k: int = 10, hidden: Positions = _NONE) -> list[Scored]:
         """The items most like one: cosines of vectors, bias apart, shrunk where only few users decide."""
         position = self.model.items.position(item)
         cosines = self._cosines(self.model.item_rows, position, self.item_norms)
         cosines *= trust(self.model.popularity)
-        return self._named_items(*best(cosines, k, np.array([position]), None))
+        return self._named_items(*best(cosines, k, np.append(hidden, position), None))
 
     def similar_users(self, user: ExternalId, k: int = 10) -> list[Scored]:
         position = self._user(user)
@@ -315,14 +351,17 @@ class Scorer:
 
 
 def best(
-    scores: FloatArray, k: int, left_out: Positions, allowed: Positions | None
+    scores: FloatArray, k: int, left_out: Positions, inside: ItemMask | None
 ) -> tuple[NDArray[np.int64], FloatArray]:
-    """Positions and scores of the k highest, best first, lower position first among equals. `scores` is overwritten."""
+    """Positions and scores of the k highest, best first, lower position first among equals. `scores` is overwritten.
+
+    Where `inside` leaves some out, only the others are looked at.
+    """
     scores[left_out] = -np.inf
-    if allowed is not None:
-        inside = np.zeros(len(scores), dtype=np.bool_)
-        inside[allowed] = True
-        scores[~inside] = -np.inf
+    if inside is not None:
+        few = np.flatnonzero(inside)
+        places, values = best(scores[few], k, _NONE, None)
+        return few[places], values
     k = min(k, len(scores))
     if k <= 0:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32)
