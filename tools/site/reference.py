@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Any
 
-import legcf
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
+
+import legcf
 
 
 def pages() -> dict[str, str]:
@@ -81,7 +82,11 @@ def _metavar(argument: Any) -> str:
 
 def _option(option: Any) -> tuple[str, str, str, str]:
     names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
-    takes = "" if option.is_flag else f"`{_type(option.type_descriptor.annotation)}`{', repeatable' if option.multiple else ''}"
+    takes = (
+        ""
+        if option.is_flag
+        else f"`{_type(option.type_descriptor.annotation)}`{', repeatable' if option.multiple else ''}"
+    )
     unset = option.default is None or callable(option.default) or option.default in ((), [])
     default = "required" if option.required else "" if unset or option.default is False else f"`{option.default}`"
     return names, takes, default, _sentence(option.help or "")
@@ -162,7 +167,9 @@ def _default(field: Any) -> str:
 
 def _limits(field: Any) -> str:
     signs = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
-    told = [f"{sign} {getattr(one, name):g}" for one in field.metadata for name, sign in signs.items() if hasattr(one, name)]
+    told = [
+        f"{sign} {getattr(one, name):g}" for one in field.metadata for name, sign in signs.items() if hasattr(one, name)
+    ]
     return f"({', '.join(told)})" if told else ""
 
 
@@ -208,7 +215,9 @@ def _operation(path: str, method: str, operation: dict[str, Any]) -> Iterator[st
         yield from _table(("parameter", "in", "type", "default", "meaning"), rows)
     if "requestBody" in operation:
         yield f"Body: {_content(operation['requestBody']['content'])}.\n"
-    answers = ((f"`{code}`", _content(one["content"]), one["description"]) for code, one in operation["responses"].items())
+    answers = (
+        (f"`{code}`", _content(one["content"]), one["description"]) for code, one in operation["responses"].items()
+    )
     yield from _table(("status", "answer", "meaning"), answers)
 
 
@@ -235,8 +244,8 @@ def _file_format() -> Iterator[str]:
     from legcf.serving import artifact, container
 
     yield "# Model file\n"
-    yield "One `.legcf` file holds all that recommending needs. It is a safetensors file, so any reader of those opens it;"
-    yield "`legcf.Scorer.load` checks it on the way in.\n"
+    yield "One `.legcf` file holds all that recommending needs. It is a safetensors file, so any reader of those opens"
+    yield "it; `legcf.Scorer.load` checks it on the way in.\n"
     for title, module in (("The container", container), ("What is in it", artifact)):
         yield f"## {title}\n\n{(module.__doc__ or '').strip()}\n"
     yield "## The arrays of a file\n"
@@ -255,6 +264,7 @@ def _example() -> tuple[str, list[tuple[str, Any]]]:
     from pathlib import Path
 
     import numpy as np
+
     from legcf.data.ids import IdMap
     from legcf.data.interactions import Interactions
     from legcf.ranking.lists import ItemLists
