@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import shutil
 import sys
 import time
@@ -337,6 +336,13 @@ def assess(model: GraphModel, ranking: Ranking, dataset: Dataset, config: RunCon
 
 
 def peak_memory_mb() -> float:
+    """The most memory that this process has had."""
+    if sys.platform == "win32":
+        import psutil
+
+        return float(psutil.Process().memory_info().peak_wset) / 2**20
+    import resource  # here: Windows has none
+
     scale = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale / 2**20
 

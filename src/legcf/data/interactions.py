@@ -118,8 +118,22 @@ class Interactions:
 class Dataset:
     """Three disjoint parts over the same users and items, and where they came from.
 
-    `titles` are optional names of items, in item order. `provenance` says how the parts were made (source, protocol,
-    split seed, options) and is recorded with every run.
+    Args:
+        name: What the data is called.
+        protocol: How pairs became train, validation and test.
+        users: The ids of users, in their order.
+        items: The ids of items, in their order.
+        train: The pairs to learn from.
+        validation: The pairs to choose by.
+        test: The pairs to report on.
+        titles: Names of items, in item order, if there are any.
+        provenance: How the parts were made (source, protocol, split seed, options); recorded with every run.
+
+    Example:
+        ```python
+        data = legcf.load_data("interactions.csv")
+        data.num_users, data.num_items, data.train.num_pairs
+        ```
     """
 
     name: str
@@ -138,7 +152,15 @@ class Dataset:
         return self.train.joined(self.validation, self.test)
 
     def holding_out(self, share: float, rng: np.random.Generator) -> "Dataset":
-        """With a share of the training pairs as validation, for choices where a protocol has none."""
+        """Take a share of the training pairs as validation, for choices where a protocol has none.
+
+        Args:
+            share: How many, from 0 to 1.
+            rng: Draws them.
+
+        Returns:
+            Another dataset over the same users and items.
+        """
         hidden = rng.random(self.train.num_pairs) < share
         return replace(self, train=self.train.subset(~hidden), validation=self.train.subset(hidden))
 
@@ -148,16 +170,22 @@ class Dataset:
         return replace(self, users=IdMap(self.users.values[users], self.users.kind), **parts)
 
     def whole(self) -> "Dataset":
-        """Every pair as training, none to choose or test by."""
+        """Take every pair as training, none to choose or test by.
+
+        Returns:
+            Another dataset over the same users and items.
+        """
         nothing = Interactions.empty(self.num_users, self.num_items)
         return replace(self, train=self.known, validation=nothing, test=nothing)
 
     @property
     def num_users(self) -> int:
+        """How many users there are, with pairs or without."""
         return len(self.users)
 
     @property
     def num_items(self) -> int:
+        """How many items there are, with pairs or without."""
         return len(self.items)
 
     @cached_property

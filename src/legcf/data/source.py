@@ -29,7 +29,23 @@ Location = str | Path | Sequence[str | Path]
 
 
 def load(source: Location, options: DataOptions = DEFAULTS) -> Dataset:
-    """Read and split a source: a LightGCN or prepared folder, a file, several files, a glob, or a registry name."""
+    """Read and split a source.
+
+    Args:
+        source: A LightGCN or prepared folder, a file, several files, a glob, an archive, or a known name.
+        options: How to read and split it.
+
+    Returns:
+        The dataset: train, validation and test over the same users and items.
+
+    Raises:
+        UserError: It cannot be read; the sentence names the file and the line or column.
+
+    Example:
+        ```python
+        data = legcf.load_data("ratings.csv", legcf.DataOptions(min_rating=4))
+        ```
+    """
     folder = _prepared_folder(source)
     if folder is not None:
         return open_prepared(folder, options)
