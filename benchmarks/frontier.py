@@ -3,7 +3,7 @@
     python benchmarks/frontier.py DATA [DATA …] [--protocol legcf] [--seed 11] [--rows legcf full als ease]
 
 Every row is trained and tested once and then kept in benchmarks/results/frontier.json, so that a stopped run goes on
-where it was. docs/figures/frontier.svg and docs/frontier.md are written from that file.
+where it was. docs/images/frontier.svg and docs/frontier.md are written from that file.
 
 Rows of `legcf` are whole model files that `legcf train DATA --bytes SIZE` and `legcf export` make. Of the others, the
 values of users and items are counted and nothing else: no ids, no header. Few bits are our own rows of few bits
@@ -27,7 +27,7 @@ import numpy as np
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "frontier.json"
 PAGE = HERE.parent / "docs" / "frontier.md"
-FIGURE = HERE.parent / "docs" / "figures" / "frontier.svg"
+FIGURE = HERE.parent / "docs" / "images" / "frontier.svg"
 SIZES = ("250kB", "500kB", "1MB", "2MB", "4MB", "8MB")
 MOST_ITEMS_OF_EASE = 10_000  # its matrix has items² values
 EASE_RIDGES = (30.0, 100.0, 300.0, 1000.0, 3000.0)
@@ -184,7 +184,7 @@ def show(rows: list[Row]) -> None:
         "Of a `legcf` row the whole model file is counted, and it needs nothing else to rank. Of the others the values",
         "of users and items alone are counted. Full tables gain from few bits as well, and have their rows here; what",
         "they cannot drop is the users, who in a `legcf` file are their histories.\n",
-        "![Accuracy against bytes](figures/frontier.svg)\n",
+        "![Accuracy against bytes](images/frontier.svg)\n",
     ]
     for data, protocol in sets:
         lines += [f"## {data}, protocol `{protocol}`\n", "| | bytes | recall@20 | ndcg@20 |", "|---|---|---|---|"]

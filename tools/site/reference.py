@@ -179,7 +179,7 @@ def _http() -> Iterator[str]:
     from legcf.serving.openapi import document
 
     nothing: Any = None  # the document needs none of what answers
-    described = document(Api(nothing, nothing, nothing, nothing, nothing).operations(), key=True)
+    described = document(Api(*[nothing] * 6).operations(), key=True)
     yield "# HTTP\n"
     yield f"{described['info']['description']} A running server has the same as a page to try (`/docs`) and as a"
     yield "document for machines (`/openapi.json`, OpenAPI 3.1). Operations marked *open* need no key.\n"
