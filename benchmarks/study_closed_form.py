@@ -46,7 +46,7 @@ def main() -> None:
         print(json.dumps({key: value for key, value in found[-1].items() if key != "singular_values"}), flush=True)
     facts = {key: value for key, value in vars(given).items() if key not in ("data", "sizes")}
     content = {"dataset": dataset.name, "content_hash": dataset.content_hash, "t": T, **facts, "sizes": found}
-    (HERE / "results" / f"closed-form-{dataset.name}.json").write_text(json.dumps(content, indent=1) + "\n")
+    (HERE / "results" / f"closed-form-{dataset.name}.json").write_text(json.dumps(content) + "\n")
     draw(dataset.name, content)
 
 
@@ -67,7 +67,7 @@ def measured(dataset: Dataset, c: int, given: argparse.Namespace) -> dict[str, A
     projection = meta.astype(np.float64) @ np.linalg.pinv(meta.astype(np.float64), rcond=1e-6)
     return {
         "c": c,
-        "singular_values": np.linalg.svd(meta, compute_uv=False).tolist(),
+        "singular_values": [float(f"{value:.4g}") for value in np.linalg.svd(meta, compute_uv=False)],
         "mean_diagonal": float(projection.diagonal().mean()),
         "expected_diagonal": min(1.0, given.width / c),
         "layer 0": {name: judged(solver(composed, codebook, T, 256.0), composed, codebook)
@@ -90,18 +90,17 @@ def draw(name: str, content: dict[str, Any]) -> None:
     values, diagonal, error = figure.subplots(1, 3)
     sizes = [found["c"] for found in content["sizes"]]
     for found, style in zip([content["sizes"][i] for i in _three(len(sizes))], ("-", "--", ":"), strict=True):
-        values.plot(np.maximum(found["singular_values"], 1e-6), style, color="#1a1a1a", label=f"c = {found['c']}")
-    values.set(yscale="log", xlabel="number", ylabel="singular value of H_meta", title="never more than d")
-    values.set_ylim(bottom=1e-4)
+        values.plot(found["singular_values"], style, color="#1a1a1a", label=f"c = {found['c']}")
+    values.set(yscale="log", xlabel="number", ylabel="singular value of H_meta", title="never more than d of them")
     diagonal.plot(sizes, [found["mean_diagonal"] for found in content["sizes"]], "o", color="#1a1a1a", label="measured")
     fine = np.geomspace(min(sizes), max(sizes), 100)
     diagonal.plot(fine, np.minimum(1, content["width"] / fine), "-", color="#8a8a8a", label="min(1, d/c)")
-    diagonal.set(xscale="log", ylim=(0, 1.08), xlabel="c", title="mean diagonal of P = H_meta H_meta†")
+    diagonal.set(xscale="log", ylim=(0, 1.08), xlabel="c", title="mean diagonal of P")
     for solver, (marker, style) in STYLES.items():
         for layer, colour in (("layer 0", "#1a1a1a"), ("final", "#b2182b")):
             error.plot(sizes, [found[layer][solver]["error"] for found in content["sizes"]], style, marker=marker,
                        markersize=4, linewidth=1, color=colour, label=f"{solver}, {layer}")  # fmt: skip
-    error.set(xscale="log", ylim=(0, 1), xlabel="c", title=f"‖H_full − S·H_meta‖ / ‖H_full‖, t = {T}")
+    error.set(xscale="log", ylim=(0, 1), xlabel="c", title=f"relative error of S · H_meta, t = {T}")
     for axes in (values, diagonal, error):
         axes.grid(alpha=0.3)
         axes.legend(frameon=False, fontsize=7)

@@ -173,7 +173,7 @@ def _batch(setting: Setting) -> int:
     """The power of two that is next to a hundredth of the pairs."""
     if setting.num_pairs is None:
         return _LARGEST_BATCH
-    nearest = 2 ** round(math.log2(max(setting.num_pairs / _STEPS_PER_EPOCH, 1)))
+    nearest = 1 << round(math.log2(max(setting.num_pairs / _STEPS_PER_EPOCH, 1)))
     return max(_SMALLEST_BATCH, min(_LARGEST_BATCH, nearest))
 
 

@@ -101,7 +101,7 @@ class Session:
     # The loop -----------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Every stage until it stops getting better, then the best weights of all."""
+        """Every stage until it stops getting better, then the weights that `training.keep` names."""
         training = self.config.training
         if self.validates and not self.state.lines and self.stages[0].counts:
             self._judge_start()
