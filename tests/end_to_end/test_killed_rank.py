@@ -16,14 +16,14 @@ SETTINGS = (
     "method.c=8", "method.d=8", "method.update=matching-pursuit", "training.batch_size=20", "training.patience=100",
     "training.checkpoint_seconds=0.02", "training.threads=1",
 )  # fmt: skip
-MOMENTS = (0, 10, 30)  # lines of metrics.jsonl that are there when a rank is killed: none, some, many
+MOMENTS = (0, 5, 15)  # lines of metrics.jsonl that are there when a rank is killed: none, some, many
 PATIENCE = 240
 
 
 def command(data: Path, out: Path, *more: str) -> list[str]:
     settings = (word for setting in SETTINGS for word in ("--set", setting))
     program = [sys.executable, "-m", "legcf", "train", str(data), "--out", str(out), "--workers", "2", "--quiet"]
-    return [*program, "--preset", "paper", "--seed", "5", "--epochs", "25", *settings, *more]
+    return [*program, "--preset", "paper", "--seed", "5", "--epochs", "12", *settings, *more]
 
 
 def numbers(out: Path) -> dict[str, Any]:

@@ -30,7 +30,8 @@ def evaluate(
     """
     able = _able(truth, users)
     mine = able[ranks.own(ranks.even_cuts(len(able)))]
-    per_user, ranked, _ = evaluate_per_user(ranking, truth, ks, mine, metrics)
+    names = None if metrics is None else sorted(metrics)  # all ranks in the same order, of a set as well
+    per_user, ranked, _ = evaluate_per_user(ranking, truth, ks, mine, names)
     sums = ranks.total(np.array([values.sum() for values in per_user.values()]))
     result = {name: float(value / max(len(able), 1)) for name, value in zip(per_user, sums, strict=True)}
     for k in ks:
