@@ -53,7 +53,7 @@ def test_a_rank_is_killed_at_three_moments(tmp_path: Path) -> None:
 
 
 def test_what_ranks_cannot_share_is_refused(tmp_path: Path) -> None:
-    data = write_folder(planted(20, 20), tmp_path / "data")
+    data = write_folder(planted(60, 60), tmp_path / "data")
     asked = [sys.executable, "-m", "legcf", "train", str(data), "--out", str(tmp_path / "run"), "--workers", "2"]
     told = subprocess.run([*asked, "--method", "full", "--quiet"], capture_output=True, text=True, timeout=PATIENCE)
     assert told.returncode == 2
