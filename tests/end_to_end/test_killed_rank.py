@@ -16,14 +16,14 @@ SETTINGS = (
     "method.c=8", "method.d=8", "method.update=matching-pursuit", "training.batch_size=20", "training.patience=100",
     "training.checkpoint_seconds=0.02", "training.threads=1",
 )  # fmt: skip
-MOMENTS = (0, 10, 30)  # lines of metrics.jsonl that are there when a rank is killed: none, some, many
+MOMENTS = (0, 5, 15)  # lines of metrics.jsonl that are there when a rank is killed: none, some, many
 PATIENCE = 240
 
 
 def command(data: Path, out: Path, *more: str) -> list[str]:
     settings = (word for setting in SETTINGS for word in ("--set", setting))
     program = [sys.executable, "-m", "legcf", "train", str(data), "--out", str(out), "--workers", "2", "--quiet"]
-    return [*program, "--preset", "paper", "--seed", "5", "--epochs", "25", *settings, *more]
+    return [*program, "--preset", "paper", "--seed", "5", "--epochs", "12", *settings, *more]
 
 
 def numbers(out: Path) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def test_a_rank_is_killed_at_three_moments(tmp_path: Path) -> None:
 
 
 def test_what_ranks_cannot_share_is_refused(tmp_path: Path) -> None:
-    data = write_folder(planted(20, 20), tmp_path / "data")
+    data = write_folder(planted(60, 60), tmp_path / "data")
     asked = [sys.executable, "-m", "legcf", "train", str(data), "--out", str(tmp_path / "run"), "--workers", "2"]
     told = subprocess.run([*asked, "--method", "full", "--quiet"], capture_output=True, text=True, timeout=PATIENCE)
     assert told.returncode == 2

@@ -1,4 +1,4 @@
-"""Two ranks on two "machines": network namespaces with folders of their own and a slow link between them."""
+"""Two ranks on two "machines": network namespaces with folders of their own and a link between them."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import pytest
 
 from tests.helpers import planted, write_folder
 
-LINK = ("rate", "100mbit", "delay", "5ms")  # each way: a round trip takes 10 ms
+SLOW = ("netem", "rate", "100mbit", "delay", "5ms")  # each way, where the kernel can: a round trip takes 10 ms
 C = D = 64
 EPOCHS, BATCH = 4, 20
 
@@ -38,10 +38,8 @@ def machines() -> Iterator[tuple[str, str]]:
             ip("-n", name, "addr", "add", f"10.77.0.{number}/24", "dev", name)
             ip("-n", name, "link", "set", "lo", "up")
             ip("-n", name, "link", "set", name, "up")
-            shape = ["ip", "netns", "exec", name, "tc", "qdisc", "add", "dev", name, "root", "netem", *LINK]
-            shaped = subprocess.run(shape, capture_output=True, text=True, timeout=20)
-            if shaped.returncode:
-                pytest.skip(f"links cannot be slowed down here: {shaped.stderr.strip()}")
+            slow_down = ["ip", "netns", "exec", name, "tc", "qdisc", "add", "dev", name, "root", *SLOW]
+            subprocess.run(slow_down, capture_output=True, timeout=20)
         yield names
     finally:
         for name in names:
@@ -53,7 +51,7 @@ def bytes_sent(machine: str) -> int:
 
 
 @pytest.mark.slow
-def test_a_run_over_a_slow_link_sends_what_the_plan_says(machines: tuple[str, str], tmp_path: Path) -> None:
+def test_a_run_over_a_cable_sends_what_the_plan_says(machines: tuple[str, str], tmp_path: Path) -> None:
     dataset = planted(60, 60)
     settings = (
         f"method.c={C}", f"method.d={D}", "method.update=none", f"training.batch_size={BATCH}", "training.patience=100",

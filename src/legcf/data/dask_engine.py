@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -101,9 +101,8 @@ class _Job:
         refuse_repeated(source, self.options, merged)
         files = [_block_file(folder, number) for number in range(len(places))]
         kept, starts = self._k_core(seen, files, bounds, folder)
-        given = self.client.scatter(kept, broadcast=True)
         split = [
-            self._task(_split, file, given, int(start), self.protocol, self.options)
+            self._task(_split, file, kept, int(start), self.protocol, self.options)
             for file, start in zip(files, starts[:-1], strict=True)
         ]
         self._ask("Splitting", split, lambda first, second: None)
@@ -111,9 +110,10 @@ class _Job:
             with np.load(file.with_suffix(".parts.npz"), allow_pickle=False) as arrays:
                 for name, part in zip(PARTS, parts, strict=True):
                     part.append(arrays[f"{name}.degrees"], arrays[f"{name}.items"])
+        users_kept, items_kept = _load(kept, "users", "items")
+        users, items = IdMap(seen.users[users_kept], "user"), IdMap(seen.items[items_kept], "item")
         for left in folder.glob("dask-*"):
             left.unlink()
-        users, items = IdMap(seen.users[kept[0]], "user"), IdMap(seen.items[kept[1]], "item")
         return source, Built(self.protocol, users, items, source.titles(items), int(starts[-1]), merged.merged)
 
     def _task(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -133,38 +133,39 @@ class _Job:
 
     def _sort(self, seen: _Seen, folder: Path) -> tuple[list[Any], NDArray[np.int64]]:
         """A task for each block of users, and where the blocks begin."""
-        count = max(1, min(-(-seen.rows // BLOCK_PAIRS), len(seen.users)))
-        count = max(count, min(len(self.paths), len(seen.users)))  # so that there is something to share
-        bounds = np.arange(count + 1, dtype=np.int64) * len(seen.users) // count
-        ids = self.client.scatter([seen.users, seen.items], broadcast=True)
-        dealt = [self._task(_deal, path, self.options, *ids, bounds) for path in self.paths]
+        blocks = min(max(-(-seen.rows // BLOCK_PAIRS), len(self.paths)), len(seen.users))  # a share for everyone
+        bounds = np.arange(blocks + 1, dtype=np.int64) * len(seen.users) // blocks
+        ids = folder.absolute() / "dask-ids.npz"
+        users, items = IdMap(seen.users).to_arrays(), IdMap(seen.items).to_arrays()
+        _save(ids, **{f"users.{name}": array for name, array in users.items()},
+              **{f"items.{name}": array for name, array in items.items()})  # fmt: skip
+        dealt = [self._task(_deal, path, self.options, ids, bounds) for path in self.paths]
         places = [
             self._task(_sort, [pieces[number] for pieces in dealt], bounds[number : number + 2], len(seen.items),
                        _block_file(folder, number))
-            for number in range(count)
+            for number in range(blocks)
         ]  # fmt: skip
         return places, bounds
 
     def _k_core(
         self, seen: _Seen, files: Sequence[Path], bounds: NDArray[np.int64], folder: Path
-    ) -> tuple[tuple[NDArray[np.bool_], NDArray[np.bool_]], NDArray[np.int64]]:
-        """Which users and items stay, written after each round, and how many pairs of them stand before each block."""
+    ) -> tuple[Path, NDArray[np.int64]]:
+        """The file that says which users and items stay, and how many pairs of them stand before each block."""
         users, items = np.ones(len(seen.users), dtype=np.bool_), np.ones(len(seen.items), dtype=np.bool_)
-        while True:
-            given = self.client.scatter((users, items), broadcast=True)
-            counting = [self._task(_degrees, file, given) for file in files]
+        k = self.options.k_core
+        for number in count():
+            kept = folder.absolute() / f"dask-kept-{number}.npz"
+            _save(kept, users=users, items=items)
+            counting = [self._task(_degrees, file, kept) for file in files]
             user_degrees, item_degrees = self._ask("Counting", counting, _both_degrees)
-            k = self.options.k_core
             staying = users & (user_degrees >= k), items & (item_degrees >= k)
             if k <= 0 or (staying[0].sum() == users.sum() and staying[1].sum() == items.sum()):
                 break
             users, items = staying
-            with written_whole(folder / "dask-kept.npz") as temporary, open(temporary, "wb") as file:
-                np.savez(file, users=users, items=items)
         if not (users.any() and items.any()):
             raise UserError(f"Nothing is left of {self._where} with k_core={k}: choose a smaller one.")
         before = np.concatenate([[0], np.cumsum(user_degrees)])[bounds]
-        return (users, items), before
+        return kept, before
 
     @property
     def _where(self) -> str:
@@ -241,14 +242,13 @@ def _as(ids: _Ids, kind: Any) -> _Ids:
     return ids.astype(kind)
 
 
-def _deal(path: Path, options: DataOptions, users: _Ids, items: _Ids, bounds: NDArray[np.int64]) -> list[Batch]:
+def _deal(path: Path, options: DataOptions, ids: Path, bounds: NDArray[np.int64]) -> list[Batch]:
     """The pairs of a file, a batch for each block of users."""
     try:
         source = open_files([path], options)
     except NoInteractions:
         return [Batch(np.empty(0, np.int32), np.empty(0, np.int32)) for _ in bounds[1:]]
-    user_at = _places(users, source.users.values)
-    item_at = _places(items, source.items.values)
+    user_at, item_at = _places(ids, "users", source.users), _places(ids, "items", source.items)
     whole = concatenated([
         Batch(user_at[batch.users], item_at[batch.items], batch.times) for batch in source.batches()
     ])  # fmt: skip
@@ -261,8 +261,12 @@ def _deal(path: Path, options: DataOptions, users: _Ids, items: _Ids, bounds: ND
     ]
 
 
-def _places(among: _Ids, ids: _Ids) -> NDArray[np.int32]:
-    return np.searchsorted(among, _as(ids, among.dtype)).astype(np.int32)
+def _places(file: Path, kind: str, ids: IdMap) -> NDArray[np.int32]:
+    """Where these ids stand among all."""
+    with np.load(file, allow_pickle=False) as arrays:
+        own = {name.partition(".")[2]: arrays[name] for name in arrays if name.startswith(f"{kind}.")}
+    among = IdMap.from_arrays(own).values
+    return np.searchsorted(among, _as(ids.values, among.dtype)).astype(np.int32)
 
 
 def _sort(pieces: list[Batch], users: NDArray[np.int64], num_items: int, file: Path) -> Merged:
@@ -276,12 +280,13 @@ def _both_merged(first: Merged, second: Merged) -> Merged:
     return Merged(first.merged + second.merged, first.repeated or second.repeated, first.in_both or second.in_both)
 
 
-def _degrees(file: Path, kept: tuple[NDArray[np.bool_], NDArray[np.bool_]]) -> tuple[Any, Any]:
+def _degrees(file: Path, kept: Path) -> tuple[Any, Any]:
     block = load_block(file)
+    users_kept, items_kept = _load(kept, "users", "items")
     rows, nothing = len(block.indptr) - 1, np.empty(0, dtype=np.bool_)
-    users, items = np.zeros(rows, dtype=np.int64), np.zeros(len(kept[1]), dtype=np.int64)
-    here = kept[0][block.first_user : block.first_user + rows]
-    kernels.add_degrees(0, block.indptr, block.items, nothing, here, kept[1], users, items)
+    users, items = np.zeros(rows, dtype=np.int64), np.zeros(len(items_kept), dtype=np.int64)
+    here = users_kept[block.first_user : block.first_user + rows]
+    kernels.add_degrees(0, block.indptr, block.items, nothing, here, items_kept, users, items)
     return users, items
 
 
@@ -290,12 +295,10 @@ def _both_degrees(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[Any,
     return np.concatenate([first[0], second[0]]), first[1] + second[1]
 
 
-def _split(
-    file: Path, kept: tuple[NDArray[np.bool_], NDArray[np.bool_]], start: int, protocol: str, options: DataOptions
-) -> None:
+def _split(file: Path, kept: Path, start: int, protocol: str, options: DataOptions) -> None:
     rng = np.random.default_rng(options.split_seed)
     rng.bit_generator.advance(start)  # type: ignore[attr-defined]  # one draw for each pair before this block
-    blocks = KeptBlocks([load_block(file)], *kept)
+    blocks = KeptBlocks([load_block(file)], *_load(kept, "users", "items"))
     label = find_protocol(protocol).start(options, rng, blocks)
     (block,) = blocks
     labels = label(block)
@@ -303,8 +306,17 @@ def _split(
     for number, name in enumerate(PARTS):
         degrees, items = kernels.part_rows(block.indptr, block.items, labels, number)
         arrays |= {f"{name}.degrees": degrees, f"{name}.items": items}
-    with written_whole(file.with_suffix(".parts.npz")) as temporary, open(temporary, "wb") as out:
-        np.savez(out, **arrays)
+    _save(file.with_suffix(".parts.npz"), **arrays)
+
+
+def _save(path: Path, **arrays: NDArray[Any]) -> None:
+    with written_whole(path) as temporary, open(temporary, "wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
+def _load(path: Path, *names: str) -> list[NDArray[Any]]:
+    with np.load(path, allow_pickle=False) as arrays:
+        return [arrays[name] for name in names]
 
 
 def _block_file(folder: Path, number: int) -> Path:

@@ -33,7 +33,8 @@ def evaluate(
     """
     able = _able(truth, users)
     mine = able[ranks.own(ranks.even_cuts(len(able)))]
-    per_user, ranked, _ = evaluate_per_user(ranking, truth, ks, mine, metrics)
+    names = None if metrics is None else sorted(metrics)  # all ranks in the same order, of a set as well
+    per_user, ranked, _ = evaluate_per_user(ranking, truth, ks, mine, names)
     means = {name: float(values.mean()) if values.size else 0.0 for name, values in per_user.items()}
     for k in ks if beyond else ():
         means[f"novelty@{k}"] = novelty(ranked[:, :k], ranking.popularity, ranking.num_users)
