@@ -19,6 +19,7 @@ from legcf.files import lasting, read_json
 if TYPE_CHECKING:
     from legcf.configuration import RunConfig
     from legcf.data.interactions import Dataset
+    from legcf.trained_model import TrainedModel
 
 _SECTIONS = ("method", "backbone", "training", "ranking")
 _WIDEST = 4096  # wider vectors only take time, which grows with the cube of the width
@@ -53,6 +54,10 @@ def train(
         list[str] | None, typer.Option("--set", help="Any configuration key, e.g. --set training.learning_rate=0.01.")
     ] = None,
     config: Annotated[Path | None, typer.Option(help="A JSON file with the keys of a run's config.json.")] = None,
+    item_features: Annotated[
+        Path | None,
+        typer.Option(help="A table of items (csv, parquet, jsonl): those nobody has yet can be recommended by it."),
+    ] = None,
     final: Annotated[
         bool,
         typer.Option("--final", help="Once chosen and tested, train on every pair: the model to use, not to measure."),
@@ -111,6 +116,8 @@ def train(
     is_new = not out.is_dir() or not any(out.iterdir())
     try:
         trained = run(dataset, resolved, out, resume, quiet or as_json, _all(watching), final)
+        if item_features is not None:
+            trained = _with_features(trained, item_features, dataset, options, out)
     except UserError:
         if is_new:
             remove_unfinished(out)
@@ -131,6 +138,22 @@ def train(
         if not trained.metrics["test"]:
             typer.echo(f"Accuracy is not measured: {dataset.name} has too few pairs to leave any out for testing.")
         typer.echo(f"Run: {out}. Next: {next_command}")
+
+
+def _with_features(
+    trained: "TrainedModel", source: Path, dataset: "Dataset", options: DataOptions, out: Path
+) -> "TrainedModel":
+    """The model with what is known of items: those that nobody has yet among them."""
+    from legcf.features.table import read_items
+    from legcf.files import write_json
+    from legcf.trained_model import save_model
+    from legcf.updating.cold import ItemTable
+    from legcf.updating.update import update
+
+    grown = update(trained, None, dataset, about=ItemTable(*read_items(source, options.item_col)))
+    save_model(out, grown)
+    write_json(out / "metrics.json", grown.metrics)
+    return grown
 
 
 def _refuse_too_wide(dim: int, config: "RunConfig", dataset: "Dataset") -> None:

@@ -33,6 +33,10 @@ def prepare(source: PairSource, options: DataOptions, out: Path, quiet: bool = F
     """Read, split and write a source; a prepared folder at `out` is replaced once the new one is complete."""
     if out.exists() and not is_prepared(out) and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} exists and is not a prepared dataset: choose another place, nothing was written.")
+    if options.weighs:
+        raise UserError(
+            "A prepared folder keeps no weights: train on the table itself with `--weight-col` and the like."
+        )
     with folder_written_whole(out) as folder:
         parts = [_PartFiles(folder, part) for part in PARTS]
         built = build(source, options, parts, scratch=folder, quiet=quiet)

@@ -98,6 +98,8 @@ def confidences(train: Interactions, settings: AlsSettings) -> sp.csr_matrix:
     """c of every pair, in CSR form by user."""
     weights = np.repeat(inverse_power(train.user_degrees, settings.degree_power), train.user_degrees)
     weights *= inverse_power(train.item_degrees, settings.degree_power)[train.items]
+    if train.weights is not None:
+        weights *= train.weights
     assert settings.alpha is not None  # `factorise` has found one
     weights *= settings.alpha / weights.mean()
     return sp.csr_matrix(
