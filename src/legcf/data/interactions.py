@@ -114,6 +114,11 @@ class Interactions:
             weights = np.concatenate(list(filled)).astype(np.float32)
         return Interactions.from_pairs(users, items, self.num_users, self.num_items, weights)
 
+    def widened(self, num_users: int, num_items: int) -> "Interactions":
+        """The same pairs among more users and items, which follow at the end."""
+        indptr = np.append(self.indptr, np.full(num_users - self.num_users, self.num_pairs, dtype=np.int64))
+        return Interactions(indptr, self.items, num_items, self.weights)
+
     def transposed(self) -> "Interactions":
         """Item → users."""
         return Interactions.from_pairs(self.items, self.users(), self.num_items, self.num_users, self.weights)

@@ -4,7 +4,7 @@ Ids that were trained on keep their places; all others follow in sorted order, w
 end in the same places as one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -43,7 +43,7 @@ def merge(base: TrainedModel, current: TrainedModel, new: Dataset) -> Grown:
     fresh = moved(newer(new.known), *from_new, *shape)
     train = moved(older(current.ranking.histories), *from_current, *shape).joined(fresh)
     known = moved(older(current.known), *from_current, *shape).joined(fresh)
-    trained = widened(base.ranking.histories, *shape)
+    trained = base.ranking.histories.widened(*shape)
     added = train.subset(~np.isin(pair_keys(train), pair_keys(trained)))
     return Grown(users, items, _titles(items, current, new), train, known, added, at)
 
@@ -55,7 +55,7 @@ def grown_dataset(dataset: Dataset, trained: TrainedModel) -> Dataset:
     taken = pair_keys(train)
 
     def rest(part: Interactions) -> Interactions:
-        wide = widened(part, *shape)
+        wide = part.widened(*shape)
         return wide.subset(~np.isin(pair_keys(wide), taken))
 
     return replace(
@@ -78,12 +78,6 @@ def places(ids: IdMap, among: IdMap) -> LongArray:
 def moved(pairs: Interactions, users: LongArray, items: LongArray, num_users: int, num_items: int) -> Interactions:
     """The same pairs in other places."""
     return Interactions.from_pairs(users[pairs.users()], items[pairs.items], num_users, num_items, pairs.weights)
-
-
-def widened(pairs: Interactions, num_users: int, num_items: int) -> Interactions:
-    """The same pairs among more users and items, which follow at the end."""
-    indptr = np.append(pairs.indptr, np.full(num_users - pairs.num_users, pairs.num_pairs, dtype=np.int64))
-    return Interactions(indptr, pairs.items, num_items, pairs.weights)
 
 
 def _faded(current: TrainedModel, new: Dataset) -> tuple[float | None, Weighing, Weighing]:
@@ -117,15 +111,8 @@ def pair_keys(pairs: Interactions) -> LongArray:
 
 
 def _grown(trained: IdMap, current: IdMap, new: IdMap) -> IdMap:
-    """Where the kinds of ids differ all become text, as when several files are read together."""
     later: list[ExternalId] = current.values[len(trained) :].tolist()
-    later += [identifier for identifier in new.values.tolist() if current.find(identifier) is None]
-    if not later:
-        return trained
-    known: Sequence[ExternalId] = trained.values.tolist()
-    if trained.is_text or any(isinstance(one, str) for one in later):
-        return IdMap.of([*map(str, known), *sorted(map(str, later))], trained.kind)
-    return IdMap.of([*known, *sorted(later)], trained.kind)
+    return trained.with_later([*later, *(one for one in new.values.tolist() if current.find(one) is None)])
 
 
 def _titles(items: IdMap, current: TrainedModel, new: Dataset) -> list[str] | None:
