@@ -8,7 +8,7 @@ import pytest
 from tests.cli.typed import legcf, refused
 
 TABLE = ("--method", "full", "--preset", "items", "--dim", 8, "--quiet",
-         "--set", "ranking.bytes=9000", "--set", "ranking.bits=4", "--set", "ranking.lists=null")  # fmt: skip
+         "--set", "ranking.bytes=20000", "--set", "ranking.bits=4", "--set", "ranking.lists=null")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_what_can_go_wrong_leaves_nothing_behind(updatable: Path, run: Path, new
     bad = tmp_path / "bad.csv"
     bad.write_text("user,item\n1,\n")
     assert "item id" in refused("update", updatable, bad, "--out", out)
-    assert "no item column" in refused("update", updatable, _without_items(tmp_path), "--out", out)
+    assert "looks like item ids" in refused("update", updatable, _without_items(tmp_path), "--out", out)
     assert legcf("update", updatable, new, "--out", out, "--threshold", 3).code == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.csv", "new.csv", "users.csv"]
 

@@ -139,7 +139,7 @@ def test_a_model_of_weighed_pairs_is_saved_and_updated(tmp_path: Path) -> None:
     times = 1_700_000_000 + rng.integers(0, 90, 480) * DAY
     log = pl.DataFrame({"user": users, "item": items, "time": times})
     model = Recommender(
-        "full", preset="items", method_options={"dim": 8}, ranking={"bytes": 9000, "bits": 4, "lists": None}
+        "full", preset="items", method_options={"dim": 8}, ranking={"bytes": 20_000, "bits": 4, "lists": None}
     ).fit(log, half_life="30d", protocol="temporal")
     model.save(tmp_path / "run")
     loaded = Recommender.load(tmp_path / "run")
