@@ -18,7 +18,7 @@ from legcf.configuration import Frozen
 from legcf.errors import MissingExtra, UserError
 
 Kind = Literal["category", "tags", "text", "number"]
-WIDTH = 1024
+HASHED_WIDTH = 1024
 _SEPARATORS = ("|", ";")
 _BINS = 8
 _SEPARATED = 0.1  # of the values that have a separator, for a column of tags
@@ -39,10 +39,12 @@ class FeatureCoder(Frozen):
     """How a table of items becomes rows; fitted once, and the same for items that come later."""
 
     columns: tuple[FeatureColumn, ...]
-    width: int = WIDTH
+    width: int = HASHED_WIDTH
 
     @classmethod
-    def fitted(cls, table: pl.DataFrame, kinds: Mapping[str, Kind] | None = None, width: int = WIDTH) -> "FeatureCoder":
+    def fitted(
+        cls, table: pl.DataFrame, kinds: Mapping[str, Kind] | None = None, width: int = HASHED_WIDTH
+    ) -> "FeatureCoder":
         """For the columns of a table, each of the kind that is given or that it looks like."""
         given = dict(kinds or {})
         for name in given:
