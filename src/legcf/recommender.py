@@ -22,16 +22,22 @@ from legcf.errors import UserError
 from legcf.evaluation import accuracy
 from legcf.evaluation.evaluate import DEFAULT_KS
 from legcf.evaluation.new_pairs import new_pairs
+from legcf.features.table import read_items
 from legcf.model import GraphModel
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.topk import rank, similar
 from legcf.registry import resolve
 from legcf.trained_model import TrainedModel, load_model, save_model
 from legcf.updating.change import MUCH
+from legcf.updating.cold import ItemTable
 from legcf.updating.merge import grown_dataset
 from legcf.updating.update import update
 
 _PARTS = ("test", "validation")
+_SAME_IN_UPDATES = {
+    "user_col", "item_col", "rating_col", "time_col", "date_format", "header", "delimiter", "min_rating", "weight_col",
+    "half_life",
+}  # fmt: skip
 
 
 class Recommender:
@@ -115,33 +121,46 @@ class Recommender:
         wanted = self._wanted
         if isinstance(data, str | Path | list | tuple):
             wanted = wanted.model_copy(update={"data": chosen.reference(data)})
+        elif not isinstance(data, Dataset):
+            told = chosen.model_dump(mode="json", exclude_defaults=True)
+            wanted = wanted.model_copy(update={"data": {"options": told} if told else {}})
         self._trained = runs.train(dataset, wanted, quiet=self._quiet, final=final)
         self._first = self._dataset = dataset
         return self
 
     def update(
         self,
-        data: Dataset | str | Path | pl.DataFrame | Any,
+        data: Dataset | str | Path | pl.DataFrame | Any = None,
         options: DataOptions | None = None,
         *,
         threshold: float = MUCH,
+        item_features: str | Path | pl.DataFrame | Any = None,
         **data_options: Any,
     ) -> Recommender:
         """Take in new pairs, of known and of new users and items, without training; `data` is what `fit` takes.
 
-        Every pair counts, whatever part it would be split into. `metrics["updated"]` says what was done and whether
+        `item_features`, a table with a row for each item, tells of items that nobody or hardly anybody has yet.
+        Tables are read as that of the training was, unless other options are given. Every pair counts, whatever part
+        it would be split into. `metrics["updated"]` says what was done and whether
         training anew is due.
         """
         trained = self._fitted()
         chosen = options or validated(DataOptions, data_options, "data")
+        if not isinstance(data, Dataset):
+            as_before = {key: value for key, value in self._read_as().items() if key in _SAME_IN_UPDATES}
+            given = chosen.model_dump(include=chosen.model_fields_set)
+            chosen = validated(DataOptions, {**as_before, **given}, "data")
         if not 0 <= threshold <= 1:
             raise UserError(f"threshold = {threshold} is not possible: it is a share, from 0 to 1.")
-        new = interactions(data, chosen)
+        if data is None and item_features is None:
+            raise UserError("There is nothing to update with: give new interactions, item_features, or both.")
+        new = None if data is None else interactions(data, chosen)
+        about = None if item_features is None else ItemTable(*read_items(item_features, chosen.item_col))
         try:
             first = self._first_dataset()
         except UserError:  # its source is gone: nothing to measure by, but nothing that is needed
             first = None
-        self._trained = update(trained, new, first, threshold)
+        self._trained = update(trained, new, first, threshold, about)
         self._dataset = None
         self._first = first
         return self
@@ -390,6 +409,11 @@ class Recommender:
             "size": shown.size(metrics["storage_bytes"]),
         }
         return shown.Facts("Recommender", rows, 'model.save("RUN"), then legcf export RUN model.legcf')
+
+    def _read_as(self) -> Mapping[str, Any]:
+        """The options of the data it was trained on."""
+        told: Mapping[str, Any] = self.config.data.get("options", {})
+        return told
 
     def _fitted(self) -> TrainedModel:
         if self._trained is None:

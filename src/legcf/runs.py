@@ -328,6 +328,7 @@ def assess(model: GraphModel, ranking: Ranking, dataset: Dataset, config: RunCon
         "dataset": dataset.name,
         "protocol": dataset.protocol,
         "content_hash": dataset.content_hash,
+        **({} if dataset.weighed_at is None else {"weighed_at": dataset.weighed_at}),
         "method": config.method.name,
         "backbone": config.backbone.name,
         "preset": config.preset,

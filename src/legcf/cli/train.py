@@ -57,6 +57,10 @@ def train(
         list[str] | None, typer.Option("--set", help="Any configuration key, e.g. --set training.learning_rate=0.01.")
     ] = None,
     config: Annotated[Path | None, typer.Option(help="A JSON file with the keys of a run's config.json.")] = None,
+    item_features: Annotated[
+        Path | None,
+        typer.Option(help="A table of items (csv, parquet, jsonl): those nobody has yet can be recommended by it."),
+    ] = None,
     final: Annotated[
         bool,
         typer.Option("--final", help="Once chosen and tested, train on every pair: the model to use, not to measure."),
@@ -133,6 +137,8 @@ def train(
     resume = ranks.goes_on(out, may_begin=is_new or resume) or resume
     try:
         trained = run(dataset, resolved, out if speaks else None, resume, quiet or as_json, _all(watching), final)
+        if item_features is not None and speaks:
+            trained = _with_features(trained, item_features, dataset, options, out)
     except UserError:
         if is_new and speaks:
             remove_unfinished(out)
@@ -170,6 +176,22 @@ def _simpler(trained: "TrainedModel", dataset: "Dataset", anyway: bool) -> dict[
         return {}
     found = baselines(dataset.train, dataset.test, anyway)
     return {name: score for name, score in found.items() if name != trained.config.method.name}
+
+
+def _with_features(
+    trained: "TrainedModel", source: Path, dataset: "Dataset", options: DataOptions, out: Path
+) -> "TrainedModel":
+    """The model with what is known of items: those that nobody has yet among them."""
+    from legcf.features.table import read_items
+    from legcf.files import write_json
+    from legcf.trained_model import save_model
+    from legcf.updating.cold import ItemTable
+    from legcf.updating.update import update
+
+    grown = update(trained, None, dataset, about=ItemTable(*read_items(source, options.item_col)))
+    save_model(out, grown)
+    write_json(out / "metrics.json", grown.metrics)
+    return grown
 
 
 def _refuse_too_wide(dim: int, config: "RunConfig", dataset: "Dataset") -> None:

@@ -7,21 +7,22 @@ import typer
 
 from legcf.cli.data_options import with_data_options
 from legcf.cli.output import AsJson, print_json, print_pairs, summary
-from legcf.configuration import validated
 from legcf.data.options import DataOptions
 from legcf.errors import UserError
-
-_OF_THE_RUN = {
-    "user_col", "item_col", "rating_col", "time_col", "date_format", "header", "delimiter", "min_rating"
-}  # fmt: skip
 
 
 @with_data_options
 def update(
     data_options: DataOptions,
     run: Annotated[Path, typer.Argument(help="A run folder of `legcf train` or `legcf update`.")],
-    new: Annotated[str, typer.Argument(help="New interactions: a file or folder, as `legcf train` takes them.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the updated run.")],
+    new: Annotated[
+        str | None, typer.Argument(help="New interactions: a file or folder, as `legcf train` takes them.")
+    ] = None,
+    item_features: Annotated[
+        Path | None,
+        typer.Option(help="A table of items (csv, parquet, jsonl): an id and what is known of each; new ones as well."),
+    ] = None,
     threshold: Annotated[
         float | None,
         typer.Option(
@@ -48,17 +49,16 @@ def update(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} is there already and not empty: choose another --out.")
     recommender = Recommender.load(run)
-    read_as = recommender.config.data.get("options", {})
-    typed = data_options.model_dump(include=data_options.model_fields_set)
-    inherited = {key: value for key, value in read_as.items() if key in _OF_THE_RUN}
-    options = validated(DataOptions, {**inherited, **typed}, "data")
-    recommender.update(new, options, threshold=MUCH if threshold is None else threshold)
+    recommender.update(
+        new, data_options, threshold=MUCH if threshold is None else threshold, item_features=item_features
+    )
     write_run(out, recommender.trained)
     metrics = recommender.metrics
     if as_json:
         print_json(metrics)
         return
-    print_pairs(f"{run} with {new}", {**_lines(metrics["updated"]), **summary(metrics)})
+    title = " with ".join(str(one) for one in (run, new, item_features) if one is not None)
+    print_pairs(title, {**_lines(metrics["updated"]), **summary(metrics)})
     typer.echo(_verdict(metrics["updated"]))
     typer.echo(f"Run: {out}. Next: legcf export {out} model.legcf")
 
@@ -68,6 +68,7 @@ def _lines(told: dict[str, Any]) -> dict[str, Any]:
         "pairs since the training": told["pairs"],
         "new users": told["new_users"],
         "new items": told["new_items"],
+        "items that nobody has": told["items_nobody_has"],
         "items solved again": told["solved_items"],
         "from a new share of": told["threshold"],
     }

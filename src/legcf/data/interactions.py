@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.arrays import IntArray, sorted_unique
+from legcf.arrays import FloatArray, IntArray, sorted_unique
 from legcf.data.ids import IdMap
 
 if TYPE_CHECKING:
@@ -26,17 +26,29 @@ class Interactions:
     indptr: NDArray[np.int64]
     items: IntArray
     num_items: int
+    weights: FloatArray | None = None
+    """How much each pair counts, beside `items`; without, all count the same. Only their ratios matter."""
 
     @classmethod
     def from_pairs(
-        cls, users: NDArray[np.integer], items: NDArray[np.integer], num_users: int, num_items: int
+        cls,
+        users: NDArray[np.integer],
+        items: NDArray[np.integer],
+        num_users: int,
+        num_items: int,
+        weights: FloatArray | None = None,
     ) -> "Interactions":
-        """Build from pairs in any order; repeated pairs are merged."""
+        """Build from pairs in any order; repeated pairs are merged, and their weights added up."""
         keys = users.astype(np.int64) * num_items + items
-        keys = sorted_unique(keys)
+        if weights is not None:
+            order = np.argsort(keys, kind="stable")
+            keys, starts = np.unique(keys[order], return_index=True)
+            weights = np.add.reduceat(weights[order], starts) if len(keys) else weights[order]
+        else:
+            keys = sorted_unique(keys)
         indptr = np.zeros(num_users + 1, dtype=np.int64)
         np.cumsum(np.bincount(keys // max(num_items, 1), minlength=num_users), out=indptr[1:])
-        return cls(indptr, (keys % max(num_items, 1)).astype(np.int32), num_items)
+        return cls(indptr, (keys % max(num_items, 1)).astype(np.int32), num_items, weights)
 
     @classmethod
     def empty(cls, num_users: int, num_items: int) -> "Interactions":
@@ -58,20 +70,33 @@ class Interactions:
     def item_degrees(self) -> NDArray[np.int64]:
         return np.bincount(self.items, minlength=self.num_items)
 
+    @cached_property
+    def relative_weights(self) -> FloatArray | None:
+        """The weights in units of their user's mean: what an item says about someone, beside the others."""
+        if self.weights is None:
+            return None
+        rows = self.users()
+        sums = np.bincount(rows, self.weights, minlength=self.num_users)
+        means = sums / np.maximum(self.user_degrees, 1)
+        relative: FloatArray = (self.weights / np.where(means > 0, means, 1)[rows]).astype(np.float32)
+        return relative
+
     def users(self) -> IntArray:
         """The user of every pair, beside `items`."""
         return np.repeat(np.arange(self.num_users, dtype=np.int32), self.user_degrees)
 
     def subset(self, kept: NDArray[np.bool_]) -> "Interactions":
         """The pairs that are marked, over the same users and items."""
-        return Interactions.from_pairs(self.users()[kept], self.items[kept], self.num_users, self.num_items)
+        weights = None if self.weights is None else self.weights[kept]
+        return Interactions.from_pairs(self.users()[kept], self.items[kept], self.num_users, self.num_items, weights)
 
     def of_users(self, users: NDArray[np.integer]) -> "Interactions":
         """The pairs of some users, in this order, over the same items."""
         counts = self.user_degrees[users]
         indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
         places = np.repeat(self.indptr[users] - indptr[:-1], counts) + np.arange(indptr[-1])
-        return Interactions(indptr, self.items[places], self.num_items)
+        weights = None if self.weights is None else self.weights[places]
+        return Interactions(indptr, self.items[places], self.num_items, weights)
 
     def some_users(self, pairs: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Users drawn at random who together have nearly this many pairs, and no more; at least one."""
@@ -88,29 +113,43 @@ class Interactions:
         return self.items[self.indptr[user] : self.indptr[user + 1]]
 
     def joined(self, *others: "Interactions") -> "Interactions":
-        """These pairs and those of others over the same users and items."""
+        """These pairs and those of others over the same users and items; pairs without weights count as the others do
+        on average."""
         parts = (self, *(other for other in others if other.num_pairs))
         if len(parts) == 1:
             return self
         users = np.concatenate([part.users() for part in parts])
         items = np.concatenate([part.items for part in parts])
-        return Interactions.from_pairs(users, items, self.num_users, self.num_items)
+        weights = None
+        if any(part.weights is not None for part in parts):
+            given = np.concatenate([part.weights for part in parts if part.weights is not None])
+            usual = float(given.mean()) if len(given) else 1.0
+            filled = (np.full(part.num_pairs, usual) if part.weights is None else part.weights for part in parts)
+            weights = np.concatenate(list(filled)).astype(np.float32)
+        return Interactions.from_pairs(users, items, self.num_users, self.num_items, weights)
+
+    def widened(self, num_users: int, num_items: int) -> "Interactions":
+        """The same pairs among more users and items, which follow at the end."""
+        indptr = np.append(self.indptr, np.full(num_users - self.num_users, self.num_pairs, dtype=np.int64))
+        return Interactions(indptr, self.items, num_items, self.weights)
 
     def transposed(self) -> "Interactions":
         """Item → users."""
-        return Interactions.from_pairs(self.items, self.users(), self.num_items, self.num_users)
+        return Interactions.from_pairs(self.items, self.users(), self.num_items, self.num_users, self.weights)
 
     def to_scipy(self) -> "sp.csr_matrix":
         import scipy.sparse as sp  # here: serving has no use for it
 
-        ones = np.ones(self.num_pairs, dtype=np.float32)
-        return sp.csr_matrix((ones, self.items, self.indptr), shape=(self.num_users, self.num_items))
+        values = np.ones(self.num_pairs, dtype=np.float32) if self.weights is None else self.weights
+        return sp.csr_matrix((values, self.items, self.indptr), shape=(self.num_users, self.num_items))
 
     def digest(self) -> str:
         """Hash of the pairs alone, the same for the same pairs on every machine."""
         hasher = hashlib.sha256(np.array([self.num_users, self.num_items], dtype="<i8").tobytes())
         hasher.update(np.ascontiguousarray(self.indptr, dtype="<i8").data)
         hasher.update(np.ascontiguousarray(self.items, dtype="<i4").data)
+        if self.weights is not None:
+            hasher.update(np.ascontiguousarray(self.weights, dtype="<f4").data)
         return hasher.hexdigest()
 
 
@@ -145,6 +184,8 @@ class Dataset:
     test: Interactions
     titles: list[str] | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    weighed_at: float | None = None
+    """Where older pairs weigh less: the time they are older than, in seconds since 1970."""
 
     @cached_property
     def known(self) -> Interactions:

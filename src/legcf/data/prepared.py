@@ -44,6 +44,10 @@ def write_prepared(
     """A prepared folder around the parts that are built into it, and into which what is left over may be written."""
     if out.exists() and not is_prepared(out) and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} exists and is not a prepared dataset: choose another place, nothing was written.")
+    if options.weighs:
+        raise UserError(
+            "A prepared folder keeps no weights: train on the table itself with `--weight-col` and the like."
+        )
     with folder_written_whole(out) as folder:
         parts = [_PartFiles(folder, part) for part in PARTS]
         source, built = build_parts(folder, parts)

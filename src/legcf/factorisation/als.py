@@ -126,6 +126,8 @@ def confidences(train: Interactions, settings: AlsSettings, users: slice | None 
     items = train.items[bounds[0] : bounds[-1]]
     weights = np.repeat(inverse_power(degrees, settings.degree_power), degrees)
     weights *= inverse_power(train.item_degrees, settings.degree_power)[items]
+    if train.weights is not None:
+        weights *= train.weights[bounds[0] : bounds[-1]]
     assert settings.alpha is not None  # `factorise` has found one
     weights *= settings.alpha / (ranks.total(weights.sum(keepdims=True))[0] / train.num_pairs)
     return sp.csr_matrix((weights.astype(np.float32), items, bounds - bounds[0]), (len(degrees), train.num_items))

@@ -4,6 +4,8 @@ Column i of S solves, over the candidates j ∈ C_i and users weighed by d_u^−
 
     (G_CC + λ · mean(diag G) · I) s = G_Ci,     G = Rᵀ D R,  D = diag(d_u^−p)
 
+where R has the root of a pair's weight, if pairs have weights
+
 (EASE, Steck, WWW 2019, restricted to candidates as in SLIM, Ning and Karypis, ICDM 2011). Rows of G are never kept: the
 small systems are made of the users of the candidates, so memory does not grow with the pairs of items that meet.
 """
@@ -89,7 +91,9 @@ def solve(
 ) -> Solved:
     """The weights for each ridge, in units of G's mean diagonal so that one grid suits all data."""
     own = inverse_power(train.user_degrees, user_power).astype(np.float32)
-    unit = float((train.user_degrees * own).sum() / max(train.num_items, 1))
+    roots = np.empty(0, dtype=np.float32) if by_item.weights is None else np.sqrt(by_item.weights)
+    diagonal = train.user_degrees * own if by_item.weights is None else by_item.weights * own[by_item.items]
+    unit = float(diagonal.sum() / max(train.num_items, 1))
     whole = np.zeros((0, 0), dtype=np.float32)
     some = np.count_nonzero(candidates.user_degrees) * _FEW_ROWS < train.num_items
     if train.num_items**2 * 4 <= _DENSE_BYTES and not some:
@@ -99,7 +103,7 @@ def solve(
     shares = ranks.cuts(candidates.indptr)
     mine = ranks.own(shares)
     _solve(
-        by_item.indptr, by_item.items, candidates.indptr, candidates.items, own,
+        by_item.indptr, by_item.items, roots, candidates.indptr, candidates.items, own,
         np.array([ridge * unit for ridge in ridges], dtype=np.float32), weights, gains, train.num_users, whole,
         mine.start, mine.stop, _chunks(train.num_items),
     )  # fmt: skip
@@ -131,7 +135,7 @@ def whole_gram(train: Interactions, user_weights: FloatArray) -> FloatArray:
     mine = ranks.own(ranks.cuts(train.indptr))
     for start in range(mine.start, mine.stop, _BLOCK):
         stop = min(start + _BLOCK, mine.stop)
-        block = matrix[start:stop].toarray()
+        block = np.sqrt(matrix[start:stop].toarray())  # a pair counts by its weight in its own square
         gram += block.T @ (block * user_weights[start:stop, None])
     return ranks.total(gram)
 
@@ -223,7 +227,7 @@ def _invert_diagonal(lower, size, inverse, diagonal):  # type: ignore[no-untyped
 
 @njit(cache=True, parallel=True, fastmath=True)
 def _solve(  # type: ignore[no-untyped-def]
-    item_indptr, item_users, first_of, candidates, user_weights, ridges, weights, gains, num_users, whole,
+    item_indptr, item_users, amounts, first_of, candidates, user_weights, ridges, weights, gains, num_users, whole,
     first_row, last_row, chunks,
 ):  # fmt: skip
     rows = len(first_of) - 1
@@ -238,6 +242,8 @@ def _solve(  # type: ignore[no-untyped-def]
         scratch = np.empty(largest, dtype=np.float32)
         diagonal = np.empty(largest, dtype=np.float32)
         position = np.empty(largest, dtype=np.int64)
+        share_of = np.empty(largest, dtype=np.float32)
+        is_weighed = len(amounts) > 0
         head = np.full(num_users, -1, dtype=np.int64)
         for row in range(first_row + chunk, last_row, chunks):
             first, last = first_of[row], first_of[row + 1]
@@ -253,10 +259,14 @@ def _solve(  # type: ignore[no-untyped-def]
             following = np.empty(total, dtype=np.int64)
             which = np.empty(total, dtype=np.int32)
             seen = np.empty(total, dtype=np.int32)
+            amount = np.empty(total if is_weighed else 0, dtype=np.float32)
             filled = num_seen = 0
             for place in range(size if not dense else 0):
                 item = candidates[first + place]
-                for user in item_users[item_indptr[item] : item_indptr[item + 1]]:
+                for spot in range(item_indptr[item], item_indptr[item + 1]):
+                    user = item_users[spot]
+                    if is_weighed:
+                        amount[filled] = amounts[spot]
                     if head[user] < 0:
                         seen[num_seen] = user
                         num_seen += 1
@@ -272,11 +282,12 @@ def _solve(  # type: ignore[no-untyped-def]
                     right[place] = line[row]
                     for other in range(place + 1):
                         gram[place, other] = line[candidates[first + other]]
-            for user in item_users[item_indptr[row] : item_indptr[row + 1]]:
-                share = user_weights[user]
+            for spot in range(item_indptr[row], item_indptr[row + 1]):
+                user = item_users[spot]
+                share = user_weights[user] * amounts[spot] if is_weighed else user_weights[user]
                 at = head[user]
                 while at >= 0:
-                    right[which[at]] += share
+                    right[which[at]] += share * amount[at] if is_weighed else share
                     at = following[at]
             for number in range(num_seen):
                 user = seen[number]
@@ -285,13 +296,19 @@ def _solve(  # type: ignore[no-untyped-def]
                 at = head[user]
                 while at >= 0:  # from the last candidate to the first, so positions fall
                     position[count] = which[at]
+                    if is_weighed:
+                        share_of[count] = amount[at]
                     count += 1
                     at = following[at]
                 head[user] = -1
                 for a in range(count):
                     line = gram[position[a]]
-                    for b in range(a, count):
-                        line[position[b]] += share
+                    if is_weighed:
+                        for b in range(a, count):
+                            line[position[b]] += share * share_of[a] * share_of[b]
+                    else:
+                        for b in range(a, count):
+                            line[position[b]] += share
             for number in range(len(ridges)):
                 for i in range(size):
                     for j in range(i + 1):

@@ -29,6 +29,7 @@ from legcf.serving.attributes import ItemMask
 from legcf.serving.foldin import UserMaker, user_maker
 from legcf.serving.neighbours import HistoryNeighbours
 from legcf.serving.rules import Caps, Filter, allowed_items, choose
+from legcf.serving.renew import with_pairs
 
 _BLOCK = 64 * (os.cpu_count() or 1)  # users projected at once: 64 per core, as the compiled path takes them
 _BLOCK_BYTES = 16 * 2**20  # of scores that stand in memory at once where they have to
@@ -136,6 +137,10 @@ class Scorer:
             UserError: The file is not there, damaged, or none of legcf's.
         """
         return cls(ServingModel.load(Path(path)), Path(path))
+
+    def updated(self, users: Sequence[ExternalId], items: Sequence[ExternalId]) -> "Scorer":
+        """A scorer that knows these pairs as well, of known and of new users and items."""
+        return Scorer(with_pairs(self.model, users, items))
 
     def prepare(self) -> "Scorer":
         """Build the lookups that the first request would otherwise wait for.

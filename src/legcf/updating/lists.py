@@ -11,7 +11,7 @@ from legcf.data.interactions import Interactions
 from legcf.ranking.fit_lists import MANY_ITEMS
 from legcf.ranking.lists import ItemLists
 from legcf.ranking.ridge import find_candidates, solve, strongest
-from legcf.updating.merge import pair_keys, widened
+from legcf.updating.merge import pair_keys
 
 _CANDIDATES, _CANDIDATES_DENSE = 64, 100  # per item; where items are few, twice as many took thrice the time
 
@@ -20,7 +20,7 @@ def renewed_lists(
     lists: ItemLists, train: Interactions, changed: NDArray[np.bool_], settings: RankingConfig, entries: int
 ) -> ItemLists:
     """Lists of `entries` in all, in which nothing is new but what speaks for the changed items."""
-    pairs = widened(lists.pairs, train.num_items, train.num_items)
+    pairs = lists.pairs.widened(train.num_items, train.num_items)
     stay = _largest(lists.weights, ~changed[pairs.items], entries)
     by_item = train.transposed()
     count = _CANDIDATES_DENSE if train.num_items <= MANY_ITEMS else _CANDIDATES

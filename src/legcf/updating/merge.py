@@ -4,7 +4,7 @@ Ids that were trained on keep their places; all others follow in sorted order, w
 end in the same places as one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,11 +12,14 @@ import numpy as np
 from legcf.arrays import LongArray
 from legcf.data.ids import ExternalId, IdMap
 from legcf.data.interactions import Dataset, Interactions
+from legcf.data.options import seconds_of
 from legcf.trained_model import TrainedModel
+
+Weighing = Callable[[Interactions], Interactions]
 
 
 @dataclass(frozen=True, eq=False)
-class Merged:
+class Grown:
     users: IdMap
     items: IdMap
     titles: list[str] | None
@@ -25,21 +28,24 @@ class Merged:
     known: Interactions
     added: Interactions
     """Of `train`, the pairs that came since the training."""
+    weighed_at: float | None = None
+    """The time that older pairs are older than, where they count less."""
 
 
-def merge(base: TrainedModel, current: TrainedModel, new: Dataset) -> Merged:
+def merge(base: TrainedModel, current: TrainedModel, new: Dataset) -> Grown:
     """The pairs of `current`, which was updated from `base` or is `base` itself, and every pair of `new`."""
     users = _grown(base.users, current.users, new.users)
     items = _grown(base.items, current.items, new.items)
     from_current = places(current.users, users), places(current.items, items)
     from_new = places(new.users, users), places(new.items, items)
     shape = len(users), len(items)
-    fresh = moved(new.known, *from_new, *shape)
-    train = moved(current.ranking.histories, *from_current, *shape).joined(fresh)
-    known = moved(current.known, *from_current, *shape).joined(fresh)
-    trained = widened(base.ranking.histories, *shape)
+    at, older, newer = _faded(current, new)
+    fresh = moved(newer(new.known), *from_new, *shape)
+    train = moved(older(current.ranking.histories), *from_current, *shape).joined(fresh)
+    known = moved(older(current.known), *from_current, *shape).joined(fresh)
+    trained = base.ranking.histories.widened(*shape)
     added = train.subset(~np.isin(pair_keys(train), pair_keys(trained)))
-    return Merged(users, items, _titles(items, current, new), train, known, added)
+    return Grown(users, items, _titles(items, current, new), train, known, added, at)
 
 
 def grown_dataset(dataset: Dataset, trained: TrainedModel) -> Dataset:
@@ -49,7 +55,7 @@ def grown_dataset(dataset: Dataset, trained: TrainedModel) -> Dataset:
     taken = pair_keys(train)
 
     def rest(part: Interactions) -> Interactions:
-        wide = widened(part, *shape)
+        wide = part.widened(*shape)
         return wide.subset(~np.isin(pair_keys(wide), taken))
 
     return replace(
@@ -71,13 +77,31 @@ def places(ids: IdMap, among: IdMap) -> LongArray:
 
 def moved(pairs: Interactions, users: LongArray, items: LongArray, num_users: int, num_items: int) -> Interactions:
     """The same pairs in other places."""
-    return Interactions.from_pairs(users[pairs.users()], items[pairs.items], num_users, num_items)
+    return Interactions.from_pairs(users[pairs.users()], items[pairs.items], num_users, num_items, pairs.weights)
 
 
-def widened(pairs: Interactions, num_users: int, num_items: int) -> Interactions:
-    """The same pairs among more users and items, which follow at the end."""
-    indptr = np.append(pairs.indptr, np.full(num_users - pairs.num_users, pairs.num_pairs, dtype=np.int64))
-    return Interactions(indptr, pairs.items, num_items)
+def _faded(current: TrainedModel, new: Dataset) -> tuple[float | None, Weighing, Weighing]:
+    """The later of both times, and how pairs of the model and new ones weigh by then.
+
+    A model that was trained without weights stays without.
+    """
+    if current.ranking.histories.weights is None:
+        return None, _unchanged, lambda pairs: replace(pairs, weights=None)
+    half_life = current.config.data.get("options", {}).get("half_life")
+    before, after = current.metrics.get("weighed_at"), new.weighed_at
+    if half_life is None or before is None or after is None:
+        return before, _unchanged, _unchanged
+    at = max(before, after)
+
+    def by_then(since: float) -> Weighing:
+        factor = np.float32(2.0 ** ((since - at) / seconds_of(half_life)))
+        return lambda pairs: pairs if pairs.weights is None else replace(pairs, weights=pairs.weights * factor)
+
+    return at, by_then(before), by_then(after)
+
+
+def _unchanged(pairs: Interactions) -> Interactions:
+    return pairs
 
 
 def pair_keys(pairs: Interactions) -> LongArray:
@@ -87,15 +111,8 @@ def pair_keys(pairs: Interactions) -> LongArray:
 
 
 def _grown(trained: IdMap, current: IdMap, new: IdMap) -> IdMap:
-    """Where the kinds of ids differ all become text, as when several files are read together."""
     later: list[ExternalId] = current.values[len(trained) :].tolist()
-    later += [identifier for identifier in new.values.tolist() if current.find(identifier) is None]
-    if not later:
-        return trained
-    known: Sequence[ExternalId] = trained.values.tolist()
-    if trained.is_text or any(isinstance(one, str) for one in later):
-        return IdMap.of([*map(str, known), *sorted(map(str, later))], trained.kind)
-    return IdMap.of([*known, *sorted(later)], trained.kind)
+    return trained.with_later([*later, *(one for one in new.values.tolist() if current.find(one) is None)])
 
 
 def _titles(items: IdMap, current: TrainedModel, new: Dataset) -> list[str] | None:

@@ -16,6 +16,7 @@ from legcf import runs, threads
 from legcf.data.interactions import Dataset, Interactions
 from legcf.errors import UserError
 from legcf.evaluation import evaluate
+from legcf.features.known import ItemFeatures
 from legcf.model import GraphModel
 from legcf.ranking.fit_lists import ListFitter
 from legcf.ranking.lists import ItemLists
@@ -25,8 +26,9 @@ from legcf.ranking.tune import Tuning
 from legcf.registry import BACKBONES, METHODS
 from legcf.trained_model import TrainedModel
 from legcf.updating.change import MUCH, new_share
+from legcf.updating.cold import ItemTable, blended, described, known_features, with_items
 from legcf.updating.lists import renewed_lists
-from legcf.updating.merge import Merged, grown_dataset, merge
+from legcf.updating.merge import Grown, grown_dataset, merge
 from legcf.updating.vectors import changed_vectors, settings_for
 
 LEAST_RATIO = 0.97
@@ -36,36 +38,43 @@ MOST_GROWTH = 0.5
 _DRIFT = "ndcg@20"
 
 
-def update(trained: TrainedModel, new: Dataset, data: Dataset | None = None, threshold: float = MUCH) -> TrainedModel:
-    """`trained` with every pair of `new`; `data` is what it was first trained on, to measure by, if it is at hand.
+def update(
+    trained: TrainedModel,
+    new: Dataset | None,
+    data: Dataset | None = None,
+    threshold: float = MUCH,
+    about: ItemTable | None = None,
+) -> TrainedModel:
+    """`trained` with every pair of `new` and with what is said `about` items, some of which nobody may have yet.
 
-    Items are solved again of which at least the share `threshold` is new (`updating.change`). The metrics of what comes
-    back say under `updated` what was done and whether training anew is due.
+    `data` is what it was first trained on, to measure by, if it is at hand. Items are solved again of which at least
+    the share `threshold` is new (`updating.change`). The metrics of what comes back say under `updated` what was done
+    and whether training anew is due.
     """
     started = time.perf_counter()
     threads.use(trained.config.training.threads)
     base = trained.base or trained
     refuse_others(base)
-    merged = merge(base, trained, new)
+    merged = merge(base, trained, with_items(trained, new, about))
     changed = new_share(merged.train, merged.added) >= max(threshold, np.finfo(np.float64).tiny)
-    model = _grown_model(base, merged, np.flatnonzero(changed))
-    nothing = Interactions.empty(len(merged.users), len(merged.items))
-    empty = Dataset(
-        str(base.metrics["dataset"]), str(base.metrics["protocol"]), merged.users, merged.items,
-        merged.train, nothing, nothing, merged.titles,
-    )  # fmt: skip
+    features = known_features(base, trained, merged, about)
+    model = _grown_model(base, merged, changed, features)
+    empty = _without_held_out(base, merged)
     ranking = _ranked(base, model, empty, changed)
     config = model_config(base)
     result = TrainedModel(
-        model, ranking, merged.known, config, merged.users, merged.items, merged.titles, {}, base.curve, base
+        model, ranking, merged.known, config, merged.users, merged.items, merged.titles, {}, base.curve, features, base
     )
     dataset = empty if data is None else grown_dataset(data, result)
     metrics = runs.assess(model, ranking, dataset, config)
+    if merged.weighed_at is not None:
+        metrics["weighed_at"] = merged.weighed_at
     metrics["content_hash"] = base.metrics.get("content_hash")  # of the data, which is where held-out pairs are from
     metrics["updated"] = {
         "pairs": merged.added.num_pairs,
         "new_users": len(merged.users) - len(base.users),
         "new_items": len(merged.items) - len(base.items),
+        "items_nobody_has": int((merged.train.item_degrees[len(base.items) :] == 0).sum()),
         "solved_items": int(changed.sum()),
         "threshold": threshold,
         **_drift(base, ranking, merged, dataset),
@@ -74,6 +83,12 @@ def update(trained: TrainedModel, new: Dataset, data: Dataset | None = None, thr
     metrics["peak_rss_mb"] = runs.peak_memory_mb()
     metrics |= {key: base.metrics[key] for key in ("final", "best_epoch") if key in base.metrics}
     return replace(result, metrics=metrics)
+
+
+def _without_held_out(base: TrainedModel, merged: Grown) -> Dataset:
+    nothing = Interactions.empty(len(merged.users), len(merged.items))
+    name, protocol = str(base.metrics["dataset"]), str(base.metrics["protocol"])
+    return Dataset(name, protocol, merged.users, merged.items, merged.train, nothing, nothing, merged.titles)
 
 
 def refuse_others(base: TrainedModel) -> None:
@@ -93,16 +108,19 @@ def model_config(base: TrainedModel) -> Any:
     return config.model_copy(update={"method": config.method.model_copy(update={"budget": None})})
 
 
-def _grown_model(base: TrainedModel, merged: Merged, changed: NDArray[np.int64]) -> GraphModel:
+def _grown_model(
+    base: TrainedModel, merged: Grown, changed: NDArray[np.bool_], features: ItemFeatures | None
+) -> GraphModel:
     first = base.model.ranking()
     assert first.pooling is not None
     settings = settings_for(base.config.method, first.items, base.ranking.histories, first.pooling)
-    vectors = changed_vectors(
-        first.items, base.ranking.histories, merged.train, changed, first.pooling, settings
-    )  # fmt: skip
+    places = np.flatnonzero(changed | described(base, features, len(merged.items)))
+    vectors = changed_vectors(first.items, base.ranking.histories, merged.train, places, first.pooling, settings)
+    if features is not None:
+        vectors = blended(vectors, places, merged.train.item_degrees, len(base.items), features)
     config = model_config(base)
     layer = METHODS[config.method.name].layer(config.method, len(merged.users), len(merged.items))
-    layer.take_items(base.model.layer, changed, vectors)
+    layer.take_items(base.model.layer, places, vectors)
     backbone = BACKBONES[config.backbone.name](config.backbone, layer.width)
     backbone.load_state_dict(base.model.backbone.state_dict())
     once = config.training.model_copy(update={"propagation": "stepwise"})
@@ -126,7 +144,7 @@ def _ranked(base: TrainedModel, model: GraphModel, dataset: Dataset, changed: ND
     return Tuning(settings, room, ListFitter(dataset.train)).fitted(model.ranking(), None).ranking
 
 
-def _drift(base: TrainedModel, ranking: Ranking, merged: Merged, dataset: Dataset) -> dict[str, Any]:
+def _drift(base: TrainedModel, ranking: Ranking, merged: Grown, dataset: Dataset) -> dict[str, Any]:
     """How the updated model does on what was held out, beside the trained one on the same pairs; and what follows."""
     growth = merged.added.num_pairs / max(base.ranking.histories.num_pairs, 1)
     told: dict[str, Any] = {"growth": growth, "validation_ratio": None}

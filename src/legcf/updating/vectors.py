@@ -15,7 +15,6 @@ from legcf.configuration import MethodConfig
 from legcf.data.interactions import Interactions
 from legcf.factorisation.als import AlsSettings, confidences, solve_side
 from legcf.ranking.pooling import Pooling
-from legcf.updating.merge import widened
 
 _ALPHAS = (1.0, 2.0, 5.0, 10.0, 20.0, 40.0)
 _STEPS = 8  # conjugate gradient steps: a new item starts from nothing
@@ -34,9 +33,7 @@ def changed_vectors(
     count = len(items)
     whole = np.zeros((train.num_items, items.shape[1]), dtype=np.float32)
     whole[:count] = items
-    before = half_step(
-        whole, widened(trained_on, train.num_users, train.num_items), np.arange(count), pooling, settings
-    )
+    before = half_step(whole, trained_on.widened(train.num_users, train.num_items), np.arange(count), pooling, settings)
     after = half_step(whole, train, changed, pooling, settings)
     across = _linear_map(before, items)
     known = changed < count
