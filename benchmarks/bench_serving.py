@@ -28,18 +28,20 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # implicit threads by itself
 
 import numpy as np
 from http_load import beside_batches, load, quantiles, serving, stacks
+from request_times import rules, tables
 
 from legcf.serving.scorer import Scorer
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "gowalla"
-PARTS = ("batch", "http", "accuracy", "foldin")
+PARTS = ("batch", "http", "accuracy", "foldin", "rules", "tables")
+ALONE = {"http", "rules", "tables"}  # need nothing but a file
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default=str(DATA), help="a LightGCN folder, for ALS factors and for foldin")
     parser.add_argument("--run", type=Path, help="a run of `legcf train`; without it ALS-128 stands in")
-    parser.add_argument("--model", type=Path, help="an exported file, for `--part http` alone")
+    parser.add_argument("--model", type=Path, help="an exported file, for `http`, `rules` and `tables` alone")
     parser.add_argument("--part", action="append", choices=PARTS, help="what to measure [all but foldin]")
     parser.add_argument("--requests", type=int, default=100_000)
     parser.add_argument("--connections", type=int, default=32)
@@ -63,15 +65,23 @@ def main() -> None:
     parts = options.part or [part for part in PARTS if part != "foldin" and (part != "accuracy" or options.run)]
     report: dict[str, Any] = {"cores": os.cpu_count()}
     with tempfile.TemporaryDirectory(prefix="legcf-bench-") as folder:
-        if options.model and parts == ["http"]:
+        if options.model and set(parts) <= ALONE:
             shutil.copy(options.model, Path(folder) / "model.legcf")
-        elif {"batch", "http", "accuracy"} & set(parts):
+        elif {"batch", "http", "accuracy", "rules"} & set(parts):
             trained, dataset = load_trained(options)
             prepare(trained, dataset, Path(folder), report)
         if "batch" in parts:
             report["batch"] = batch(Path(folder))
         if "http" in parts:
             report["http"] = http(Path(folder) / "model.legcf", options)
+        if "rules" in parts:
+            report["rules"] = rules(Path(folder) / "model.legcf")
+            for name, times in report["rules"]["times_of_no_rule"].items():
+                say(f"rules, {name}", f"{report['rules']['ms'][name]:.2f} ms, {times:.2f}×")
+        if "tables" in parts:
+            report["tables"] = tables()
+            for row in report["tables"]:
+                say("table request", ", ".join(f"{name} {value:.4g}" for name, value in row.items()))
         if "accuracy" in parts:
             report["accuracy"] = accuracy_by_size(trained, dataset, options)
         if "foldin" in parts:

@@ -141,7 +141,7 @@ def stacks(path: Path, users: Sequence[Any], connections: int, rounds: int = 5) 
     with contextlib.ExitStack() as stack:
         running = {}
         for name, (code, *more) in commands.items():
-            port = _free_port()
+            port = free_port()
             command = [sys.executable, "-c", code, str(path), str(port), *more]
             process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
             stack.callback(process.wait)
@@ -168,7 +168,7 @@ def quantiles(times: Sequence[float]) -> dict[str, float]:
     return {"p50_ms": float(p50), "p99_ms": float(p99)}
 
 
-def _free_port() -> int:
+def free_port() -> int:
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as listener:

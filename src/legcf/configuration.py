@@ -53,6 +53,9 @@ def parse_bytes(text: int | str) -> int:
     return size
 
 
+_RENAMED_KEEP = {"best": "best-of-all"}  # as it was called while there was one kind of best
+
+
 class TrainingConfig(Frozen):
     """How parameters are learned; the same keys for every method."""
 
@@ -107,7 +110,10 @@ class TrainingConfig(Frozen):
         None, ge=1, description="validate on this many users (a seeded draw) instead of all while training"
     )
     continue_from: Literal["best", "last"] = Field("best", description="which weights the next stage starts from")
-    keep: Literal["best", "last"] = Field("best", description="which weights the run ends with")
+    keep: Literal["best-of-all", "last-stage", "last"] = Field(
+        "best-of-all",
+        description="which weights the run ends with: the best of all stages, the best of its last stage, or the last",
+    )
     propagation: Literal["auto", "basis", "stepwise"] = Field(
         "auto", description="train on the propagated basis where the layer allows it, or propagate at every step"
     )
@@ -121,6 +127,11 @@ class TrainingConfig(Frozen):
     threads: int | None = Field(
         None, ge=1, description="threads to use; by default as many as affinity and the container's quota allow"
     )
+
+    @field_validator("keep", mode="before")
+    @classmethod
+    def _as_it_is_called_now(cls, keep: Any) -> Any:
+        return _RENAMED_KEEP.get(keep, keep) if isinstance(keep, str) else keep
 
     @model_validator(mode="after")
     def _folds_go_with(self) -> "TrainingConfig":
@@ -217,7 +228,12 @@ _MOVED = {"ranking_length": "length", "neighbours": "neighbours", "fit_neighbour
 def migrated(content: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a run as they are written now: up to format 1, those of ranking stood among the training's."""
     training = content.get("training")
-    if not isinstance(training, Mapping) or "ranking" in content:
+    if not isinstance(training, Mapping):
+        return dict(content)
+    if training.get("keep") in _RENAMED_KEEP:
+        training = {**training, "keep": _RENAMED_KEEP[training["keep"]]}
+        content = {**content, "training": training}
+    if "ranking" in content:
         return dict(content)
     moved = {new: training[old] for old, new in _MOVED.items() if old in training}
     kept = {key: value for key, value in training.items() if key not in _MOVED}

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from legcf import ranks
 from legcf.arrays import FloatArray
 from legcf.backbones.base import Backbone
 from legcf.configuration import TrainingConfig
@@ -66,6 +67,7 @@ class GraphModel(nn.Module):
 
     def rebuild(self) -> None:
         """Make graph and basis anew; to be called when the layer is filled and whenever its graph has changed."""
+        ranks.make_same([*self.parameters(), *self.buffers()])
         self._views = {}  # first: old and new need not be in memory together
         numbers = [] if self._folds is None else range(int(self._folds.max(initial=-1)) + 1)
         for number in (WHOLE, *numbers):

@@ -24,6 +24,7 @@ from legcf.training import checkpoint
 
 _FORMAT = "legcf-model"
 _FORMAT_VERSION = 2
+_BASE = "trained"  # in the folder of an updated model: the one it was updated from
 _READABLE = (1, 2)  # up to 1, settings and weight of ranking stood among those of training
 
 
@@ -42,6 +43,8 @@ class TrainedModel:
     titles: list[str] | None
     metrics: dict[str, Any]
     curve: list[dict[str, Any]]
+    base: "TrainedModel | None" = None
+    """The model as it was last trained, where pairs have come to it since (`legcf update`)."""
 
     @property
     def card(self) -> dict[str, Any]:
@@ -82,6 +85,8 @@ def save_model(folder: Path, trained: TrainedModel) -> None:
         "curve": trained.curve,
     }
     write_json(folder / "model.json", description)
+    if trained.base is not None:
+        save_model(folder / _BASE, trained.base)
 
 
 def load_model(folder: Path) -> TrainedModel:
@@ -122,7 +127,8 @@ def load_model(folder: Path) -> TrainedModel:
     model.eval()
     model.rebuild()
     ranking = Tuning(config.ranking).restored(model.ranking(), chosen)
-    return TrainedModel(model, ranking, known, config, users, items, titles, metrics, curve)
+    base = load_model(folder / _BASE) if (folder / _BASE / "model.json").exists() else None
+    return TrainedModel(model, ranking, known, config, users, items, titles, metrics, curve, base)
 
 
 def read_description(folder: Path) -> dict[str, Any]:

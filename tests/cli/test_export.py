@@ -135,3 +135,23 @@ def test_refusals(run: Path, tmp_path: Path) -> None:
     assert not model.exists()
     (tmp_path / "file").write_text("")
     assert "Cannot write" in refused("export", run, tmp_path / "file" / "model", "-q")
+
+
+def test_attributes_from_a_table(run: Path, tmp_path: Path) -> None:
+    plain = legcf("export", run, tmp_path / "plain", "--no-evaluate", "-q")
+    assert plain.code == 0, plain.err
+    ids = ServingModel.load(tmp_path / "plain").items.values.tolist()
+    lines = [f"{item},{'AB'[place % 2]}|all,{place / 4},x" for place, item in enumerate(ids)]
+    (tmp_path / "items.csv").write_text("item,kind,price,note\n" + "\n".join(lines) + "\n")
+    options = ("--items", tmp_path / "items.csv", "--no-evaluate", "-q")
+    answer = legcf("export", run, tmp_path / "model", "--attributes", "kind, price", *options)
+    assert answer.code == 0, answer.err
+    assert "attributes (bytes)" in answer.out
+    scorer = Scorer.load(tmp_path / "model")
+    assert scorer.model.attributes is not None
+    assert scorer.model.attributes.of(3) == {"kind": ["B", "all"], "price": 0.75}
+    found = scorer.recommend(Request(items=ids[:2], k=5, filter={"kind": "B", "price": {"min": 1}}))
+    assert len(found) == 5
+    assert all(ids.index(entry.id) % 2 == 1 and ids.index(entry.id) >= 4 for entry in found)
+    assert "no column 'colour'" in refused("export", run, tmp_path / "x", "--attributes", "colour", *options)
+    assert "give the table with --items" in refused("export", run, tmp_path / "x", "--attributes", "kind")

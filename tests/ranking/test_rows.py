@@ -24,12 +24,14 @@ def test_products_survive_few_bits(bits: int, most: float) -> None:
     assert lost < most
 
 
-def test_scores_are_products_with_all_rows() -> None:
-    packed = PackedRows.of(table(3000), 4)
+@pytest.mark.parametrize("bits", [1, 2, 3, 4, 5, 6, 8])
+def test_scores_are_products_with_all_rows(bits: int) -> None:
+    packed = PackedRows.of(table(3000), bits)
     queries = np.random.default_rng(1).standard_normal((3, 24)).astype(np.float32)
-    np.testing.assert_allclose(
-        packed.scores(packed.project(queries)), queries @ packed.vectors(slice(None)).T, rtol=1e-4, atol=1e-2
-    )
+    exact = queries.astype(np.float64) @ packed.vectors(slice(None)).T.astype(np.float64)
+    scores = packed.scores(packed.project(queries))
+    lengths = np.linalg.norm(packed.vectors(slice(None)), axis=1) * np.linalg.norm(queries, axis=1)[:, None]
+    assert (np.abs(scores - exact) <= 1e-6 * lengths + 1e-12).all()
     chosen = np.array([5, 2999, 7])
     np.testing.assert_array_equal(packed.vectors(chosen), packed.vectors(slice(None))[chosen])
 

@@ -4,15 +4,19 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import pytest
 
 from legcf.serving.artifact import ServingModel
+from legcf.serving.attributes import Attributes, number_column, text_column
+from legcf.serving.events import EventLog
 
-from .conftest import ODD, serving
+from .conftest import ITEMS, ODD, serving
 
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="the browser test needs playwright")
@@ -40,6 +44,11 @@ SCORES_IN_THEIR_ROW = """rows => rows.length > 0 && rows.every(row => {
 })"""
 expect.set_options(timeout=PATIENCE)
 REFUSED = ("404", "401", "Failed to load resource")
+_ALL_TITLES = """() => {{
+    const titles = [...document.querySelectorAll("#results .card-title")];
+    const numbers = titles.map(title => Number(title.textContent.split(" ")[1]));
+    return numbers.length > 0 && numbers.every(number => {});
+}}"""
 
 
 @pytest.fixture(scope="module")
@@ -287,3 +296,91 @@ def test_everything_in_the_documentation_can_be_tried(page: Any, base: str) -> N
     assert '"results": [' in page.locator(".operation", has_text="POST /recommend").locator(".answer").inner_text()
     assert "curl" in page.locator(".command").first.inner_text()
     assert all(url.startswith(base) for url in asked)
+
+
+@pytest.fixture(scope="module")
+def shop(near_model: ServingModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server that is told of events, with a kind and a price for every item."""
+    folder = tmp_path_factory.mktemp("shop")
+    EventLog(folder / "log", create=True).close()
+    kinds = text_column(np.arange(ITEMS), [f"kind {item % 2}" for item in range(ITEMS)], ITEMS)
+    known = Attributes({"kind": kinds, "price": number_column(np.arange(ITEMS, dtype=np.float64))})
+    with serving(replace(near_model, attributes=known), folder / "model", events=str(folder / "log")) as address:
+        yield address
+
+
+def _numbers(page: Any) -> list[int]:
+    return [int(title.split()[1]) for title in page.locator("#results .card-title").all_inner_texts()]
+
+
+def test_attributes_are_filters(page: Any, shop: str) -> None:
+    page.goto(f"{shop}/#user=u4")
+    expect(page.locator("#results > li")).to_have_count(20)
+    page.locator("#rules summary").click()
+    page.get_by_label("kind", exact=True).select_option("kind 1")
+    expect(page.locator("#rules-count")).to_have_text("(1)")
+    page.wait_for_function(_ALL_TITLES.format("number % 2 === 1"))
+    page.get_by_label("price, at most").fill("60")
+    page.keyboard.press("Tab")
+    expect(page.locator("#rules-count")).to_have_text("(2)")
+    page.wait_for_function(_ALL_TITLES.format("number % 2 === 1 && number <= 60"))
+    page.get_by_label("How kind is to be").select_option("not")
+    page.wait_for_function(_ALL_TITLES.format("number % 2 === 0 && number <= 60"))
+    page.get_by_label("price, at least").fill("100")
+    page.keyboard.press("Tab")
+    expect(page.locator("#results-note")).to_have_text("Nothing is left to recommend.")
+
+
+def test_variety_changes_the_list(page: Any, shop: str) -> None:
+    page.goto(f"{shop}/#user=u7")
+    expect(page.locator("#results > li")).to_have_count(20)
+    before = _numbers(page)
+    slider = page.get_by_label("Variety")
+    slider.focus()
+    slider.press("End")
+    page.wait_for_function(
+        "before => [...document.querySelectorAll('#results .card-title')].map(title => title.textContent.split(' ')[1])"
+        ".join() !== before && document.querySelectorAll('#results > li').length === 20",
+        arg=",".join(map(str, before)),
+    )
+    assert {number % 3 for number in _numbers(page)} > {number % 3 for number in before}
+    slider.press("Home")
+    page.wait_for_function(
+        "before => [...document.querySelectorAll('#results .card-title')].map(title => title.textContent.split(' ')[1])"
+        ".join() === before",
+        arg=",".join(map(str, before)),
+    )
+
+
+def test_add_to_history_goes_through_events(page: Any, shop: str, base: str) -> None:
+    page.goto(f"{shop}/#user=u10")
+    expect(page.locator("#results > li")).to_have_count(20)
+    count = int(re.search(r"\d+", page.inner_text("#history-title"))[0])  # type: ignore[index]
+    title = page.locator("#results .card-title").first.inner_text()
+    page.get_by_role("button", name=f"Add {title} to the history").click()
+    expect(page.locator("#history-title")).to_have_text(f"History ({count + 1})")
+    expect(page.locator("#history")).to_contain_text(title)
+    page.wait_for_selector("#results li")
+    assert title not in page.locator("#results .card-title").all_inner_texts()
+    page.reload()
+    expect(page.locator("#history-title")).to_have_text(f"History ({count + 1})")
+    page.goto(f"{base}/#user=u10")  # a server that takes none
+    expect(page.locator("#results > li")).to_have_count(20)
+    assert page.get_by_role("button", name="to the history").count() == 0
+
+
+def test_what_tells_the_server_can_be_tried_too(page: Any, shop: str) -> None:
+    page.goto(f"{shop}/docs")
+    expect(page.locator(".try input").first).not_to_have_value("alice")
+    for title in ("POST /interactions", "PUT /items/{item}", "PUT /items"):
+        assert '"model"' in _try(page, title, "200 after")
+
+
+@pytest.mark.parametrize("width", [390, 320])
+def test_filters_fit_on_a_phone(browser: Any, shop: str, width: int) -> None:
+    with opened(browser, viewport={"width": width, "height": 844}, has_touch=True) as page:
+        page.goto(f"{shop}/#user=u3")
+        page.wait_for_selector("#results li")
+        page.locator("#rules summary").tap()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert page.locator("#results > li").evaluate_all(SCORES_IN_THEIR_ROW)

@@ -9,6 +9,7 @@ import pytest
 from legcf.serving.artifact import ServingModel
 from legcf.serving.helper import Helper
 from legcf.serving.jobs import LIGHT, Job, map_job, perform, recommend_jobs, weight
+from legcf.serving.latest import Latest
 from legcf.serving.loaded import Loaded
 from legcf.serving.schemas import Ask
 
@@ -34,7 +35,7 @@ def _job() -> Job:
 def test_answers_are_those_of_the_server_itself(helper: Helper, place: Path) -> None:
     loaded = Loaded.of(place)
     for job in (_job(), map_job(), _job()):
-        assert helper.perform(loaded, job) == perform(loaded, job)
+        assert helper.perform(loaded, job) == perform(loaded, job, Latest())
     assert helper.process_id is not None
     results, errors = helper.perform(loaded, _job())
     assert [result is None for result in json.loads(b"[" + results + b"]")] == [False, True, False]
@@ -48,11 +49,11 @@ def test_a_model_that_only_the_server_has_answers_there(
     helper.perform(before, _job())
     near_model.save(place)
     after = Loaded.of(place)
-    assert helper.perform(before, _job()) == perform(before, _job())  # still kept by the process
-    assert helper.perform(after, _job()) == perform(after, _job())
+    assert helper.perform(before, _job()) == perform(before, _job(), Latest())  # still kept by the process
+    assert helper.perform(after, _job()) == perform(after, _job(), Latest())
     place.write_bytes(b"not a model")
     alone = Helper(place)
-    assert alone.perform(after, _job()) == perform(after, _job())
+    assert alone.perform(after, _job()) == perform(after, _job(), Latest())
     alone.close()
     assert "helper_ended" not in capsys.readouterr().err
 
@@ -65,7 +66,7 @@ def test_a_process_that_ended_is_told_and_started_again(
     helper.perform(loaded, _job())
     first = helper.process_id
     helper.close()
-    assert helper.perform(loaded, _job()) == perform(loaded, _job())
+    assert helper.perform(loaded, _job()) == perform(loaded, _job(), Latest())
     assert "helper_ended" in capsys.readouterr().err
     helper.perform(loaded, _job())
     assert helper.process_id != first

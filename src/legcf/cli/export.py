@@ -10,6 +10,7 @@ from legcf.errors import UserError
 
 if TYPE_CHECKING:
     from legcf.recommender import Recommender
+    from legcf.serving.attributes import Attributes
 
 _DTYPES = ("int8", "float16", "float32")
 _FORMATS = ("coded", "full", "onnx")
@@ -46,6 +47,15 @@ def export(
             help="Keep what neighbours add to scores.  [default: yes, if the model has it and histories are stored]"
         ),
     ] = None,
+    attributes: Annotated[
+        str | None,
+        typer.Option(
+            help="Columns of --items that requests may filter by, such as category,price.  [default: all of them]"
+        ),
+    ] = None,
+    items: Annotated[
+        Path | None, typer.Option(help="A table with a row for each item: its id, and attributes to filter by.")
+    ] = None,
     titles: Annotated[bool, typer.Option(help="Store the titles of items, if there are any.")] = True,
     seed: Annotated[int, typer.Option(help="Seed of the codebook's start and of the samples.")] = 0,
     evaluate: Annotated[
@@ -58,6 +68,8 @@ def export(
     _choose("--format", form, _FORMATS)
     dtype = dtype if dtype is not None else "float32" if form == "full" else "int8"
     _choose("--dtype", dtype, _DTYPES)
+    if attributes is not None and items is None:
+        raise UserError("--attributes names columns of a table: give the table with --items.")
     if users is not None:
         _choose("--users", users, ("coded", "history", "none"))
 
@@ -93,6 +105,7 @@ def export(
         dataset = None
         if not quiet:
             typer.echo(f"legcf: accuracy is not measured: {error}", err=True)
+    known = None if items is None else _read_attributes(items, attributes, trained)
     served = build(
         trained.trained,
         t=t,
@@ -103,6 +116,7 @@ def export(
         keep_history=keep_history,
         keep_titles=titles,
         keep_neighbours=neighbours is not False and obstacle is None,
+        attributes=known,
         validation=None if dataset is None else dataset.validation,
         seed=seed,
         quiet=quiet,
@@ -150,6 +164,15 @@ def _usual_users(trained: "Recommender", form: str) -> str:
     if trained.ranking.pooling is None:
         return "coded"
     return "none" if isinstance(trained.config.ranking.bytes, int) and form != "full" else "history"
+
+
+def _read_attributes(path: Path, names: str | None, trained: "Recommender") -> "Attributes":
+    from legcf.data.attributes import read_attributes
+    from legcf.serving.build import item_attributes
+
+    wanted = None if names is None else [name.strip() for name in names.split(",") if name.strip()]
+    item_col = trained.config.data.get("options", {}).get("item_col")
+    return item_attributes(read_attributes(path, trained.items, wanted, item_col), len(trained.items))
 
 
 def _obstacle_to_neighbours(form: str, keep_history: bool) -> str | None:

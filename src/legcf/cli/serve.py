@@ -31,6 +31,10 @@ def serve(
     ] = 32,
     max_body: Annotated[int, typer.Option(min=1024, help="Largest body of a request, in bytes.")] = 2**20,
     reload_seconds: Annotated[float, typer.Option(min=0.1, help="How often to look for a replaced file.")] = 1.0,
+    accept_events: Annotated[
+        Path | None,
+        typer.Option(help="Take events (POST /interactions) and availability (PUT /items/ID), kept in this folder."),
+    ] = None,
     access_log: Annotated[bool, typer.Option(help="A log line for every request.")] = True,
     log_ids: Annotated[bool, typer.Option(help="Paths in log lines, which hold ids of users.")] = False,
 ) -> None:
@@ -50,5 +54,6 @@ def serve(
         tuple(cors_origin or ()),
         unknown == "popular",
         cache_mb * 2**20,
+        events=None if accept_events is None else str(accept_events.absolute()),
     )
     run_server(settings, host, port, workers)

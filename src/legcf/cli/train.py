@@ -11,6 +11,9 @@ import typer
 
 from legcf.cli.data_options import with_data_options
 from legcf.cli.output import AsJson, print_json, print_pairs, summary
+from legcf.cli.workers import are_wanted as workers_are_wanted
+from legcf.cli.workers import join as join_ranks
+from legcf.cli.workers import start as start_workers
 from legcf.configuration import merged, migrated, parse_assignments, validated, value_from_text
 from legcf.data.options import DataOptions
 from legcf.errors import UserError
@@ -66,12 +69,18 @@ def train(
         ),
     ] = None,
     log: Annotated[str | None, typer.Option(help="Show epochs elsewhere as well: tensorboard or mlflow.")] = None,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Processes of this machine that train together; lost ones are started again.")
+    ] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was stopped, to the same end.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no line per epoch.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Train on DATA and write a run folder; ends with accuracy and size."""
-    from legcf import jit
+    if workers_are_wanted(workers):
+        start_workers(workers)
+        return
+    from legcf import jit, ranks
     from legcf.data.source import training_data
     from legcf.data.summary import what_was_kept
     from legcf.evaluation.baselines import METRIC, told
@@ -80,6 +89,9 @@ def train(
     from legcf.runs import train as run
     from legcf.tracking import tracker
 
+    join_ranks()
+    speaks = ranks.is_first()
+    quiet = quiet or not speaks
     if quiet:
         jit.silence()
     given = _from_file(config)
@@ -113,23 +125,28 @@ def train(
     if dim is not None:
         _refuse_too_wide(dim, resolved, dataset)
     watching: list[Callable[[dict[str, Any]], None]] = [] if quiet or as_json else [_teller()]
-    logged = None if log is None else tracker(log, out, resolved)
+    logged = None if log is None or not speaks else tracker(log, out, resolved)
     if logged is not None:
         watching.append(logged.epoch)
     trained = None
     is_new = not out.is_dir() or not any(out.iterdir())
+    resume = ranks.goes_on(out, may_begin=is_new or resume) or resume
     try:
-        trained = run(dataset, resolved, out, resume, quiet or as_json, _all(watching), final)
+        trained = run(dataset, resolved, out if speaks else None, resume, quiet or as_json, _all(watching), final)
     except UserError:
-        if is_new:
+        if is_new and speaks:
             remove_unfinished(out)
         raise
     except KeyboardInterrupt:
-        typer.echo(f"Stopped; the same command with --resume continues {out}.", err=True)
+        if speaks:
+            typer.echo(f"Stopped; the same command with --resume continues {out}.", err=True)
         raise
     finally:
         if logged is not None:
             logged.close(None if trained is None else trained.metrics)
+    ranks.leave()
+    if not speaks:
+        return
     if as_json:
         print_json(trained.metrics)
     else:

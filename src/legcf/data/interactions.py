@@ -15,6 +15,9 @@ from legcf.data.ids import IdMap
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
+MANY_PAIRS = 3_000_000
+"""More training pairs than this are not needed to choose settings, nor for an epoch of a small codebook."""
+
 
 @dataclass(frozen=True, eq=False)
 class Interactions:
@@ -70,6 +73,17 @@ class Interactions:
         places = np.repeat(self.indptr[users] - indptr[:-1], counts) + np.arange(indptr[-1])
         return Interactions(indptr, self.items[places], self.num_items)
 
+    def some_users(self, pairs: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Users drawn at random who together have nearly this many pairs, and no more; at least one."""
+        drawn = rng.permutation(self.num_users)
+        enough = int(np.searchsorted(np.cumsum(self.user_degrees[drawn]), pairs, side="right"))
+        return np.sort(drawn[: max(enough, 1)])
+
+    def of_range(self, users: slice) -> "Interactions":
+        """Only the pairs of a range of users, over the same users and items; nothing is copied but the bounds."""
+        first, last = self.indptr[users.start], self.indptr[users.stop]
+        return Interactions(np.clip(self.indptr, first, last) - first, self.items[first:last], self.num_items)
+
     def of(self, user: int) -> IntArray:
         return self.items[self.indptr[user] : self.indptr[user + 1]]
 
@@ -104,8 +118,22 @@ class Interactions:
 class Dataset:
     """Three disjoint parts over the same users and items, and where they came from.
 
-    `titles` are optional names of items, in item order. `provenance` says how the parts were made (source, protocol,
-    split seed, options) and is recorded with every run.
+    Args:
+        name: What the data is called.
+        protocol: How pairs became train, validation and test.
+        users: The ids of users, in their order.
+        items: The ids of items, in their order.
+        train: The pairs to learn from.
+        validation: The pairs to choose by.
+        test: The pairs to report on.
+        titles: Names of items, in item order, if there are any.
+        provenance: How the parts were made (source, protocol, split seed, options); recorded with every run.
+
+    Example:
+        ```python
+        data = legcf.load_data("interactions.csv")
+        data.num_users, data.num_items, data.train.num_pairs
+        ```
     """
 
     name: str
@@ -124,21 +152,40 @@ class Dataset:
         return self.train.joined(self.validation, self.test)
 
     def holding_out(self, share: float, rng: np.random.Generator) -> "Dataset":
-        """With a share of the training pairs as validation, for choices where a protocol has none."""
+        """Take a share of the training pairs as validation, for choices where a protocol has none.
+
+        Args:
+            share: How many, from 0 to 1.
+            rng: Draws them.
+
+        Returns:
+            Another dataset over the same users and items.
+        """
         hidden = rng.random(self.train.num_pairs) < share
         return replace(self, train=self.train.subset(~hidden), validation=self.train.subset(hidden))
 
+    def of_users(self, users: NDArray[np.int64]) -> "Dataset":
+        """The pairs of some users, over the same items."""
+        parts = {name: getattr(self, name).of_users(users) for name in ("train", "validation", "test")}
+        return replace(self, users=IdMap(self.users.values[users], self.users.kind), **parts)
+
     def whole(self) -> "Dataset":
-        """Every pair as training, none to choose or test by."""
+        """Take every pair as training, none to choose or test by.
+
+        Returns:
+            Another dataset over the same users and items.
+        """
         nothing = Interactions.empty(self.num_users, self.num_items)
         return replace(self, train=self.known, validation=nothing, test=nothing)
 
     @property
     def num_users(self) -> int:
+        """How many users there are, with pairs or without."""
         return len(self.users)
 
     @property
     def num_items(self) -> int:
+        """How many items there are, with pairs or without."""
         return len(self.items)
 
     @cached_property

@@ -10,7 +10,15 @@ from legcf.files import lasting
 
 
 class DataOptions(BaseModel):
-    """How a source is read and split. Every field has a default that suits most data."""
+    """How a source is read and split. Every field has a default that suits most data.
+
+    The names are those of the command line: `min_rating=4` is `--min-rating 4`.
+
+    Example:
+        ```python
+        DataOptions(min_rating=4, k_core=5, protocol="temporal")
+        ```
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 

@@ -1,7 +1,7 @@
 """From pairs of a source to the three parts of a dataset: sort, filter, split. One path for small and large data."""
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,7 +141,7 @@ def build(
                     task.advance(len(batch.users))
 
             store, merged = sort_batches(counted(), len(source.users), len(source.items), folder)
-        _refuse_repeated(source, options, merged)
+        refuse_repeated(source, options, merged)
         kept = _kept(source, options, store, protocol.needs_test)
         if not (kept.users.any() and kept.items.any()):
             raise UserError(f"Nothing is left of {source.where} with k_core={options.k_core}: choose a smaller one.")
@@ -175,7 +175,7 @@ def _spill_folder(needed: bool, scratch: Path | None) -> Iterator[Path | None]:
         ) from error
 
 
-def _refuse_repeated(source: PairSource, options: DataOptions, merged: Merged) -> None:
+def refuse_repeated(source: PairSource, options: DataOptions, merged: Merged) -> None:
     if merged.in_both is not None:
         raise UserError(
             f"{source.where_pair(*merged.in_both)} is both in train.txt and in test.txt: a pair to test on must not be "
@@ -190,10 +190,10 @@ def _refuse_repeated(source: PairSource, options: DataOptions, merged: Merged) -
 
 
 @dataclass(frozen=True)
-class _KeptBlocks:
+class KeptBlocks:
     """The blocks of a store with only some users and items, renumbered."""
 
-    store: BlockStore
+    store: Iterable[Block]
     users: NDArray[np.bool_]
     items: NDArray[np.bool_]
 
@@ -211,7 +211,7 @@ class _KeptBlocks:
             yield Block(first, indptr, new_item[chosen.items], chosen.times, chosen.testing)
 
 
-def _kept(source: PairSource, options: DataOptions, store: BlockStore, needs_test: bool) -> _KeptBlocks:
+def _kept(source: PairSource, options: DataOptions, store: BlockStore, needs_test: bool) -> KeptBlocks:
     kept = _k_core(source, options.k_core, store)
     if not needs_test:
         return kept
@@ -225,22 +225,22 @@ def _kept(source: PairSource, options: DataOptions, store: BlockStore, needs_tes
             f"({int(cold_users.sum()):,} such users and {int(cold_items.sum()):,} such items in all): "
             "use `--cold keep` to keep them without train pairs, or `--cold drop` to leave them out."
         )
-    return _KeptBlocks(store, kept.users & ~cold_users, kept.items & ~cold_items)
+    return KeptBlocks(store, kept.users & ~cold_users, kept.items & ~cold_items)
 
 
-def _k_core(source: PairSource, k: int, store: BlockStore) -> _KeptBlocks:
-    kept = _KeptBlocks(store, np.ones(len(source.users), dtype=np.bool_), np.ones(len(source.items), dtype=np.bool_))
+def _k_core(source: PairSource, k: int, store: BlockStore) -> KeptBlocks:
+    kept = KeptBlocks(store, np.ones(len(source.users), dtype=np.bool_), np.ones(len(source.items), dtype=np.bool_))
     while k > 0:
         user_degrees, item_degrees = _degrees(source, kept)
         users, items = kept.users & (user_degrees >= k), kept.items & (item_degrees >= k)
         if users.sum() == kept.users.sum() and items.sum() == kept.items.sum():
             break
-        kept = _KeptBlocks(store, users, items)
+        kept = KeptBlocks(store, users, items)
     return kept
 
 
 def _degrees(
-    source: PairSource, kept: _KeptBlocks, train_only: bool = False
+    source: PairSource, kept: KeptBlocks, train_only: bool = False
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Pairs of every user and item (by their old numbers) among what is kept; of train.txt only, if asked."""
     users = np.zeros(len(source.users), dtype=np.int64)

@@ -29,6 +29,14 @@ _BATCH_ROWS = 2_000_000
 _ALL_COLUMNS = pl.QueryOptFlags(projection_pushdown=False)
 
 
+class NoInteractions(UserError):
+    """No row, or none whose rating is high enough."""
+
+    def __init__(self, sentence: str, rated_too_low: int) -> None:
+        super().__init__(sentence)
+        self.rated_too_low = rated_too_low
+
+
 def open_files(paths: Sequence[Path], options: DataOptions, name: str | None = None) -> PairSource:
     frames, found = [], {}
     for path in paths:
@@ -82,7 +90,7 @@ def open_frame(
         items = _lookup(frame, "item", where, files)
     if num_rows == 0:
         rated = "" if options.min_rating is None else f" rated {options.min_rating:g} or more"
-        raise UserError(f"{where} holds no interactions{rated}.")
+        raise NoInteractions(f"{where} holds no interactions{rated}.", rows_read)
     table = _Table(frame, users, items, times is not None, where)
     return PairSource(
         name=name,

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from legcf.arrays import FloatArray
+from legcf.arrays import FloatArray, Positions
 from legcf.configuration import BackboneConfig, MethodConfig
 from legcf.data.interactions import Interactions
 from legcf.errors import UserError
@@ -49,6 +49,9 @@ class EmbeddingLayer(nn.Module, ABC, Generic[C]):
     citation: ClassVar[str]
     presets: ClassVar[Mapping[str, Mapping[str, Any]]]
     """Named settings over the defaults: {section: {key: value}} with the sections method, backbone and training."""
+
+    version: ClassVar[int] = 1
+    """Raised when the same settings come to give another result: a results store then runs its rows anew."""
 
     table_rows: ClassVar[Mapping[str, Row] | None] = {}
     """Rows of that table, by name; one under the method's own name if it is empty, none at all if it is None."""
@@ -92,6 +95,10 @@ class EmbeddingLayer(nn.Module, ABC, Generic[C]):
         """The run or file whose vectors training starts from, where the settings name one (`initialise_from`)."""
         return None
 
+    def take_items(self, other: "EmbeddingLayer[C]", changed: Positions, vectors: FloatArray) -> None:
+        """The rows of another layer for its items, these vectors for the changed ones; items at the end are new."""
+        raise UserError(f"A model of {self.config.name} cannot be updated: train again with the new pairs.")
+
     def initialise_from(
         self, users: FloatArray, items: FloatArray, train: Interactions, rng: np.random.Generator
     ) -> None:
@@ -132,6 +139,11 @@ class EmbeddingLayer(nn.Module, ABC, Generic[C]):
 
         The constructor asks for it, and nobody else: what it found is `config` of the layer.
         """
+        return config
+
+    @classmethod
+    def within(cls, config: C, room: int, num_items: int) -> C:
+        """The same settings, with sizes that nobody set as large as suits a model file with so many bytes for items."""
         return config
 
     @classmethod

@@ -7,6 +7,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import nn
 
+from legcf.arrays import FloatArray, Positions
 from legcf.assignment.dictionary import balance
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, Row, normal, xavier_uniform
@@ -108,6 +109,14 @@ class FullTable(EmbeddingLayer[FullTableConfig]):
         scale = np.maximum(train.item_degrees, 1) ** self.config.popularity_power
         rows[:, : found.shape[1]] = found * scale[:, None]
         return torch.from_numpy(rows)
+
+    def take_items(self, other: EmbeddingLayer[FullTableConfig], changed: Positions, vectors: FloatArray) -> None:
+        if not isinstance(other, FullTable) or self.config.rows != "items":
+            super().take_items(other, changed, vectors)
+            return
+        rows = self.weight.data
+        rows[: other.num_items] = other.weight.data
+        rows[torch.from_numpy(changed)] = torch.from_numpy(vectors)
 
     def table(self) -> torch.Tensor:
         if not self._first:

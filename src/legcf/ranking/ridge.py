@@ -13,13 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.arrays import FloatArray, IntArray, inverse_power
+from legcf import ranks
+from legcf.arrays import FloatArray, IntArray, Positions, inverse_power
 from legcf.data.interactions import Interactions
 from legcf.jit import get_num_threads, njit, prange
 from legcf.ranking.lists import ItemLists
 
 _CHUNKS_PER_THREAD = 16
 _DENSE_BYTES = 2**28  # small catalogues are dense: there the whole of G is smaller and faster than walking
+_FEW_ROWS = 4  # for less than this part of the items, walking is faster all the same
 _BLOCK = 2048
 
 
@@ -40,10 +42,12 @@ class Solved:
         return ItemLists(pairs, weights, user_power)
 
 
-def find_candidates(train: Interactions, count: int, by_item: Interactions) -> Interactions:
+def find_candidates(
+    train: Interactions, count: int, by_item: Interactions, only: Positions | None = None
+) -> Interactions:
     """The `count` items j with the largest Σ_{v has i and j} d_v^−1 · d_j^−½ for each item i: the filter of
-    `ranking.neighbours`, truncated."""
-    return _nearest(train, count, 1.0, by_item)[0]
+    `ranking.neighbours`, truncated. Of `only` some items i, if they are named: the others have none."""
+    return _nearest(train, count, 1.0, by_item, only)[0]
 
 
 def nearest_lists(train: Interactions, count: int, user_power: float) -> ItemLists:
@@ -54,21 +58,30 @@ def nearest_lists(train: Interactions, count: int, user_power: float) -> ItemLis
 
 
 def _nearest(
-    train: Interactions, count: int, user_power: float, by_item: Interactions
+    train: Interactions, count: int, user_power: float, by_item: Interactions, only: Positions | None = None
 ) -> tuple[Interactions, FloatArray]:
     """Row i: the items j of the largest Σ_{v has i and j} d_v^−p · d_j^−½, sorted by item, and these values."""
+    rows = np.arange(train.num_items) if only is None else np.asarray(only, dtype=np.int64)
     user_scale = inverse_power(train.user_degrees, user_power).astype(np.float32)
     item_scale = inverse_power(train.item_degrees, 0.5).astype(np.float32)
-    found = np.full((train.num_items, max(1, min(count, train.num_items - 1))), -1, dtype=np.int32)
+    found = np.full((len(rows), max(1, min(count, train.num_items - 1))), -1, dtype=np.int32)
     values = np.zeros(found.shape, dtype=np.float32)
+    lengths = np.repeat(train.user_degrees, train.user_degrees)
+    walked = np.bincount(train.items, weights=lengths, minlength=train.num_items)
+    shares = ranks.cuts(_offsets(walked[rows].astype(np.int64)))
+    mine = ranks.own(shares)
     _find(
-        by_item.indptr, by_item.items, train.indptr, train.items, user_scale, item_scale, found, values,
-        _chunks(len(found)),
+        by_item.indptr, by_item.items, train.indptr, train.items, user_scale, item_scale, rows, found, values,
+        mine.start, mine.stop, _chunks(len(found)),
     )  # fmt: skip
+    for part in (found, values):
+        ranks.fill(part, shares)
     order = np.argsort(found, axis=1)
     found, values = np.take_along_axis(found, order, axis=1), np.take_along_axis(values, order, axis=1)
     present = found >= 0
-    return Interactions(_offsets(present.sum(axis=1)), found[present], train.num_items), values[present]
+    counts = np.zeros(train.num_items, dtype=np.int64)
+    counts[rows] = present.sum(axis=1)
+    return Interactions(_offsets(counts), found[present], train.num_items), values[present]
 
 
 def solve(
@@ -78,15 +91,20 @@ def solve(
     own = inverse_power(train.user_degrees, user_power).astype(np.float32)
     unit = float((train.user_degrees * own).sum() / max(train.num_items, 1))
     whole = np.zeros((0, 0), dtype=np.float32)
-    if train.num_items**2 * 4 <= _DENSE_BYTES:
+    some = np.count_nonzero(candidates.user_degrees) * _FEW_ROWS < train.num_items
+    if train.num_items**2 * 4 <= _DENSE_BYTES and not some:
         whole = whole_gram(train, own)
     shape = (len(ridges), candidates.num_pairs)
     weights, gains = np.zeros(shape, dtype=np.float32), np.zeros(shape, dtype=np.float32)
+    shares = ranks.cuts(candidates.indptr)
+    mine = ranks.own(shares)
     _solve(
         by_item.indptr, by_item.items, candidates.indptr, candidates.items, own,
         np.array([ridge * unit for ridge in ridges], dtype=np.float32), weights, gains, train.num_users, whole,
-        _chunks(train.num_items),
+        mine.start, mine.stop, _chunks(train.num_items),
     )  # fmt: skip
+    for line in (*weights, *gains):
+        ranks.fill(line, candidates.indptr[shares])
     return Solved(candidates, weights, gains)
 
 
@@ -110,10 +128,12 @@ def _transposed(candidates: Interactions, weights: FloatArray) -> tuple[Interact
 def whole_gram(train: Interactions, user_weights: FloatArray) -> FloatArray:
     matrix = train.to_scipy()
     gram = np.zeros((train.num_items, train.num_items), dtype=np.float32)
-    for start in range(0, train.num_users, _BLOCK):
-        block = matrix[start : start + _BLOCK].toarray()
-        gram += block.T @ (block * user_weights[start : start + _BLOCK, None])
-    return gram
+    mine = ranks.own(ranks.cuts(train.indptr))
+    for start in range(mine.start, mine.stop, _BLOCK):
+        stop = min(start + _BLOCK, mine.stop)
+        block = matrix[start:stop].toarray()
+        gram += block.T @ (block * user_weights[start:stop, None])
+    return ranks.total(gram)
 
 
 def _offsets(counts: NDArray[np.integer]) -> NDArray[np.int64]:
@@ -125,16 +145,18 @@ def _chunks(rows: int) -> int:
 
 
 @njit(cache=True, parallel=True)
-def _find(item_indptr, item_users, indptr, items, user_scale, item_scale, found, likeness, chunks):  # type: ignore[no-untyped-def]
+def _find(  # type: ignore[no-untyped-def]
+    item_indptr, item_users, indptr, items, user_scale, item_scale, rows, found, likeness, first, last, chunks
+):
     """Walk to the users of an item and on to their items; a heap keeps the largest."""
-    rows, count = found.shape
+    num_items, count = len(item_indptr) - 1, found.shape[1]
     for chunk in prange(chunks):
-        reached = np.zeros(rows, dtype=np.float32)
-        met = np.empty(rows, dtype=np.int32)
-        for row in range(chunk, rows, chunks):
-            values = likeness[row]
+        reached = np.zeros(num_items, dtype=np.float32)
+        met = np.empty(num_items, dtype=np.int32)
+        for row in range(first + chunk, last, chunks):
+            own, values = rows[row], likeness[row]
             size = 0
-            for user in item_users[item_indptr[row] : item_indptr[row + 1]]:
+            for user in item_users[item_indptr[own] : item_indptr[own + 1]]:
                 share = user_scale[user]
                 for item in items[indptr[user] : indptr[user + 1]]:
                     if reached[item] == 0:
@@ -146,7 +168,7 @@ def _find(item_indptr, item_users, indptr, items, user_scale, item_scale, found,
                 item = met[place]
                 value = reached[item] * item_scale[item]
                 reached[item] = 0
-                if item == row:
+                if item == own:
                     continue
                 if held < count:
                     at = held
@@ -201,7 +223,8 @@ def _invert_diagonal(lower, size, inverse, diagonal):  # type: ignore[no-untyped
 
 @njit(cache=True, parallel=True, fastmath=True)
 def _solve(  # type: ignore[no-untyped-def]
-    item_indptr, item_users, first_of, candidates, user_weights, ridges, weights, gains, num_users, whole, chunks
+    item_indptr, item_users, first_of, candidates, user_weights, ridges, weights, gains, num_users, whole,
+    first_row, last_row, chunks,
 ):  # fmt: skip
     rows = len(first_of) - 1
     largest = 1
@@ -216,7 +239,7 @@ def _solve(  # type: ignore[no-untyped-def]
         diagonal = np.empty(largest, dtype=np.float32)
         position = np.empty(largest, dtype=np.int64)
         head = np.full(num_users, -1, dtype=np.int64)
-        for row in range(chunk, rows, chunks):
+        for row in range(first_row + chunk, last_row, chunks):
             first, last = first_of[row], first_of[row + 1]
             size = last - first
             if size == 0:

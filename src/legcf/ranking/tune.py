@@ -79,7 +79,8 @@ class Tuning:
             items = np.asarray(stored["list_items"], dtype=np.int32)
             pairs = Interactions(np.asarray(stored["list_indptr"], dtype=np.int64), items, ranking.num_items)
             weights = np.asarray(stored["list_weights"], dtype=np.float32)
-            return replace(ranking, term=ItemLists(pairs, weights, self.config.list_power))
+            scale = float(stored["list_scale"].item()) if "list_scale" in stored else 0.0
+            return replace(ranking, term=ItemLists(pairs, weights, self.config.list_power, scale))
         if "neighbour_weight" in stored:
             return self._near(ranking, float(stored["neighbour_weight"].item()))
         return ranking
@@ -132,7 +133,12 @@ def arrays(ranking: Ranking) -> dict[str, NDArray[np.generic]]:
     if isinstance(term, Neighbours):
         return {"neighbour_weight": np.array(term.weight)}
     if isinstance(term, ItemLists):
-        return {"list_indptr": term.pairs.indptr, "list_items": term.pairs.items, "list_weights": term.weights}
+        return {
+            "list_indptr": term.pairs.indptr,
+            "list_items": term.pairs.items,
+            "list_weights": term.weights,
+            "list_scale": np.array(term.scale),
+        }
     return {}
 
 

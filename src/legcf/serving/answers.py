@@ -5,7 +5,9 @@ from typing import Any
 
 from legcf.data.ids import ExternalId, IdMap
 from legcf.errors import UserError
+from legcf.serving.attributes import BadRule
 from legcf.serving.explain import Explanation, explain, explain_popular
+from legcf.serving.latest import NO_NEWS, NOTHING_HIDDEN, Hidden, News
 from legcf.serving.loaded import Loaded
 from legcf.serving.schemas import Ask
 from legcf.serving.scorer import Request, Scored, Scorer
@@ -18,19 +20,25 @@ class UnknownId(UserError):
         super().__init__(f"There is no {kind} {str(identifier)[:100]!r} in this model.")
 
 
-def recommend(loaded: Loaded, ask: Ask, popular_for_unknown: bool) -> dict[str, Any]:
-    """What is recommended, and why. Unknown users are an error unless popular items will do for them."""
+_STATUS: dict[type[UserError], int] = {UnknownId: 404, BadRule: 422}
+
+
+def recommend(
+    loaded: Loaded, ask: Ask, popular_for_unknown: bool, news: News = NO_NEWS, hidden: Hidden = NOTHING_HIDDEN
+) -> dict[str, Any]:
+    """What is recommended, and why. Unknown users are an error unless popular items will do for them, or events told
+    of them."""
     scorer = loaded.scorer
     model = scorer.model
-    user = _known_user(scorer, ask, popular_for_unknown)
+    user = _known_user(scorer, ask, popular_for_unknown or news.version > 0)
     for item in ask.items:
         if model.items.find(item) is None:
             raise UnknownId("item", item)
     allow, strange = (None, []) if ask.allow is None else _known(model.items, ask.allow)
     deny, stranger = _known(model.items, ask.deny)
-    request = Request(user, ask.items, ask.k, ask.exclude_seen, allow, deny)
-    taste = scorer.taste(request)
-    found = scorer.recommend_taste(taste, request)
+    request = Request(user, ask.items, ask.k, ask.exclude_seen, allow, deny, ask.filter, ask.cap, ask.diversity)
+    taste = scorer.taste(request, news.items)
+    found = scorer.recommend_taste(taste, request, hidden.items)
     fallback = scorer.fallback(taste)
     if fallback is None:
         first = model.items.positions([entry.id for entry in found[: ask.explain]]).tolist()
@@ -50,16 +58,20 @@ def recommend(loaded: Loaded, ask: Ask, popular_for_unknown: bool) -> dict[str, 
 
 
 def failure(error: UserError) -> tuple[int, str]:
-    """Status and sentence: what this model does not know is not found, what it cannot do is a conflict."""
-    return (404 if isinstance(error, UnknownId) else 409), str(error)
+    """Status and sentence: what this model does not know is not found, what it cannot do is a conflict,
+    a rule that does not fit is wrong."""
+    for kind, status in _STATUS.items():
+        if isinstance(error, kind):
+            return status, str(error)
+    return 409, str(error)
 
 
-def similar_items(loaded: Loaded, item: str, k: int) -> dict[str, Any]:
+def similar_items(loaded: Loaded, item: str, k: int, hidden: Hidden) -> dict[str, Any]:
     items = loaded.scorer.model.items
     position = items.find(item)
     if position is None:
         raise UnknownId("item", item)
-    return _similar(loaded, items.external([position])[0], loaded.scorer.similar_items(item, k))
+    return _similar(loaded, items.external([position])[0], loaded.scorer.similar_items(item, k, hidden.items))
 
 
 def similar_users(loaded: Loaded, user: str, k: int) -> dict[str, Any]:
@@ -73,11 +85,11 @@ def similar_users(loaded: Loaded, user: str, k: int) -> dict[str, Any]:
     return _similar(loaded, users.external([position])[0], found)
 
 
-def _known_user(scorer: Scorer, ask: Ask, popular_for_unknown: bool) -> ExternalId | None:
+def _known_user(scorer: Scorer, ask: Ask, strangers_welcome: bool) -> ExternalId | None:
     users = scorer.model.users
     if ask.user is None or (users is not None and users.find(ask.user) is not None):
         return ask.user
-    if popular_for_unknown:
+    if strangers_welcome:
         return None
     if users is None:
         raise UserError("This model stores no users: POST the user's items to /recommend instead.")

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from pydantic import TypeAdapter
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -15,18 +16,23 @@ from legcf.serving.helper import Helper
 from legcf.serving.holder import Holder
 from legcf.serving.jobs import LIGHT, perform, recommend_jobs, weight
 from legcf.serving.lane import Lane
+from legcf.serving.latest import Latest
 from legcf.serving.loaded import Loaded
-from legcf.serving.operations import Operation, read_body, read_query
+from legcf.serving.operations import Operation, read_body, read_query, read_text
 from legcf.serving.settings import Settings
 from legcf.serving.telemetry import Telemetry
 
+_CONDITIONS: TypeAdapter[dict[str, Any]] = TypeAdapter(schemas.Conditions)
+_CAP: TypeAdapter[dict[str, int]] = TypeAdapter(schemas.CapOf)
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Api:
-    def __init__(self, settings: Settings, holder: Holder, telemetry: Telemetry, lane: Lane, helper: Helper) -> None:
+    def __init__(
+        self, settings: Settings, holder: Holder, telemetry: Telemetry, lane: Lane, helper: Helper, latest: Latest
+    ) -> None:
         self._settings, self._holder, self._telemetry = settings, holder, telemetry
-        self._lane, self._helper = lane, helper
+        self._lane, self._helper, self._latest = lane, helper, latest
 
     def operations(self) -> list[Operation]:
         """Every id goes in the path or in the query: in a path some clients and proxies tamper with `..` or `//`."""
@@ -57,11 +63,14 @@ class Api:
 
     async def recommend(self, request: HttpRequest) -> Response:
         query = read_query(request, schemas.UserQuery)
-        key = query.user, query.k, query.exclude_seen, query.explain
-        ask = schemas.Ask.model_construct(**vars(query))
-        if weight(ask) <= LIGHT:
-            return self._answer(key, lambda loaded: answers.recommend(loaded, ask, self._settings.popular_for_unknown))
+        filter_, cap = read_text(query.filter, _CONDITIONS, "filter"), read_text(query.cap, _CAP, "cap")
+        ask = schemas.Ask.model_construct(**{**vars(query), "filter": filter_, "cap": cap})
         loaded = self._holder.current
+        news, hidden = self._latest.news(loaded, ask.user), self._latest.hidden(loaded)
+        key = *vars(query).values(), news.version, hidden.version
+        if weight(ask) <= LIGHT:
+            popular = self._settings.popular_for_unknown
+            return _remembered(loaded, key, lambda: answers.recommend(loaded, ask, popular, news, hidden))
         content = loaded.given.get(key)
         if content is None:
             content, error = (await self._in_lane(loaded, [ask]))[0]
@@ -75,7 +84,8 @@ class Api:
         asks = (await read_body(request, schemas.AskMany)).requests
         loaded = self._holder.current
         if sum(weight(ask) for ask in asks) <= LIGHT:
-            done = [perform(loaded, job) for job in recommend_jobs(asks, self._settings.popular_for_unknown)]
+            jobs = recommend_jobs(asks, self._settings.popular_for_unknown)
+            done = [perform(loaded, job, self._latest) for job in jobs]
         else:
             done = await self._in_lane(loaded, asks, request.is_disconnected)
         return Parcels(list(_joined(loaded, done)))
@@ -89,24 +99,18 @@ class Api:
         jobs = recommend_jobs(asks, self._settings.popular_for_unknown)
         return await self._lane.each((partial(self._helper.perform, loaded, job) for job in jobs), abandoned)
 
-    def _answer(self, key: Hashable, work: Callable[[Loaded], Any]) -> Response:
-        """What was answered before, or what `work` gives."""
-        loaded = self._holder.current
-        content = loaded.given.get(key)
-        if content is None:
-            content = encode(work(loaded))
-            loaded.given.keep(key, content)
-        return Response(content, media_type="application/json")
-
     async def similar(self, request: HttpRequest) -> Response:
         query = read_query(request, schemas.ItemNeighboursQuery)
-        key = "items", query.item, query.k
-        return self._answer(key, lambda loaded: answers.similar_items(loaded, query.item, query.k))
+        loaded = self._holder.current
+        hidden = self._latest.hidden(loaded)
+        key = "items", query.item, query.k, hidden.version
+        return _remembered(loaded, key, lambda: answers.similar_items(loaded, query.item, query.k, hidden))
 
     async def similar_users(self, request: HttpRequest) -> Response:
         query = read_query(request, schemas.UserNeighboursQuery)
+        loaded = self._holder.current
         key = "users", query.user, query.k
-        return self._answer(key, lambda loaded: answers.similar_users(loaded, query.user, query.k))
+        return _remembered(loaded, key, lambda: answers.similar_users(loaded, query.user, query.k))
 
     async def live(self, request: HttpRequest) -> Response:
         return Json({"status": "alive"})
@@ -129,6 +133,15 @@ class Api:
         warning = self._holder.warning
         status = "ready" if warning is None else "warning"
         return {"model": self._holder.current.tag, "status": status, "warning": warning}
+
+
+def _remembered(loaded: Loaded, key: Hashable, work: Callable[[], Any]) -> Response:
+    """What was answered before, or what `work` gives."""
+    content = loaded.given.get(key)
+    if content is None:
+        content = encode(work())
+        loaded.given.keep(key, content)
+    return Response(content, media_type="application/json")
 
 
 class Parcels(Response):

@@ -1,8 +1,8 @@
 """The serving model: what one small file holds, and how it gets in and out of it. Numpy only.
 
 A coded model stores S (packed columns, quantised weights) and H_meta; a full one stores the propagated table. Beside
-them: id maps, item popularity, and if wanted titles, the history of every user, how much what neighbours took counts
-beside the vectors, and the model card.
+them: id maps, item popularity, and if wanted titles, attributes of items, the history of every user, how much what
+neighbours took counts beside the vectors, and the model card.
 """
 
 import json
@@ -18,6 +18,7 @@ from legcf.data.ids import IdMap
 from legcf.ranking.lists import ItemLists
 from legcf.ranking.pooling import Pooling
 from legcf.ranking.rows import CodedRows, Rows
+from legcf.serving.attributes import Attributes
 from legcf.serving.container import damaged, read_container, write_container
 from legcf.serving.history import PackedHistories
 from legcf.serving.parts import (
@@ -79,6 +80,7 @@ class ServingModel:
     dtype: str = "float16"
     lists: ItemLists | None = None  # what a user's items add to scores beside the vectors
     neighbour_scale: float = 0.0  # of what neighbours add to scores, which is computed from the histories
+    attributes: Attributes | None = None  # of items, to filter by
 
     def item_name(self, item: int) -> str:
         return self.titles[item] if self.titles is not None else str(self.items.values[item])
@@ -88,7 +90,7 @@ class ServingModel:
         store, config = _to_store(self)
         metadata = {"config": json.dumps(config), "card": json.dumps(self.card, default=float)}
         write_container(path, store, metadata)
-        sizes = {"vectors": 0, "lists": 0, "ids": 0, "titles": 0, "history": 0}
+        sizes = {"vectors": 0, "lists": 0, "ids": 0, "titles": 0, "history": 0, "attributes": 0}
         for name, block in store.items():
             part = name.split(".")[0]
             sizes[part if part in sizes else "vectors"] += block.nbytes
@@ -133,6 +135,8 @@ def _to_store(model: ServingModel) -> tuple[Store, dict[str, Any]]:
         store["atlas"] = model.atlas.astype(np.float16)
     if model.titles is not None:
         put_text(store, "titles", model.titles)
+    if model.attributes is not None:
+        config["attributes"] = model.attributes.put(store)
     if model.users is not None:
         config["users"] = len(model.users)
         config["user_ids"] = put_ids(store, "ids.users", model.users)
@@ -193,6 +197,7 @@ def _from_store(store: Store, config: dict[str, Any], card: dict[str, Any]) -> S
         dtype=dtype,
         lists=get_lists(store, "lists", config["lists"], num_items) if "lists" in config else None,
         neighbour_scale=neighbour_scale,
+        attributes=Attributes.get(store, config["attributes"], num_items) if "attributes" in config else None,
     )
 
 

@@ -1,10 +1,12 @@
 """From a trained model to a serving model."""
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
 
 from legcf.arrays import FloatArray
+from legcf.data.attributes import NumberValues, TextValues
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Interactions
 from legcf.errors import UserError
@@ -17,6 +19,7 @@ from legcf.ranking.ranking import Ranking
 from legcf.ranking.rows import CodedRows, FullRows, PackedRows, Rows
 from legcf.serving import atlas
 from legcf.serving.artifact import FoldIn, ServingModel
+from legcf.serving.attributes import Attributes, number_column, text_column
 from legcf.serving.calibrate import calibrate_items, calibrate_users
 from legcf.serving.coding import code_sides
 from legcf.serving.foldin import user_maker
@@ -61,6 +64,7 @@ def build(
     keep_history: bool = True,
     keep_titles: bool = True,
     keep_neighbours: bool = True,
+    attributes: Attributes | None = None,
     validation: Interactions | None = None,
     fold_in: tuple[FoldIn, FoldIn] | None = None,
     seed: int = 0,
@@ -110,6 +114,7 @@ def build(
         dtype=dtype,
         lists=term if isinstance(term, ItemLists) else None,
         neighbour_scale=scale,
+        attributes=attributes,
     )
 
 
@@ -139,6 +144,18 @@ def _rows(
         ranking.users, ranking.items, c, min(DEFAULT_TERMS, c) if t is None else t, dtype, rng, quiet
     )
     return users, items, rounded(atlas.layout(book), "float16")
+
+
+def item_attributes(columns: Mapping[str, TextValues | NumberValues], num_items: int) -> Attributes:
+    """From a table's columns to those of a file."""
+    return Attributes(
+        {
+            name: text_column(values.items, values.values, num_items)
+            if isinstance(values, TextValues)
+            else number_column(values)
+            for name, values in columns.items()
+        }
+    )
 
 
 def served_ranking(model: ServingModel, train: Interactions, quiet: bool = False) -> Ranking:

@@ -41,6 +41,7 @@ def with_item(
         # an unknown bias is taken to be the usual one
         item_bias=None if bias is None else np.append(bias, np.float32(np.median(bias))),
         titles=None if model.titles is None else [*model.titles, title if title is not None else str(item)],
+        attributes=None if model.attributes is None else model.attributes.longer(1),
         history=None if model.history is None else _with_pairs(model.history, holders, len(model.items)),
     )
 

@@ -29,11 +29,14 @@ _PREFIXES = (
     ("/recommend/", "recommend"),
     ("/similar/", "similar"),
     ("/similar-users/", "similar_users"),
+    ("/items/", "items"),
     ("/api/", "api"),
 )
 _EXACT = {
     "/similar": "similar",
     "/similar-users": "similar_users",
+    "/items": "items",
+    "/interactions": "interactions",
     "/health": "health",
     "/live": "live",
     "/ready": "ready",
@@ -110,7 +113,7 @@ class Gate:
         if refusal is not None:
             await Json({"detail": refusal}, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
             return
-        if scope["method"] != "POST":  # nothing else has a body that anybody reads
+        if scope["method"] not in ("POST", "PUT"):  # nothing else has a body that anybody reads
             await self._app(scope, receive, send)
             return
         body = await self._body(headers, receive)

@@ -18,6 +18,7 @@ from typing import IO
 
 from legcf.serving.encoding import encode
 from legcf.serving.jobs import Job, perform
+from legcf.serving.latest import Latest
 from legcf.serving.loaded import Loaded
 from legcf.serving.logs import log
 
@@ -29,15 +30,15 @@ _MODELS = 2  # while a file is being replaced, batches that began before it end 
 class Helper:
     """To be used from one thread."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, latest: Latest | None = None, events: str | None = None) -> None:
+        self._path, self._live, self._events = path, latest or Latest(), events
         self._process: subprocess.Popen[bytes] | None = None
         self._failures = 0
 
     def perform(self, loaded: Loaded, job: Job) -> tuple[bytes, bytes]:
         """By the process; or here, if it has another model or is no more."""
         found = None if self._failures == _TRIES else self._ask(encode({"model": loaded.tag, **job}))
-        return perform(loaded, job) if found is None else found
+        return perform(loaded, job, self._live) if found is None else found
 
     @property
     def process_id(self) -> int | None:
@@ -72,7 +73,8 @@ class Helper:
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
-            command = [sys.executable, "-m", "legcf.serving.helper", str(self._path)]
+            told = [] if self._events is None else [self._events]
+            command = [sys.executable, "-m", "legcf.serving.helper", str(self._path), *told]
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         return self._process
 
@@ -89,7 +91,7 @@ def _read(stream: IO[bytes]) -> bytes:
     return part
 
 
-def work(path: Path, jobs: IO[bytes], answers: IO[bytes]) -> None:
+def work(path: Path, jobs: IO[bytes], answers: IO[bytes], latest: Latest) -> None:
     """Until there are no more jobs."""
     models: dict[str, Loaded] = {}
     while True:
@@ -102,7 +104,7 @@ def work(path: Path, jobs: IO[bytes], answers: IO[bytes]) -> None:
                 loaded = Loaded.of(path)
                 models[loaded.tag] = loaded
                 models = dict(list(models.items())[-_MODELS:])
-            results, errors = perform(models[job["model"]], job)
+            results, errors = perform(models[job["model"]], job, latest)
         except Exception:  # the server tries it itself, and tells what is wrong
             results, errors = b"", b""
         _write(answers, results)
@@ -112,10 +114,11 @@ def work(path: Path, jobs: IO[bytes], answers: IO[bytes]) -> None:
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for the server, which says when to end
-    os.nice(_NICENESS)
+    if hasattr(os, "nice"):  # not on Windows
+        os.nice(_NICENESS)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints must not get between the answers
-    work(Path(sys.argv[1]), sys.stdin.buffer, answers)
+    work(Path(sys.argv[1]), sys.stdin.buffer, answers, Latest.of(sys.argv[2] if len(sys.argv) > 2 else None))
 
 
 if __name__ == "__main__":

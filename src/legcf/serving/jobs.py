@@ -6,6 +6,7 @@ from typing import Any
 from legcf.errors import UserError
 from legcf.serving import answers
 from legcf.serving.encoding import encode
+from legcf.serving.latest import Latest
 from legcf.serving.loaded import Loaded
 from legcf.serving.pictures import item_map
 from legcf.serving.schemas import Ask
@@ -18,7 +19,9 @@ Job = dict[str, Any]
 
 def weight(ask: Ask) -> int:
     """How long an answer takes, roughly: in items written down."""
-    return ask.k + 20 * ask.explain + len(ask.items) + len(ask.deny) + len(ask.allow or ())
+    compared = ask.k * ask.k // 10 if ask.diversity else 0
+    values = sum(len(condition) for condition in ask.filter.values() if isinstance(condition, list))
+    return ask.k + compared + 20 * ask.explain + len(ask.items) + len(ask.deny) + len(ask.allow or ()) + values
 
 
 def recommend_jobs(asks: Sequence[Ask], popular_for_unknown: bool) -> Iterator[Job]:
@@ -38,16 +41,18 @@ def map_job() -> Job:
     return {"do": "map"}
 
 
-def perform(loaded: Loaded, job: Job) -> tuple[bytes, bytes]:
-    return _WORK[job["do"]](loaded, job)
+def perform(loaded: Loaded, job: Job, latest: Latest) -> tuple[bytes, bytes]:
+    return _WORK[job["do"]](loaded, job, latest)
 
 
-def _recommend(loaded: Loaded, job: Job) -> tuple[bytes, bytes]:
+def _recommend(loaded: Loaded, job: Job, latest: Latest) -> tuple[bytes, bytes]:
     """Results and errors of all asks, one of them null for each: two lists in JSON, without their brackets."""
     results, errors = [], []
+    hidden = latest.hidden(loaded)
     for entry in job["asks"]:
         try:
-            result = encode(answers.recommend(loaded, Ask.model_construct(**entry), job["popular"]))
+            ask = Ask.model_construct(**entry)
+            result = encode(answers.recommend(loaded, ask, job["popular"], latest.news(loaded, ask.user), hidden))
             error = b"null"
         except UserError as refusal:
             status, detail = answers.failure(refusal)
@@ -57,7 +62,7 @@ def _recommend(loaded: Loaded, job: Job) -> tuple[bytes, bytes]:
     return b",".join(results), b",".join(errors)
 
 
-def _map(loaded: Loaded, job: Job) -> tuple[bytes, bytes]:
+def _map(loaded: Loaded, job: Job, latest: Latest) -> tuple[bytes, bytes]:
     return encode(item_map(loaded.scorer, loaded.by_popularity)), b""
 
 

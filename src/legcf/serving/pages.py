@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pydantic import BaseModel, Field
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
@@ -19,6 +20,7 @@ from legcf.serving.helper import Helper
 from legcf.serving.holder import Holder
 from legcf.serving.jobs import map_job
 from legcf.serving.lane import Lane
+from legcf.serving.latest import Latest
 from legcf.serving.loaded import Loaded
 from legcf.serving.operations import Endpoint, read_query
 from legcf.serving.pictures import hues
@@ -41,13 +43,13 @@ class OfUser(BaseModel):
     user: str
 
 
-def page_routes(holder: Holder, lane: Lane, helper: Helper, document: bytes) -> list[BaseRoute]:
+def page_routes(holder: Holder, lane: Lane, helper: Helper, latest: Latest, document: bytes) -> list[BaseRoute]:
     files = [Route(path, _fixed((_WEB / name).read_bytes(), kind)) for path, name, kind in _FILES]
     return [
         *files,
         Route("/openapi.json", _fixed(document, "application/json")),
         Mount("/static", StaticFiles(directory=_WEB)),
-        *_questions(holder, lane),
+        *_questions(holder, lane, latest),
         Route("/api/map", _map(holder, lane, helper)),
     ]
 
@@ -59,7 +61,7 @@ def _fixed(content: bytes, kind: str) -> Endpoint:
     return send
 
 
-def _questions(holder: Holder, lane: Lane) -> list[BaseRoute]:
+def _questions(holder: Holder, lane: Lane, latest: Latest) -> list[BaseRoute]:
     """Each worked out in the slow lane: looking through all titles takes a while where there are many."""
 
     def question(path: str, answer: Callable[[Loaded, HttpRequest], Any]) -> Route:
@@ -70,10 +72,10 @@ def _questions(holder: Holder, lane: Lane) -> list[BaseRoute]:
         return Route(path, endpoint)
 
     return [
-        question("/api/model", lambda current, _: _card(current)),
+        question("/api/model", lambda current, _: _card(current, latest)),
         question("/api/items", _items),
         question("/api/users", _users),
-        question("/api/history", _history),
+        question("/api/history", lambda current, request: _history(current, request, latest)),
     ]
 
 
@@ -106,14 +108,19 @@ def _users(current: Loaded, request: HttpRequest) -> dict[str, Any]:
     return {"users": search_users(current, query.q, query.limit)}
 
 
-def _history(current: Loaded, request: HttpRequest) -> dict[str, Any]:
+def _history(current: Loaded, request: HttpRequest, latest: Latest) -> dict[str, Any]:
     user, model = read_query(request, OfUser).user, current.scorer.model
     position = None if model.users is None else model.users.find(user)
-    if position is None:
+    news = latest.news(current, user)
+    if position is None and not news.version:
         raise UnknownId("user", user)
-    seen = current.scorer.history(position)
+    seen = news.items if position is None else np.union1d(current.scorer.history(position), news.items)
     order = seen[(-model.popularity[seen].astype(int)).argsort(kind="stable")][:_MOST_HISTORY]
-    return {"stored": model.history is not None, "count": len(seen), "items": _entries(current, order)}
+    return {
+        "stored": model.history is not None or news.version > 0,
+        "count": len(seen),
+        "items": _entries(current, order),
+    }
 
 
 def search_items(current: Loaded, text: str, limit: int) -> list[dict[str, Any]]:
@@ -162,7 +169,7 @@ def _entries(current: Loaded, positions: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _card(current: Loaded) -> dict[str, Any]:
+def _card(current: Loaded, latest: Latest) -> dict[str, Any]:
     model = current.scorer.model
     rows = model.item_rows
     return {
@@ -173,9 +180,11 @@ def _card(current: Loaded) -> dict[str, Any]:
         "users": 0 if model.users is None else len(model.users),
         "titles": model.titles is not None,
         "users_stored": model.user_rows is not None,
+        "accepts_events": latest.is_told,
         "history_stored": model.history is not None,
         "neighbours": model.neighbour_scale > 0,
         "hues": hues(model),
+        "attributes": [] if model.attributes is None else model.attributes.described(),
         "dtype": model.dtype,
         "coded": isinstance(rows, CodedRows),
         "width": rows.width,

@@ -16,6 +16,7 @@ from typing import Any
 
 from legcf.errors import UserError
 from legcf.serving.artifact import ServingModel
+from legcf.serving.events import EventLog
 from legcf.serving.logs import log
 from legcf.serving.settings import Settings
 
@@ -28,6 +29,8 @@ def run_server(settings: Settings, host: str, port: int, workers: int) -> None:
     _check(settings)
     if workers > 1:
         ServingModel.load(Path(settings.model))  # a bad file is told once, here, not by every worker
+    if settings.events is not None:
+        EventLog(settings.events, create=True).close()  # once, before all workers open it
     listener = _listen(host, port)
     counts = _prepare_counts(workers)
     settings = replace(settings, counts=counts)
@@ -111,6 +114,9 @@ def _listen(host: str, port: int) -> socket.socket:
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Connections inherit it. Workers take the listener for a socket of another kind and do not set it themselves;
+        # without it every answer's second part waits 40 ms for the client to confirm the first.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener.bind(address)
     except OSError as error:
         listener.close()

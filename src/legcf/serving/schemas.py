@@ -2,11 +2,13 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, with_config
+from typing_extensions import TypedDict
 
 MAX_K = 500
 MAX_BATCH = 100
 MAX_EXPLAINED = 50
+MAX_EVENTS = 1000  # in one request
 MAX_LIST = 10_000  # ids in one history, allow or deny list
 
 
@@ -25,6 +27,31 @@ _WHY = "Say why for so many of the first items."
 _SEEN = "Leave out what the user is known to have."
 
 
+_Value = Annotated[bool, Field(strict=True)] | _Number | Annotated[float, Field(strict=True)] | _Text
+_Values = _Value | Annotated[list[_Value], Field(max_length=MAX_LIST)]
+_Span = with_config(ConfigDict(extra="forbid"))(
+    TypedDict("Span", {"min": float, "max": float, "any": _Values}, total=False)
+)
+Condition = with_config(ConfigDict(extra="forbid"))(
+    TypedDict("Condition", {"min": float, "max": float, "any": _Values, "not": _Values | _Span}, total=False)
+)
+Conditions = Annotated[
+    dict[_Text, _Values | Condition],
+    Field(
+        max_length=20,
+        description="What attributes of items must be, all at once: a value, a list of values of which one will do,"
+        ' or an object with `min` and `max`, `any`, or `not`, such as {"price": {"max": 20}, "brand": {"not": "A"}}.',
+    ),
+]
+CapOf = Annotated[
+    dict[_Text, Annotated[int, Field(ge=1)]],
+    Field(max_length=5, description='At most so many of one value, by attribute, such as {"brand": 3}.'),
+]
+Diversity = Annotated[
+    float, Field(ge=0, le=1, description="0 for the best scores alone, up to 1 for items unlike each other.")
+]
+
+
 class UserQuery(BaseModel):
     """Of a known user."""
 
@@ -32,11 +59,18 @@ class UserQuery(BaseModel):
     k: _K = 20
     exclude_seen: bool = Field(True, description=_SEEN)
     explain: int = Field(0, ge=0, le=MAX_EXPLAINED, description=_WHY, examples=[2])
+    filter: str = Field("{}", max_length=10_000, description="What attributes of items must be, as JSON: see POST.")
+    cap: str = Field("{}", max_length=1000, description="At most so many of one value, as JSON: see POST.")
+    diversity: Diversity = 0.0
 
 
 class ItemNeighboursQuery(BaseModel):
     item: str = Field(description="An item's id; any characters.", examples=["tea-green"])
     k: _K = 10
+
+
+class ItemQuery(BaseModel):
+    item: str = Field(max_length=512, description="An item's id; any characters.", examples=["tea-green"])
 
 
 class UserNeighboursQuery(BaseModel):
@@ -60,6 +94,9 @@ class Ask(_Strict):
     allow: list[Id] | None = Field(None, max_length=MAX_LIST, description="Recommend only from these items.")
     deny: list[Id] = Field(default=[], max_length=MAX_LIST, description="Never recommend these items.")
     explain: _Count = Field(0, ge=0, le=MAX_EXPLAINED, description=_WHY)
+    filter: Conditions = {}
+    cap: CapOf = {}
+    diversity: Diversity = 0.0
 
 
 class AskMany(_Strict):
@@ -77,6 +114,32 @@ class AskMany(_Strict):
     )
 
     requests: list[Ask] = Field(min_length=1, max_length=MAX_BATCH)
+
+
+_EVENT_ID = "Yours, unique: what is sent again under the same id is counted once. Without one every sending counts."
+
+
+class NewEvent(_Strict):
+    user: Id
+    item: Id
+    id: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = Field(None, description=_EVENT_ID)
+    time: float | None = Field(
+        None, ge=0, le=1e11, description="When it was, in seconds since 1970.  [default: now]", allow_inf_nan=False
+    )
+
+
+class NewEvents(_Strict):
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"events": [{"id": "order-7-line-1", "user": "alice", "item": "tea-green"}]}]}
+    )
+
+    events: list[NewEvent] = Field(min_length=1, max_length=MAX_EVENTS)
+
+
+class Stock(_Strict):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"available": True}]})
+
+    available: _YesNo = Field(description="Items that are not available are never recommended.")
 
 
 class Item(BaseModel):
@@ -130,6 +193,18 @@ class ManyRecommendations(_Answer):
 
     results: list[Recommendations | None]
     errors: list[Failed | None]
+
+
+class Acknowledged(_Answer):
+    new: int = Field(description="Events that were not in the log before.")
+    repeated: int = Field(description="Events whose id was there already, which change nothing.")
+    unknown_items: list[int | str] = Field(description="Items of a later model, maybe: kept, but of no effect yet.")
+
+
+class Stocked(_Answer):
+    item: str
+    available: bool
+    known: bool = Field(description="Whether the model has this item; if not, a later one may.")
 
 
 class Similar(_Answer):

@@ -8,8 +8,8 @@ people use, private ones in positions.
 """
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, Protocol
@@ -17,6 +17,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf import shown
 from legcf.arrays import FloatArray, Positions
 from legcf.data.ids import ExternalId
 from legcf.data.interactions import Interactions
@@ -24,12 +25,16 @@ from legcf.errors import UserError
 from legcf.ranking.popularity import trust
 from legcf.ranking.rows import CodedRows, Rows, measure
 from legcf.serving.artifact import ServingModel
+from legcf.serving.attributes import ItemMask
 from legcf.serving.foldin import UserMaker, user_maker
 from legcf.serving.neighbours import HistoryNeighbours
+from legcf.serving.rules import Caps, Filter, allowed_items, choose
 
 _BLOCK = 64 * (os.cpu_count() or 1)  # users projected at once: 64 per core, as the compiled path takes them
 _BLOCK_BYTES = 16 * 2**20  # of scores that stand in memory at once where they have to
 _FEW_REACHED = 0.25  # of all items by the lists of a history; beyond, all scores are made
+_POOL = 10  # candidates per place where the best scores alone do not decide
+_NONE = np.zeros(0, dtype=np.int32)
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,21 @@ class Scored:
 
 @dataclass(frozen=True)
 class Request:
-    """One wish for recommendations: a known user, a list of items, or both (a known user with news)."""
+    """One wish for recommendations: a known user, a list of items, or both (a known user with news).
+
+    Args:
+        user: The id of a user that the model knows.
+        items: What somebody has: of someone new, or beside what is known of the user.
+        k: How many items, at most.
+        exclude_seen: Whether to leave out what the user is known to have, `items` included.
+        allow: Recommend nothing but these.
+        deny: Recommend none of these.
+
+    Example:
+        ```python
+        Request(user="alice", items=["item-9"], k=5)
+        ```
+    """
 
     user: ExternalId | None = None
     items: Sequence[ExternalId] = ()
@@ -53,6 +72,12 @@ class Request:
     exclude_seen: bool = True
     allow: Sequence[ExternalId] | None = None
     deny: Sequence[ExternalId] = ()
+    filter: Filter = field(default_factory=dict)
+    """What the attributes of items must be (`legcf.serving.rules`)."""
+    cap: Mapping[str, int] = field(default_factory=dict)
+    """At most so many items of one value, by attribute."""
+    diversity: float = 0.0
+    """From 0, the best scores, to 1, as unlike each other as possible."""
 
 
 @dataclass(frozen=True)
@@ -77,18 +102,47 @@ class ServedTerm(Protocol):
 
 
 class Scorer:
-    """Answers questions about one model. Immutable, so threads share it; a new model is a new scorer."""
+    """Answer questions about one model file, with numpy alone.
 
-    def __init__(self, model: ServingModel) -> None:
+    A scorer does not change, so threads share it; a new model is a new scorer.
+
+    Args:
+        model: What a model file holds; `Scorer.load` reads one.
+        path: The file it came from, to be named when the scorer is shown.
+
+    Example:
+        ```python
+        scorer = Scorer.load("model.legcf")
+        scorer.recommend(Request(user="alice", k=10))
+        ```
+    """
+
+    def __init__(self, model: ServingModel, path: Path | None = None) -> None:
         self.model = model
+        self.path = path
         self.examples: dict[tuple[int, bool], list[Scored]] = {}  # kept by `explain`
 
     @classmethod
     def load(cls, path: Path | str) -> "Scorer":
-        return cls(ServingModel.load(Path(path)))
+        """Read a model file; every size and the checksum are verified.
+
+        Args:
+            path: What `legcf export` or `legcf compress` wrote.
+
+        Returns:
+            A scorer for it.
+
+        Raises:
+            UserError: The file is not there, damaged, or none of legcf's.
+        """
+        return cls(ServingModel.load(Path(path)), Path(path))
 
     def prepare(self) -> "Scorer":
-        """Build the lookups that the first request would otherwise wait for."""
+        """Build the lookups that the first request would otherwise wait for.
+
+        Returns:
+            The scorer itself.
+        """
         self.model.items.find("")
         if self.model.users is not None:
             self.model.users.find("")
@@ -107,10 +161,12 @@ class Scorer:
 
     @cached_property
     def solver(self) -> UserMaker:
+        """What makes a user's vector of its items."""
         return user_maker(self.model, self._measured[0])
 
     @property
     def item_norms(self) -> FloatArray:
+        """Lengths of the items' vectors."""
         return self._measured[1]
 
     @cached_property
@@ -118,15 +174,56 @@ class Scorer:
         return measure(self.model.item_rows)
 
     def recommend(self, request: Request) -> list[Scored]:
+        """Find the best items for one request.
+
+        Args:
+            request: Who asks, and what may be shown.
+
+        Returns:
+            Items with id, score, name and `fallback`, best first. Somebody of whom nothing is known gets what most
+            people have, and `fallback` says "popular".
+        """
         return self.recommend_taste(self.taste(request), request)
 
-    def recommend_taste(self, taste: Taste, request: Request) -> list[Scored]:
-        left_out = self.model.items.positions(request.deny)
+    def recommend_taste(self, taste: Taste, request: Request, hidden: Positions = _NONE) -> list[Scored]:
+        """Do the same for a taste that is at hand already.
+
+        Args:
+            taste: What `taste(request)` gives.
+            request: What may be shown.
+            hidden: Positions of items that nobody is shown at the moment.
+
+        Returns:
+            The best items, as `recommend` gives them.
+        """
+        left_out = np.concatenate([self.model.items.positions(request.deny), hidden])
         if request.exclude_seen:
             left_out = np.concatenate([left_out, taste.history])
-        allowed = None if request.allow is None else self.model.items.positions(request.allow)
+        inside = allowed_items(self.model.attributes, request.filter) if request.filter else None
+        if request.allow is not None:
+            listed = np.zeros(len(self.model.items), dtype=np.bool_)
+            listed[self.model.items.positions(request.allow)] = True
+            inside = listed if inside is None else inside & listed
         scores = self.scores(taste)
-        return self._named_items(*best(scores, request.k, left_out, allowed), self.fallback(taste))
+        if request.cap or request.diversity:
+            found = self._chosen(scores, request, left_out, inside)
+        else:
+            found = best(scores, request.k, left_out, inside)
+        return self._named_items(*found, self.fallback(taste))
+
+    def _chosen(
+        self, scores: FloatArray, request: Request, left_out: Positions, inside: ItemMask | None
+    ) -> tuple[NDArray[np.int64], FloatArray]:
+        """By diversity and caps from the best items: from more of them if caps leave too few."""
+        room = _POOL * request.k
+        while True:
+            pool, values = best(scores, room, left_out, inside)
+            vectors = self.model.item_rows.vectors(pool) if request.diversity else None
+            caps = Caps(self.model.attributes, request.cap)
+            taken = choose(pool.tolist(), values, vectors, request.k, request.diversity, caps)
+            if len(taken) == request.k or len(pool) < room:
+                return pool[taken], values[taken]
+            room *= _POOL
 
     def fallback(self, taste: Taste) -> Literal["popular"] | None:
         """What is recommended in place of a taste of which nothing is known: neither vector nor history tell items
@@ -149,11 +246,14 @@ class Scorer:
             scores += self.term.term(taste.history)
         return scores
 
-    def taste(self, request: Request) -> Taste:
-        """A known user keeps its vector; new items, or a model without users, make it be solved from its history."""
-        news = self.model.items.positions(request.items)
+    def taste(self, request: Request, more: Positions = _NONE) -> Taste:
+        """A known user keeps its vector; new items, or a model without users, make it be solved from its history.
+
+        `more` are items that the user took meanwhile.
+        """
+        news = np.concatenate([self.model.items.positions(request.items), more])
         user = None if request.user is None else self._user(request.user)
-        known = self.history(user) if user is not None else np.zeros(0, dtype=np.int32)
+        known = self.history(user) if user is not None else _NONE
         history = np.union1d(known, news).astype(np.int32)
         if user is not None and self.model.user_rows is not None:
             trained = self.model.user_rows.vectors(np.array([user]))[0]
@@ -170,17 +270,36 @@ class Scorer:
         return Taste(self.solver.vector(history), history)
 
     def history(self, user: int) -> NDArray[np.int32]:
+        """What a user is known to have, both as positions."""
         stored = self.model.history
-        return np.zeros(0, dtype=np.int32) if stored is None else stored.of_user(user)
+        return _NONE if stored is None else stored.of_user(user)
 
-    def similar_items(self, item: ExternalId, k: int = 10) -> list[Scored]:
-        """The items most like one: cosines of vectors, bias apart, shrunk where only few users decide."""
+    def similar_items(self, item: ExternalId, k: int = 10, hidden: Positions = _NONE) -> list[Scored]:
+        """Find the items most like one: cosines of vectors, bias apart, shrunk where only few users decide.
+
+        Args:
+            item: An id.
+            k: How many, at most.
+            hidden: Positions of items that nobody is shown at the moment.
+
+        Returns:
+            Items with their scores, best first.
+        """
         position = self.model.items.position(item)
         cosines = self._cosines(self.model.item_rows, position, self.item_norms)
         cosines *= trust(self.model.popularity)
-        return self._named_items(*best(cosines, k, np.array([position]), None))
+        return self._named_items(*best(cosines, k, np.append(hidden, position), None))
 
     def similar_users(self, user: ExternalId, k: int = 10) -> list[Scored]:
+        """Find the users most like one, where the file holds vectors of users (`legcf export --users coded`).
+
+        Args:
+            user: An id.
+            k: How many, at most.
+
+        Returns:
+            Users with their scores, best first.
+        """
         position = self._user(user)
         if self.model.users is None or self.model.user_rows is None:
             raise UserError("This model stores no users, so none can be compared: export with `--users coded`.")
@@ -194,9 +313,15 @@ class Scorer:
     def recommend_all(
         self, k: int = 20, exclude_seen: bool = True, compiled: bool | None = None
     ) -> tuple[NDArray[np.int32], FloatArray]:
-        """Positions and scores of the best k items for every user (U × k), −1 where there are fewer.
+        """Find the best items of every user at once.
 
-        `compiled` uses numba (None: when it is installed and of use); the answers are the same.
+        Args:
+            k: How many for each.
+            exclude_seen: Whether to leave out what a user is known to have.
+            compiled: Whether to use numba (None: when it is installed and of use); the answers are the same.
+
+        Returns:
+            Positions and scores (users × k), −1 where there are fewer; `model.items.external` gives the ids.
         """
         count = self._num_users()
         items = np.empty((count, k), dtype=np.int32)
@@ -208,9 +333,39 @@ class Scorer:
     def recommend_blocks(
         self, k: int = 20, exclude_seen: bool = True, compiled: bool | None = None
     ) -> Iterator[tuple[slice, NDArray[np.int32], FloatArray]]:
-        """What `recommend_all` gives, some users at a time: to be written as it comes, whatever the number of users."""
+        """Give what `recommend_all` gives, some users at a time: to be written as it comes, however many there are.
+
+        Args:
+            k: How many for each.
+            exclude_seen: Whether to leave out what a user is known to have.
+            compiled: As in `recommend_all`.
+
+        Yields:
+            A slice of users, and positions and scores for them.
+        """
         for users, vectors in self._user_vectors(self._num_users()):
             yield users, *self._top_block(users, vectors, k, exclude_seen, compiled)
+
+    def __repr__(self) -> str:
+        return shown.plain(self._facts())
+
+    def _repr_html_(self) -> str:
+        return shown.html(self._facts())
+
+    def _facts(self) -> shown.Facts:
+        model = self.model
+        users = (
+            f"{len(model.users):,} users by id" if model.users is not None else "no users: a request brings its items"
+        )
+        test = model.card.get("metrics", {}).get("test") or {}
+        accuracy = [f"{name} {test[name]:.4f}" for name in ("recall@20", "ndcg@20") if name in test]
+        rows = {
+            **({"file": self.path.name} if self.path else {}),
+            **({"size": shown.size(self.path.stat().st_size)} if self.path and self.path.exists() else {}),
+            "holds": f"{len(model.items):,} items, {users}",
+            **({"accuracy": ", ".join(accuracy)} if accuracy else {}),
+        }
+        return shown.Facts("Scorer", rows, f"legcf serve {self.path or 'model.legcf'}")
 
     def _num_users(self) -> int:
         if self.model.users is None:
@@ -315,14 +470,17 @@ class Scorer:
 
 
 def best(
-    scores: FloatArray, k: int, left_out: Positions, allowed: Positions | None
+    scores: FloatArray, k: int, left_out: Positions, inside: ItemMask | None
 ) -> tuple[NDArray[np.int64], FloatArray]:
-    """Positions and scores of the k highest, best first, lower position first among equals. `scores` is overwritten."""
+    """Positions and scores of the k highest, best first, lower position first among equals. `scores` is overwritten.
+
+    Where `inside` leaves some out, only the others are looked at.
+    """
     scores[left_out] = -np.inf
-    if allowed is not None:
-        inside = np.zeros(len(scores), dtype=np.bool_)
-        inside[allowed] = True
-        scores[~inside] = -np.inf
+    if inside is not None:
+        few = np.flatnonzero(inside)
+        places, values = best(scores[few], k, _NONE, None)
+        return few[places], values
     k = min(k, len(scores))
     if k <= 0:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32)

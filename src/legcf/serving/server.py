@@ -19,13 +19,16 @@ from legcf.serving.encoding import encode
 from legcf.serving.gate import Gate, Json
 from legcf.serving.helper import Helper
 from legcf.serving.holder import Holder
+from legcf.serving.journal import Journal, NotWritten
 from legcf.serving.lane import Abandoned, Busy, Lane
+from legcf.serving.latest import Latest
 from legcf.serving.logs import log
 from legcf.serving.openapi import document
 from legcf.serving.operations import Invalid, routes
 from legcf.serving.pages import page_routes
 from legcf.serving.settings import Settings
 from legcf.serving.telemetry import Telemetry
+from legcf.serving.told import Told
 
 
 def app_from_environment() -> Starlette:
@@ -36,8 +39,13 @@ def app_from_environment() -> Starlette:
 def create_app(settings: Settings) -> Starlette:
     telemetry = Telemetry(settings.counts)
     holder = Holder(Path(settings.model), telemetry, settings.cache_bytes)
-    lane, helper = Lane(), Helper(holder.path)
-    operations = Api(settings, holder, telemetry, lane, helper).operations()
+    latest = Latest.of(settings.events)
+    journal = None if settings.events is None else Journal(settings.events)
+    lane, helper = Lane(), Helper(holder.path, latest, settings.events)
+    operations = [
+        *Api(settings, holder, telemetry, lane, helper, latest).operations(),
+        *([] if journal is None else Told(holder, journal).operations()),
+    ]
     described = encode(document(operations, settings.api_key is not None))
 
     @asynccontextmanager
@@ -48,10 +56,13 @@ def create_app(settings: Settings) -> Starlette:
         watcher.cancel()
         lane.close()
         helper.close()
+        if journal is not None:
+            await journal.close()
+        latest.close()
         log("stopped")
 
     app = Starlette(
-        routes=[*routes(operations), *page_routes(holder, lane, helper, described)],
+        routes=[*routes(operations), *page_routes(holder, lane, helper, latest, described)],
         middleware=_middleware(settings, telemetry),
         lifespan=lifespan,
         exception_handlers={
@@ -59,6 +70,7 @@ def create_app(settings: Settings) -> Starlette:
             Invalid: _invalid,
             Busy: _busy,
             Abandoned: _abandoned,
+            NotWritten: _not_written,
             HTTPException: _other,
         },
     )
@@ -73,7 +85,7 @@ def _middleware(settings: Settings, telemetry: Telemetry) -> list[Middleware]:
     cors = Middleware(
         CORSMiddleware,
         allow_origins=settings.cors_origins,
-        allow_methods=["GET", "POST"],
+        allow_methods=["GET", "POST", "PUT"],
         allow_headers=["Authorization", "Content-Type", "X-API-Key", "X-Request-ID"],
         expose_headers=["X-Request-ID"],
     )
@@ -93,6 +105,11 @@ async def _invalid(request: HttpRequest, error: Exception) -> Response:
 async def _busy(request: HttpRequest, error: Exception) -> Response:
     detail = "Too many long requests are waiting already: try again in a moment, or start more --workers."
     return Json({"detail": detail}, 503, {"Retry-After": "1"})
+
+
+async def _not_written(request: HttpRequest, error: Exception) -> Response:
+    detail = "The disk refused what you sent, and nothing of it was kept: the log says why. Send it again later."
+    return Json({"detail": detail}, 503, {"Retry-After": "10"})
 
 
 async def _abandoned(request: HttpRequest, error: Exception) -> Response:

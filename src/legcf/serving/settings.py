@@ -9,7 +9,8 @@ SETTINGS_VARIABLE = "LEGCF_SERVE_SETTINGS"
 
 @dataclass(frozen=True)
 class Settings:
-    """`counts` is the folder where workers share their counters; None counts in memory, for one process alone."""
+    """`counts` is the folder where workers share their counters; None counts in memory, for one process alone.
+    `events` is the folder of the event log; None takes no events."""
 
     model: str
     api_key: str | None = None
@@ -21,6 +22,7 @@ class Settings:
     popular_for_unknown: bool = False
     cache_bytes: int = 32 * 2**20
     counts: str | None = None
+    events: str | None = None
 
     def to_environment(self) -> None:
         os.environ[SETTINGS_VARIABLE] = json.dumps(asdict(self))

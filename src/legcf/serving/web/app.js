@@ -3,16 +3,28 @@ import { $, ask, attempt, bytes, combo, findItems, isDark, make, problem, recomm
 import { action, resultCards, row } from "./results.js";
 import { redrawMap, showMap } from "./map.js";
 import { showCard } from "./card.js";
+import { rules, showRules } from "./rules.js";
 
 const taste = new Map(); // id → title
 const views = ["recommend", "map", "model"];
 let user = null;
 let turn = 0;
+let acceptsEvents = false;
 
 const itemActions = (item) => [
   action("Similar", `Similar to ${item.title}`, () => attempt(() => showSimilar(item))),
   action("Add to taste", `Add ${item.title} to a taste`, () => addToTaste(item)),
+  ...(acceptsEvents && user !== null ? [action("Add to history", `Add ${item.title} to the history`, () => attempt(() => addToHistory(item)))] : []),
 ];
+
+// An event of the user's, kept by the server: sent once, whatever happens on the way.
+const addToHistory = async (item) => {
+  const whom = user;
+  const id = [...crypto.getRandomValues(new Uint32Array(4))].map((part) => part.toString(16).padStart(8, "0")).join("");
+  await ask("/interactions", { events: [{ id: `page-${id}`, user: whom, item: item.id }] });
+  say(`${item.title} is in the history of ${whom}`);
+  if (user === whom) await showUser(whom);
+};
 
 const clearResults = (title, text) => {
   $("results").replaceChildren();
@@ -26,7 +38,7 @@ const showResults = async (request, whom, hint) => {
   const mine = ++turn;
   const k = Number($("count").value);
   let answer;
-  try { answer = await recommend({ ...request, k, explain: Math.min(k, 50) }); } catch (error) {
+  try { answer = await recommend({ ...request, ...rules(), k, explain: Math.min(k, 50) }); } catch (error) {
     if (mine === turn) { clearResults("Recommendations", error.message); problem(error.message); }
     return;
   }
@@ -172,7 +184,8 @@ for (const radio of document.querySelectorAll('input[name="mode"]')) radio.addEv
   setAddress("");
   await follow();
 }));
-$("count").addEventListener("change", () => attempt(() => (user !== null ? showUser(user) : taste.size ? showTaste() : follow())));
+const again = () => attempt(() => (user !== null ? showUser(user) : taste.size ? showTaste() : follow()));
+$("count").addEventListener("change", again);
 $("clear-taste").addEventListener("click", () => { taste.clear(); attempt(showTaste); });
 $("similar-close").addEventListener("click", () => $("similar").close());
 $("problem-close").addEventListener("click", () => problem(null));
@@ -199,6 +212,8 @@ attempt(async () => {
   document.title = `${name} · recommendations from one small file`;
   setHues(model.hues);
   showCard(model);
+  acceptsEvents = model.accepts_events;
+  showRules(model.attributes, again);
   if (!model.users) document.querySelector('input[value="user"]').disabled = true;
   await follow();
 }).then(() => { if ($("model-line").textContent.startsWith("Loading")) $("model-line").textContent = ""; });
