@@ -32,7 +32,9 @@ def main() -> None:
     parser.add_argument("--protocol", default="legcf")
     parser.add_argument("--limit", type=float, default=300, help="most seconds of a run")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--only", nargs="*", default=[], help="rows whose key holds one of these words")
+    parser.add_argument(
+        "--only", nargs="*", default=[], help="rows by name, such as implicit-als-128, or by a part of it"
+    )
     parser.add_argument("--again", action="store_true", help="run what is done once more")
     parser.add_argument("--page", type=Path, default=Path("docs/peers.md"))
     options = parser.parse_args()
@@ -40,11 +42,16 @@ def main() -> None:
         name = Path(data).name
         split = exported(data, name, options)
         parts = common.load(split)
-        for row in ROWS:
-            if not options.only or any(word in row.key for word in options.only):
-                record(row, name, split, parts, options)
+        for row in chosen(options.only):
+            record(row, name, split, parts, options)
     report.write(options.page, options.work, options.limit)
     print(f"Written: {options.page}")
+
+
+def chosen(words: list[str]) -> list[Row]:
+    """All rows, or those named; a word that is no row's name stands for every row whose name holds it."""
+    names = {row.key for row in ROWS}
+    return [row for row in ROWS if not words or any(row.key == w or (w not in names and w in row.key) for w in words)]
 
 
 def exported(data: str, name: str, options: argparse.Namespace) -> Path:

@@ -18,7 +18,8 @@ Other projects on the same split, machine and day, each in an environment and a 
 evaluator from the lists that they rank. `make peers` writes this page; the versions are pinned in
 `benchmarks/peers/requirements/`.
 
-- **fit** is the time from pairs in memory to a model that answers; **first list** from the start of the program to the
+- **fit** is the time from pairs in memory to a model that answers, beside the same in seconds of CPU, which depend less
+  on what else a machine is doing; **first list** from the start of the program to the
   first list, reading and importing included; **all lists** the top 20 of every user with test pairs (ours: of every
   user, from the model file). **memory** is the peak of the whole process.
 - **bytes** are what the model takes on disk without training pairs. Other projects save float32 tables or matrices; our
@@ -63,14 +64,15 @@ def _title(one: Record) -> str:
 
 
 def _better_elsewhere(found: dict[str, list[Record]], names: Sequence[str]) -> str:
-    """Rows of other projects above our `default` in accuracy, and those above it that fit sooner or ask for less."""
+    """Rows of other projects above our `default` (or `fast`) in accuracy, and how many fit sooner or in less memory."""
     lines = ["## What is better elsewhere", ""]
     for name in names:
         done = _done(found[name])
-        ours = next((one for one in done if _title(one) == "legcf default"), None)
+        ours = next((one for label in ("default", "fast") for one in done if _title(one) == f"legcf {label}"), None)
         if ours is None:
-            lines.append(f"- **{name}**: `default` has not been run.")
+            lines.append(f"- **{name}**: neither `default` nor `fast` has been run.")
             continue
+        label = ours["label"]
         others = [one for one in done if one["project"] != "legcf"]
         above = [one for one in others if any(one[key] > ours[key] for key in ("recall@20", "ndcg@20"))]
         told = [
@@ -81,24 +83,30 @@ def _better_elsewhere(found: dict[str, list[Record]], names: Sequence[str]) -> s
         sooner = sum(one["fit_seconds"] < ours["fit_seconds"] for one in others)
         leaner = sum(one["peak_mb"] < ours["peak_mb"] for one in others)
         lines.append(
-            f"- **{name}**: above `default` in accuracy: {'; '.join(told) if told else 'none'}. Of {len(others)} rows"
-            f" of other projects, {sooner} fit sooner than `default` and {leaner} need less memory to fit."
+            f"- **{name}**: above `{label}` in accuracy: {'; '.join(told) if told else 'none'}. Of {len(others)} rows"
+            f" of other projects, {sooner} fit sooner than `{label}` and {leaner} need less memory to fit."
         )
     return "\n".join(lines)
 
 
 def _table(records: Sequence[Record]) -> str:
-    head = ("", "recall@20", "ndcg@20", "bytes", "fit", "first list", "all lists", "memory")
-    rows = [
-        (
-            f"**{_title(one)}**" if one["project"] == "legcf" else _title(one),
-            f"{one['recall@20']:.4f}", f"{one['ndcg@20']:.4f}", f"{one['bytes']:,}", f"{one['fit_seconds']:.1f} s",
-            f"{one['first_answer_seconds']:.1f} s", f"{one['recommend_seconds']:.1f} s", f"{one['peak_mb']:,.0f} MB",
-        )
-        for one in _done(records)
-    ]  # fmt: skip
+    head = ("", "recall@20", "ndcg@20", "bytes", "fit", "fit, CPU", "first list", "all lists", "memory")
+    rows = [(_shown(one), *_accuracy(one), f"{one['bytes']:,}", *_costs(one)) for one in _done(records)]
     lines = [head, ("---",) + ("---:",) * (len(head) - 1), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _shown(one: Record) -> str:
+    return f"**{_title(one)}**" if one["project"] == "legcf" else _title(one)
+
+
+def _accuracy(one: Record) -> list[str]:
+    return [f"{one[name]:.4f}" for name in ("recall@20", "ndcg@20")]
+
+
+def _costs(one: Record) -> list[str]:
+    times = ("fit_seconds", "fit_cpu_seconds", "first_answer_seconds", "recommend_seconds")
+    return [*(f"{one[name]:.1f} s" for name in times), f"{one['peak_mb']:,.0f} MB"]
 
 
 def _failed(records: Sequence[Record]) -> str:

@@ -153,9 +153,8 @@ def train(
     ranks.leave()
     if not speaks:
         return
-    others = {} if baselines is False else _simpler(trained, dataset, anyway=baselines is True)
     if as_json:
-        print_json({**trained.metrics, **({"baselines": others} if others else {})})
+        print_json(trained.metrics)
     else:
         if quiet:
             typer.echo(what_was_kept(dataset))
@@ -163,6 +162,7 @@ def train(
         next_command = shlex.join(["legcf", "recommend", str(out), "--user", str(dataset.users.external([0])[0])])
         if not trained.metrics["test"]:
             typer.echo(f"Accuracy is not measured: {dataset.name} has too few pairs to leave any out for testing.")
+        others = {} if baselines is False else _simpler(trained, dataset, anyway=baselines is True)
         if others:
             typer.echo(told(trained.metrics["test"][METRIC], others))
         typer.echo(f"Run: {out}. Next: {next_command}")

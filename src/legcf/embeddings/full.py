@@ -63,20 +63,6 @@ class FullTable(EmbeddingLayer[FullTableConfig]):
             "backbone": {"name": "history"},
             "training": {"epochs": 0},
         },
-        # The quickest that is good: a narrow factorisation of few rounds in two bits per value, and lists of few
-        # candidates in what a megabyte has left. Nothing is chosen on validation (docs/peers.md).
-        "fast": {
-            "method": {
-                "rows": "items", "initial": "als", "dim": 32, "score_scale": 1.0,
-                "als": {"alpha": 20.0, "rounds": 4, "gradient_steps": 2},
-            },
-            "backbone": {"name": "history"},
-            "training": {"epochs": 0, "validation_users": 500},
-            "ranking": {
-                "bytes": "1MB", "bits": 2, "lists": None, "list_ridge": 4.0, "list_candidates": 32,
-                "list_weight": 0.25, "fit_weight": False,
-            },
-        },
         # From a factorisation, so that few epochs are enough; every step propagates over the whole graph.
         "default": {
             "method": {"initial": "als"},

@@ -170,6 +170,19 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
             "training": {**_ITEMS_ONLY["training"], "validation_users": 10_000},
             "ranking": {"neighbours": 0.5, "fit_neighbours": True},
         },
+        # Good in seconds: a narrow factorisation of few rounds, coded and not trained, and lists of few candidates in
+        # what a megabyte has left. Nothing is chosen on validation (docs/peers.md).
+        "fast": {
+            "method": {
+                **_ITEMS_ONLY["method"], "c": 500, "d": 32, "als": {"alpha": 20.0, "rounds": 4, "gradient_steps": 2},
+            },
+            "backbone": {"name": "history"},
+            "training": {"epochs": 0, "validation_users": 500},
+            "ranking": {
+                "bytes": "1MB", "lists": None, "list_ridge": 4.0, "list_candidates": 32, "list_weight": 0.25,
+                "fit_weight": False,
+            },
+        },
         # Our best, chosen on validation (docs/study.md): one file that needs nothing else. Vectors are codes or a table
         # of few bits, whichever ranks better, and item lists hold what they lose.
         "default": {
