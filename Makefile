@@ -44,7 +44,7 @@ format: $(VENV)/dev ## Put the code in the form that `make lint` asks for
 	$(BIN)/ruff check --fix src tests benchmarks tools
 
 docs: $(VENV)/site ## The documentation as a site in site/; a broken link or reference fails
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "Open site/index.html: it needs no server and no network."
 
 docs-serve: $(VENV)/site ## The same, in a browser while you write

@@ -159,7 +159,7 @@ def furnish(folder: Path) -> None:
         for place, ((user, item), star) in enumerate(zip(rows, stars, strict=True))
     ]
     (folder / "ratings.csv").write_text("".join(["user,item,rating,timestamp\n", *rated]))
-    tables = {"users": rng.standard_normal((400, 8)), "items": rng.standard_normal((300, 8))}
+    tables = {"users": rng.standard_normal((700, 16)), "items": rng.standard_normal((500, 16))}
     np.savez(folder / "als.npz", **{name: table.astype(np.float32) for name, table in tables.items()})
 
 
@@ -169,14 +169,16 @@ def rewritten(document: str) -> str:
         furnish(Path(folder))
         shell = Shell(Path(folder))
         try:
-            answers = iter([shell.run(one.command) for one in typed(document) if one.runs])
+            ran = [(one, shell.run(one.command)[1]) for one in typed(document) if one.runs]
         finally:
             shell.close()
+
+    answers = iter([output for one, output in ran if one.printed is not None])
 
     def filled(block: re.Match[str]) -> str:
         inner = block["text"]
         if block["kind"] == "console" and "run:" not in block["notes"]:
-            inner = _COMMAND.sub(lambda found: f"$ {found[1]}\n{_tidy(next(answers)[1])}", inner)
+            inner = _COMMAND.sub(lambda found: f"$ {found[1]}\n{_tidy(next(answers))}", inner)
         return f"{block['notes']}```{block['kind']}\n{inner}```"
 
     return _BLOCK.sub(filled, document)

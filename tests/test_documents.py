@@ -83,7 +83,7 @@ def command_for(name: str, arguments: list[str]) -> tuple[Any, list[str]]:
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_commands_that_are_not_run_could_be(document: str) -> None:
     for one in typed((ROOT / document).read_text()):
-        command = re.sub(r"\\\n", " ", one.command)
+        command = re.sub(r"\\\n|[12]?> \S+", " ", one.command)
         for name, rest in _CALL.findall(re.sub(r"\s#.*", "", command)):
             found, arguments = command_for(name, shlex.split(rest))
             found.make_context(name, arguments)  # refuses what it does not know, and misses what it needs

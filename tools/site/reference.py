@@ -101,9 +101,8 @@ def _python() -> Iterator[str]:
     yield "# Python\n"
     yield "What `import legcf` gives, and all that later versions promise to keep. Names are imported on first use:"
     yield "`legcf.Scorer` needs numpy alone.\n"
-    for name in legcf.__all__:
-        if name in legcf._HOMES:
-            yield f"::: {legcf._HOMES[name].replace(':', '.')}\n"
+    for home in legcf._HOMES.values():
+        yield f"::: {home.replace(':', '.')}\n"
     yield f"## `__version__`\n\nThe version as text, `{legcf.__version__}` here.\n"
 
 
