@@ -28,8 +28,8 @@ from legcf.serving.artifact import ServingModel
 from legcf.serving.attributes import ItemMask
 from legcf.serving.foldin import UserMaker, user_maker
 from legcf.serving.neighbours import HistoryNeighbours
-from legcf.serving.rules import Caps, Filter, allowed_items, choose
 from legcf.serving.renew import with_pairs
+from legcf.serving.rules import Caps, Filter, allowed_items, choose
 
 _BLOCK = 64 * (os.cpu_count() or 1)  # users projected at once: 64 per core, as the compiled path takes them
 _BLOCK_BYTES = 16 * 2**20  # of scores that stand in memory at once where they have to
