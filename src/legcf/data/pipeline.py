@@ -191,7 +191,7 @@ def build(
     return Built(protocol.name, users, items, source.titles(items), pairs, merged.merged, weights)
 
 
-def _renumbered(weights: Weights, kept: KeptBlocks) -> Weights:
+def _renumbered(weights: Weights, kept: "KeptBlocks") -> Weights:
     """In the positions of users and items that are kept."""
     inside = kept.users[weights.users] & kept.items[weights.items]
     users, items = (np.cumsum(mask) - 1 for mask in (kept.users, kept.items))
