@@ -41,9 +41,12 @@ _ITEMS_ONLY: dict[str, dict[str, Any]] = {
     "backbone": {"name": "history"},
     "training": {**_WARM_TRAINING, "learning_rate": 0.015, "leave_out": True, "epochs": 4},
 }
+_GRAPH_TRAINING = {
+    "batch_size": 8192, "learning_rate": 1e-2, "epochs": 20, "patience": 3, "validation_users": 10_000,
+}  # fmt: skip
 _MOST_BUCKETS = 4096  # unless a budget asks for more: coding costs c times the items
 _ENTITIES_A_BUCKET = 4  # a codebook wider than a fourth of what it codes is no longer shared
-_TERMS_OF_LARGE, _LEAST_LARGE, _MOST_BUCKETS = 4, 1000, 4096  # t and c where a model file has room for more than usual
+_TERMS_OF_LARGE, _LEAST_LARGE = 4, 1000  # t, and the least c, where a file has room for more than usual
 _SHARE_OF_CODES = 5  # of that room, codes have the fifth part
 
 
@@ -142,12 +145,9 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
             },
         },
         # The paper's model with its update mended: the expanded graph, METIS anchors, BPR, larger batches.
-        "graph": {
-            "method": {"c": 500, "update": "pinv-refit"},
-            "training": {
-                "batch_size": 8192, "learning_rate": 1e-2, "epochs": 20, "patience": 3, "validation_users": 10_000,
-            },
-        },
+        "graph": {"method": {"c": 500, "update": "pinv-refit"}, "training": _GRAPH_TRAINING},
+        # The same with an update that chooses and fits together.
+        "graph-pursuit": {"method": {"c": 500, "update": "matching-pursuit"}, "training": _GRAPH_TRAINING},
         # Users and items both coded and no graph at all, in training or after: h = S · E_meta.
         "graph-free": {
             "method": {**_WARM_METHOD, "c": 500},

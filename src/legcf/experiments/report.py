@@ -211,7 +211,9 @@ def _largest_fall(run: StoredRun) -> str:
     """How far validation fell at most from an epoch to the next, where S was updated in between."""
     scores = [(line, line["validation"]["ndcg@20"]) for line in run.curve if "ndcg@20" in line.get("validation", {})]
     changes = [after / before - 1 for (_, before), (line, after) in pairwise(scores) if "update" in line and before > 0]
-    return f"{min(changes):+.1%}".replace("-", "−") if changes else ""
+    if not changes:
+        return ""
+    return f"{min(changes):.1%}".replace("-", "−") if min(changes) < 0 else "none"
 
 
 def _ended_by(run: StoredRun) -> str:
