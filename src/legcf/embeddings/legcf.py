@@ -43,7 +43,7 @@ _ITEMS_ONLY: dict[str, dict[str, Any]] = {
 }
 _MOST_BUCKETS = 4096  # unless a budget asks for more: coding costs c times the items
 _ENTITIES_A_BUCKET = 4  # a codebook wider than a fourth of what it codes is no longer shared
-_TERMS_OF_LARGE, _LEAST_LARGE, _MOST_BUCKETS = 4, 1000, 4096  # t and c where a model file has room for more than usual
+_TERMS_OF_LARGE, _LEAST_LARGE = 4, 1000  # t and the least c where a model file has room for more than usual
 _SHARE_OF_CODES = 5  # of that room, codes have the fifth part
 
 
