@@ -41,8 +41,10 @@ def test_a_rank_is_killed_at_three_moments(tmp_path: Path) -> None:
         gone: set[int] = set()
         for number, lines in enumerate(MOMENTS):
             victim = wait_for_rank(job, out, lines, gone, rank=number % 2)
-            victim.kill()
-            gone |= {one.pid for one in ranks_of(job)} | {victim.pid}
+            gone |= {one.pid for one in ranks_of(job)}
+            (
+                victim.parent() or victim if lines == MOMENTS[-1] else victim
+            ).kill()  # at last the launcher, and all with it
         assert job.wait(timeout=PATIENCE) == 0
     finally:
         for process in [*ranks_of(job), job]:
@@ -75,8 +77,10 @@ def wait_for_rank(job: subprocess.Popen[bytes], out: Path, lines: int, gone: set
 
 
 def ranks_of(job: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """The job's launcher starts them."""
     try:
-        return sorted(psutil.Process(job.pid).children(), key=lambda one: one.pid)
+        launchers = psutil.Process(job.pid).children()
+        return sorted((one for each in launchers for one in each.children()), key=lambda one: one.pid)
     except psutil.NoSuchProcess:
         return []
 

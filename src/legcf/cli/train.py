@@ -137,6 +137,7 @@ def train(
     resume = ranks.goes_on(out, may_begin=is_new or resume) or resume
     try:
         trained = run(dataset, resolved, out if speaks else None, resume, quiet or as_json, _all(watching), final)
+        ranks.leave()  # what follows is done by the one that speaks
         if item_features is not None and speaks:
             trained = _with_features(trained, item_features, dataset, options, out)
     except UserError:
@@ -150,7 +151,6 @@ def train(
     finally:
         if logged is not None:
             logged.close(None if trained is None else trained.metrics)
-    ranks.leave()
     if not speaks:
         return
     if as_json:

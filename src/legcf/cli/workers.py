@@ -1,6 +1,13 @@
-"""`--workers N`: the same command as N ranks of this machine, by torch's elastic launcher, which restarts lost ones."""
+"""`--workers N`: the same command as N ranks of this machine.
 
+This process starts torch's elastic launcher, which starts the ranks and restarts them all when one is lost; should the
+launcher itself be lost, it is started again. Nobody outlives whoever started it, so a lost one leaves nothing behind.
+"""
+
+import ctypes
 import os
+import signal
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -14,7 +21,10 @@ from legcf.files import written_whole
 
 _RESTARTS = 5  # of all ranks together: when one is lost, all go on from the last checkpoint
 _LOOK_EVERY_SECONDS = 0.2
+_JOB = "LEGCF_JOB"  # the name of the job, the same for every launcher that it needs
 _REFUSAL = "LEGCF_REFUSAL"  # the file where a rank leaves the sentence of a UserError
+_LAUNCHER = "LEGCF_LAUNCHER"  # its process
+_PARENT_DEATH = 1  # prctl's PR_SET_PDEATHSIG
 
 
 def are_wanted(count: int) -> bool:
@@ -24,48 +34,60 @@ def are_wanted(count: int) -> bool:
 
 def start(count: int) -> None:
     """Run this process's own command as `count` ranks until they are done."""
+    each = str(max(1, threads.available() // count))
+    # Ranks that are started again would otherwise look for each other where the lost ones had been.
+    chosen = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS": each}
+    if sys.platform == "linux":
+        chosen["GLOO_SOCKET_IFNAME"] = "lo"
+    with tempfile.TemporaryDirectory(prefix="legcf-workers-") as folder:
+        refusal = Path(folder) / "refusal"
+        variables = {**chosen, **os.environ, _JOB: uuid4().hex, _REFUSAL: str(refusal)}
+        command = [sys.executable, "-m", "legcf.cli.workers", str(count), *sys.argv[1:]]
+        for _ in range(_RESTARTS + 1):
+            ended = subprocess.run(command, env=variables).returncode
+            if ended >= 0:  # not by a signal
+                break
+        if refusal.exists():
+            raise UserError(refusal.read_text(encoding="utf-8"))
+    if ended:
+        raise UserError("The workers failed too often, as told above; --resume goes on from the last checkpoint.")
+
+
+def launch(count: int, arguments: list[str]) -> int:
+    """As the launcher: start the ranks, and start them again when one is lost. Returns an exit code."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    each = str(max(1, threads.available() // count))
-    # Ranks that are started again would otherwise look for each other where the lost ones had been.
-    variables = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS": each}
-    if sys.platform == "linux":
-        variables["GLOO_SOCKET_IFNAME"] = "lo"
-    for name, value in variables.items():
-        os.environ.setdefault(name, value)
-    with tempfile.TemporaryDirectory(prefix="legcf-workers-") as folder:
-        refusal = Path(folder) / "refusal"
-        os.environ[_REFUSAL] = str(refusal)
-        plan = LaunchConfig(
-            min_nodes=1,
-            max_nodes=1,
-            nproc_per_node=count,
-            run_id=uuid4().hex,
-            rdzv_backend="c10d",
-            rdzv_endpoint="localhost:0",
-            local_addr="localhost",
-            max_restarts=_RESTARTS,
-            monitor_interval=_LOOK_EVERY_SECONDS,
-        )
-        failed = False
-        try:
-            elastic_launch(plan, sys.executable)("-m", "legcf", *sys.argv[1:])
-        except SignalException as error:
-            raise KeyboardInterrupt from error
-        except ChildFailedError:
-            failed = True
-        if refusal.exists():
-            raise UserError(refusal.read_text(encoding="utf-8"))
-    if failed:
-        raise UserError(f"A worker failed {_RESTARTS + 1} times, as told above; --resume goes on from its checkpoint.")
+    plan = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=count,
+        run_id=os.environ[_JOB],
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        local_addr="localhost",
+        max_restarts=_RESTARTS,
+        monitor_interval=_LOOK_EVERY_SECONDS,
+    )
+    os.environ[_LAUNCHER] = str(os.getpid())
+    try:
+        elastic_launch(plan, sys.executable)("-m", "legcf", *arguments)
+    except ChildFailedError:
+        return 1
+    except SignalException:
+        return 130
+    return 0
 
 
 def join() -> None:
     """As one of several ranks: meet the others, and let only the first speak."""
-    if _REFUSAL in os.environ and Path(os.environ[_REFUSAL]).exists():
-        raise typer.Exit
+    if _REFUSAL in os.environ:
+        _end_with_parent(at_once=True)
+        if os.getppid() != int(os.environ[_LAUNCHER]):
+            raise typer.Exit(1)  # it is gone already, and another has taken its place
+        if Path(os.environ[_REFUSAL]).exists():
+            raise typer.Exit
     from legcf import jit, progress, ranks
 
     ranks.join()
@@ -83,3 +105,13 @@ def left_for_starter(error: UserError) -> bool:
     with written_whole(Path(place)) as temporary:
         temporary.write_text(str(error), encoding="utf-8")
     return True
+
+
+def _end_with_parent(at_once: bool) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PARENT_DEATH, int(signal.SIGKILL if at_once else signal.SIGTERM))
+
+
+if __name__ == "__main__":
+    _end_with_parent(at_once=False)
+    sys.exit(launch(int(sys.argv[1]), sys.argv[2:]))

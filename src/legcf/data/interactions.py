@@ -107,7 +107,8 @@ class Interactions:
     def of_range(self, users: slice) -> "Interactions":
         """Only the pairs of a range of users, over the same users and items; nothing is copied but the bounds."""
         first, last = self.indptr[users.start], self.indptr[users.stop]
-        return Interactions(np.clip(self.indptr, first, last) - first, self.items[first:last], self.num_items)
+        weights = None if self.weights is None else self.weights[first:last]
+        return Interactions(np.clip(self.indptr, first, last) - first, self.items[first:last], self.num_items, weights)
 
     def of(self, user: int) -> IntArray:
         return self.items[self.indptr[user] : self.indptr[user + 1]]
