@@ -1,18 +1,27 @@
-# Two commands do everything on a fresh machine: `make demo` and `make test`.
+# Two commands do everything on a fresh machine: `make demo` and `make test`. `make help` names the others.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 RUN ?= runs/demo
+PEERS_DATA ?= lastfm
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench clean
+.PHONY: help demo test lint format docs docs-serve build bench peers clean
+
+help: ## Say what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
 
 $(VENV)/core: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,plot]'
+	$(PIP) -e '.[demo,plot]'
+	touch $@
+
+$(VENV)/site: $(VENV)/core
+	$(PIP) -e '.[docs]'
 	touch $@
 
 $(VENV)/dev: $(VENV)/core
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(PIP) -e '.[dev]'
 	touch $@
 
 demo: $(VENV)/core ## Train on real film ratings, print accuracy, size and recommendations
@@ -24,14 +33,31 @@ demo: $(VENV)/core ## Train on real film ratings, print accuracy, size and recom
 test: lint ## ruff, mypy --strict, the layers of imports and every test
 	$(BIN)/pytest -n 2
 
-lint: $(VENV)/dev
-	$(BIN)/ruff format --check src tests benchmarks
-	$(BIN)/ruff check src tests benchmarks
+lint: $(VENV)/dev ## What `make test` checks before the tests
+	$(BIN)/ruff format --check src tests benchmarks tools
+	$(BIN)/ruff check src tests benchmarks tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache --no-logo
+
+format: $(VENV)/dev ## Put the code in the form that `make lint` asks for
+	$(BIN)/ruff format src tests benchmarks tools
+	$(BIN)/ruff check --fix src tests benchmarks tools
+
+docs: $(VENV)/site ## The documentation as a site in site/; a broken link or reference fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "Open site/index.html: it needs no server and no network."
+
+docs-serve: $(VENV)/site ## The same, in a browser while you write
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
+build: $(VENV)/dev ## A source distribution and a wheel in dist/
+	$(BIN)/python -m build
 
 bench: $(VENV)/dev ## Every benchmark, each printing ratios measured in one run and writing JSON
 	for file in benchmarks/bench_*.py; do $(BIN)/python $$file; done
 
-clean:
-	rm -rf $(VENV) runs
+peers: $(VENV)/dev ## Other projects on the same split, machine and day, into docs/peers.md; goes on where it was stopped
+	$(BIN)/python benchmarks/peers $(PEERS_DATA)
+
+clean: ## Remove what was made here
+	rm -rf $(VENV) runs site dist build

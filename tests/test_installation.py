@@ -21,7 +21,7 @@ TRAINING = {"numba", "polars", "scipy", "torch"}
 
 def _run(*command: object, code: int = 0) -> str:
     """What a command prints, on both streams."""
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=300)
     assert done.returncode == code, done.stderr
     return done.stdout + done.stderr
 
@@ -31,7 +31,7 @@ def _installed(folder: Path) -> Path:
     source = folder / "source"
     source.mkdir()
     shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
     _run(*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, source)

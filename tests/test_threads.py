@@ -59,6 +59,7 @@ def test_all_pools_alike_and_none_spins() -> None:
         text=True,
         check=True,
         env={**environment, "OMP_DISPLAY_ENV": "true"},
+        timeout=120,
     )
     assert done.stdout.strip() == "{1}"
     policies = [line for line in done.stderr.splitlines() if "OMP_WAIT_POLICY" in line]

@@ -13,7 +13,7 @@ from legcf.data.source import load
 from legcf.errors import UserError
 from legcf.files import read_json, write_json
 from legcf.recommender import Recommender
-from legcf.registry import config_from_json
+from legcf.registry import config_from_json, resolve
 from legcf.runs import train
 from legcf.trained_model import load_model
 from tests.cli.typed import legcf
@@ -46,6 +46,17 @@ def test_commands_take_a_folder_of_format_1(command: str) -> None:
     first, *more = command.split()
     answer = legcf(first, KEPT / "format-1", *more)
     assert answer.code == 0, answer.err
+
+
+def test_what_was_called_best_is_the_best_of_all() -> None:
+    """In run folders, in settings that are typed, and in the files of --config; any other word is refused."""
+    before = read_json(KEPT / "format-1" / "config.json")
+    assert before["training"]["keep"] == "best"
+    assert migrated(before)["training"]["keep"] == "best-of-all"
+    assert config_from_json(before).training.keep == "best-of-all"
+    assert resolve(overrides={"training": {"keep": "best"}}).training.keep == "best-of-all"
+    with pytest.raises(UserError, match=r"training\.keep = 'first' is not possible"):
+        resolve(overrides={"training": {"keep": "first"}})
 
 
 def test_settings_of_format_1_make_the_same_model() -> None:

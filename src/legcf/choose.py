@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from legcf.climb import climb
 from legcf.configuration import RunConfig
 from legcf.data.interactions import Dataset
 from legcf.factorisation.als import AlsSettings, with_alpha
@@ -26,14 +27,15 @@ from legcf.registry import resolve
 Build = Callable[[RunConfig], GraphModel]
 """A model with its first values."""
 
-_FACTORISATIONS = ((128, 1.0, 5.0), (128, 1.0, 10.0), (128, 2.0, 15.0), (256, 1.0, 10.0))
-"""Width, multiple of the α that is found, and λ: wider is better on large data alone."""
+_FACTORS = (128, 256)  # wider is better on large data alone
+_FIRST_RIDGE, _LEAST_RIDGE, _MOST_RIDGE = 10.0, 1.25, 80.0  # λ of a factorisation
 
 _POPULARITY_POWERS = (0.3, 0.5)  # c of singular vectors
 _MOST_SINGULAR = 512
 _SHARES = (0.25, 0.5, 0.75)  # of the room, for the table; the rest is the lists'
 _BITS, _BITS_OF_MANY = (2, 4), (2,)  # where items are many, more bits have never been worth their room
 _LEAST_WIDTH = 16
+_NEAR = 0.98  # of the better kind of table: what few bits may still turn round
 _TRIAL_FACTORS = 64  # wide enough to find α by
 
 
@@ -59,19 +61,28 @@ def best_table(
     widest = _widest(room, dataset.num_items)
     if widest < _LEAST_WIDTH:
         return None
-    best: tuple[float, RunConfig, GraphModel] | None = None
     settings = config.ranking
-    for start in _starts(config, dataset, widest):
-        model = build(start)
-        ranking = model.ranking()
-        lists = fitter.lists(settings, round(_entries_per_item(room, dataset) * dataset.num_items), refit=False)
-        _, score = fitter.weighed(ranking, lists, settings.list_weight, _named(judge, start), settings)
-        if best is None or score > best[0]:
-            best = score, start, model
-    if best is None:
-        return None
-    _, start, model = best
-    return _fitted(start, model, settings, room, fitter, build, judge, dataset)
+    lists = fitter.lists(settings, round(_entries_per_item(room, dataset) * dataset.num_items), refit=False)
+    best: dict[str, tuple[float, RunConfig, GraphModel]] = {}  # of each kind
+
+    def score(start: RunConfig) -> float:
+        model, kind = build(start), start.method.model_dump()["initial"]
+        _, found = fitter.weighed(model.ranking(), lists, settings.list_weight, _named(judge, start), settings)
+        if kind not in best or found > best[kind][0]:
+            best[kind] = found, start, model
+        return found
+
+    _try_factorisations(config, dataset, widest, score)
+    for power in _POPULARITY_POWERS:
+        singular = {"initial": "spectral", "dim": min(_MOST_SINGULAR, widest), "popularity_power": power}
+        score(_table(config, singular, item_power=0.5 + power))
+    leading = max(found for found, _, _ in best.values())
+    fitted = [
+        _fitted(start, model, settings, room, fitter, build, judge, dataset)
+        for found, start, model in best.values()
+        if found >= _NEAR * leading
+    ]
+    return max((one for one in fitted if one is not None), key=lambda one: one.score, default=None)
 
 
 def _fitted(
@@ -105,17 +116,20 @@ def _fitted(
     return Choice(final, tuned, config.model_copy(update={"ranking": tuned.config}), score)
 
 
-def _starts(config: RunConfig, dataset: Dataset, widest: int) -> Iterator[RunConfig]:
-    alpha = with_alpha(
-        dataset.train, min(_TRIAL_FACTORS, widest), np.random.default_rng(config.seed), AlsSettings(), quiet=True
-    ).alpha
-    for factors, multiple, ridge in _FACTORISATIONS:
-        if factors == _FACTORISATIONS[0][0] or factors <= widest:  # the narrower ones always, cut to what fits
-            als = {"alpha": multiple * (alpha or 1.0), "regularisation": ridge}
-            yield _table(config, {"initial": "als", "dim": min(factors, widest), "als": als}, item_power=0.5)
-    for power in _POPULARITY_POWERS:
-        singular = {"initial": "spectral", "dim": min(_MOST_SINGULAR, widest), "popularity_power": power}
-        yield _table(config, singular, item_power=0.5 + power)
+def _try_factorisations(config: RunConfig, dataset: Dataset, widest: int, score: Callable[[RunConfig], float]) -> None:
+    """λ by doubling and halving; then wider, with the λ that was best."""
+    rng = np.random.default_rng(config.seed)
+    alpha = with_alpha(dataset.train, min(_TRIAL_FACTORS, widest), rng, AlsSettings(), quiet=True).alpha or 1.0
+
+    def start(factors: int, ridge: float) -> RunConfig:
+        als = {"alpha": alpha, "regularisation": ridge}
+        return _table(config, {"initial": "als", "dim": min(factors, widest), "als": als}, item_power=0.5)
+
+    first, *wider = _FACTORS
+    best = climb(lambda ridge: score(start(first, ridge)), _FIRST_RIDGE, _LEAST_RIDGE, _MOST_RIDGE)
+    for factors in wider:
+        if factors <= widest:
+            score(start(factors, best))
 
 
 def _table(config: RunConfig, method: dict[str, Any], item_power: float) -> RunConfig:

@@ -53,6 +53,9 @@ def parse_bytes(text: int | str) -> int:
     return size
 
 
+_RENAMED_KEEP = {"best": "best-of-all"}  # as it was called while there was one kind of best
+
+
 class TrainingConfig(Frozen):
     """How parameters are learned; the same keys for every method."""
 
@@ -107,7 +110,10 @@ class TrainingConfig(Frozen):
         None, ge=1, description="validate on this many users (a seeded draw) instead of all while training"
     )
     continue_from: Literal["best", "last"] = Field("best", description="which weights the next stage starts from")
-    keep: Literal["best", "last"] = Field("best", description="which weights the run ends with")
+    keep: Literal["best-of-all", "last-stage", "last"] = Field(
+        "best-of-all",
+        description="which weights the run ends with: the best of all stages, the best of its last stage, or the last",
+    )
     propagation: Literal["auto", "basis", "stepwise"] = Field(
         "auto", description="train on the propagated basis where the layer allows it, or propagate at every step"
     )
@@ -121,6 +127,11 @@ class TrainingConfig(Frozen):
     threads: int | None = Field(
         None, ge=1, description="threads to use; by default as many as affinity and the container's quota allow"
     )
+
+    @field_validator("keep", mode="before")
+    @classmethod
+    def _as_it_is_called_now(cls, keep: Any) -> Any:
+        return _RENAMED_KEEP.get(keep, keep) if isinstance(keep, str) else keep
 
     @model_validator(mode="after")
     def _folds_go_with(self) -> "TrainingConfig":
@@ -162,6 +173,10 @@ class RankingConfig(Frozen):
     list_user_power: float = Field(0.5, ge=0, description="p: a user weighs its degree to minus this in them")
     list_power: float = Field(0.0, ge=0, description="a user's lists add up to its degree to minus this")
     list_weight: float = Field(0.5, gt=0, description="how far the lists' term spreads beside the vectors' products")
+    list_candidates: int | None = Field(
+        None, ge=1, description="items that may speak for an item; null: many, and weights solved again for those kept"
+    )
+    fit_weight: bool = Field(True, description="choose the weight of the lists on validation, where there is any")
     list_bits: int = Field(4, ge=1, le=8, description="bits per weight in the lists")
 
     @field_validator("bytes")
@@ -213,7 +228,12 @@ _MOVED = {"ranking_length": "length", "neighbours": "neighbours", "fit_neighbour
 def migrated(content: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a run as they are written now: up to format 1, those of ranking stood among the training's."""
     training = content.get("training")
-    if not isinstance(training, Mapping) or "ranking" in content:
+    if not isinstance(training, Mapping):
+        return dict(content)
+    if training.get("keep") in _RENAMED_KEEP:
+        training = {**training, "keep": _RENAMED_KEEP[training["keep"]]}
+        content = {**content, "training": training}
+    if "ranking" in content:
         return dict(content)
     moved = {new: training[old] for old, new in _MOVED.items() if old in training}
     kept = {key: value for key, value in training.items() if key not in _MOVED}

@@ -7,7 +7,16 @@ _TRAINING_PACKAGES = frozenset({"numba", "polars", "psutil", "pymetis", "safeten
 
 
 class UserError(Exception):
-    """Something the user can mend. The command line prints it as one sentence and exits with code 2."""
+    """Something the user can mend. The command line prints it as one sentence and exits with code 2.
+
+    Example:
+        ```python
+        try:
+            Recommender().fit("ratings.csv")
+        except UserError as error:
+            print(error)  # what is wrong, where, and what to do
+        ```
+    """
 
 
 class MissingExtra(UserError):

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from legcf import ranks
 from legcf.arrays import FloatArray
 from legcf.backbones.base import Backbone
 from legcf.configuration import TrainingConfig
@@ -66,6 +67,7 @@ class GraphModel(nn.Module):
 
     def rebuild(self) -> None:
         """Make graph and basis anew; to be called when the layer is filled and whenever its graph has changed."""
+        ranks.make_same([*self.parameters(), *self.buffers()])
         self._views = {}  # first: old and new need not be in memory together
         numbers = [] if self._folds is None else range(int(self._folds.max(initial=-1)) + 1)
         for number in (WHOLE, *numbers):
@@ -96,12 +98,15 @@ class GraphModel(nn.Module):
         users, items, added = np.split(vectors, [layer.num_users, layer.num_entities])
         # A user without pairs has a vector that nothing was learnt of: none, so that it is ranked as a stranger.
         users = np.where(self._histories.user_degrees[:, None] > 0, users, np.float32(0))
+        pooling = self.backbone.pooling()
+        if pooling is not None and self._histories.weights is not None:
+            users = pooling.vectors(self._histories, items.__getitem__, items.shape[1])
         return Ranking(
             users,
             items,
             self._histories,
             bias=None if layer.item_bias is None else layer.item_bias.detach().numpy().copy(),
-            pooling=self.backbone.pooling(),
+            pooling=pooling,
             codes=layer.item_codes() if self.backbone.keeps_items else None,
             meta=added if len(added) else None,
         )

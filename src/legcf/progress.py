@@ -69,10 +69,19 @@ class _Plain(_Measured):
         )
 
 
+_silent = False
+
+
+def silence() -> None:
+    """No progress from this process: of several that do the same, one speaks."""
+    global _silent
+    _silent = True
+
+
 @contextmanager
 def progress(title: str, total: float | None, unit: str = "steps", quiet: bool = False) -> Iterator[Task]:
     """`with progress("Reading", size, "bytes") as task: task.advance(n)`"""
-    if quiet:
+    if quiet or _silent:
         yield _Silent()
     elif sys.stderr.isatty():
         from rich.console import Console

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from legcf import runs
+from legcf import runs, shown
 from legcf.arguments import as_count, as_ids, as_list
 from legcf.arrays import FloatArray
 from legcf.configuration import RunConfig, validated
@@ -22,22 +22,45 @@ from legcf.errors import UserError
 from legcf.evaluation import accuracy
 from legcf.evaluation.evaluate import DEFAULT_KS
 from legcf.evaluation.new_pairs import new_pairs
+from legcf.features.table import read_items
 from legcf.model import GraphModel
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.topk import rank, similar
 from legcf.registry import resolve
 from legcf.trained_model import TrainedModel, load_model, save_model
+from legcf.updating.change import MUCH
+from legcf.updating.cold import ItemTable
+from legcf.updating.merge import grown_dataset
+from legcf.updating.update import update
 
 _PARTS = ("test", "validation")
+_SAME_IN_UPDATES = {
+    "user_col", "item_col", "rating_col", "time_col", "date_format", "header", "delimiter", "min_rating", "weight_col",
+    "half_life",
+}  # fmt: skip
 
 
 class Recommender:
     """Train on interactions, then ask for recommendations with the ids that went in.
 
-    >>> model = Recommender(seed=1).fit("interactions.csv")
-    >>> model.recommend(["alice", "bob"], k=10)
+    Options beyond the preset are given by section, under the names that they have in a configuration file.
 
-    Options beyond the preset are given by section: `Recommender(method_options={"c": 200}, training={"epochs": 5})`.
+    Args:
+        method: What makes the embeddings; `legcf methods` lists all.
+        backbone: What propagates them; the preset names one by default.
+        preset: Named settings of the method.
+        seed: Seed of every draw in the run.
+        method_options: Keys of the section `method`, such as `{"c": 200}`.
+        backbone_options: Keys of the section `backbone`.
+        training: Keys of the section `training`, such as `{"epochs": 5}`.
+        ranking: Keys of the section `ranking`, such as `{"bytes": "1MB"}`.
+        quiet: Whether to show no progress.
+
+    Example:
+        ```python
+        model = Recommender(seed=1).fit("interactions.csv")
+        model.recommend(["alice", "bob"], k=10)
+        ```
     """
 
     def __init__(
@@ -63,6 +86,7 @@ class Recommender:
         self._quiet = quiet
         self._trained: TrainedModel | None = None
         self._dataset: Dataset | None = None
+        self._first: Dataset | None = None
 
     def fit(
         self,
@@ -72,34 +96,108 @@ class Recommender:
         final: bool = False,
         **data_options: Any,
     ) -> Recommender:
-        """`data` is a Dataset, a source that `legcf train` takes, or a frame with a row for each interaction.
+        """Read data, train on it, and test on what was held out.
 
-        Options of reading and splitting may be given by name: `fit("log.csv", user_col="uid", protocol="ratio")`. With
-        `final` the model is chosen and tested as usual, and then trained once more on every pair: the one to use.
+        Args:
+            data: A Dataset, a source that `legcf train` takes (a path, several, a known name), a frame of polars,
+                pandas or Arrow with a row for each interaction, or a scipy sparse matrix of users × items.
+            options: How to read and split it, as one record.
+            final: Choose and test as usual, and then train once more on every pair: the model to use.
+            **data_options: The same as `options` by name: `fit("log.csv", user_col="uid", protocol="ratio")`.
+
+        Returns:
+            The recommender itself.
+
+        Raises:
+            UserError: The data cannot be read, or nothing can be learned from it; the sentence says what to do.
+
+        Example:
+            ```python
+            model = Recommender().fit("interactions.csv", final=True)
+            ```
         """
         chosen = options or validated(DataOptions, data_options, "data")
         dataset = training_data(data, chosen)
         wanted = self._wanted
         if isinstance(data, str | Path | list | tuple):
             wanted = wanted.model_copy(update={"data": chosen.reference(data)})
+        elif not isinstance(data, Dataset):
+            told = chosen.model_dump(mode="json", exclude_defaults=True)
+            wanted = wanted.model_copy(update={"data": {"options": told} if told else {}})
         self._trained = runs.train(dataset, wanted, quiet=self._quiet, final=final)
-        self._dataset = dataset
+        self._first = self._dataset = dataset
+        return self
+
+    def update(
+        self,
+        data: Dataset | str | Path | pl.DataFrame | Any = None,
+        options: DataOptions | None = None,
+        *,
+        threshold: float = MUCH,
+        item_features: str | Path | pl.DataFrame | Any = None,
+        **data_options: Any,
+    ) -> Recommender:
+        """Take in new pairs, of known and of new users and items, without training; `data` is what `fit` takes.
+
+        `item_features`, a table with a row for each item, tells of items that nobody or hardly anybody has yet.
+        Tables are read as that of the training was, unless other options are given. Every pair counts, whatever part
+        it would be split into. `metrics["updated"]` says what was done and whether
+        training anew is due.
+        """
+        trained = self._fitted()
+        chosen = options or validated(DataOptions, data_options, "data")
+        if not isinstance(data, Dataset):
+            as_before = {key: value for key, value in self._read_as().items() if key in _SAME_IN_UPDATES}
+            given = chosen.model_dump(include=chosen.model_fields_set)
+            chosen = validated(DataOptions, {**as_before, **given}, "data")
+        if not 0 <= threshold <= 1:
+            raise UserError(f"threshold = {threshold} is not possible: it is a share, from 0 to 1.")
+        if data is None and item_features is None:
+            raise UserError("There is nothing to update with: give new interactions, item_features, or both.")
+        new = None if data is None else interactions(data, chosen)
+        about = None if item_features is None else ItemTable(*read_items(item_features, chosen.item_col))
+        try:
+            first = self._first_dataset()
+        except UserError:  # its source is gone: nothing to measure by, but nothing that is needed
+            first = None
+        self._trained = update(trained, new, first, threshold, about)
+        self._dataset = None
+        self._first = first
         return self
 
     @classmethod
     def load(cls, folder: str | Path) -> Recommender:
-        """A model saved by `save` or by `legcf train`; the training data need not be there any more."""
+        """Open a model that `save` or `legcf train` wrote; the training data need not be there any more.
+
+        Args:
+            folder: The run's folder.
+
+        Returns:
+            A recommender that is ready to recommend.
+        """
         return cls.of(load_model(Path(folder)))
 
     @classmethod
     def of(cls, trained: TrainedModel) -> Recommender:
-        """Around a model that is already trained."""
+        """Put a recommender around a model that is already trained.
+
+        Args:
+            trained: What `legcf.trained_model.load_model` or the property `trained` gives.
+
+        Returns:
+            A recommender that is ready to recommend.
+        """
         self = cls.__new__(cls)
-        self._wanted, self._quiet, self._dataset, self._trained = trained.config, True, None, trained
+        self._wanted, self._quiet, self._trained = trained.config, True, trained
+        self._first = self._dataset = None
         return self
 
     def save(self, folder: str | Path) -> None:
-        """Write model.safetensors and model.json."""
+        """Write the model: model.safetensors and model.json, without pickle.
+
+        Args:
+            folder: Where to; it is made if need be.
+        """
         save_model(Path(folder), self._fitted())
 
     def evaluate(
@@ -109,10 +207,18 @@ class Recommender:
         options: DataOptions | None = None,
         **data_options: Any,
     ) -> dict[str, float]:
-        """Metrics on the `test` or `validation` part of the data it was trained on, or on data of your own.
+        """Measure the ranking: on the held-out parts of the data it was trained on, or on data of your own.
 
-        `data` of your own is what `fit` takes: of a Dataset its test part counts, otherwise every pair. Pairs that the
-        model was trained on and users and items that it does not know are left out, and their numbers are told.
+        Args:
+            data: `test` or `validation`, or data of your own as `fit` takes it. Of a Dataset its test part counts,
+                otherwise every pair. Pairs that the model was trained on and users and items that it does not know
+                are left out, and their numbers are told.
+            ks: Lengths of lists to measure at.
+            options: How to read data of your own.
+            **data_options: The same by name.
+
+        Returns:
+            Metrics by name, such as `recall@20` and `ndcg@20`.
         """
         trained = self._fitted()
         lengths = [as_count(k, "List lengths to evaluate at") for k in as_list(ks, "List lengths to evaluate at")]
@@ -148,10 +254,22 @@ class Recommender:
         exclude_seen: bool = True,
         unknown: Literal["error", "popular"] = "error",
     ) -> pl.DataFrame:
-        """The k best items of some users (all by default): columns user, rank, item, score, title if known, fallback.
+        """Find the best items of some users, or of all.
 
-        `fallback` is "popular" for users of whom nothing is known: they are shown what most people have. Ids that the
-        model does not know are an error, unless `unknown` is "popular".
+        Args:
+            users: An id, or several; all users by default.
+            k: How many items for each, at most.
+            exclude_seen: Whether to leave out what a user is known to have.
+            unknown: What to do with ids that the model does not know: an error, or `popular` items.
+
+        Returns:
+            A polars frame with the columns user, rank, item, score, title (where titles are known) and fallback, which
+            is "popular" for users of whom nothing is known: they are shown what most people have.
+
+        Example:
+            ```python
+            model.recommend("alice", k=3)["item"].to_list()
+            ```
         """
         ranking = self.in_use
         k = min(as_count(k, "The number of recommendations"), ranking.num_items)
@@ -181,7 +299,15 @@ class Recommender:
         return frame.with_columns(pl.Series("fallback", marks, dtype=pl.String))
 
     def similar_items(self, items: ExternalId | Iterable[ExternalId], k: int = 10) -> pl.DataFrame:
-        """The k items most like each of some items: columns to, rank, item, score, and title if known."""
+        """Find the items most like some items, by the cosines of their vectors.
+
+        Args:
+            items: An id, or several.
+            k: How many for each, at most.
+
+        Returns:
+            A polars frame with the columns to, rank, item, score, and title where titles are known.
+        """
         ranking = self.in_use
         k = as_count(k, "The number of similar items")
         positions = self.items.positions(as_ids(items, "item"))
@@ -195,14 +321,17 @@ class Recommender:
 
     @property
     def users(self) -> IdMap:
+        """The ids of users, in the order of the model's rows."""
         return self._fitted().users
 
     @property
     def items(self) -> IdMap:
+        """The ids of items, in the order of the model's rows."""
         return self._fitted().items
 
     @property
     def titles(self) -> list[str] | None:
+        """Names of items in the same order, if the data had any."""
         return self._fitted().titles
 
     @property
@@ -227,6 +356,7 @@ class Recommender:
 
     @property
     def model(self) -> GraphModel:
+        """Layer, backbone and graph: what was trained."""
         return self._fitted().model
 
     @property
@@ -235,16 +365,55 @@ class Recommender:
         return self._fitted()
 
     def dataset(self) -> Dataset:
-        """The data it was trained on, opened again from its source if need be."""
+        """Give the data that it was trained on, opened again from its source if need be, and updated with since.
+
+        Returns:
+            The dataset with its three parts.
+        """
         if self._dataset is None:
+            first = self._first_dataset()
+            self._dataset = grown_dataset(first, self.trained) if "updated" in self.metrics else first
+        return self._dataset
+
+    def _first_dataset(self) -> Dataset:
+        """The data it was first trained on."""
+        if self._first is None:
             data = self.config.data
             if not data.get("source"):
                 raise UserError("This model does not say where its data came from; give the data to evaluate on.")
             dataset = load(data["source"], DataOptions(**data.get("options", {})))
             if dataset.content_hash != self.metrics.get("content_hash"):
                 raise UserError(f"{data['source']} has changed since the model was trained on it; train again.")
-            self._dataset = dataset
-        return self._dataset
+            self._first = dataset
+        return self._first
+
+    def __repr__(self) -> str:
+        return shown.plain(self._facts())
+
+    def _repr_html_(self) -> str:
+        return shown.html(self._facts())
+
+    def _facts(self) -> shown.Facts:
+        wanted = f"{self.config.method.name}, preset {self.config.preset}"
+        if self._trained is None:
+            return shown.Facts("Recommender", {"method": wanted, "state": "not fitted yet"}, "model.fit(data)")
+        metrics = self.metrics
+        accuracy = (
+            f"{name} {metrics['test'][name]:.4f}" for name in ("recall@20", "ndcg@20") if name in metrics["test"]
+        )
+        once_more = " (then trained on every pair)" if "final" in metrics else ""
+        rows = {
+            "method": wanted,
+            "data": f"{metrics['dataset']}: {len(self.users):,} users, {len(self.items):,} items",
+            "accuracy": (", ".join(accuracy) + once_more) or "not measured",
+            "size": shown.size(metrics["storage_bytes"]),
+        }
+        return shown.Facts("Recommender", rows, 'model.save("RUN"), then legcf export RUN model.legcf')
+
+    def _read_as(self) -> Mapping[str, Any]:
+        """The options of the data it was trained on."""
+        told: Mapping[str, Any] = self.config.data.get("options", {})
+        return told
 
     def _fitted(self) -> TrainedModel:
         if self._trained is None:

@@ -19,6 +19,7 @@ from legcf.configuration import (
     unknown_key,
     validated,
 )
+from legcf.embeddings.als import Als
 from legcf.embeddings.autoemb import AutoEmb
 from legcf.embeddings.base import EmbeddingLayer
 from legcf.embeddings.binary_code import BinaryCode
@@ -27,17 +28,20 @@ from legcf.embeddings.cerp import Cerp
 from legcf.embeddings.ciess import Ciess
 from legcf.embeddings.dhe import DeepHash
 from legcf.embeddings.double_hash import DoubleHash
+from legcf.embeddings.ease import Ease
 from legcf.embeddings.esapn import Esapn
 from legcf.embeddings.full import FullTable
+from legcf.embeddings.item_knn import ItemKnn
 from legcf.embeddings.legcf import Legcf
 from legcf.embeddings.lightrec import LightRec
+from legcf.embeddings.most_popular import MostPopular
 from legcf.embeddings.nimble_tt import NimbleTT
 from legcf.embeddings.optembed import OptEmbed
 from legcf.embeddings.pep import Pep
 from legcf.embeddings.qr import QuotientRemainder
 from legcf.errors import UserError
 from legcf.training.recipes import alternating, autoemb, ciess, clustering, esapn, optembed, pruning, quantising
-from legcf.training.stage import Stage, single_stage
+from legcf.training.stage import Stage, closed_form, single_stage
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,10 @@ METHODS: dict[str, Method] = {
     "binary-code": Method(BinaryCode, single_stage),
     "cerp": Method(Cerp, pruning.pushed_stages),
     "lightrec": Method(LightRec, quantising.stages),
+    "popularity": Method(MostPopular, closed_form),
+    "item-knn": Method(ItemKnn, closed_form),
+    "ease": Method(Ease, closed_form),
+    "als": Method(Als, closed_form),
 }
 
 COMMON_SECTIONS: dict[str, type[Frozen]] = {"training": TrainingConfig, "ranking": RankingConfig}
@@ -89,6 +97,8 @@ def chosen(kind: str, name: str, among: Mapping[str, Any]) -> Any:
 def width_option(method: str) -> str:
     """What the width is called in the method's section."""
     layer: type[EmbeddingLayer[Any]] = chosen("method", method, METHODS).layer
+    if layer.width_option is None:
+        raise UserError(f"Method {method} has no vectors, so it has no width either: leave out --dim.")
     return layer.width_option
 
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import resource
 import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf import threads
+from legcf import ranks, threads
 from legcf.choose import Choice, best_table
 from legcf.configuration import RunConfig, migrated
-from legcf.data.interactions import Dataset
+from legcf.data.interactions import MANY_PAIRS, Dataset
 from legcf.embeddings.base import bytes_of
 from legcf.embeddings.popularity import sizes_by_popularity
 from legcf.errors import UserError
@@ -27,10 +26,11 @@ from legcf.model import GraphModel
 from legcf.ranking.fit_lists import ListFitter
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.tune import Tuned, Tuning, facts
-from legcf.registry import BACKBONES, METHODS
+from legcf.registry import BACKBONES, METHODS, config_from_json
 from legcf.serving.artifact import fixed_bytes
-from legcf.trained_model import TrainedModel, load_model, save_model
+from legcf.trained_model import TrainedModel, read_description, save_model
 from legcf.training.loop import Session
+from legcf.training.losses import LOSSES
 from legcf.training.sampler import edge_folds
 from legcf.warm_start import read_vectors
 
@@ -40,8 +40,11 @@ _HELD_OUT = 0.1  # of the training pairs, to choose by where a protocol has no v
 _HOPELESS = 0.95  # of a table's score: what training has never made up for
 
 
-def prepare_folder(folder: Path, config: RunConfig, dataset: Dataset, resume: bool) -> None:
-    """Make or check the run's folder: a resumed run must have the same configuration and the same data."""
+def prepare_folder(folder: Path, config: RunConfig, dataset: Dataset, resume: bool) -> bool:
+    """Make or check the run's folder: a resumed run must have the same configuration and the same data.
+
+    Returns whether there is a run to go on with.
+    """
     path = folder / "config.json"
     content = {**config.to_json(), "content_hash": dataset.content_hash}
     if folder.exists() and not folder.is_dir():
@@ -50,10 +53,10 @@ def prepare_folder(folder: Path, config: RunConfig, dataset: Dataset, resume: bo
         if _has_other_files(folder):
             raise UserError(f"{folder} is not empty: add --resume to continue that run, or choose another --out.")
         write_json(path, content)
-        return
+        return False
     if not path.exists() and not _has_other_files(folder):
         write_json(path, content)  # stopped before anything was written
-        return
+        return False
     if not path.exists():
         raise UserError(f"{folder} holds no run to resume, but other files: choose another --out.")
     before = read_json(path)
@@ -67,11 +70,12 @@ def prepare_folder(folder: Path, config: RunConfig, dataset: Dataset, resume: bo
             f"{folder} was started with {changed[0]} = {changed[1]!r}, now it is {changed[2]!r};"
             " resume with the same settings or start a new run."
         )
+    return True
 
 
 def _has_other_files(folder: Path) -> bool:
-    """Anything but the rehearsal of the run that is to be written there."""
-    return folder.exists() and any(path.name != "chosen" for path in folder.iterdir())
+    """Anything but the rehearsal of the run that is to be written there, and the name of the job that does it."""
+    return folder.exists() and any(path.name not in ("chosen", ranks.JOB) for path in folder.iterdir())
 
 
 def build_model(
@@ -108,11 +112,15 @@ def train(
     """Train, keep the best weights, test once, and write the run's files.
 
     Where there is something to choose and no validation pairs to choose by, a tenth of the training pairs is held out
-    first; what is chosen is then trained on all of them. A `final` model is chosen and tested as usual (in the folder
+    first; what is chosen is then trained on all of them. Of very many pairs, those of some users are enough to choose
+    by (`MANY_PAIRS`). A `final` model is chosen and tested as usual (in the folder
     `chosen` of the run) and then trained once more, with what was chosen, on every pair there is.
     """
     if final:
         rehearsal = dataset
+    elif config.ranking.choose and dataset.train.num_pairs > MANY_PAIRS:
+        rng = np.random.default_rng([config.seed, 4])
+        rehearsal = dataset.of_users(dataset.train.some_users(MANY_PAIRS, rng))
     elif config.ranking.chooses and not dataset.validation.num_pairs:
         rehearsal = dataset.holding_out(_HELD_OUT, np.random.default_rng([config.seed, 3]))
     else:
@@ -120,16 +128,30 @@ def train(
     if not (final or (rehearsal.train.num_pairs and rehearsal.validation.num_pairs)):
         return _train(dataset, config, folder, resume, quiet, on_epoch)  # too few pairs to choose anything by
     rehearsed_in = None if folder is None else folder / "chosen"
-    if rehearsed_in is not None and resume and (rehearsed_in / "model.json").exists():
-        chosen = load_model(rehearsed_in)
+
+    def has(name: str) -> bool:
+        """The rehearsal, in the folder that the first rank has."""
+        return bool(resume and ranks.told(lambda: rehearsed_in is not None and (rehearsed_in / name).exists()))
+
+    if has("model.json"):
+        described = ranks.told(lambda: read_description(rehearsed_in) if rehearsed_in is not None else None)
+        chosen = Chosen(config_from_json(described["config"]), described["metrics"])
     else:
-        again = resume and rehearsed_in is not None and (rehearsed_in / "config.json").exists()
-        chosen = train(rehearsal, config, rehearsed_in, again, quiet, on_epoch)
+        rehearsed = train(rehearsal, config, rehearsed_in, has("config.json"), quiet, on_epoch)
+        chosen = Chosen(rehearsed.config, rehearsed.metrics)
     known = dataset.whole() if final else dataset
     return _train(known, settled(chosen), folder, resume, quiet, on_epoch, chosen)
 
 
-def settled(chosen: TrainedModel) -> RunConfig:
+@dataclass(frozen=True)
+class Chosen:
+    """The model that a run repeats with other pairs."""
+
+    config: RunConfig
+    metrics: dict[str, Any]
+
+
+def settled(chosen: Chosen) -> RunConfig:
     """The settings of a trained model with nothing left to choose: what gives it again, from other pairs."""
     epoch = (chosen.metrics.get("best_epoch") or {}).get("epoch")
     update = {"keep": "last", "continue_from": "last", "patience": 10**6}
@@ -146,29 +168,32 @@ def _train(
     resume: bool,
     quiet: bool,
     on_epoch: Callable[[dict[str, Any]], None] | None,
-    chosen: TrainedModel | None = None,
+    chosen: Chosen | None = None,
 ) -> TrainedModel:
     """One training; `chosen` is the model whose settings it has, if it is a repetition."""
     started = time.perf_counter()
     if dataset.train.num_pairs == 0:
         raise UserError(f"{dataset.name} has no training pairs.")
     method = METHODS[config.method.name]
-    sized = method.layer(config.method, dataset.num_users, dataset.num_items).config
+    left = room(config, dataset)
+    wanted = config.method if left is None else method.layer.within(config.method, left, dataset.num_items)
+    sized = method.layer(wanted, dataset.num_users, dataset.num_items).config
     config = config.model_copy(update={"method": sized})
-    if folder is not None:
-        prepare_folder(folder, config, dataset, resume)
+    ranks.told(lambda: folder is not None and prepare_folder(folder, config, dataset, resume))
+    if ranks.count() > 1:
+        _refuse_what_ranks_cannot_share(config, dataset)
     threads.use(config.training.threads)
     rng = np.random.default_rng(config.seed)
     count = config.training.edge_folds
     folds = edge_folds(dataset.train, count, rng) if count else None
     model = build_model(config, dataset, rng, folder, folds)
     stages = method.recipe(config.method, config.training)
-    room = _room(config, dataset)
-    tuning = Tuning(config.ranking, room, ListFitter(dataset.train) if config.ranking.has_lists else None)
+    fitter = ListFitter(dataset.train) if config.ranking.has_lists else None
+    tuning = Tuning(config.ranking, left, fitter, model.layer.item_lists(dataset.train))
     session = Session(model, dataset, config, stages, rng, folder, quiet, folds, on_epoch, tuning)
     set_up = time.perf_counter() - started
     going_on = resume and session.can_resume()
-    table = _table(session, dataset, config, room, tuning, reported=not going_on)
+    table = _table(session, dataset, config, left, tuning, reported=not going_on)
     if going_on:
         session.resume()
     model, tuned, config = _run(session, config, table)
@@ -183,6 +208,7 @@ def _train(
     }
     metrics["peak_rss_mb"] = peak_memory_mb()
     metrics["best_epoch"] = _best_epoch(session)
+    metrics["best_epochs"] = _best_epochs(session)
     if chosen is not None:
         metrics |= _told_of(chosen, dataset)
     trained = TrainedModel(
@@ -196,7 +222,26 @@ def _train(
     return trained
 
 
-def _told_of(chosen: TrainedModel, dataset: Dataset) -> dict[str, Any]:
+def _refuse_what_ranks_cannot_share(config: RunConfig, dataset: Dataset) -> None:
+    """One sentence before any work is done."""
+    method, training = METHODS[config.method.name], config.training
+    stages = [stage for stage in method.recipe(config.method, training) if stage.epochs]
+    alone = f"several workers cannot share: train it without --workers (method {config.method.name})."
+    if not all(stage.splits for stage in stages):
+        raise UserError(f"A recipe with a search of its own is something that {alone}")
+    if stages and LOSSES[training.loss].negatives == "none":
+        raise UserError(f"The loss {training.loss} is of all pairs at once, which {alone}")
+    layer = method.layer(config.method, dataset.num_users, dataset.num_items)
+    coefficients = BACKBONES[config.backbone.name](config.backbone, layer.width).coefficients()
+    travels = coefficients is None or coefficients.shape[1] > 1
+    on_basis = coefficients is not None and training.propagation != "stepwise" and layer.linear_basis() is not None
+    if stages and travels and not on_basis:
+        raise UserError(
+            f"Backbone {config.backbone.name} propagates this layer over the whole graph at every step, which {alone}"
+        )
+
+
+def _told_of(chosen: Chosen, dataset: Dataset) -> dict[str, Any]:
     """What a model that was trained again says of the one it repeats."""
     told: dict[str, Any] = {"chosen_on": {"validation": chosen.metrics["validation"]}}
     if not dataset.test.num_pairs:
@@ -207,7 +252,7 @@ def _told_of(chosen: TrainedModel, dataset: Dataset) -> dict[str, Any]:
     return {**told, "seconds_to_choose": chosen.metrics["seconds"]["this_session"]}
 
 
-def _room(config: RunConfig, dataset: Dataset) -> int | None:
+def room(config: RunConfig, dataset: Dataset) -> int | None:
     """What the model file has left for vectors and lists."""
     wanted = config.ranking.bytes
     if wanted is None:
@@ -283,6 +328,7 @@ def assess(model: GraphModel, ranking: Ranking, dataset: Dataset, config: RunCon
         "dataset": dataset.name,
         "protocol": dataset.protocol,
         "content_hash": dataset.content_hash,
+        **({} if dataset.weighed_at is None else {"weighed_at": dataset.weighed_at}),
         "method": config.method.name,
         "backbone": config.backbone.name,
         "preset": config.preset,
@@ -291,6 +337,13 @@ def assess(model: GraphModel, ranking: Ranking, dataset: Dataset, config: RunCon
 
 
 def peak_memory_mb() -> float:
+    """The most memory that this process has had."""
+    if sys.platform == "win32":
+        import psutil
+
+        return float(psutil.Process().memory_info().peak_wset) / 2**20
+    import resource  # here: Windows has none
+
     scale = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale / 2**20
 
@@ -307,6 +360,15 @@ def _best_epoch(session: Session) -> dict[str, Any] | None:
     stage, epoch = session.state.best_at
     monitor = session.config.training.monitor
     return {"stage": session.stages[stage].name, "epoch": epoch, f"validation {monitor}": session.state.best}
+
+
+def _best_epochs(session: Session) -> dict[str, dict[str, float]]:
+    """The best epoch of every stage that validation watched, whichever of them the run ends with."""
+    monitor = session.config.training.monitor
+    return {
+        stage: {"epoch": int(epoch), f"validation {monitor}": score}
+        for stage, (epoch, score) in session.state.best_epochs.items()
+    }
 
 
 def _difference(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> tuple[str, Any, Any] | None:

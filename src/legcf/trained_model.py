@@ -15,6 +15,7 @@ from legcf.configuration import RunConfig
 from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
 from legcf.data.interactions import Interactions
 from legcf.errors import UserError
+from legcf.features.known import ItemFeatures
 from legcf.files import read_json, write_json
 from legcf.model import GraphModel
 from legcf.ranking.ranking import Ranking
@@ -24,6 +25,7 @@ from legcf.training import checkpoint
 
 _FORMAT = "legcf-model"
 _FORMAT_VERSION = 2
+_BASE = "trained"  # in the folder of an updated model: the one it was updated from
 _READABLE = (1, 2)  # up to 1, settings and weight of ranking stood among those of training
 
 
@@ -42,6 +44,10 @@ class TrainedModel:
     titles: list[str] | None
     metrics: dict[str, Any]
     curve: list[dict[str, Any]]
+    features: ItemFeatures | None = None
+    """What is known of its items besides who has them."""
+    base: "TrainedModel | None" = None
+    """The model as it was last trained, where pairs have come to it since (`legcf update`)."""
 
     @property
     def card(self) -> dict[str, Any]:
@@ -70,6 +76,7 @@ def save_model(folder: Path, trained: TrainedModel) -> None:
         "train": _pairs(trained.ranking.histories),
         "known": {} if trained.known is trained.ranking.histories else _pairs(trained.known),
         "titles": _tensors(text_to_arrays(trained.titles)) if trained.titles is not None else {},
+        "features": _tensors(trained.features.arrays()) if trained.features is not None else {},
     }
     mark = {"format": _FORMAT, "format_version": _FORMAT_VERSION}
     checkpoint.save(folder / "model.safetensors", groups, mark)
@@ -80,8 +87,11 @@ def save_model(folder: Path, trained: TrainedModel) -> None:
         "config": trained.config.to_json(),
         "metrics": trained.metrics,
         "curve": trained.curve,
+        **({} if trained.features is None else {"features": trained.features.facts()}),
     }
     write_json(folder / "model.json", description)
+    if trained.base is not None:
+        save_model(folder / _BASE, trained.base)
 
 
 def load_model(folder: Path) -> TrainedModel:
@@ -115,6 +125,9 @@ def load_model(folder: Path) -> TrainedModel:
             chosen["neighbour_weight"] = groups["model"].pop("neighbour_weight").numpy()
         model.load_state_dict(groups["model"])
         metrics, curve = description["metrics"], description["curve"]
+        features = None
+        if groups.get("features"):
+            features = ItemFeatures.restored(_arrays(groups["features"]), description["features"], len(items))
     except (KeyError, TypeError, RuntimeError, ValueError) as error:
         raise UserError(
             f"{folder} is damaged ({str(error).splitlines()[0]}); take another copy or train again."
@@ -122,7 +135,8 @@ def load_model(folder: Path) -> TrainedModel:
     model.eval()
     model.rebuild()
     ranking = Tuning(config.ranking).restored(model.ranking(), chosen)
-    return TrainedModel(model, ranking, known, config, users, items, titles, metrics, curve)
+    base = load_model(folder / _BASE) if (folder / _BASE / "model.json").exists() else None
+    return TrainedModel(model, ranking, known, config, users, items, titles, metrics, curve, features, base)
 
 
 def read_description(folder: Path) -> dict[str, Any]:
@@ -149,12 +163,16 @@ def _check_format(path: Path, facts: Any) -> None:
 
 
 def _pairs(interactions: Interactions) -> checkpoint.Tensors:
-    return _tensors({"indptr": interactions.indptr, "items": interactions.items})
+    weights = {} if interactions.weights is None else {"weights": interactions.weights}
+    return _tensors({"indptr": interactions.indptr, "items": interactions.items, **weights})
 
 
 def _interactions(tensors: Mapping[str, torch.Tensor], num_users: int, num_items: int) -> Interactions:
     pairs = _arrays(tensors)
-    found = Interactions(pairs["indptr"].astype(np.int64), pairs["items"].astype(np.int32), num_items)
+    weights = pairs.get("weights")
+    if weights is not None and (len(weights) != len(pairs["items"]) or not np.isfinite(weights).all()):
+        raise ValueError("its weights do not fit its pairs")
+    found = Interactions(pairs["indptr"].astype(np.int64), pairs["items"].astype(np.int32), num_items, weights)
     if found.num_users != num_users or int(found.indptr[-1]) != found.num_pairs:
         raise ValueError("its pairs do not fit its users")
     return found

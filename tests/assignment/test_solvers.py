@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import nnls
 
 from legcf.assignment.assignment import Assignment, relative_error
 from legcf.assignment.matching_pursuit import encode
@@ -128,6 +129,31 @@ class TestPinv(SolverContract):
         assert np.allclose(whole @ dictionary, vectors, rtol=1e-4, atol=1e-4)
         kept = self.solve(vectors, dictionary, t=12)
         assert np.allclose(dense(kept), np.maximum(whole, 0), atol=1e-4)
+
+
+class TestPinvRefit(SolverContract):
+    name = "pinv-refit"
+
+    def test_chooses_what_the_closed_form_chooses(self) -> None:
+        vectors, dictionary = problem(50, 20, 8, seed=7)
+        chosen = SOLVERS["pinv"](vectors, dictionary, 3, 256.0)
+        assert np.array_equal(self.solve(vectors, dictionary, 3).indices, chosen.indices)
+
+    @pytest.mark.parametrize("t", [1, 2, 4])
+    def test_weights_are_the_best_for_the_choice(self, t: int) -> None:
+        vectors, dictionary = problem(50, 20, 8, seed=t)
+        found = self.solve(vectors, dictionary, t)
+        for row, indices in enumerate(found.indices):
+            best = nnls(dictionary[indices].T.astype(float), vectors[row].astype(float))[1]
+            assert row_errors(vectors, dictionary, found)[row] == pytest.approx(best, abs=1e-3)
+
+    def test_near_copies_share_a_weight(self) -> None:
+        """Coordinate descent alone would still be far off after its sweeps."""
+        rng = np.random.default_rng(9)
+        first = rng.standard_normal(16)
+        dictionary = np.stack([first, first + 0.03 * rng.standard_normal(16)]).astype(np.float32)
+        vectors = np.array([[0.9, 0.1], [0.2, 0.8]], np.float32) @ dictionary
+        assert np.allclose(dense(self.solve(vectors, dictionary, 2)), [[0.9, 0.1], [0.2, 0.8]], atol=0.02)
 
 
 class TestMatchingPursuit(SolverContract):

@@ -65,6 +65,45 @@ def test_an_exact_assignment_is_found_again(solver: str, how: str, blocks: int, 
     assert np.allclose(found.to_csr().toarray(), wanted, atol=1e-3)
 
 
+LOSES_SIZE = {"pinv"}
+"""Solvers whose weights shrink by about d/c where there are more meta-embeddings than columns."""
+
+
+def exactly_composed(seed: int, noise: float = 0.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """S*, H_full = S* · H_meta (and noise) and H_meta for c = 120 and d = 40, weights summing to 1."""
+    rng = np.random.default_rng(seed)
+    meta = rng.standard_normal((120, 40)).astype(np.float32)
+    columns = np.argsort(rng.random((80, 120)), axis=1)[:, :2]
+    share = rng.uniform(0.35, 0.65, (80, 1))
+    wanted = np.zeros((80, 120), np.float32)
+    np.put_along_axis(wanted, columns, np.concatenate([share, 1 - share], axis=1), axis=1)
+    return wanted, (wanted @ meta + noise * rng.standard_normal((80, 40))).astype(np.float32), meta
+
+
+@pytest.mark.parametrize("solver", sorted(SOLVERS))
+def test_more_meta_embeddings_than_columns(solver: str) -> None:
+    """An update that has nothing to correct changes nothing, but for those that take what a projection leaves."""
+    for seed in range(3):
+        wanted, full, meta = exactly_composed(seed)
+        found = SOLVERS[solver](full, meta, 2, 64.0).to_csr().toarray()
+        assert ((found > 0) == (wanted > 0)).mean() > 0.999, "all of them choose well"
+        sums = found.sum(axis=1)
+        if solver in LOSES_SIZE:
+            assert sums.mean() == pytest.approx(40 / 120, rel=0.2)
+        else:
+            same = ((found > 0) == (wanted > 0)).all(axis=1)
+            assert np.allclose(found[same], wanted[same], atol=1e-3)
+
+
+@pytest.mark.parametrize("solver", sorted(SOLVERS))
+def test_size_after_an_update(solver: str) -> None:
+    """Scores are products of vectors: where these shrink to a share, scores shrink to its square."""
+    _, full, meta = exactly_composed(5, noise=0.1)
+    composed = SOLVERS[solver](full, meta, 2, 64.0).to_csr() @ meta
+    kept = np.linalg.norm(composed) / np.linalg.norm(full)
+    assert kept < 0.5 if solver in LOSES_SIZE else 0.9 < kept < 1.1
+
+
 @pytest.mark.parametrize("how", HOW)
 @given(seed=st.integers(0, 1000))
 def test_it_is_linear(how: str, seed: int) -> None:

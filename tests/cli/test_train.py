@@ -1,6 +1,7 @@
 """`legcf train`: what it writes, and every way it says no."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -267,3 +268,19 @@ def test_starts_from_the_vectors_of_another_run(folder: Path, tmp_path: Path) ->
     assert "does not exist" in refused(
         "train", folder, "--out", tmp_path / "none", "--warm-start", tmp_path / "nowhere.npy", *QUICK
     )
+
+
+def test_the_last_lines_say_how_far_it_is_above_the_baselines(folder: Path, tmp_path: Path) -> None:
+    with_line = legcf("train", folder, "--out", tmp_path / "run", *QUICK)
+    assert re.search(r"item-knn \(0\.\d{4}\) and .* popularity \(0\.\d{4}\) in test ndcg@20\.", with_line.out)
+    without = legcf("train", folder, "--out", tmp_path / "other", "--no-baselines", *QUICK)
+    assert "item-knn" not in without.out
+
+
+def test_a_baseline_is_not_compared_with_itself_and_has_no_width(folder: Path, tmp_path: Path) -> None:
+    answer = legcf("train", folder, "--method", "item-knn", "--out", tmp_path / "run")
+    assert answer.code == 0
+    assert "popularity (" in answer.out
+    assert "item-knn (" not in answer.out
+    words = ("train", folder, "--method", "popularity", "--dim", "8", "--out", tmp_path / "wide")
+    assert "no width either" in refused(*words)

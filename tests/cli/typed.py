@@ -16,8 +16,10 @@ class Answer:
     err: str
 
 
-def legcf(*arguments: object) -> Answer:
-    out, err = io.StringIO(), io.StringIO()
+def legcf(*arguments: object, together: bool = False) -> Answer:
+    """Run a command; `together` has both streams in `out`, as on a terminal."""
+    out = io.StringIO()
+    err = out if together else io.StringIO()
     with (
         patch.object(sys, "argv", ["legcf", *map(str, arguments)]),
         contextlib.redirect_stdout(out),
@@ -28,7 +30,7 @@ def legcf(*arguments: object) -> Answer:
             code = 0
         except SystemExit as leaving:
             code = leaving.code if isinstance(leaving.code, int) else 1
-    return Answer(code, out.getvalue(), err.getvalue())
+    return Answer(code, out.getvalue(), "" if together else err.getvalue())
 
 
 def refused(*arguments: object) -> str:

@@ -12,6 +12,7 @@ from legcf.configuration import RunConfig
 from legcf.data.interactions import Dataset
 from legcf.embeddings.base import EmbeddingLayer
 from legcf.embeddings.legcf import Legcf, LegcfConfig
+from legcf.embeddings.rowless import Rowless
 from legcf.errors import UserError
 from legcf.factorisation.als import factorise
 from legcf.graph.adjacency import bipartite
@@ -27,7 +28,8 @@ SMALL: dict[str, Any] = {"c": 10, "d": 8, "t": 2}  # of LEGCF, on a graph of 100
 
 def configured(name: str, **training: Any) -> RunConfig:
     """Its defaults, on rows of 8; a search that would take long ends with what it has."""
-    narrow = {METHODS[name].layer.width_option: 8}
+    option = METHODS[name].layer.width_option
+    narrow = {} if option is None else {option: 8}
     return resolve(name, overrides={"method": narrow, "training": {"max_minutes": 0.03, **training}})
 
 
@@ -124,6 +126,8 @@ class TestLayerContract:
     def test_the_seed_decides(self, name: str, dataset: Dataset) -> None:
         tables = [made(name, dataset, seed).table() for seed in (1, 1, 2)]
         assert torch.equal(tables[0], tables[1])
+        if isinstance(made(name, dataset), Rowless):
+            pytest.skip(f"{name} is counted or solved from the pairs, and draws nothing.")
         assert not torch.equal(tables[0], tables[2])
 
     @pytest.mark.parametrize("propagation", ["auto", "stepwise"])
@@ -144,7 +148,8 @@ class TestLayerContract:
             vectors = model.encode(ids)
             vectors.square().sum().backward()
             gradients.append({key: value.grad for key, value in model.named_parameters() if value.grad is not None})
-            assert np.allclose(vectors.detach().numpy(), model.entity_vectors()[ids.numpy()], atol=1e-5)
+            plain = vectors.detach().numpy()[:, : model.layer.width]  # a bias is one more column
+            assert np.allclose(plain, model.entity_vectors()[ids.numpy()], atol=1e-5)
         assert np.allclose(models[0].entity_vectors(), models[1].entity_vectors(), atol=1e-5)
         assert gradients[0].keys() == gradients[1].keys()
         for key, gradient in gradients[0].items():

@@ -2,14 +2,12 @@
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from safetensors.numpy import load_file
 
-from tests.end_to_end.test_killed import lines_of, numbers, wait_for_progress
+from tests.end_to_end.test_killed import left_alone, lines_of, numbers, to_be_killed, wait_for_progress
 from tests.helpers import planted, write_folder
 
 COMMON = (
@@ -32,18 +30,17 @@ def test_killed_within_the_search(method: str, tmp_path: Path) -> None:
     data = write_folder(planted(60, 60), tmp_path / "data")
 
     def command(out: Path, *more: str) -> list[str]:
-        program = str(Path(sys.executable).with_name("legcf"))
-        return [program, "train", str(data), "--out", str(out), "--method", method, *COMMON, *SEARCHES[method], *more]
+        return ["train", str(data), "--out", str(out), "--method", method, *COMMON, *SEARCHES[method], *more]
 
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    subprocess.run(command(whole), check=True, capture_output=True)
-    process = subprocess.Popen(command(killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    left_alone(command(whole))
+    process = to_be_killed(command(killed))
     wait_for_progress(process, killed, LINES[method])
     assert process.poll() is None
     os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    process.wait(60)
     assert not (killed / "metrics.json").exists()
-    subprocess.run(command(killed, "--resume"), check=True, capture_output=True)
+    left_alone(command(killed, "--resume"))
     assert numbers(killed) == numbers(whole)
     assert lines_of(killed) == lines_of(whole)
     sizes = [

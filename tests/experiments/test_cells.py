@@ -1,4 +1,6 @@
-from legcf.experiments.cells import Cell, Setting, plan
+import pytest
+
+from legcf.experiments.cells import Cell, Run, Setting, plan
 from legcf.experiments.studies import STUDIES
 from legcf.registry import METHODS
 from tests.experiments.tiny import runs
@@ -19,6 +21,27 @@ class TestKeys:
         keys = [run.key for run in plan((changed, plain), 2, "data").runs]
         keys += [run.key for run in plan((plain,), 1, "other data").runs]
         assert len(set(keys)) == 5
+
+    def test_another_default_is_another_run(self) -> None:
+        """A row that other defaults made is never taken for one of these: every value counts, set or not."""
+        plain = Cell("a", "a", "legcf", ("paper",))
+        (run,) = plan((plain,), 1, "data").runs
+        method = run.config.method.model_copy(update={"score_scale": 11.0})
+        assert Run(plain, 0, run.config.model_copy(update={"method": method}), "data").key != run.key
+
+    def test_the_version_of_a_method_is_in_the_key(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        (run,) = plan((Cell("a", "a", "legcf", ("paper",)),), 1, "data").runs
+        before = run.key
+        monkeypatch.setattr(METHODS["legcf"].layer, "version", 99)
+        assert run.key != before
+
+    def test_what_decides_nothing_is_not_in_the_key(self) -> None:
+        cells = (
+            Cell("a", "a", "legcf", ("paper",)),
+            Cell("b", "b", "legcf", ("paper",), {"training": {"threads": 1, "memory_cap_mb": 99}}),
+        )
+        one, other = plan(cells, 1, "data").runs
+        assert one.key == other.key
 
     def test_what_cannot_run_is_a_sentence(self) -> None:
         planned = plan(
@@ -52,8 +75,27 @@ class TestStudies:
     def test_quick_is_capped_and_full_is_not(self) -> None:
         quick = plan(tuple(STUDIES["table2"].cells(GOWALLA)), 1, "data").runs
         full = plan(tuple(STUDIES["table2"].cells(Setting("gowalla", 29_858, 40_981, "full"))), 1, "data").runs
-        assert all(run.config.training.max_minutes == 10 for run in quick)
+        rivals = [run for run in quick if not run.cell.name.startswith("legcf")]
+        assert all(run.config.training.max_minutes == 15 for run in rivals)
         assert all(run.config.training.max_minutes is None for run in full)
+
+    def test_rows_of_the_ablation_learn_for_equally_long(self) -> None:
+        """No row is ended by time or patience; without an update one stage has the epochs of two."""
+        for run in plan(tuple(STUDIES["ablation"].cells(GOWALLA)), 1, "data").runs:
+            training = run.config.training
+            assert training.max_minutes is None
+            assert training.patience > training.epochs
+            stages = METHODS["legcf"].recipe(run.config.method, training)
+            assert sum(stage.epochs for stage in stages) == 24, run.cell.name
+
+    def test_batches_go_with_the_data(self) -> None:
+        """About a hundred steps per epoch, for rivals too where their own batches would leave a handful."""
+        small = Setting("lastfm", 1_880, 4_489, num_pairs=42_135)
+        large = Setting("gowalla", 29_858, 40_981, num_pairs=810_128)
+        for setting, batch in ((small, 512), (large, 8192)):
+            cells = {cell.name: cell.config(0).training for cell in STUDIES["table2"].cells(setting)}
+            assert cells["legcf"].batch_size == batch
+            assert cells["qr"].batch_size == batch
 
     def test_depth_of_the_paper(self) -> None:
         cells = STUDIES["ablation"].cells(Setting("yelp2020", 71_135, 45_063, "full"))
@@ -68,11 +110,13 @@ class TestStudies:
         assert small.budget == 20 * 128 + 2 * 80
 
     def test_shared_runs_are_one(self) -> None:
-        """LEGCF's row of Table 2, of the ablation, of the backbones and of all four sweeps."""
+        """LEGCF's rows of Table 2, of the ablation, of the backbones and of all four sweeps."""
         planned = [plan(tuple(study.cells(GOWALLA)), 1, "data") for study in STUDIES.values()]
-        keys = [run.key for one in planned for run in one.runs if run.cell.name in ("legcf", "on-metis", "t=2", "m=1")]
-        assert len(keys) == 4
-        assert len(set(keys)) == 1
+        refitted = ("legcf-refit", "refit-metis", "lightgcn-legcf", "t=2", "m=1", "w=0.5", "c=500")
+        for names in (("legcf", "on-metis"), refitted):
+            keys = [run.key for one in planned for run in one.runs if run.cell.name in names]
+            assert len(keys) == len(names)
+            assert len(set(keys)) == 1
 
     def test_command_says_every_setting(self) -> None:
         cell = runs()[0].cell

@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,25 @@ class TestTables:
         assert sum("ndcg@20" in line.level for line in table.lines) == 1
 
 
+class TestStages:
+    def test_the_best_of_each_stage_and_the_largest_fall_at_an_update(self, tmp_path: Path) -> None:
+        store = filled(tmp_path / "store.sqlite", "ablation", {"refit-metis": 0.4})
+        (run,) = store.rows().values()
+        scores = [("pretrain", 0.5, False), ("alternate", 0.49, True), ("alternate", 0.6, False)]
+        curve = [
+            {"stage": stage, "validation": {"ndcg@20": score}, **({"update": {}} if updated else {})}
+            for stage, score, updated in scores
+        ]
+        told = {
+            "best_epoch": {"stage": "alternate", "epoch": 2},
+            "best_epochs": {"pretrain": {"epoch": 1}, "alternate": {"epoch": 2}},
+        }
+        changed = replace(run, metrics={**run.metrics, **told}, curve=curve)
+        assert report._best_epoch(changed) == "alternate 2 of 2; pretrain 1"
+        assert report._largest_fall(changed) == "−2.0%"
+        assert report._largest_fall(run) == "", "nothing was updated"
+
+
 class TestPages:
     def test_report_is_one_page_with_everything(self, tmp_path: Path) -> None:
         scores = {"legcf": 0.4, "qr": 0.2, "ud-64": 0.5, "dhe": 0.1}
@@ -79,7 +99,7 @@ class TestPages:
         ids = re.findall(r'\bid="([^"]+)"', page)
         assert len(ids) == len(set(ids))
         markdown = (tmp_path / "results.md").read_text()
-        assert "| LEGCF (paper) | 210,000 |" in markdown
+        assert "| LEGCF (paper, closed form) | 210,000 |" in markdown
         assert re.search(r"\*\*0\.\d{4}\*\*", markdown)
         for picture in re.findall(r"\]\((plots/[^)]+)\)", markdown):
             assert (tmp_path / picture).read_text().startswith("<?xml")

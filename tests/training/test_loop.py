@@ -67,6 +67,34 @@ def test_patience_starts_anew_in_each_stage(dataset: Dataset, monkeypatch: pytes
     scripted(monkeypatch, running, [0.5, 0.4, 0.2, 0.3, 0.1])
     running.run()
     assert [line["stage"] for line in epochs(running)] == ["one", "one", "two", "two", "two"]
+
+
+@pytest.mark.parametrize(("keep", "at"), [("best-of-all", [0, 1]), ("last-stage", [1, 2]), ("last", [1, 3])])
+def test_what_a_run_ends_with(keep: str, at: list[int], dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each stage's best is reported, whichever of them is kept."""
+    seen: dict[tuple[int, int], torch.Tensor] = {}
+
+    def remember(line: dict[str, Any]) -> None:
+        seen[running.state.stage, line["epoch"]] = weights(running)
+
+    stages = [Stage("one", 2), Stage("two", 3)]
+    running = session(dataset, configured(keep=keep), stages=stages, on_epoch=remember)
+    scripted(monkeypatch, running, [0.5, 0.4, 0.2, 0.3, 0.1])
+    running.run()
+    assert torch.equal(weights(running), seen[at[0], at[1]])
+    assert running.state.best_epochs == {"one": [1, 0.5], "two": [2, 0.3]}
+
+
+def test_a_last_stage_that_nobody_judged_leaves_the_best_there_is(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[torch.Tensor] = []
+    stages = [Stage("one", 2), Stage("two", 0)]
+    keep = lambda line: seen.append(weights(running))  # noqa: E731
+    running = session(dataset, configured(keep="last-stage"), stages=stages, on_epoch=keep)
+    scripted(monkeypatch, running, [0.5, 0.4])
+    running.run()
+    assert torch.equal(weights(running), seen[1])
     assert running.state.best_at == [0, 1]
 
 

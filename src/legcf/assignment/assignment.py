@@ -29,10 +29,10 @@ class Assignment:
         return int(self.indices.shape[1])
 
     def to_csr(self) -> "sp.csr_matrix":
-        """N × c, float32 with int32 indices; equal columns of a row are summed, zeros left out."""
+        """N × c, float32, int32 indices while they can count; equal columns of a row are summed, zeros left out."""
         import scipy.sparse as sp  # here: serving has no use for it
 
-        indptr = np.arange(0, self.indices.size + 1, self.per_entity, dtype=np.int32)
+        indptr = np.arange(0, self.indices.size + 1, self.per_entity, dtype=np.int64)
         matrix = sp.csr_matrix(
             (self.weights.ravel().copy(), self.indices.ravel().copy(), indptr),
             shape=(self.num_entities, self.num_buckets),

@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from legcf import ranks
 from legcf.arrays import FloatArray
 from legcf.assignment.assignment import Assignment
 from legcf.assignment.matching_pursuit import DEFAULT_MEMORY_CAP_MB, encode, rows_within
@@ -162,11 +163,15 @@ def _start(
     for _ in range(_START_ROUNDS):
         nearest = np.empty(len(directions), dtype=np.int64)
         cosines = np.empty(len(directions), dtype=np.float32)
-        for start in range(0, len(directions), rows):
-            block = slice(start, start + rows)
+        shares = ranks.even_cuts(len(directions))
+        mine = ranks.own(shares)
+        for start in range(mine.start, mine.stop, rows):
+            block = slice(start, min(start + rows, mine.stop))
             found = directions[block] @ centres.T
             nearest[block] = (found if nonnegative else np.abs(found)).argmax(axis=1)
             cosines[block] = np.take_along_axis(found, nearest[block, None], axis=1)[:, 0]
+        ranks.fill(nearest, shares)
+        ranks.fill(cosines, shares)
         members = sp.csr_matrix((cosines, (nearest, np.arange(len(directions)))), shape=(c, len(directions)))
         centres = members @ directions
         empty = np.flatnonzero(~centres.any(axis=1))

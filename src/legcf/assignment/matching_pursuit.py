@@ -7,6 +7,7 @@ works on correlations and the c × c Gram matrix, so a row costs O(d · c + t² 
 
 import numpy as np
 
+from legcf import ranks
 from legcf.arrays import FloatArray, IntArray
 from legcf.assignment.assignment import Assignment
 from legcf.jit import njit, prange
@@ -32,7 +33,7 @@ def encode(
     """Indices and weights (n × t) with Σ_k weights[p,k] · dictionary[indices[p,k]] ≈ vectors[p], largest first.
 
     Work memory is the c × c Gram matrix, a few vectors of length c a thread, and a copy of as many rows at a time as
-    `memory_cap_mb` allows. A row's code never depends on the rows beside it.
+    `memory_cap_mb` allows. A row's code never depends on the rows beside it, so ranks share them.
     """
     atoms = np.ascontiguousarray(dictionary, dtype=np.float32)
     across, gram = np.ascontiguousarray(atoms.T), atoms @ atoms.T
@@ -41,11 +42,13 @@ def encode(
     indices = np.zeros((len(vectors), t), dtype=np.int32)
     weights = np.zeros((len(vectors), t), dtype=np.float32)
     rows = rows_within(memory_cap_mb, atoms.shape[1])
-    for start in range(0, len(vectors), rows):
-        block = slice(start, start + rows)
+    shares = ranks.even_cuts(len(vectors))
+    mine = ranks.own(shares)
+    for start in range(mine.start, mine.stop, rows):
+        block = slice(start, min(start + rows, mine.stop))
         taken = np.ascontiguousarray(vectors[block], dtype=np.float32)
         _pursue(taken, across, gram, norms, least, nonnegative, indices[block], weights[block])
-    return indices, weights
+    return ranks.fill(indices, shares), ranks.fill(weights, shares)
 
 
 def solve(

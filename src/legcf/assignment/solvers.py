@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from legcf.arrays import FloatArray
-from legcf.assignment import matching_pursuit, pinv
+from legcf.assignment import matching_pursuit, pinv, pinv_refit
 from legcf.assignment.assignment import Assignment
 
 Solver = Callable[[FloatArray, FloatArray, int, float], Assignment]
@@ -11,5 +11,6 @@ Solver = Callable[[FloatArray, FloatArray, int, float], Assignment]
 
 SOLVERS: dict[str, Solver] = {
     "pinv": pinv.solve,
+    "pinv-refit": pinv_refit.solve,
     "matching-pursuit": matching_pursuit.solve,
 }

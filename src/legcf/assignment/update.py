@@ -10,6 +10,7 @@ from legcf.assignment.assignment import Assignment
 from legcf.assignment.matching_pursuit import DEFAULT_MEMORY_CAP_MB, rows_within
 
 _SWEEPS = 50  # of coordinate descent; a row has few weights, so this is plenty
+_RIDGE = 1e-6  # relative to the longest meta-embedding of a row; parts the weight among copies of one
 _AGGREGATIONS: dict[str, Callable[[list[FloatArray]], FloatArray]] = {
     "mean": lambda blocks: np.mean(blocks, axis=0, dtype=np.float32),
     "concat": lambda blocks: np.concatenate(blocks, axis=1),
@@ -44,7 +45,7 @@ def refitted(
         atoms = dictionary[assignment.indices[block]]
         gram = np.einsum("ntd,nsd->nts", atoms, atoms)
         target = np.einsum("ntd,nd->nt", atoms, vectors[block])
-        weights[block] = _non_negative(gram, target, assignment.weights[block])
+        weights[block] = _non_negative(gram, target)
     return Assignment(assignment.indices, weights, assignment.num_buckets)
 
 
@@ -64,9 +65,25 @@ def mixed(old: Assignment, new: Assignment, share: float) -> Assignment:
     )
 
 
-def _non_negative(gram: FloatArray, target: FloatArray, start: FloatArray) -> FloatArray:
-    """argmin ½ wᵀGw − bᵀw over w ≥ 0 for many small problems at once, by coordinate descent."""
-    weights = np.maximum(start, 0)
+def _non_negative(gram: FloatArray, target: FloatArray) -> FloatArray:
+    """argmin ½ wᵀGw − bᵀw over w ≥ 0 for many small problems at once.
+
+    Where plain least squares is not negative it is the answer: near-copies among the meta-embeddings would take
+    coordinate descent, which the other rows get, thousands of sweeps.
+    """
+    places = np.arange(gram.shape[1])
+    squares = gram[:, places, places].astype(np.float64)
+    ridged = gram.astype(np.float64)
+    ridged[:, places, places] += _RIDGE * squares.max(axis=1, keepdims=True, initial=0) + np.finfo(np.float32).tiny
+    free = np.linalg.solve(ridged, target[:, :, None].astype(np.float64))[:, :, 0].astype(np.float32)
+    negative = (free < 0).any(axis=1)
+    weights = np.maximum(free, 0)
+    weights[negative] = _descended(gram[negative], target[negative], weights[negative])
+    return weights
+
+
+def _descended(gram: FloatArray, target: FloatArray, weights: FloatArray) -> FloatArray:
+    """Coordinate descent from these weights."""
     for _ in range(_SWEEPS):
         for place in range(weights.shape[1]):
             own = np.maximum(gram[:, place, place], 1e-12)

@@ -15,6 +15,7 @@ from pydantic import Field
 from legcf.arrays import FloatArray, inverse_power
 from legcf.backbones.base import Backbone
 from legcf.configuration import BackboneConfig
+from legcf.graph.adjacency import csr, one_more_each
 from legcf.graph.propagate import Operator
 from legcf.ranking.pooling import Pooling
 
@@ -46,9 +47,7 @@ class History(Backbone[HistoryConfig]):
         own = np.arange(num_users, size)
         data = np.concatenate([weights, np.ones(len(own))]).astype(np.float32)
         indices = np.concatenate([block.indices + num_users, own])
-        indptr = np.concatenate([block.indptr, block.nnz + 1 + np.arange(len(own))])
-        matrix = sp.csr_matrix((data, indices.astype(np.int32), indptr.astype(np.int32)), shape=(size, size))
-        return Operator(matrix, symmetric=False)
+        return Operator(csr(data, indices, one_more_each(block.indptr, len(own)), (size, size)), symmetric=False)
 
     def coefficients(self) -> FloatArray:
         return np.array([[0, 1]], dtype=np.float32)

@@ -8,12 +8,14 @@ from typing import Annotated
 import typer
 
 from legcf import __version__
+from legcf.cli.workers import left_for_starter
 from legcf.errors import UserError, training_packages_for
 
 # A word is a module of this package with a function of that name, or with an `app` of further commands.
 COMMANDS = (
     "data",
     "train",
+    "update",
     "evaluate",
     "recommend",
     "info",
@@ -58,6 +60,8 @@ def main() -> None:
         with training_packages_for(f"`legcf {' '.join(arguments[:1])}`"):
             app_for(arguments)(standalone_mode=True)
     except UserError as error:
+        if left_for_starter(error):
+            sys.exit()
         print(f"legcf: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:

@@ -3,6 +3,7 @@
 Readers are imported inside the commands: no other command should wait for them to load.
 """
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Look at, fetch, prepare, generate and export datasets.", no_args_is_help=True)
 
 DataArgument = Annotated[str, typer.Argument(metavar="DATA", help="A folder, a file, a glob or a known name.")]
+
+
+class Engine(StrEnum):
+    LOCAL = "local"
+    DASK = "dask"
+
+
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 
 
@@ -29,16 +37,28 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 def prepare(
     source: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="A folder, files, a glob or a known name.")],
     out: Annotated[Path, typer.Argument(help="The folder to write.")],
+    engine: Annotated[
+        Engine, typer.Option(help="Who reads: this process, or Dask where one machine is not enough.")
+    ] = (Engine.LOCAL),
+    scheduler: Annotated[
+        str | None, typer.Option(help="Address of a Dask scheduler; its workers must see the files and OUT.")
+    ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
     *,
     data_options: DataOptions,
 ) -> None:
     """Read and split data once, into a compact folder that opens at once."""
-    from legcf.data.source import prepare_source
+    from legcf.data.source import prepare_on_cluster, prepare_source
     from legcf.data.summary import summarise, what_was_kept
 
-    dataset = prepare_source(source[0] if len(source) == 1 else source, out, data_options, quiet)
+    where = source[0] if len(source) == 1 else source
+    if scheduler is not None and engine is not Engine.DASK:
+        raise UserError("--scheduler goes with --engine dask.")
+    if engine is Engine.DASK:
+        dataset = prepare_on_cluster(where, out, data_options, scheduler, quiet)
+    else:
+        dataset = prepare_source(where, out, data_options, quiet)
     _show(f"Prepared {out}", {**summarise(dataset), "path": str(out)}, as_json, what_was_kept(dataset))
 
 

@@ -48,6 +48,7 @@ def summary(metrics: dict[str, Any]) -> dict[str, Any]:
     return {
         **{f"test {name}": test[name] for name in ("recall@20", "ndcg@20", "recall@10", "ndcg@10") if name in test},
         "validation ndcg@20": metrics["validation"].get("ndcg@20"),
+        **({"best epoch of each stage": best} if (best := best_epochs(metrics)) else {}),
         **({"trained once more on all (pairs)": metrics["final"]["pairs"]} if "final" in metrics else {}),
         "values stored (the paper's count)": metrics["num_params"],
         "bytes stored": metrics["storage_bytes"],
@@ -57,6 +58,14 @@ def summary(metrics: dict[str, Any]) -> dict[str, Any]:
         "preset": metrics["preset"],
         "seed": str(metrics["seed"]),
     }
+
+
+def best_epochs(metrics: Mapping[str, Any]) -> str:
+    """The best epoch of every stage, and which of them the run ended with; nothing for runs of one stage."""
+    stages, kept = metrics.get("best_epochs") or {}, (metrics.get("best_epoch") or {}).get("stage")
+    if len(stages) < 2:
+        return ""
+    return ", ".join(f"{name} {best['epoch']}{' (kept)' if name == kept else ''}" for name, best in stages.items())
 
 
 def _cell(value: Any) -> str:

@@ -11,6 +11,9 @@ import typer
 
 from legcf.cli.data_options import with_data_options
 from legcf.cli.output import AsJson, print_json, print_pairs, summary
+from legcf.cli.workers import are_wanted as workers_are_wanted
+from legcf.cli.workers import join as join_ranks
+from legcf.cli.workers import start as start_workers
 from legcf.configuration import merged, migrated, parse_assignments, validated, value_from_text
 from legcf.data.options import DataOptions
 from legcf.errors import UserError
@@ -19,6 +22,7 @@ from legcf.files import lasting, read_json
 if TYPE_CHECKING:
     from legcf.configuration import RunConfig
     from legcf.data.interactions import Dataset
+    from legcf.trained_model import TrainedModel
 
 _SECTIONS = ("method", "backbone", "training", "ranking")
 _WIDEST = 4096  # wider vectors only take time, which grows with the cube of the width
@@ -53,24 +57,45 @@ def train(
         list[str] | None, typer.Option("--set", help="Any configuration key, e.g. --set training.learning_rate=0.01.")
     ] = None,
     config: Annotated[Path | None, typer.Option(help="A JSON file with the keys of a run's config.json.")] = None,
+    item_features: Annotated[
+        Path | None,
+        typer.Option(help="A table of items (csv, parquet, jsonl): those nobody has yet can be recommended by it."),
+    ] = None,
     final: Annotated[
         bool,
         typer.Option("--final", help="Once chosen and tested, train on every pair: the model to use, not to measure."),
     ] = False,
+    baselines: Annotated[
+        bool | None,
+        typer.Option(
+            "--baselines/--no-baselines",
+            help="Say how far the model is above popularity and item-knn.  [default: where it takes seconds]",
+        ),
+    ] = None,
     log: Annotated[str | None, typer.Option(help="Show epochs elsewhere as well: tensorboard or mlflow.")] = None,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Processes of this machine that train together; lost ones are started again.")
+    ] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was stopped, to the same end.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no line per epoch.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Train on DATA and write a run folder; ends with accuracy and size."""
-    from legcf import jit
+    if workers_are_wanted(workers):
+        start_workers(workers)
+        return
+    from legcf import jit, ranks
     from legcf.data.source import training_data
     from legcf.data.summary import what_was_kept
+    from legcf.evaluation.baselines import METRIC, told
     from legcf.registry import resolve, width_option
     from legcf.runs import remove_unfinished
     from legcf.runs import train as run
     from legcf.tracking import tracker
 
+    join_ranks()
+    speaks = ranks.is_first()
+    quiet = quiet or not speaks
     if quiet:
         jit.silence()
     given = _from_file(config)
@@ -104,23 +129,30 @@ def train(
     if dim is not None:
         _refuse_too_wide(dim, resolved, dataset)
     watching: list[Callable[[dict[str, Any]], None]] = [] if quiet or as_json else [_teller()]
-    logged = None if log is None else tracker(log, out, resolved)
+    logged = None if log is None or not speaks else tracker(log, out, resolved)
     if logged is not None:
         watching.append(logged.epoch)
     trained = None
     is_new = not out.is_dir() or not any(out.iterdir())
+    resume = ranks.goes_on(out, may_begin=is_new or resume) or resume
     try:
-        trained = run(dataset, resolved, out, resume, quiet or as_json, _all(watching), final)
+        trained = run(dataset, resolved, out if speaks else None, resume, quiet or as_json, _all(watching), final)
+        if item_features is not None and speaks:
+            trained = _with_features(trained, item_features, dataset, options, out)
     except UserError:
-        if is_new:
+        if is_new and speaks:
             remove_unfinished(out)
         raise
     except KeyboardInterrupt:
-        typer.echo(f"Stopped; the same command with --resume continues {out}.", err=True)
+        if speaks:
+            typer.echo(f"Stopped; the same command with --resume continues {out}.", err=True)
         raise
     finally:
         if logged is not None:
             logged.close(None if trained is None else trained.metrics)
+    ranks.leave()
+    if not speaks:
+        return
     if as_json:
         print_json(trained.metrics)
     else:
@@ -130,7 +162,36 @@ def train(
         next_command = shlex.join(["legcf", "recommend", str(out), "--user", str(dataset.users.external([0])[0])])
         if not trained.metrics["test"]:
             typer.echo(f"Accuracy is not measured: {dataset.name} has too few pairs to leave any out for testing.")
+        others = {} if baselines is False else _simpler(trained, dataset, anyway=baselines is True)
+        if others:
+            typer.echo(told(trained.metrics["test"][METRIC], others))
         typer.echo(f"Run: {out}. Next: {next_command}")
+
+
+def _simpler(trained: "TrainedModel", dataset: "Dataset", anyway: bool) -> dict[str, float]:
+    """What popularity and item-knn reach on the same test pairs; the model's own method is not compared with itself."""
+    from legcf.evaluation.baselines import METRIC, baselines
+
+    if METRIC not in trained.metrics["test"]:
+        return {}
+    found = baselines(dataset.train, dataset.test, anyway)
+    return {name: score for name, score in found.items() if name != trained.config.method.name}
+
+
+def _with_features(
+    trained: "TrainedModel", source: Path, dataset: "Dataset", options: DataOptions, out: Path
+) -> "TrainedModel":
+    """The model with what is known of items: those that nobody has yet among them."""
+    from legcf.features.table import read_items
+    from legcf.files import write_json
+    from legcf.trained_model import save_model
+    from legcf.updating.cold import ItemTable
+    from legcf.updating.update import update
+
+    grown = update(trained, None, dataset, about=ItemTable(*read_items(source, options.item_col)))
+    save_model(out, grown)
+    write_json(out / "metrics.json", grown.metrics)
+    return grown
 
 
 def _refuse_too_wide(dim: int, config: "RunConfig", dataset: "Dataset") -> None:

@@ -83,9 +83,33 @@ def compress(
 ) -> Compressed:
     """Turn vectors whose inner products rank into a codebook of c rows and t weights for every entity.
 
-    Give `c` and `t` (500 and 4), or a `budget` of stored values c·d + t·N that both are solved from. Without
-    `user_vectors` the items alone are coded. Beside the given table and the codes, memory stays within
-    `memory_cap_mb`; a table that does not fit it is worked on in a temporary file. The same seed gives the same codes.
+    The same seed gives the same codes.
+
+    Args:
+        user_vectors: A row for each user (U × d); None codes the items alone.
+        item_vectors: A row for each item (I × d).
+        c: Rows of the codebook; 500 by default.
+        t: Weights for each user and item; 4 by default.
+        budget: Stored values c·d + t·N that `c` and `t` are solved from, in their place.
+        seed: Of the codebook's first rows.
+        dtype: How the codebook is stored, `int8` or `float16`.
+        rounds: How often codebook and codes are fitted to each other.
+        keep_zero_rows: Store rows of zeros without weights instead of refusing them.
+        memory_cap_mb: Memory beside the given table and the codes; a table that does not fit it is worked on in a
+            temporary file.
+        quiet: Whether to show no progress.
+
+    Returns:
+        The coded table, with what it costs and how far it is from the original.
+
+    Raises:
+        UserError: The table has values that are not finite, or sizes do not go together.
+
+    Example:
+        ```python
+        coded = legcf.compress(user_vectors, item_vectors, c=500, t=4)
+        coded.num_values, coded.relative_error
+        ```
     """
     check_table(user_vectors, item_vectors, keep_zero_rows)
     if dtype not in _DTYPES:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf.data import kernels
+from legcf.files import written_whole
 
 # Pairs that are sorted at once: a block takes about 30 bytes a pair while it is being sorted.
 BLOCK_PAIRS = 4_000_000
@@ -80,9 +81,7 @@ class BlockStore:
         if self._folder is None:
             self._blocks.append(block)
         else:
-            arrays = {name: value for name, value in vars(block).items() if value is not None}
-            with open(self._folder / f"block-{self._count}.npz", "wb") as file:
-                np.savez(file, **arrays)
+            save_block(self._folder / f"block-{self._count}.npz", block)
         self._count += 1
 
     def __iter__(self) -> Iterator[Block]:
@@ -90,10 +89,17 @@ class BlockStore:
             yield from self._blocks
             return
         for number in range(self._count):
-            with np.load(self._folder / f"block-{number}.npz", allow_pickle=False) as arrays:
-                yield Block(
-                    int(arrays["first_user"]), **{name: arrays[name] for name in arrays if name != "first_user"}
-                )
+            yield load_block(self._folder / f"block-{number}.npz")
+
+
+def save_block(path: Path, block: Block) -> None:
+    with written_whole(path) as temporary, open(temporary, "wb") as file:
+        np.savez(file, **{name: value for name, value in vars(block).items() if value is not None})
+
+
+def load_block(path: Path) -> Block:
+    with np.load(path, allow_pickle=False) as arrays:
+        return Block(int(arrays["first_user"]), **{name: arrays[name] for name in arrays if name != "first_user"})
 
 
 def sort_batches(
@@ -103,7 +109,7 @@ def sort_batches(
     store, merged = BlockStore(scratch), Merged()
     if scratch is None:
         gathered = list(batches)
-        store.add(_sorted_block(_concatenated(gathered), 0, num_users, num_items, merged))
+        store.add(sorted_block(concatenated(gathered), 0, num_users, num_items, merged))
         return store, merged
     width = max(-(-num_users // _BUCKETS), 1)
     buckets, layout = _spill(batches, width, scratch)
@@ -111,11 +117,11 @@ def sort_batches(
         parts = [_unspilled(path, layout) for path in buckets[first_bucket:last_bucket]]
         first, last = first_bucket * width, min(last_bucket * width, num_users)
         if first < last:
-            store.add(_sorted_block(_concatenated(parts), first, last - first, num_items, merged))
+            store.add(sorted_block(concatenated(parts), first, last - first, num_items, merged))
     return store, merged
 
 
-def _sorted_block(batch: Batch, first_user: int, num_rows: int, num_items: int, merged: Merged) -> Block:
+def sorted_block(batch: Batch, first_user: int, num_rows: int, num_items: int, merged: Merged) -> Block:
     rows = batch.users - np.int32(first_user) if first_user else batch.users
     # A stable sort by item, then one by user.
     by_item = kernels.places_by(batch.items, num_items)[0]
@@ -145,7 +151,7 @@ def _sorted_block(batch: Batch, first_user: int, num_rows: int, num_items: int, 
     return Block(first_user, indptr, items, times, testing)
 
 
-def _concatenated(batches: list[Batch]) -> Batch:
+def concatenated(batches: list[Batch]) -> Batch:
     if len(batches) == 1:
         return batches[0]
     times = [batch.times for batch in batches if batch.times is not None]

@@ -29,6 +29,7 @@ class Columns:
     rating: str | None = None
     time: str | None = None
     title: str | None = None
+    weight: str | None = None
 
 
 def find_columns(names: Sequence[str], options: DataOptions, where: str, remedy: Remedy | None = None) -> Columns:
@@ -38,6 +39,7 @@ def find_columns(names: Sequence[str], options: DataOptions, where: str, remedy:
         rating=_column(names, "rating", options.rating_col, where),
         time=_column(names, "time", options.time_col, where),
         title=_column(names, "title", options.title_col if options.titles is None else None, where),
+        weight=None if options.weight_col is None else _column(names, "weight", options.weight_col, where),
     )
 
 

@@ -74,6 +74,16 @@ class IdMap:
         chosen: list[ExternalId] = self.values[np.asarray(positions, dtype=np.int64)].tolist()
         return chosen
 
+    def with_later(self, later: Sequence[ExternalId]) -> "IdMap":
+        """These ids in their places, then others in sorted order; where the kinds differ all become text, as when
+        several files are read together."""
+        if not later:
+            return self
+        known: list[ExternalId] = self.values.tolist()
+        if self.is_text or any(isinstance(one, str) for one in later):
+            return IdMap.of([*map(str, known), *sorted(map(str, later))], self.kind)
+        return IdMap.of([*known, *sorted(later, key=int)], self.kind)
+
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
         """Plain arrays for a file without pickle: integers as they are, text as UTF-8 bytes and offsets."""
         if not self.is_text:

@@ -1,16 +1,35 @@
 """What a user may say about data: one frozen record, with the same names in Python and on the command line."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from legcf.files import lasting
 
+_UNITS = {"s": 1, "h": 3600, "d": 86_400, "w": 7 * 86_400, "y": 365.25 * 86_400}
+
+
+def seconds_of(text: str) -> float:
+    """A length of time such as 30d, 12h, 8w or 1y, in seconds."""
+    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z])\s*", text.lower())
+    if found is None or found[2] not in _UNITS or not float(found[1]):
+        raise ValueError("give a length of time such as 30d, 12h, 8w or 1y")
+    return float(found[1]) * _UNITS[found[2]]
+
 
 class DataOptions(BaseModel):
-    """How a source is read and split. Every field has a default that suits most data."""
+    """How a source is read and split. Every field has a default that suits most data.
+
+    The names are those of the command line: `min_rating=4` is `--min-rating 4`.
+
+    Example:
+        ```python
+        DataOptions(min_rating=4, k_core=5, protocol="temporal")
+        ```
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -32,6 +51,10 @@ class DataOptions(BaseModel):
     """Column of times; found by name when not given; needed by `leave-last-out` and `temporal`."""
     date_format: str | None = Field(default=None, min_length=1)
     """How dates are written, as in `%d/%m/%Y %H:%M`; not needed for numbers and for ISO 8601."""
+    weight_col: str | None = None
+    """Column of what a pair counts, such as a number of plays or a rating; repeated pairs add up."""
+    half_life: str | None = None
+    """Older pairs count less: half as much after this time, such as 30d, 12h, 8w or 1y; needs times."""
     header: bool | None = None
     """Whether the first line of a text table names its columns. Without, columns go by number: user 1, item 2."""
     delimiter: str | None = Field(default=None, min_length=1, max_length=2)
@@ -48,6 +71,18 @@ class DataOptions(BaseModel):
     """What to do with users and items of test.txt that train.txt does not have."""
     duplicates: Literal["error", "merge"] | None = None
     """What to do with repeated pairs; by default an error in a LightGCN folder, merged in a table."""
+
+    @field_validator("half_life")
+    @classmethod
+    def _is_a_time(cls, text: str | None) -> str | None:
+        if text is not None:
+            seconds_of(text)
+        return text
+
+    @property
+    def weighs(self) -> bool:
+        """Whether some pairs count more than others."""
+        return self.weight_col is not None or self.half_life is not None
 
     @model_validator(mode="after")
     def _leaves_something_to_train_on(self) -> "DataOptions":

@@ -1,15 +1,16 @@
 """From pairs of a source to the three parts of a dataset: sort, filter, split. One path for small and large data."""
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol as Interface
 
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf.arrays import FloatArray
 from legcf.data import kernels
 from legcf.data.blocks import Batch, Block, BlockStore, Merged, sort_batches
 from legcf.data.ids import IdMap
@@ -21,6 +22,23 @@ from legcf.progress import progress
 
 # Sources with more pairs than this are sorted through files, so that memory stays bounded.
 SPILL_PAIRS = 16_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """What pairs count, in any order, and the time that older ones are older than (seconds since 1970)."""
+
+    users: NDArray[np.integer]
+    items: NDArray[np.integer]
+    values: FloatArray
+    at: float | None = None
+
+    def among(self, pairs: Interactions) -> Interactions:
+        """Some of these pairs with their weights."""
+        keys = self.users.astype(np.int64) * pairs.num_items + self.items
+        order = np.argsort(keys)
+        wanted = pairs.users().astype(np.int64) * pairs.num_items + pairs.items
+        return replace(pairs, weights=self.values[order[np.searchsorted(keys[order], wanted)]])
 
 
 @dataclass(frozen=True)
@@ -47,6 +65,8 @@ class PairSource:
     has_ratings: bool = False
     times: str | None = None
     """How times were written, if they are used."""
+    weights: Callable[[], Weights] | None = None
+    """What pairs count, in positions of all users and items, where they do not count the same."""
 
 
 class PartWriter(Interface):
@@ -65,6 +85,7 @@ class Built:
     titles: list[str] | None
     pairs: int
     merged: int
+    weights: Weights | None = None
 
 
 class MemoryPart:
@@ -86,7 +107,10 @@ class MemoryPart:
 def build_in_memory(source: PairSource, options: DataOptions) -> Dataset:
     parts = [MemoryPart() for _ in PARTS]
     built = build(source, options, parts)
-    train, validation, test = (part.interactions(len(built.items)) for part in parts)
+    pairs = [part.interactions(len(built.items)) for part in parts]
+    if built.weights is not None:
+        pairs = [built.weights.among(part) for part in pairs]
+    train, validation, test = pairs
     return Dataset(
         source.name,
         built.protocol,
@@ -97,6 +121,7 @@ def build_in_memory(source: PairSource, options: DataOptions) -> Dataset:
         test,
         built.titles,
         provenance(source, options, built),
+        None if built.weights is None else built.weights.at,
     )
 
 
@@ -132,6 +157,11 @@ def build(
     protocol.check(source.has_test, source.has_time, source.where)
     if source.num_rows == 0:
         raise UserError(f"{source.where} holds no interactions.")
+    if options.weighs and source.weights is None:
+        raise UserError(
+            f"{source.where} has no column of weights or times: leave `--weight-col` and `--half-life` out, or give a"
+            " table that has."
+        )
     with _spill_folder(source.num_rows > SPILL_PAIRS, scratch) as folder:
         with progress(f"Reading {source.name}", source.num_rows, "pairs", quiet) as task:
 
@@ -141,7 +171,7 @@ def build(
                     task.advance(len(batch.users))
 
             store, merged = sort_batches(counted(), len(source.users), len(source.items), folder)
-        _refuse_repeated(source, options, merged)
+        refuse_repeated(source, options, merged)
         kept = _kept(source, options, store, protocol.needs_test)
         if not (kept.users.any() and kept.items.any()):
             raise UserError(f"Nothing is left of {source.where} with k_core={options.k_core}: choose a smaller one.")
@@ -157,7 +187,15 @@ def build(
                 task.advance(len(block.indptr) - 1)
     users = IdMap(source.users.values[kept.users], "user")
     items = IdMap(source.items.values[kept.items], "item")
-    return Built(protocol.name, users, items, source.titles(items), pairs, merged.merged)
+    weights = _renumbered(source.weights(), kept) if source.weights is not None else None
+    return Built(protocol.name, users, items, source.titles(items), pairs, merged.merged, weights)
+
+
+def _renumbered(weights: Weights, kept: "KeptBlocks") -> Weights:
+    """In the positions of users and items that are kept."""
+    inside = kept.users[weights.users] & kept.items[weights.items]
+    users, items = (np.cumsum(mask) - 1 for mask in (kept.users, kept.items))
+    return Weights(users[weights.users[inside]], items[weights.items[inside]], weights.values[inside], weights.at)
 
 
 @contextmanager
@@ -175,7 +213,7 @@ def _spill_folder(needed: bool, scratch: Path | None) -> Iterator[Path | None]:
         ) from error
 
 
-def _refuse_repeated(source: PairSource, options: DataOptions, merged: Merged) -> None:
+def refuse_repeated(source: PairSource, options: DataOptions, merged: Merged) -> None:
     if merged.in_both is not None:
         raise UserError(
             f"{source.where_pair(*merged.in_both)} is both in train.txt and in test.txt: a pair to test on must not be "
@@ -190,10 +228,10 @@ def _refuse_repeated(source: PairSource, options: DataOptions, merged: Merged) -
 
 
 @dataclass(frozen=True)
-class _KeptBlocks:
+class KeptBlocks:
     """The blocks of a store with only some users and items, renumbered."""
 
-    store: BlockStore
+    store: Iterable[Block]
     users: NDArray[np.bool_]
     items: NDArray[np.bool_]
 
@@ -211,7 +249,7 @@ class _KeptBlocks:
             yield Block(first, indptr, new_item[chosen.items], chosen.times, chosen.testing)
 
 
-def _kept(source: PairSource, options: DataOptions, store: BlockStore, needs_test: bool) -> _KeptBlocks:
+def _kept(source: PairSource, options: DataOptions, store: BlockStore, needs_test: bool) -> KeptBlocks:
     kept = _k_core(source, options.k_core, store)
     if not needs_test:
         return kept
@@ -225,22 +263,22 @@ def _kept(source: PairSource, options: DataOptions, store: BlockStore, needs_tes
             f"({int(cold_users.sum()):,} such users and {int(cold_items.sum()):,} such items in all): "
             "use `--cold keep` to keep them without train pairs, or `--cold drop` to leave them out."
         )
-    return _KeptBlocks(store, kept.users & ~cold_users, kept.items & ~cold_items)
+    return KeptBlocks(store, kept.users & ~cold_users, kept.items & ~cold_items)
 
 
-def _k_core(source: PairSource, k: int, store: BlockStore) -> _KeptBlocks:
-    kept = _KeptBlocks(store, np.ones(len(source.users), dtype=np.bool_), np.ones(len(source.items), dtype=np.bool_))
+def _k_core(source: PairSource, k: int, store: BlockStore) -> KeptBlocks:
+    kept = KeptBlocks(store, np.ones(len(source.users), dtype=np.bool_), np.ones(len(source.items), dtype=np.bool_))
     while k > 0:
         user_degrees, item_degrees = _degrees(source, kept)
         users, items = kept.users & (user_degrees >= k), kept.items & (item_degrees >= k)
         if users.sum() == kept.users.sum() and items.sum() == kept.items.sum():
             break
-        kept = _KeptBlocks(store, users, items)
+        kept = KeptBlocks(store, users, items)
     return kept
 
 
 def _degrees(
-    source: PairSource, kept: _KeptBlocks, train_only: bool = False
+    source: PairSource, kept: KeptBlocks, train_only: bool = False
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Pairs of every user and item (by their old numbers) among what is kept; of train.txt only, if asked."""
     users = np.zeros(len(source.users), dtype=np.int64)

@@ -3,7 +3,7 @@
 `manifest.json` is written last and the folder is moved into place whole, so a folder with a manifest is complete.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
 from legcf.data.interactions import Dataset, Interactions
 from legcf.data.options import DataOptions
-from legcf.data.pipeline import PairSource, build, provenance
+from legcf.data.pipeline import Built, PairSource, PartWriter, build, provenance
 from legcf.data.splits import PARTS
 from legcf.errors import UserError
 from legcf.files import folder_written_whole, read_json, write_json
@@ -31,11 +31,26 @@ def is_prepared(path: Path) -> bool:
 
 def prepare(source: PairSource, options: DataOptions, out: Path, quiet: bool = False) -> Dataset:
     """Read, split and write a source; a prepared folder at `out` is replaced once the new one is complete."""
+
+    def build_here(folder: Path, parts: Sequence[PartWriter]) -> tuple[PairSource, Built]:
+        return source, build(source, options, parts, scratch=folder, quiet=quiet)
+
+    return write_prepared(out, options, build_here)
+
+
+def write_prepared(
+    out: Path, options: DataOptions, build_parts: Callable[[Path, Sequence[PartWriter]], tuple[PairSource, Built]]
+) -> Dataset:
+    """A prepared folder around the parts that are built into it, and into which what is left over may be written."""
     if out.exists() and not is_prepared(out) and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} exists and is not a prepared dataset: choose another place, nothing was written.")
+    if options.weighs:
+        raise UserError(
+            "A prepared folder keeps no weights: train on the table itself with `--weight-col` and the like."
+        )
     with folder_written_whole(out) as folder:
         parts = [_PartFiles(folder, part) for part in PARTS]
-        built = build(source, options, parts, scratch=folder, quiet=quiet)
+        source, built = build_parts(folder, parts)
         for part in parts:
             part.close()
         _save(folder, "users", built.users.to_arrays())

@@ -29,7 +29,23 @@ Location = str | Path | Sequence[str | Path]
 
 
 def load(source: Location, options: DataOptions = DEFAULTS) -> Dataset:
-    """Read and split a source: a LightGCN or prepared folder, a file, several files, a glob, or a registry name."""
+    """Read and split a source.
+
+    Args:
+        source: A LightGCN or prepared folder, a file, several files, a glob, an archive, or a known name.
+        options: How to read and split it.
+
+    Returns:
+        The dataset: train, validation and test over the same users and items.
+
+    Raises:
+        UserError: It cannot be read; the sentence names the file and the line or column.
+
+    Example:
+        ```python
+        data = legcf.load_data("ratings.csv", legcf.DataOptions(min_rating=4))
+        ```
+    """
     folder = _prepared_folder(source)
     if folder is not None:
         return open_prepared(folder, options)
@@ -44,6 +60,18 @@ def prepare_source(source: Location, out: Path, options: DataOptions = DEFAULTS,
         raise UserError(f"{folder} is prepared already: use it as it is, or prepare its source again.")
     with _opened(source, options, quiet) as (pairs, filled):
         return prepare(pairs, filled, out, quiet)
+
+
+def prepare_on_cluster(
+    source: Location, out: Path, options: DataOptions = DEFAULTS, scheduler: str | None = None, quiet: bool = False
+) -> Dataset:
+    """The same from tables in files, on Dask: with the workers of a scheduler, or with some of this machine."""
+    from legcf.data.dask_engine import prepare_on_dask  # here: an extra of its own
+
+    paths = _paths(source)
+    if any(not path.is_file() or path.suffix.lower() == ".zip" for path in paths):
+        raise UserError("--engine dask reads tables in files: name files or a pattern, or leave --engine out.")
+    return prepare_on_dask(paths, options, out, scheduler, quiet)
 
 
 def interactions(data: Any, options: DataOptions = DEFAULTS) -> Dataset:

@@ -15,10 +15,10 @@ from legcf.data.diagnose import Files
 from legcf.data.encode import as_text, id_column, id_lookup
 from legcf.data.formats import RAGGED, Format, find_format, scan_pairs
 from legcf.data.ids import IdMap
-from legcf.data.options import DataOptions
-from legcf.data.pipeline import PairSource
+from legcf.data.options import DataOptions, seconds_of
+from legcf.data.pipeline import PairSource, Weights
 from legcf.data.splits import find_protocol
-from legcf.data.times import read_times
+from legcf.data.times import read_times, ticks_per_second
 from legcf.data.titles import match_titles, titles_from
 from legcf.errors import UserError
 
@@ -27,6 +27,14 @@ _KEEP_BYTES = 256 << 20
 _BATCH_ROWS = 2_000_000
 # Ragged lines are only noticed where all columns are read.
 _ALL_COLUMNS = pl.QueryOptFlags(projection_pushdown=False)
+
+
+class NoInteractions(UserError):
+    """No row, or none whose rating is high enough."""
+
+    def __init__(self, sentence: str, rated_too_low: int) -> None:
+        super().__init__(sentence)
+        self.rated_too_low = rated_too_low
 
 
 def open_files(paths: Sequence[Path], options: DataOptions, name: str | None = None) -> PairSource:
@@ -82,7 +90,7 @@ def open_frame(
         items = _lookup(frame, "item", where, files)
     if num_rows == 0:
         rated = "" if options.min_rating is None else f" rated {options.min_rating:g} or more"
-        raise UserError(f"{where} holds no interactions{rated}.")
+        raise NoInteractions(f"{where} holds no interactions{rated}.", rows_read)
     table = _Table(frame, users, items, times is not None, where)
     return PairSource(
         name=name,
@@ -100,6 +108,7 @@ def open_frame(
         rated_too_low=rows_read - num_rows,
         has_ratings="rating" in schema,
         times=times,
+        weights=partial(_weights, table, options, times) if options.weighs else None,
     )
 
 
@@ -118,13 +127,16 @@ class _Table:
     has_time: bool
     where: str
 
-    def batches(self) -> Iterator[Batch]:
-        positions = ["user_position", "item_position", *(["time"] if self.has_time else [])]
-        encoded = (
+    def encoded(self, *others: pl.Expr) -> pl.LazyFrame:
+        """A row for each pair as positions, with other columns."""
+        return (
             self.frame.join(self.users[1].lazy(), on="user", how="left")
             .join(self.items[1].lazy(), on="item", how="left")
-            .select(positions)
+            .select("user_position", "item_position", *others)
         )
+
+    def batches(self) -> Iterator[Batch]:
+        encoded = self.encoded(*([pl.col("time")] if self.has_time else []))
         for batch in encoded.collect_batches(chunk_size=_BATCH_ROWS, maintain_order=False, engine="streaming"):
             times = batch["time"].to_numpy() if self.has_time else None
             yield Batch(_positions(batch, "user"), _positions(batch, "item"), times)
@@ -142,6 +154,29 @@ def _guarded(table: _Table, files: Files) -> Iterator[Batch]:
         yield from table.batches()
 
 
+def _weights(table: _Table, options: DataOptions, times: str | None) -> Weights:
+    """What each pair counts: the sum over its rows, each halved once per half-life since the latest of all."""
+    weight = pl.col("weight") if options.weight_col is not None else pl.lit(1.0)
+    at = None
+    if options.half_life is not None:
+        ticks = None if times is None else ticks_per_second(times)
+        if ticks is None:
+            problem = "has no time column" if times is None else "has times that are plain numbers"
+            raise UserError(f"{table.where} {problem}, and `--half-life` needs times: name them with `--time-col`.")
+        latest = float(table.frame.select(pl.col("time").max()).collect(engine="streaming").item())
+        age = (latest - pl.col("time").cast(pl.Float64)) / (ticks * seconds_of(options.half_life))
+        weight, at = weight * pl.lit(2.0).pow(-age), latest / ticks
+    summed = (
+        table.encoded(weight.alias("weight"))
+        .group_by("user_position", "item_position")
+        .agg(pl.col("weight").sum())
+        .collect(engine="streaming")
+    )
+    return Weights(
+        _positions(summed, "user"), _positions(summed, "item"), summed["weight"].to_numpy().astype(np.float32), at
+    )
+
+
 def _chosen(frame: pl.LazyFrame, schema: pl.Schema, columns: Columns, options: DataOptions, where: str) -> pl.LazyFrame:
     selected = [
         id_column(columns.user, schema[columns.user], "user", where),
@@ -155,13 +190,15 @@ def _chosen(frame: pl.LazyFrame, schema: pl.Schema, columns: Columns, options: D
         selected.append(pl.col(columns.time).alias("time"))
     if columns.title is not None and options.titles is None:
         selected.append(pl.col(columns.title).cast(pl.String, strict=False).alias("title"))
+    if columns.weight is not None:
+        selected.append(pl.col(columns.weight).cast(pl.Float64, strict=False).alias("weight"))
     if RAGGED in schema:
         selected.append(pl.col(RAGGED))
     return frame.select(selected)
 
 
 def _wants_time(options: DataOptions) -> bool:
-    if options.time_col is not None or options.date_format is not None:
+    if options.time_col is not None or options.date_format is not None or options.half_life is not None:
         return True
     return options.protocol is not None and find_protocol(options.protocol).needs_time
 
@@ -183,6 +220,9 @@ def _checked_rows(
     if "rating" in schema:
         bad = pl.col("rating").is_null() | pl.col("rating").is_nan()
         counts.append(bad.sum().alias("has no number for a rating"))
+    if "weight" in schema:
+        wrong = ~(pl.col("weight").is_finite() & (pl.col("weight") > 0)).fill_null(False)
+        counts.append(wrong.sum().alias("has no positive number for a weight"))
     if RAGGED in schema:
         counts.append(pl.col(RAGGED).sum().alias("has too many or too few fields"))
     headers = files.headers()

@@ -82,6 +82,14 @@ def read_times(frame: pl.LazyFrame, date_format: str | None, complain: Complain)
     return frame.with_columns(numbers), f"{used[0]} since 1970" if are_times and used else "numbers"
 
 
+def ticks_per_second(written: str) -> float | None:
+    """How many of the numbers that `read_times` gives are a second, by how it says they were written."""
+    if written == "numbers":
+        return None
+    numbers = {f"{unit} since 1970": least / _UNITS["seconds"] for unit, least in _UNITS.items()}
+    return numbers.get(written, 1e6)  # dates have become microseconds
+
+
 def _formatted(frame: pl.LazyFrame, date_format: str, complain: Complain) -> tuple[pl.LazyFrame, str]:
     # Python's `.%f`, any number of digits after the point, is `%.f` for polars.
     dates = _instant(_TIME, date_format.replace(".%f", "%.f"))

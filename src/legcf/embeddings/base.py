@@ -11,10 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from legcf.arrays import FloatArray
+from legcf.arrays import FloatArray, Positions
 from legcf.configuration import BackboneConfig, MethodConfig
 from legcf.data.interactions import Interactions
 from legcf.errors import UserError
+from legcf.ranking.lists import ItemLists
 from legcf.ranking.ranking import Codes
 from legcf.search_space import PAPER_GRID, Space
 
@@ -49,14 +50,17 @@ class EmbeddingLayer(nn.Module, ABC, Generic[C]):
     presets: ClassVar[Mapping[str, Mapping[str, Any]]]
     """Named settings over the defaults: {section: {key: value}} with the sections method, backbone and training."""
 
-    table_rows: ClassVar[Mapping[str, Row]] = {}
-    """Rows of that table, by name; one under the method's own name if there are none."""
+    version: ClassVar[int] = 1
+    """Raised when the same settings come to give another result: a results store then runs its rows anew."""
+
+    table_rows: ClassVar[Mapping[str, Row] | None] = {}
+    """Rows of that table, by name; one under the method's own name if it is empty, none at all if it is None."""
 
     search_space: ClassVar[Space] = PAPER_GRID
     """What `legcf search` tries, by configuration key."""
 
-    width_option: ClassVar[str] = "dim"
-    """What the width is called in Config; --dim sets it."""
+    width_option: ClassVar[str | None] = "dim"
+    """What the width is called in Config, if there is one; --dim sets it."""
 
     item_bias: nn.Parameter | None
     """Added to an item's scores where a method has one."""
@@ -91,6 +95,10 @@ class EmbeddingLayer(nn.Module, ABC, Generic[C]):
         """The run or file whose vectors training starts from, where the settings name one (`initialise_from`)."""
         return None
 
+    def take_items(self, other: "EmbeddingLayer[C]", changed: Positions, vectors: FloatArray) -> None:
+        """The rows of another layer for its items, these vectors for the changed ones; items at the end are new."""
+        raise UserError(f"A model of {self.config.name} cannot be updated: train again with the new pairs.")
+
     def initialise_from(
         self, users: FloatArray, items: FloatArray, train: Interactions, rng: np.random.Generator
     ) -> None:
@@ -117,6 +125,10 @@ class EmbeddingLayer(nn.Module, ABC, Generic[C]):
         """Codebook and assignment whose product is the items' rows, where the layer is made so."""
         return None
 
+    def item_lists(self, train: Interactions) -> ItemLists | None:
+        """Lists that the method ranks by beside its rows, or instead of them; made once, from the training pairs."""
+        return None
+
     def penalty(self) -> torch.Tensor | None:
         """What the method adds to the loss of a step, beside the L2 of the loop; differentiable."""
         return None
@@ -127,6 +139,11 @@ class EmbeddingLayer(nn.Module, ABC, Generic[C]):
 
         The constructor asks for it, and nobody else: what it found is `config` of the layer.
         """
+        return config
+
+    @classmethod
+    def within(cls, config: C, room: int, num_items: int) -> C:
+        """The same settings, with sizes that nobody set as large as suits a model file with so many bytes for items."""
         return config
 
     @classmethod

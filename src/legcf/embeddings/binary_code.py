@@ -13,12 +13,13 @@ from torch import nn
 
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, Row, normal, ones_at
-from legcf.embeddings.budget import Budgeted, ensure_within, solved, stored_values, too_small
+from legcf.embeddings.budget import ensure_within, solved, stored_values, too_small
+from legcf.embeddings.fitted import FittedConfig, start_from_als
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.errors import UserError
 
 
-class BinaryCodeConfig(Budgeted):
+class BinaryCodeConfig(FittedConfig):
     name: Literal["binary-code"] = "binary-code"
     dim: int = Field(128, ge=1, description="width of a composed row")
     block_bits: int | None = Field(
@@ -77,6 +78,9 @@ class BinaryCode(EmbeddingLayer[BinaryCodeConfig]):
         return max(fitting, key=lambda pair: pair[0])[1]
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
+        if self.config.start == "als":
+            start_from_als(self, train, rng)
+            return
         parts = len(self._starts)
         deviation = 0.1 * {"sum": parts**-0.5, "mean": parts**0.5, "concat": 1}[self.config.fusion]
         self.weight.data.copy_(normal(tuple(self.weight.shape), deviation, rng))

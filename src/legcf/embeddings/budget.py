@@ -43,6 +43,16 @@ def solved(size: T | None) -> T:
     return size
 
 
+def width_within(budget: int | str | None, rows: int, num_entities: int, otherwise: int) -> int:
+    """How wide a table of so many rows may be; without a budget it is `otherwise`."""
+    if budget is None:
+        return otherwise
+    allowed = stored_values(budget, num_entities)
+    if allowed < rows:
+        raise too_small(allowed, rows)
+    return allowed // rows
+
+
 def too_small(budget: int, least: int) -> UserError:
     return UserError(f"method.budget = {budget:,} stored values are too few: {least:,} are the least here.")
 

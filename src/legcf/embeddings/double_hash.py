@@ -13,13 +13,14 @@ from torch import nn
 
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, Row, normal, ones_at
-from legcf.embeddings.budget import Budgeted, ensure_within, solved, stored_values, too_small
+from legcf.embeddings.budget import ensure_within, solved, stored_values, too_small
+from legcf.embeddings.fitted import FittedConfig, start_from_als
 from legcf.embeddings.hashing import draw_constants, hashed
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.errors import UserError
 
 
-class DoubleHashConfig(Budgeted):
+class DoubleHashConfig(FittedConfig):
     name: Literal["double-hash"] = "double-hash"
     dim: int = Field(128, ge=1, description="width of a row")
     combine: Literal["shared", "sum", "concat"] = Field(
@@ -98,6 +99,9 @@ class DoubleHash(EmbeddingLayer[DoubleHashConfig]):
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
         self.frequent.copy_(torch.from_numpy(np.sort(self._most_frequent(train))))
         self.hash_constants.copy_(draw_constants(2, rng))
+        if self.config.start == "als":
+            start_from_als(self, train, rng)
+            return
         drawn = normal(tuple(self.weight.shape), 0.1, rng)
         if self.config.combine != "concat":
             drawn[self.num_private :] /= 2**0.5  # two of them make a row

@@ -7,10 +7,11 @@ import torch
 from pydantic import Field, model_validator
 from torch import nn
 
+from legcf.arrays import FloatArray, Positions
 from legcf.assignment.dictionary import balance
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, Row, normal, xavier_uniform
-from legcf.embeddings.budget import Budgeted, stored_values, too_small
+from legcf.embeddings.budget import Budgeted, width_within
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
 from legcf.factorisation.als import AlsSettings, factorise, history_items
 from legcf.factorisation.spectral import singular_vectors
@@ -80,12 +81,8 @@ class FullTable(EmbeddingLayer[FullTableConfig]):
     @classmethod
     def sized(cls, config: FullTableConfig, num_users: int, num_items: int) -> FullTableConfig:
         entities = num_items if config.rows == "items" else num_users + num_items
-        if config.budget is None:
-            return config
-        allowed = stored_values(config.budget, num_users + num_items)
-        if allowed < entities:
-            raise too_small(allowed, entities)
-        return config.model_copy(update={"dim": allowed // entities})
+        width = width_within(config.budget, entities, num_users + num_items, config.dim)
+        return config.model_copy(update={"dim": width})
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
         shape = (self.weight.shape[0], self.weight.shape[1])
@@ -112,6 +109,14 @@ class FullTable(EmbeddingLayer[FullTableConfig]):
         scale = np.maximum(train.item_degrees, 1) ** self.config.popularity_power
         rows[:, : found.shape[1]] = found * scale[:, None]
         return torch.from_numpy(rows)
+
+    def take_items(self, other: EmbeddingLayer[FullTableConfig], changed: Positions, vectors: FloatArray) -> None:
+        if not isinstance(other, FullTable) or self.config.rows != "items":
+            super().take_items(other, changed, vectors)
+            return
+        rows = self.weight.data
+        rows[: other.num_items] = other.weight.data
+        rows[torch.from_numpy(changed)] = torch.from_numpy(vectors)
 
     def table(self) -> torch.Tensor:
         if not self._first:

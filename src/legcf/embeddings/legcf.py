@@ -12,10 +12,11 @@ import torch
 from pydantic import Field, field_validator, model_validator
 from torch import nn
 
-from legcf.arrays import FloatArray
+from legcf.arrays import FloatArray, Positions
 from legcf.assignment.assignment import Assignment
 from legcf.assignment.dictionary import balance, learn
 from legcf.assignment.initialise import from_anchors, random_anchors
+from legcf.assignment.matching_pursuit import encode
 from legcf.assignment.solvers import SOLVERS
 from legcf.configuration import BackboneConfig
 from legcf.data.interactions import Interactions
@@ -26,6 +27,7 @@ from legcf.errors import UserError
 from legcf.factorisation.als import AlsSettings, factorise, history_metric
 from legcf.graph.adjacency import bipartite, expanded, normalised
 from legcf.graph.partition import communities
+from legcf.ranking.packing import bits_for
 from legcf.ranking.ranking import Codes
 from legcf.search_space import PAPER_GRID, OneOf, Space
 
@@ -39,7 +41,10 @@ _ITEMS_ONLY: dict[str, dict[str, Any]] = {
     "backbone": {"name": "history"},
     "training": {**_WARM_TRAINING, "learning_rate": 0.015, "leave_out": True, "epochs": 4},
 }
+_MOST_BUCKETS = 4096  # unless a budget asks for more: coding costs c times the items
 _ENTITIES_A_BUCKET = 4  # a codebook wider than a fourth of what it codes is no longer shared
+_TERMS_OF_LARGE, _LEAST_LARGE, _MOST_BUCKETS = 4, 1000, 4096  # t and c where a model file has room for more than usual
+_SHARE_OF_CODES = 5  # of that room, codes have the fifth part
 
 
 class LegcfConfig(Budgeted):
@@ -48,7 +53,11 @@ class LegcfConfig(Budgeted):
         None, ge=1, description="meta-embeddings in the codebook; as many as the budget allows if null"
     )
     d: int = Field(128, ge=1, description="width of a meta-embedding")
-    t: int = Field(2, ge=1, description="meta-embeddings an entity is composed of")
+    t: int = Field(
+        2,
+        ge=1,
+        description="meta-embeddings an entity is composed of; 4 if neither it nor c is set and a file has room",
+    )
     coded: Literal["all", "items"] = Field(
         "all", description="who has weights of its own; with items, users are what the graph brings them"
     )
@@ -108,6 +117,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
     """E = S · E_meta, with the meta-embeddings as c further nodes of the graph."""
 
     Config = LegcfConfig
+    version = 2  # an update's weights are exact where meta-embeddings are nearly alike
     width_option = "d"
     summary = "codebook of meta-embeddings with a sparse assignment learned in closed form"
     citation = "Liang et al., Lightweight Embeddings for Graph Collaborative Filtering, SIGIR 2024"
@@ -117,6 +127,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
             "method": {"c": 500, "anchor_weight": 0.5, "update": "pinv"},
             "training": {
                 "batch_size": 410, "learning_rate": 1e-3, "l2": 5e-4, "monitor": "ndcg@5", "continue_from": "last",
+                "keep": "last-stage",
             },
         },
         # The release: tanh, item bias, two normalisations, N(0, 1), w* = 0.9, uniform users, clip ± 3.
@@ -127,12 +138,12 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
             },
             "training": {
                 "batch_size": 410, "learning_rate": 1e-3, "l2": 5e-4, "monitor": "ndcg@5", "order": "user",
-                "gradient_clip": 3.0, "continue_from": "last",
+                "gradient_clip": 3.0, "continue_from": "last", "keep": "last-stage",
             },
         },
-        # The paper's model with our solver: the expanded graph, METIS anchors, matching pursuit, larger batches.
+        # The paper's model with its update mended: the expanded graph, METIS anchors, BPR, larger batches.
         "graph": {
-            "method": {"c": 500, "update": "matching-pursuit"},
+            "method": {"c": 500, "update": "pinv-refit"},
             "training": {
                 "batch_size": 8192, "learning_rate": 1e-2, "epochs": 20, "patience": 3, "validation_users": 10_000,
             },
@@ -158,6 +169,19 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
             **_ITEMS_ONLY,
             "training": {**_ITEMS_ONLY["training"], "validation_users": 10_000},
             "ranking": {"neighbours": 0.5, "fit_neighbours": True},
+        },
+        # Good in seconds: a narrow factorisation of few rounds, coded and not trained, and lists of few candidates in
+        # what a megabyte has left. Nothing is chosen on validation (docs/peers.md).
+        "fast": {
+            "method": {
+                **_ITEMS_ONLY["method"], "c": 500, "d": 32, "als": {"alpha": 20.0, "rounds": 4, "gradient_steps": 2},
+            },
+            "backbone": {"name": "history"},
+            "training": {"epochs": 0, "validation_users": 500},
+            "ranking": {
+                "bytes": "1MB", "lists": None, "list_ridge": 4.0, "list_candidates": 32, "list_weight": 0.25,
+                "fit_weight": False,
+            },
         },
         # Our best, chosen on validation (docs/study.md): one file that needs nothing else. Vectors are codes or a table
         # of few bits, whichever ranks better, and item lists hold what they lose.
@@ -218,7 +242,18 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         if affordable < config.t:
             least = config.t * coded + config.t * config.d
             raise too_small(budget, least)
-        return config.model_copy(update={"c": max(config.t, min(affordable, coded // _ENTITIES_A_BUCKET))})
+        most = _MOST_BUCKETS if config.budget is None else affordable
+        return config.model_copy(update={"c": max(config.t, min(affordable, most, coded // _ENTITIES_A_BUCKET))})
+
+    @classmethod
+    def within(cls, config: LegcfConfig, room: int, num_items: int) -> LegcfConfig:
+        """Four meta-embeddings an item, of more, where a fifth of the room holds them; the rest is for lists."""
+        if config.coded != "items" or config.budget is not None or {"c", "t"} & config.model_fields_set:
+            return config
+        most = min(num_items // _ENTITIES_A_BUCKET, _MOST_BUCKETS)
+        weights = num_items * (1 + _TERMS_OF_LARGE) + num_items * _TERMS_OF_LARGE * bits_for(most) // 8
+        c = min((room // _SHARE_OF_CODES - weights) // (config.d + 1), most)
+        return config.model_copy(update={"c": c, "t": _TERMS_OF_LARGE}) if c >= _LEAST_LARGE else config
 
     @classmethod
     def check(cls, config: LegcfConfig, backbone: BackboneConfig) -> None:
@@ -279,6 +314,21 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         self.weights.copy_(torch.from_numpy(assignment.weights / scale))
         self.codebook.data.copy_(torch.from_numpy(codebook * scale * np.sqrt(settings.score_scale)))
         self._start_bias(rng)
+
+    def take_items(self, other: EmbeddingLayer[LegcfConfig], changed: Positions, vectors: FloatArray) -> None:
+        """The codebook stays; changed items are coded over it."""
+        settings = self.config
+        if not isinstance(other, Legcf) or settings.coded != "items" or settings.tanh:
+            super().take_items(other, changed, vectors)
+            return
+        codebook, places = other.codebook.detach(), torch.from_numpy(changed)
+        self.codebook.data.copy_(codebook)
+        self.indices[: other.num_items], self.weights[: other.num_items] = other.indices, other.weights
+        indices, weights = encode(vectors, codebook.numpy(), settings.t, nonnegative=not settings.signed)
+        self.indices[places], self.weights[places] = torch.from_numpy(indices), torch.from_numpy(weights)
+        if self.item_bias is not None and other.item_bias is not None:
+            self.item_bias.data.fill_(float(other.item_bias.median()))  # of a new item: the usual one
+            self.item_bias.data[: other.num_items] = other.item_bias.data
 
     def table(self) -> torch.Tensor:
         coded = self._composed(self.indices, self.weights)

@@ -14,14 +14,15 @@ from torch import nn
 
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, Row, normal, ones_at
-from legcf.embeddings.budget import Budgeted, ensure_within, solved, stored_values, too_small
+from legcf.embeddings.budget import ensure_within, solved, stored_values, too_small
+from legcf.embeddings.fitted import FittedConfig, start_from_als
 from legcf.embeddings.presets import PAPER_TRAINING, SMALL_TRAINING
 from legcf.errors import UserError
 
 _ROW_DEVIATION = 0.1  # of a composed entry at the start, as in LightGCN's table
 
 
-class QrConfig(Budgeted):
+class QrConfig(FittedConfig):
     name: Literal["qr"] = "qr"
     dim: int = Field(128, ge=1, description="width of a composed row")
     op: Literal["mult", "add", "concat"] = Field("mult", description="how the two rows are made one")
@@ -47,7 +48,10 @@ class QuotientRemainder(EmbeddingLayer[QrConfig]):
     Config = QrConfig
     summary = "two small tables addressed by quotient and remainder"
     citation = "Shi et al., Compositional Embeddings Using Complementary Partitions, KDD 2020"
-    table_rows: ClassVar[dict[str, Row]] = {"qr": Row("QR")}
+    table_rows: ClassVar[dict[str, Row]] = {
+        "qr": Row("QR, product", overrides={"method": {"op": "mult", "partition": "remainder"}}),
+        "qr-sum": Row("QR, sum", overrides={"method": {"op": "add", "partition": "balanced"}}),
+    }
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The original's product, in the LEGCF paper's loop.
         "paper": {"method": {"op": "mult"}, "training": PAPER_TRAINING},
@@ -73,6 +77,9 @@ class QuotientRemainder(EmbeddingLayer[QrConfig]):
         return config
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
+        if self.config.start == "als":
+            start_from_als(self, train, rng)
+            return
         # Signed draws: with the positive ones of the original's code, all products would start large and alike.
         deviation = {"mult": _ROW_DEVIATION**0.5, "add": _ROW_DEVIATION / 2**0.5, "concat": _ROW_DEVIATION}
         self.weight.data.copy_(normal(tuple(self.weight.shape), deviation[self.config.op], rng))

@@ -1,5 +1,5 @@
 """How good the rankings are: full ranking in blocks, then metrics over it."""
 
-from legcf.evaluation.evaluate import accuracy, evaluate, evaluate_per_user
+from legcf.evaluation.evaluate import accuracy, evaluate, evaluate_per_user, judges
 
-__all__ = ["accuracy", "evaluate", "evaluate_per_user"]
+__all__ = ["accuracy", "evaluate", "evaluate_per_user", "judges"]

@@ -6,6 +6,7 @@ Each is a mean over users of lists cut at k; places without an item (−1) do no
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf import ranks
 from legcf.arrays import FloatArray, IntArray
 from legcf.ranking.popularity import at_least_one
 
@@ -13,8 +14,10 @@ _BLOCK = 256  # lists whose vectors stand in memory at once
 
 
 def coverage(ranked: IntArray, num_items: int) -> float:
-    """Share of all items that anybody is shown."""
-    return float((np.unique(ranked) >= 0).sum() / max(num_items, 1))
+    """Share of all items that anybody is shown, on whichever rank."""
+    shown = np.zeros(num_items, dtype=np.int32)
+    shown[ranked[ranked >= 0]] = 1
+    return float(np.count_nonzero(ranks.total(shown)) / max(num_items, 1))
 
 
 def novelty(ranked: IntArray, popularity: NDArray[np.integer], num_users: int) -> float:

@@ -16,6 +16,7 @@ from legcf.registry import BACKBONES, METHODS, resolve
 WIDTH = 128
 _BUCKETS = 500
 _ENTITIES_A_BUCKET = 4  # below 2,000 entities a codebook of 500 would hardly be shared
+_NO_DECISIONS = {"threads", "memory_cap_mb", "checkpoint_seconds"}
 _DEEPER = ("yelp2020", "amazon-book")  # where the paper uses four layers instead of three
 
 
@@ -29,6 +30,8 @@ class Setting:
     preset: str = "quick"
     minutes: float | None = None
     overrides: Mapping[str, Any] = field(default_factory=dict)
+    num_pairs: int | None = None
+    """Training pairs; quick runs take smaller batches where there are few."""
 
     @property
     def num_entities(self) -> int:
@@ -153,16 +156,18 @@ def with_overrides(cell_overrides: Mapping[str, Any], *more: Mapping[str, Any]) 
 
 
 def _decisions(config: RunConfig) -> dict[str, Any]:
-    """What differs from the defaults: an option added later, off by default, leaves finished runs valid."""
+    """All that a result depends on: every setting with its value, so that a default that changes makes another run, and
+    the version of the method. What only decides about memory, threads and files stays out."""
 
     def chosen(section: Frozen) -> dict[str, Any]:
-        return dict(section.model_dump(mode="json", exclude_defaults=True))
+        return dict(section.model_dump(mode="json", exclude=_NO_DECISIONS))
 
     return {
-        "method": {**chosen(config.method), "name": config.method.name},
-        "backbone": {**chosen(config.backbone), "name": config.backbone.name},
+        "version": METHODS[config.method.name].layer.version,
+        "method": chosen(config.method),
+        "backbone": chosen(config.backbone),
         "training": chosen(config.training),
-        **({"ranking": ranking} if (ranking := chosen(config.ranking)) else {}),
+        "ranking": chosen(config.ranking),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -162,14 +163,14 @@ def _costs(table: ResultTable) -> Grid:
     rows = [
         [
             line.label, str(run.seed), _duration(run.seconds or 0), f"{run.peak_memory_mb or 0:,.0f}",
-            _best_epoch(run), _ended_by(run), f"{run.metrics['storage_bytes']:,}",
+            _best_epoch(run), _ended_by(run), _largest_fall(run), f"{run.metrics['storage_bytes']:,}",
             f"{run.metrics['total_trainable']:,}", run.code_version, run.config_hash[:12],
         ]
         for line in table.lines
         for run in line.runs
     ]  # fmt: skip
-    header = ["", "seed", "time", "peak MB", "best epoch", "ended by", "bytes stored", "trainable", "code", "config"]
-    return Grid(header, rows)
+    header = ["", "seed", "time", "peak MB", "best epoch", "ended by", "largest fall at an update"]
+    return Grid([*header, "bytes stored", "trainable", "code", "config"], rows)
 
 
 def _commands(table: ResultTable) -> list[Element]:
@@ -199,8 +200,18 @@ def _machines(rows: Sequence[StoredRun]) -> list[Element]:
 
 
 def _best_epoch(run: StoredRun) -> str:
-    best = run.metrics.get("best_epoch")
-    return f"{best['stage']} {best['epoch']} of {len(run.curve) - 1}" if best else ""
+    """That of the weights that were kept first, then those of the other stages."""
+    kept, stages = run.metrics.get("best_epoch"), run.metrics.get("best_epochs") or {}
+    others = [f"{stage} {best['epoch']}" for stage, best in stages.items() if not kept or stage != kept["stage"]]
+    own = [f"{kept['stage']} {kept['epoch']} of {len(run.curve) - 1}"] if kept else []
+    return "; ".join(own + others)
+
+
+def _largest_fall(run: StoredRun) -> str:
+    """How far validation fell at most from an epoch to the next, where S was updated in between."""
+    scores = [(line, line["validation"]["ndcg@20"]) for line in run.curve if "ndcg@20" in line.get("validation", {})]
+    changes = [after / before - 1 for (_, before), (line, after) in pairwise(scores) if "update" in line and before > 0]
+    return f"{min(changes):+.1%}".replace("-", "−") if changes else ""
 
 
 def _ended_by(run: StoredRun) -> str:

@@ -51,8 +51,9 @@ def reproduce(
     if dataset.test.num_pairs == 0:
         raise UserError(f"{dataset.name} has no test part to compare methods on; choose another --protocol.")
     setting = Setting(
-        dataset.name, dataset.num_users, dataset.num_items, request.preset, request.minutes, request.overrides
-    )
+        dataset.name, dataset.num_users, dataset.num_items, request.preset, request.minutes, request.overrides,
+        dataset.train.num_pairs,
+    )  # fmt: skip
     plans = []
     for name in chosen_studies(request.study):
         planned = plan(tuple(STUDIES[name].cells(setting)), request.seeds, dataset.content_hash)

@@ -1,5 +1,6 @@
 """The paper's tables and figures as cells. A new study is a function and one line in STUDIES."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,18 +10,22 @@ from legcf.errors import UserError
 from legcf.experiments.cells import Cell, Setting, with_overrides
 from legcf.registry import METHODS
 
-QUICK_MINUTES = 10.0
-"""Sixteen rows side by side on two cores then stay below two hours."""
+QUICK_MINUTES = 15.0
+"""Of a run that propagates at every step; all studies together then take a night on two cores."""
+
+QUICK_EPOCHS = 12
+"""Of either stage of LEGCF, for every row: none is ended by time or patience, so rows have learned for equally long."""
 
 # Every step propagates over the whole graph, so few large batches and the grid's highest rate.
 _QUICK_STEPWISE = {
     "batch_size": 16384, "learning_rate": 1e-2, "patience": 5, "validation_users": 5000, "checkpoint_seconds": 60,
 }  # fmt: skip
-# On the propagated basis an epoch takes seconds; both stages must get their share of the time.
-_QUICK_BASIS = {
-    "batch_size": 8192, "learning_rate": 1e-2, "epochs": 12, "patience": 3, "validation_users": 5000,
-}  # fmt: skip
+_NO_PATIENCE = 10**6
+_STEPS_PER_EPOCH = 100  # of a quick run on the basis, where an epoch takes seconds
+_SMALLEST_BATCH, _LARGEST_BATCH = 256, 8192
+_RATE_OF_LARGEST = 1e-2
 _LARGE_CODEBOOK = 1000  # above it the basis is larger than the table it stands for, so steps propagate
+_REFIT = {"method": {"update": "pinv-refit"}}
 
 
 @dataclass(frozen=True)
@@ -41,33 +46,34 @@ def table2(setting: Setting) -> list[Cell]:
                 setting, name, row.label, method, with_overrides(row.overrides, within if row.within_budget else {}),
                 group=row.group, reference=row.reference,
             )
-            for method, known in METHODS.items() if method != "legcf"
+            for method, known in METHODS.items() if method != "legcf" and known.layer.table_rows is not None
             for name, row in (known.layer.table_rows or {method: Row(method)}).items()
         ),
-        _legcf(setting, "legcf", "LEGCF (paper)", group="LEGCF"),
+        _legcf(setting, "legcf", "LEGCF (paper, closed form)", group="LEGCF"),
+        _legcf(setting, "legcf-refit", "LEGCF (paper, refitted)", _REFIT, group="LEGCF"),
         _ours(setting, "items-only", "LEGCF (ours, items only)"),
         _ours(setting, "default", "LEGCF (our default)"),
     ]  # fmt: skip
 
 
 def ablation(setting: Setting) -> list[Cell]:
-    """Assignment update on or off, anchors by METIS or at random; and what the paper did not ask."""
-    off, random = {"method": {"update": "none"}}, {"method": {"start": "random"}}
-    return [
-        _legcf(setting, "on-metis", "update on, METIS", group="the paper's"),
-        _legcf(setting, "off-metis", "update off, METIS", off, group="the paper's"),
-        _legcf(setting, "on-random", "update on, random", random, group="the paper's"),
-        _legcf(setting, "off-random", "update off, random", with_overrides(off, random), group="further"),
-        _legcf(
-            setting, "pursuit-metis", "update by matching pursuit, METIS", {"method": {"update": "matching-pursuit"}},
-            group="further",
-        ),
-        _last(setting, group="further"),
-    ]  # fmt: skip
+    """Assignment update off or by each solver, anchors by METIS or at random, all for equally many epochs."""
+    solvers = {"on": ("pinv", "closed form"), "refit": ("pinv-refit", "refitted"), "pursuit": ("matching-pursuit",) * 2}
+    starts = {"metis": "METIS", "random": "random"}
+    cells = []
+    for start, named in starts.items():
+        begun = {"method": {"start": start}} if start != "metis" else {}
+        off = with_overrides(begun, {"method": {"update": "none"}}, _as_long_as_two_stages(setting))
+        cells.append(_legcf(setting, f"off-{start}", f"{named}, no update", off, group=named))
+        for name, (solver, words) in solvers.items():
+            updated = with_overrides(begun, {"method": {"update": solver}})
+            cells.append(_legcf(setting, f"{name}-{start}", f"{named}, update: {words.replace('-', ' ')}", updated,
+                                group=named))  # fmt: skip
+    return cells
 
 
 def hyperparameters(setting: Setting) -> list[Cell]:
-    """Sweeps over t, m, w* and c around the paper's setting (Figure 4)."""
+    """Sweeps over t, m, w* and c around the paper's setting (Figure 4), with refitted weights."""
     sweeps: dict[str, tuple[str, tuple[float, ...]]] = {
         "t": ("t", (1, 2, 3, 4, 5)),
         "m": ("update_every", (1, 2, 3, 5, 10)),
@@ -77,9 +83,9 @@ def hyperparameters(setting: Setting) -> list[Cell]:
     cells = []
     for name, (option, values) in sweeps.items():
         for value in values:
-            overrides: dict[str, Any] = {"method": {option: value}}
+            overrides = with_overrides(_REFIT, {"method": {option: value}})
             if name == "c" and value > _LARGE_CODEBOOK:
-                overrides["training"] = {"propagation": "stepwise", **_quick(setting, _QUICK_STEPWISE)}
+                overrides["training"] = {"propagation": "stepwise", **_stepwise(setting)}
             cells.append(_legcf(setting, f"{name}={value:g}", f"{name} = {value:g}", overrides, group=name))
     return cells
 
@@ -90,10 +96,10 @@ def backbones(setting: Setting) -> list[Cell]:
     cells = []
     for backbone, label in (("lightgcn", "LightGCN"), ("ngcf", "NGCF"), ("lr-gccf", "LR-GCCF")):
         # Only LightGCN with a small codebook trains on the basis quickly enough for small batches.
-        stepwise = {} if backbone == "lightgcn" else {"training": _quick(setting, _QUICK_STEPWISE)}
+        stepwise = {} if backbone == "lightgcn" else {"training": _stepwise(setting)}
         base = None if backbone == "lightgcn" else backbone
         cells += [
-            _legcf(setting, f"{backbone}-legcf", f"{label}, LEGCF", stepwise, base, label),
+            _legcf(setting, f"{backbone}-legcf", f"{label}, LEGCF", with_overrides(_REFIT, stepwise), base, label),
             *(
                 _cell(
                     setting, f"{backbone}-ud" if width == widths[0] else f"{backbone}-ud-{width}",
@@ -111,7 +117,7 @@ def figures(setting: Setting) -> list[Cell]:
     return [
         _legcf(setting, "at-start", "initialisation", {"training": {"epochs": 0}}),
         _legcf(setting, "pretrained", "after pretraining", {"method": {"update": "none"}}),
-        _last(setting, "at-end", "after the updates"),
+        _legcf(setting, "at-end", "after the updates", with_overrides(_REFIT, {"training": {"keep": "last"}})),
     ]
 
 
@@ -142,16 +148,38 @@ def _legcf(
     group: str = "",
 ) -> Cell:
     """LEGCF as the text has it; other settings are named by what differs."""
-    base: dict[str, Any] = {"training": _quick(setting, _QUICK_BASIS)}
+    base: dict[str, Any] = {"training": _quick_basis(setting)}
     if setting.buckets != 500:
         base["method"] = {"c": setting.buckets}
-    merged = with_overrides(base, _limits(setting), setting.overrides, overrides or {})
+    by_time = (overrides or {}).get("training", {}).get("batch_size") is not None
+    limits = _limits(setting, timed=by_time)
+    merged = with_overrides(base, limits, setting.overrides, overrides or {})
     return Cell(name, label, "legcf", ("paper",), merged, backbone, group, keep_state=True)
 
 
-def _last(setting: Setting, name: str = "last-metis", label: str = "update on, METIS: last epoch", **more: Any) -> Cell:
-    """Without going back to the best epoch: what the updates lead to, even where validation prefers an earlier one."""
-    return _legcf(setting, name, label, {"training": {"keep": "last"}}, **more)
+def _quick_basis(setting: Setting) -> dict[str, Any]:
+    """About a hundred steps per epoch, and a rate that falls with the root of the batch."""
+    if setting.preset != "quick":
+        return {}
+    batch = _batch(setting)
+    rate = float(f"{_RATE_OF_LARGEST * (batch / _LARGEST_BATCH) ** 0.5:.2g}")
+    return {
+        "batch_size": batch, "learning_rate": rate, "epochs": QUICK_EPOCHS, "patience": _NO_PATIENCE,
+        "monitor": "ndcg@20", "validation_users": 5000,
+    }  # fmt: skip
+
+
+def _batch(setting: Setting) -> int:
+    """The power of two that is next to a hundredth of the pairs."""
+    if setting.num_pairs is None:
+        return _LARGEST_BATCH
+    nearest = 1 << round(math.log2(max(setting.num_pairs / _STEPS_PER_EPOCH, 1)))
+    return max(_SMALLEST_BATCH, min(_LARGEST_BATCH, nearest))
+
+
+def _as_long_as_two_stages(setting: Setting) -> dict[str, Any]:
+    """Without an update there is one stage: it is given the epochs of both."""
+    return {"training": {"epochs": 2 * QUICK_EPOCHS}} if setting.preset == "quick" else {}
 
 
 def _ours(setting: Setting, preset: str, label: str) -> Cell:
@@ -173,17 +201,20 @@ def _cell(
 ) -> Cell:
     """A method with its own quick preset where it has one, else with the settings made for two cores."""
     presets = ("quick", "default") if setting.preset == "quick" else ("paper", "default")
-    merged = with_overrides(_limits(setting), setting.overrides, overrides or {})
+    smaller = {"batch_size": _batch(setting)} if setting.preset == "quick" and _batch(setting) < _LARGEST_BATCH else {}
+    merged = with_overrides({"training": smaller}, _limits(setting), setting.overrides, overrides or {})
     return Cell(name, label, method, presets, merged, backbone, group, reference=reference)
 
 
-def _quick(setting: Setting, training: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(training) if setting.preset == "quick" else {}
+def _stepwise(setting: Setting) -> dict[str, Any]:
+    if setting.preset != "quick":
+        return {}
+    return {**_QUICK_STEPWISE, "batch_size": min(2 * _batch(setting), _QUICK_STEPWISE["batch_size"])}
 
 
-def _limits(setting: Setting, layers: bool = True) -> dict[str, Any]:
+def _limits(setting: Setting, layers: bool = True, timed: bool = True) -> dict[str, Any]:
     """The time a run may take, and the paper's depth where it is not the default."""
-    minutes = setting.minutes or (QUICK_MINUTES if setting.preset == "quick" else None)
+    minutes = setting.minutes or (QUICK_MINUTES if timed and setting.preset == "quick" else None)
     limits: dict[str, Any] = {"training": {}} if minutes is None else {"training": {"max_minutes": minutes}}
     if layers and setting.layers != 3:
         limits["backbone"] = {"layers": setting.layers}

@@ -9,11 +9,12 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
+from legcf import ranks
 from legcf.arrays import FloatArray, inverse_power
 from legcf.assignment.dictionary import balance
 from legcf.climb import climb
 from legcf.configuration import Frozen
-from legcf.data.interactions import Interactions
+from legcf.data.interactions import MANY_PAIRS, Interactions
 from legcf.evaluation import evaluate
 from legcf.graph.adjacency import bipartite, normalised
 from legcf.jit import njit, prange
@@ -26,6 +27,7 @@ _FIRST_ALPHA = 10.0
 _HIDDEN = 0.1  # share of the training pairs that α is judged by
 _JUDGES = 5000
 _TRIAL_ROUNDS = 4
+_ROWS_DRAWN = 2**16
 
 
 class AlsSettings(Frozen):
@@ -48,19 +50,40 @@ def factorise(
     quiet: bool = True,
     title: str = "Factorising",
 ) -> tuple[FloatArray, FloatArray]:
-    """User and item vectors whose inner products rank."""
+    """User and item vectors whose inner products rank.
+
+    A rank solves its own users and keeps no others until the end. Its part of an item's equations comes from them.
+    """
     if settings.alpha is None:
         settings = with_alpha(train, width, rng, settings, quiet)
-    by_user = confidences(train, settings)
+    shares = ranks.cuts(train.indptr)
+    mine = ranks.own(shares)
+    by_user = confidences(train, settings, mine)
     by_item = by_user.T.tocsr()
-    users = (rng.random((train.num_users, width)) * 0.01).astype(np.float32)
-    items = (rng.random((train.num_items, width)) * 0.01).astype(np.float32)
+    users = _drawn(train.num_users, width, rng, mine)
+    items = _drawn(train.num_items, width, rng, slice(0, train.num_items))
+    solve_items = solve_side if ranks.count() == 1 else solve_shared
     with progress(title, settings.rounds, "rounds", quiet) as task:
         for _ in range(settings.rounds):
             solve_side(by_user, users, items, settings)
-            solve_side(by_item, items, users, settings)
+            solve_items(by_item, items, users, settings)
             task.advance()
-    return users, items
+    if ranks.count() == 1:
+        return users, items
+    everyone = np.empty((train.num_users, width), dtype=np.float32)
+    everyone[mine] = users
+    return ranks.fill(everyone, shares), items
+
+
+def _drawn(rows: int, width: int, rng: np.random.Generator, kept: slice) -> FloatArray:
+    """Small random vectors; all are drawn, block after block, so that they are the same however few are kept."""
+    vectors = np.empty((kept.stop - kept.start, width), dtype=np.float32)
+    for start in range(0, rows, _ROWS_DRAWN):
+        block = rng.random((min(_ROWS_DRAWN, rows - start), width)) * 0.01
+        first, last = max(start, kept.start), min(start + len(block), kept.stop)
+        if first < last:
+            vectors[first - kept.start : last - kept.start] = block[first - start : last - start]
+    return vectors
 
 
 def with_alpha(
@@ -69,8 +92,10 @@ def with_alpha(
     """The settings with the α that finds hidden training pairs best, by short factorisations of the others.
 
     The best α is a property of the data (5 on LastFM, 10 on Yelp2018, 20 on Gowalla), and it must
-    not depend on validation pairs, which some protocols do not have.
+    not depend on validation pairs, which some protocols do not have. Of many pairs, those of some users are enough.
     """
+    if train.num_pairs > MANY_PAIRS:
+        train = train.of_users(train.some_users(MANY_PAIRS, rng))
     hidden = rng.random(train.num_pairs) < _HIDDEN
     seen, truth = train.subset(~hidden), train.subset(hidden)
     able = np.flatnonzero((seen.user_degrees > 0) & (truth.user_degrees > 0))
@@ -94,21 +119,68 @@ def with_alpha(
     return settings.model_copy(update={"alpha": climb(score, _FIRST_ALPHA, 1.0, 100.0)})
 
 
-def confidences(train: Interactions, settings: AlsSettings) -> sp.csr_matrix:
-    """c of every pair, in CSR form by user."""
-    weights = np.repeat(inverse_power(train.user_degrees, settings.degree_power), train.user_degrees)
-    weights *= inverse_power(train.item_degrees, settings.degree_power)[train.items]
+def confidences(train: Interactions, settings: AlsSettings, users: slice | None = None) -> sp.csr_matrix:
+    """c of every pair of a range of users, all by default, in CSR form by user."""
+    users = users or slice(0, train.num_users)
+    bounds, degrees = train.indptr[users.start : users.stop + 1], train.user_degrees[users]
+    items = train.items[bounds[0] : bounds[-1]]
+    weights = np.repeat(inverse_power(degrees, settings.degree_power), degrees)
+    weights *= inverse_power(train.item_degrees, settings.degree_power)[items]
+    if train.weights is not None:
+        weights *= train.weights[bounds[0] : bounds[-1]]
     assert settings.alpha is not None  # `factorise` has found one
-    weights *= settings.alpha / weights.mean()
-    return sp.csr_matrix(
-        (weights.astype(np.float32), train.items, train.indptr), shape=(train.num_users, train.num_items)
-    )
+    weights *= settings.alpha / (ranks.total(weights.sum(keepdims=True))[0] / train.num_pairs)
+    return sp.csr_matrix((weights.astype(np.float32), items, bounds - bounds[0]), (len(degrees), train.num_items))
 
 
 def solve_side(confidence: sp.csr_matrix, own: FloatArray, others: FloatArray, settings: AlsSettings) -> None:
-    """Improve one side's vectors in place, given the other side's."""
-    gram = others.T @ others + settings.regularisation * np.eye(others.shape[1], dtype=np.float32)
+    """Improve one side's vectors in place, given all of the other side's."""
+    gram = _ridged(others.T @ others, settings)
     _solve_rows(confidence.indptr, confidence.indices, confidence.data, own, others, gram, settings.gradient_steps)
+
+
+def solve_shared(confidence: sp.csr_matrix, own: FloatArray, others: FloatArray, settings: AlsSettings) -> None:
+    """The same where each rank has some of the others: sums over them are exchanged, at every step of the gradient.
+
+    All steps are those of `_solve_rows`, for all rows together; between the sums, a rank goes on with a share of them.
+    """
+    gram = _ridged(ranks.total(others.T @ others), settings)
+    shares = ranks.even_cuts(len(own))
+    mine = ranks.own(shares)
+    pulled = np.empty_like(own)
+
+    def pull(towards: FloatArray, target: float) -> FloatArray:
+        _pull(confidence.indptr, confidence.indices, confidence.data, towards, others, np.float32(target), pulled)
+        return ranks.total_of_own(pulled, shares)
+
+    found = own[mine].copy()
+    residual = pull(own, 1.0) - found @ gram
+    directions = np.empty_like(own)
+    directions[mine] = residual
+    size = _squares(residual)
+    for _ in range(settings.gradient_steps):
+        direction = ranks.fill(directions, shares)[mine]
+        image = direction @ gram - pull(directions, 0.0)
+        curvature = np.einsum("ij,ij->i", direction, image)
+        goes_on = size >= 1e-20
+        length = np.divide(size, curvature, out=np.zeros_like(size), where=goes_on)
+        found += length[:, None] * direction
+        residual -= length[:, None] * image
+        previous, size = size, _squares(residual)
+        further = np.divide(size, previous, out=np.zeros_like(size), where=goes_on)
+        directions[mine] = residual + further[:, None] * direction
+    known = ranks.total(np.diff(confidence.indptr).astype(np.int64)) > 0
+    own[mine] = found * known[mine, None]
+    ranks.fill(own, shares)
+
+
+def _squares(rows: FloatArray) -> FloatArray:
+    squares: FloatArray = np.einsum("ij,ij->i", rows, rows)
+    return squares
+
+
+def _ridged(gram: FloatArray, settings: AlsSettings) -> FloatArray:
+    return gram + settings.regularisation * np.eye(len(gram), dtype=np.float32)
 
 
 def history_metric(train: Interactions, items: FloatArray, users: FloatArray) -> FloatArray:
@@ -146,6 +218,23 @@ def _times(matrix, vector, out):  # type: ignore[no-untyped-def]
         for column in range(len(vector)):
             total += line[column] * vector[column]
         out[row] = total
+
+
+@njit(cache=True, parallel=True, fastmath=True)
+def _pull(indptr, indices, confidence, own, others, target, pulled):  # type: ignore[no-untyped-def]
+    """Σ (target · c − (c − 1) v·x) v over the others v of every row x."""
+    width = own.shape[1]
+    for row in prange(own.shape[0]):
+        x, out = own[row], pulled[row]
+        out[:] = 0
+        for place in range(indptr[row], indptr[row + 1]):
+            other = others[indices[place]]
+            fit = np.float32(0)
+            for k in range(width):
+                fit += other[k] * x[k]
+            missing = target * confidence[place] - (confidence[place] - np.float32(1)) * fit
+            for k in range(width):
+                out[k] += missing * other[k]
 
 
 @njit(cache=True, parallel=True, fastmath=True)

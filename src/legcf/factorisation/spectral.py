@@ -8,6 +8,7 @@ c = ½ would be theirs.
 import numpy as np
 import scipy.sparse as sp
 
+from legcf import ranks
 from legcf.arrays import FloatArray, inverse_power
 from legcf.data.interactions import Interactions
 
@@ -22,13 +23,13 @@ def singular_vectors(train: Interactions, width: int, rng: np.random.Generator) 
         @ train.to_scipy()
         @ sp.diags(inverse_power(train.item_degrees, 0.5))
     ).tocsr()
-    scaled = scaled.astype(np.float32)
+    scaled = scaled[ranks.own(ranks.cuts(train.indptr))].astype(np.float32)
     across = scaled.T.tocsr()
     columns = min(width + _MORE, train.num_items, train.num_users)
     basis: FloatArray = rng.standard_normal((train.num_items, columns)).astype(np.float32)
     for _ in range(_ROUNDS):
-        basis = np.linalg.qr(across @ (scaled @ basis))[0].astype(np.float32)
+        basis = np.linalg.qr(ranks.total(across @ (scaled @ basis)))[0].astype(np.float32)
     image = scaled @ basis
-    _, directions = np.linalg.eigh(image.T @ image)
+    _, directions = np.linalg.eigh(ranks.total(image.T @ image))
     vectors: FloatArray = np.ascontiguousarray((basis @ directions[:, ::-1])[:, :width], dtype=np.float32)
     return vectors

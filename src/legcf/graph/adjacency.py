@@ -1,4 +1,4 @@
-"""The user–item graph and the paper's expanded graph, built directly as CSR with int32 indices."""
+"""The user–item graph and the paper's expanded graph, built directly as CSR; indices are int32 while they can be."""
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,7 +16,7 @@ def bipartite(train: Interactions, kept: NDArray[np.bool_] | None = None) -> sp.
     size = train.num_users + train.num_items
     indptr = np.concatenate([train.indptr, train.num_pairs + by_item.indptr[1:]])
     indices = np.concatenate([train.items + np.int32(train.num_users), by_item.items])
-    return _csr(np.ones(len(indices), dtype=np.float32), indices, indptr, (size, size))
+    return csr(np.ones(len(indices), dtype=np.float32), indices, indptr, (size, size))
 
 
 def expanded(adjacency: sp.csr_matrix, assignment: sp.csr_matrix) -> sp.csr_matrix:
@@ -29,7 +29,7 @@ def expanded(adjacency: sp.csr_matrix, assignment: sp.csr_matrix) -> sp.csr_matr
     indptr = np.concatenate([top.indptr, top.nnz + below.indptr[1:].astype(np.int64)])
     indices = np.concatenate([top.indices, below.indices])
     data = np.concatenate([top.data, below.data])
-    return _csr(data, indices, indptr, (size, size))
+    return csr(data, indices, indptr, (size, size))
 
 
 def normalised(adjacency: sp.csr_matrix) -> sp.csr_matrix:
@@ -37,20 +37,20 @@ def normalised(adjacency: sp.csr_matrix) -> sp.csr_matrix:
     scale = inverse_power(degrees(adjacency), 0.5)
     rows = np.repeat(np.arange(adjacency.shape[0]), np.diff(adjacency.indptr))
     data = adjacency.data * (scale[rows] * scale[adjacency.indices])
-    return _csr(data.astype(np.float32), adjacency.indices, adjacency.indptr, adjacency.shape)
+    return csr(data.astype(np.float32), adjacency.indices, adjacency.indptr, adjacency.shape)
 
 
 def row_normalised(adjacency: sp.csr_matrix) -> sp.csr_matrix:
     """D^-1 A: every node takes the weighted mean of its neighbours, 0 without any."""
     scale = inverse_power(degrees(adjacency), 1.0)
     data = adjacency.data * np.repeat(scale, np.diff(adjacency.indptr))
-    return _csr(data.astype(np.float32), adjacency.indices, adjacency.indptr, adjacency.shape)
+    return csr(data.astype(np.float32), adjacency.indices, adjacency.indptr, adjacency.shape)
 
 
 def with_self_loops(adjacency: sp.csr_matrix) -> sp.csr_matrix:
     """A + I"""
     looped = adjacency + sp.identity(adjacency.shape[0], dtype=np.float32, format="csr")
-    return _csr(looped.data, looped.indices, looped.indptr, looped.shape)
+    return csr(looped.data, looped.indices, looped.indptr, looped.shape)
 
 
 def degrees(adjacency: sp.csr_matrix) -> np.ndarray:
@@ -69,9 +69,19 @@ def _side_by_side(left: sp.csr_matrix, right: sp.csr_matrix) -> sp.csr_matrix:
     indices[to_left], indices[to_right] = left.indices, right.indices + np.int32(left.shape[1])
     data[to_left], data[to_right] = left.data, right.data
     indptr = left.indptr.astype(np.int64) + right.indptr
-    return _csr(data, indices, indptr, (left.shape[0], left.shape[1] + right.shape[1]))
+    return csr(data, indices, indptr, (left.shape[0], left.shape[1] + right.shape[1]))
 
 
-def _csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> sp.csr_matrix:
-    index_type = np.int32 if len(indices) < 2**31 else np.int64
-    return sp.csr_matrix((data, indices.astype(index_type), indptr.astype(index_type)), shape=shape, copy=False)
+def csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> sp.csr_matrix:
+    kind = index_type(len(indices))
+    return sp.csr_matrix((data, indices.astype(kind), indptr.astype(kind)), shape=shape, copy=False)
+
+
+def index_type(entries: int) -> type[np.int32] | type[np.int64]:
+    """What can count the entries of a matrix."""
+    return np.int32 if entries < 2**31 else np.int64
+
+
+def one_more_each(indptr: NDArray[np.integer], rows: int) -> NDArray[np.int64]:
+    """The row pointers of a matrix with further rows below, each of one entry."""
+    return np.concatenate([indptr.astype(np.int64), int(indptr[-1]) + 1 + np.arange(rows, dtype=np.int64)])

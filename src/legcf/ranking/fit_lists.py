@@ -69,10 +69,10 @@ class ListFitter:
     def lists(self, config: RankingConfig, entries: int, refit: bool = True) -> ItemLists:
         """As configured, the `entries` that explain most; `refit` solves their weights once more without the others."""
         ridges = (config.list_ridge,)
-        solved = self._solve(self._many, config.list_user_power, ridges)
+        solved = self._solve(config.list_candidates or self._many, config.list_user_power, ridges)
         if entries < solved.candidates.num_pairs:
             kept = strongest(solved.candidates, solved.gains[0], entries)
-            if refit:
+            if refit and config.list_candidates is None:
                 solved = solve(self.train, kept, ridges, config.list_user_power, self._by_item)
             else:
                 marked = np.isin(_keys(solved.candidates), _keys(kept), assume_unique=True)

@@ -43,6 +43,8 @@ class ItemLists:
     weights: FloatArray
     user_power: float = 0.5
     """p, how far long histories are shortened."""
+    scale: float = 1.0
+    """What solved weights were multiplied by, to stand beside the products of vectors; 0 where it is not known."""
 
     @property
     def num_entries(self) -> int:
@@ -77,7 +79,7 @@ class ItemLists:
         return replace(self, weights=levels[codes])
 
     def scaled(self, factor: float) -> "ItemLists":
-        return replace(self, weights=self.weights * np.float32(factor))
+        return replace(self, weights=self.weights * np.float32(factor), scale=self.scale * factor)
 
     def knowing(self, histories: Interactions) -> "ItemLists":
         """What is stored is all that is needed."""

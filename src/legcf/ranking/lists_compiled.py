@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from legcf.arrays import FloatArray
 from legcf.data.interactions import Interactions
 from legcf.jit import njit, prange
@@ -12,17 +14,19 @@ if TYPE_CHECKING:
 
 def add_lists(scores: FloatArray, lists: "ItemLists", histories: Interactions) -> None:
     """Add n_u^−p Σ_j S_j to each row of `scores`."""
+    relative = histories.relative_weights
     _add(
-        scores, lists.own_scales(histories), histories.indptr, histories.items, lists.pairs.indptr, lists.pairs.items,
-        lists.weights,
+        scores, lists.own_scales(histories), histories.indptr, histories.items,
+        np.empty(0, dtype=np.float32) if relative is None else relative,
+        lists.pairs.indptr, lists.pairs.items, lists.weights,
     )  # fmt: skip
 
 
 @njit(cache=True, parallel=True)
-def _add(scores, scales, indptr, items, list_indptr, list_items, list_weights):  # type: ignore[no-untyped-def]
+def _add(scores, scales, indptr, items, relative, list_indptr, list_items, list_weights):  # type: ignore[no-untyped-def]
     for row in prange(scores.shape[0]):
-        factor = scales[row]
         for place in range(indptr[row], indptr[row + 1]):
+            factor = scales[row] * relative[place] if len(relative) else scales[row]
             item = items[place]
             for at in range(list_indptr[item], list_indptr[item + 1]):
                 scores[row, list_items[at]] += factor * list_weights[at]

@@ -15,7 +15,10 @@ _BLOCK = 2**16  # pairs whose vectors stand in memory at once
 
 @dataclass(frozen=True, eq=False)
 class Pooling:
-    """h_u = n_u^−a · Σ_j d_j^−b h_j over the n_u items j of a user, which d_j users have."""
+    """h_u = n_u^−a · Σ_j d_j^−b h_j over the n_u items j of a user, which d_j users have.
+
+    Where pairs have weights, an item counts by its weight, in units of the user's mean.
+    """
 
     user_power: float
     item_power: float
@@ -30,6 +33,7 @@ class Pooling:
     def vectors(self, histories: Interactions, items: Callable[[Positions], FloatArray], width: int) -> FloatArray:
         """Of everyone whose history is given, from the vectors that `items` gives; zero without a history."""
         sums = np.zeros((histories.num_users, width), dtype=np.float32)
+        relative = histories.relative_weights
         # Cut between users, at about a block of pairs: a user's items stay together.
         cuts = np.unique(np.searchsorted(histories.indptr, np.arange(0, histories.num_pairs + _BLOCK, _BLOCK)))
         for first, last in zip(cuts[:-1].tolist(), np.minimum(cuts[1:], histories.num_users).tolist(), strict=True):
@@ -38,6 +42,8 @@ class Pooling:
                 start, stop = int(histories.indptr[first]), int(histories.indptr[last])
                 some = histories.items[start:stop]
                 weighed = items(some) * self.item_weights[some, None]
+                if relative is not None:
+                    weighed *= relative[start:stop, None]
                 sums[own] = np.add.reduceat(weighed, histories.indptr[own] - start)
         sums *= inverse_power(histories.user_degrees, self.user_power).astype(np.float32)[:, None]
         return sums

@@ -4,6 +4,8 @@ Column i of S solves, over the candidates j ∈ C_i and users weighed by d_u^−
 
     (G_CC + λ · mean(diag G) · I) s = G_Ci,     G = Rᵀ D R,  D = diag(d_u^−p)
 
+where R has the root of a pair's weight, if pairs have weights
+
 (EASE, Steck, WWW 2019, restricted to candidates as in SLIM, Ning and Karypis, ICDM 2011). Rows of G are never kept: the
 small systems are made of the users of the candidates, so memory does not grow with the pairs of items that meet.
 """
@@ -13,13 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.arrays import FloatArray, IntArray, inverse_power
+from legcf import ranks
+from legcf.arrays import FloatArray, IntArray, Positions, inverse_power
 from legcf.data.interactions import Interactions
 from legcf.jit import get_num_threads, njit, prange
 from legcf.ranking.lists import ItemLists
 
 _CHUNKS_PER_THREAD = 16
 _DENSE_BYTES = 2**28  # small catalogues are dense: there the whole of G is smaller and faster than walking
+_FEW_ROWS = 4  # for less than this part of the items, walking is faster all the same
 _BLOCK = 2048
 
 
@@ -40,18 +44,46 @@ class Solved:
         return ItemLists(pairs, weights, user_power)
 
 
-def find_candidates(train: Interactions, count: int, by_item: Interactions) -> Interactions:
+def find_candidates(
+    train: Interactions, count: int, by_item: Interactions, only: Positions | None = None
+) -> Interactions:
     """The `count` items j with the largest Σ_{v has i and j} d_v^−1 · d_j^−½ for each item i: the filter of
-    `ranking.neighbours`, truncated."""
-    user_scale = inverse_power(train.user_degrees, 1.0).astype(np.float32)
+    `ranking.neighbours`, truncated. Of `only` some items i, if they are named: the others have none."""
+    return _nearest(train, count, 1.0, by_item, only)[0]
+
+
+def nearest_lists(train: Interactions, count: int, user_power: float) -> ItemLists:
+    """For each item the `count` items most like it, by Σ_{v has i and j} d_v^−p / √(d_i d_j), which is the weight."""
+    candidates, values = _nearest(train, count, user_power, train.transposed())
+    own = inverse_power(train.item_degrees, 0.5).astype(np.float32)
+    return ItemLists(*_transposed(candidates, values * own[candidates.users()]), user_power=0.0)
+
+
+def _nearest(
+    train: Interactions, count: int, user_power: float, by_item: Interactions, only: Positions | None = None
+) -> tuple[Interactions, FloatArray]:
+    """Row i: the items j of the largest Σ_{v has i and j} d_v^−p · d_j^−½, sorted by item, and these values."""
+    rows = np.arange(train.num_items) if only is None else np.asarray(only, dtype=np.int64)
+    user_scale = inverse_power(train.user_degrees, user_power).astype(np.float32)
     item_scale = inverse_power(train.item_degrees, 0.5).astype(np.float32)
-    found = np.full((train.num_items, max(1, min(count, train.num_items - 1))), -1, dtype=np.int32)
+    found = np.full((len(rows), max(1, min(count, train.num_items - 1))), -1, dtype=np.int32)
+    values = np.zeros(found.shape, dtype=np.float32)
+    lengths = np.repeat(train.user_degrees, train.user_degrees)
+    walked = np.bincount(train.items, weights=lengths, minlength=train.num_items)
+    shares = ranks.cuts(_offsets(walked[rows].astype(np.int64)))
+    mine = ranks.own(shares)
     _find(
-        by_item.indptr, by_item.items, train.indptr, train.items, user_scale, item_scale, found, _chunks(len(found))
+        by_item.indptr, by_item.items, train.indptr, train.items, user_scale, item_scale, rows, found, values,
+        mine.start, mine.stop, _chunks(len(found)),
     )  # fmt: skip
-    found.sort(axis=1)
+    for part in (found, values):
+        ranks.fill(part, shares)
+    order = np.argsort(found, axis=1)
+    found, values = np.take_along_axis(found, order, axis=1), np.take_along_axis(values, order, axis=1)
     present = found >= 0
-    return Interactions(_offsets(present.sum(axis=1)), found[present], train.num_items)
+    counts = np.zeros(train.num_items, dtype=np.int64)
+    counts[rows] = present.sum(axis=1)
+    return Interactions(_offsets(counts), found[present], train.num_items), values[present]
 
 
 def solve(
@@ -59,17 +91,24 @@ def solve(
 ) -> Solved:
     """The weights for each ridge, in units of G's mean diagonal so that one grid suits all data."""
     own = inverse_power(train.user_degrees, user_power).astype(np.float32)
-    unit = float((train.user_degrees * own).sum() / max(train.num_items, 1))
+    roots = np.empty(0, dtype=np.float32) if by_item.weights is None else np.sqrt(by_item.weights)
+    diagonal = train.user_degrees * own if by_item.weights is None else by_item.weights * own[by_item.items]
+    unit = float(diagonal.sum() / max(train.num_items, 1))
     whole = np.zeros((0, 0), dtype=np.float32)
-    if train.num_items**2 * 4 <= _DENSE_BYTES:
-        whole = _whole_gram(train, own)
+    some = np.count_nonzero(candidates.user_degrees) * _FEW_ROWS < train.num_items
+    if train.num_items**2 * 4 <= _DENSE_BYTES and not some:
+        whole = whole_gram(train, own)
     shape = (len(ridges), candidates.num_pairs)
     weights, gains = np.zeros(shape, dtype=np.float32), np.zeros(shape, dtype=np.float32)
+    shares = ranks.cuts(candidates.indptr)
+    mine = ranks.own(shares)
     _solve(
-        by_item.indptr, by_item.items, candidates.indptr, candidates.items, own,
+        by_item.indptr, by_item.items, roots, candidates.indptr, candidates.items, own,
         np.array([ridge * unit for ridge in ridges], dtype=np.float32), weights, gains, train.num_users, whole,
-        _chunks(train.num_items),
+        mine.start, mine.stop, _chunks(train.num_items),
     )  # fmt: skip
+    for line in (*weights, *gains):
+        ranks.fill(line, candidates.indptr[shares])
     return Solved(candidates, weights, gains)
 
 
@@ -90,13 +129,15 @@ def _transposed(candidates: Interactions, weights: FloatArray) -> tuple[Interact
     return Interactions(_offsets(counts), targets, candidates.num_users), weights[order]
 
 
-def _whole_gram(train: Interactions, user_weights: FloatArray) -> FloatArray:
+def whole_gram(train: Interactions, user_weights: FloatArray) -> FloatArray:
     matrix = train.to_scipy()
     gram = np.zeros((train.num_items, train.num_items), dtype=np.float32)
-    for start in range(0, train.num_users, _BLOCK):
-        block = matrix[start : start + _BLOCK].toarray()
-        gram += block.T @ (block * user_weights[start : start + _BLOCK, None])
-    return gram
+    mine = ranks.own(ranks.cuts(train.indptr))
+    for start in range(mine.start, mine.stop, _BLOCK):
+        stop = min(start + _BLOCK, mine.stop)
+        block = np.sqrt(matrix[start:stop].toarray())  # a pair counts by its weight in its own square
+        gram += block.T @ (block * user_weights[start:stop, None])
+    return ranks.total(gram)
 
 
 def _offsets(counts: NDArray[np.integer]) -> NDArray[np.int64]:
@@ -108,16 +149,18 @@ def _chunks(rows: int) -> int:
 
 
 @njit(cache=True, parallel=True)
-def _find(item_indptr, item_users, indptr, items, user_scale, item_scale, found, chunks):  # type: ignore[no-untyped-def]
+def _find(  # type: ignore[no-untyped-def]
+    item_indptr, item_users, indptr, items, user_scale, item_scale, rows, found, likeness, first, last, chunks
+):
     """Walk to the users of an item and on to their items; a heap keeps the largest."""
-    rows, count = found.shape
+    num_items, count = len(item_indptr) - 1, found.shape[1]
     for chunk in prange(chunks):
-        reached = np.zeros(rows, dtype=np.float32)
-        met = np.empty(rows, dtype=np.int32)
-        values = np.empty(count, dtype=np.float32)
-        for row in range(chunk, rows, chunks):
+        reached = np.zeros(num_items, dtype=np.float32)
+        met = np.empty(num_items, dtype=np.int32)
+        for row in range(first + chunk, last, chunks):
+            own, values = rows[row], likeness[row]
             size = 0
-            for user in item_users[item_indptr[row] : item_indptr[row + 1]]:
+            for user in item_users[item_indptr[own] : item_indptr[own + 1]]:
                 share = user_scale[user]
                 for item in items[indptr[user] : indptr[user + 1]]:
                     if reached[item] == 0:
@@ -129,7 +172,7 @@ def _find(item_indptr, item_users, indptr, items, user_scale, item_scale, found,
                 item = met[place]
                 value = reached[item] * item_scale[item]
                 reached[item] = 0
-                if item == row:
+                if item == own:
                     continue
                 if held < count:
                     at = held
@@ -184,7 +227,8 @@ def _invert_diagonal(lower, size, inverse, diagonal):  # type: ignore[no-untyped
 
 @njit(cache=True, parallel=True, fastmath=True)
 def _solve(  # type: ignore[no-untyped-def]
-    item_indptr, item_users, first_of, candidates, user_weights, ridges, weights, gains, num_users, whole, chunks
+    item_indptr, item_users, amounts, first_of, candidates, user_weights, ridges, weights, gains, num_users, whole,
+    first_row, last_row, chunks,
 ):  # fmt: skip
     rows = len(first_of) - 1
     largest = 1
@@ -198,8 +242,10 @@ def _solve(  # type: ignore[no-untyped-def]
         scratch = np.empty(largest, dtype=np.float32)
         diagonal = np.empty(largest, dtype=np.float32)
         position = np.empty(largest, dtype=np.int64)
+        share_of = np.empty(largest, dtype=np.float32)
+        is_weighed = len(amounts) > 0
         head = np.full(num_users, -1, dtype=np.int64)
-        for row in range(chunk, rows, chunks):
+        for row in range(first_row + chunk, last_row, chunks):
             first, last = first_of[row], first_of[row + 1]
             size = last - first
             if size == 0:
@@ -213,10 +259,14 @@ def _solve(  # type: ignore[no-untyped-def]
             following = np.empty(total, dtype=np.int64)
             which = np.empty(total, dtype=np.int32)
             seen = np.empty(total, dtype=np.int32)
+            amount = np.empty(total if is_weighed else 0, dtype=np.float32)
             filled = num_seen = 0
             for place in range(size if not dense else 0):
                 item = candidates[first + place]
-                for user in item_users[item_indptr[item] : item_indptr[item + 1]]:
+                for spot in range(item_indptr[item], item_indptr[item + 1]):
+                    user = item_users[spot]
+                    if is_weighed:
+                        amount[filled] = amounts[spot]
                     if head[user] < 0:
                         seen[num_seen] = user
                         num_seen += 1
@@ -232,11 +282,12 @@ def _solve(  # type: ignore[no-untyped-def]
                     right[place] = line[row]
                     for other in range(place + 1):
                         gram[place, other] = line[candidates[first + other]]
-            for user in item_users[item_indptr[row] : item_indptr[row + 1]]:
-                share = user_weights[user]
+            for spot in range(item_indptr[row], item_indptr[row + 1]):
+                user = item_users[spot]
+                share = user_weights[user] * amounts[spot] if is_weighed else user_weights[user]
                 at = head[user]
                 while at >= 0:
-                    right[which[at]] += share
+                    right[which[at]] += share * amount[at] if is_weighed else share
                     at = following[at]
             for number in range(num_seen):
                 user = seen[number]
@@ -245,13 +296,19 @@ def _solve(  # type: ignore[no-untyped-def]
                 at = head[user]
                 while at >= 0:  # from the last candidate to the first, so positions fall
                     position[count] = which[at]
+                    if is_weighed:
+                        share_of[count] = amount[at]
                     count += 1
                     at = following[at]
                 head[user] = -1
                 for a in range(count):
                     line = gram[position[a]]
-                    for b in range(a, count):
-                        line[position[b]] += share
+                    if is_weighed:
+                        for b in range(a, count):
+                            line[position[b]] += share * share_of[a] * share_of[b]
+                    else:
+                        for b in range(a, count):
+                            line[position[b]] += share
             for number in range(len(ridges)):
                 for i in range(size):
                     for j in range(i + 1):

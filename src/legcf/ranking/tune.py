@@ -35,11 +35,21 @@ class Tuned:
 class Tuning:
     """Adds to rankings of one model what the configuration names.
 
-    `room` is what a model file has left for vectors and lists, where it has a size to keep to.
+    `room` is what a model file has left for vectors and lists, where it has a size to keep to. `own` are lists that the
+    method brings itself.
     """
 
-    def __init__(self, config: RankingConfig, room: int | None = None, fitter: ListFitter | None = None) -> None:
+    def __init__(
+        self,
+        config: RankingConfig,
+        room: int | None = None,
+        fitter: ListFitter | None = None,
+        own: ItemLists | None = None,
+    ) -> None:
+        if own is not None and (config.has_lists or config.neighbours):
+            raise UserError("This method ranks by lists of its own: set ranking.lists and ranking.neighbours to 0.")
         self.config = config
+        self._own = own
         self._room = room
         self._graph: Neighbours | None = None
         self.fitter = fitter
@@ -47,6 +57,8 @@ class Tuning:
     def start(self, ranking: Ranking) -> Ranking:
         """With the settings as they are configured and without lists: what training is validated by."""
         ranking = ranking.with_length(self.config.length)
+        if self._own is not None:
+            return replace(ranking, term=self._own)
         return self._near(ranking, self.config.neighbours) if self.config.neighbours else ranking
 
     def fitted(self, ranking: Ranking, judge: Judge | None) -> Tuned:
@@ -67,7 +79,8 @@ class Tuning:
             items = np.asarray(stored["list_items"], dtype=np.int32)
             pairs = Interactions(np.asarray(stored["list_indptr"], dtype=np.int64), items, ranking.num_items)
             weights = np.asarray(stored["list_weights"], dtype=np.float32)
-            return replace(ranking, term=ItemLists(pairs, weights, self.config.list_power))
+            scale = float(stored["list_scale"].item()) if "list_scale" in stored else 0.0
+            return replace(ranking, term=ItemLists(pairs, weights, self.config.list_power, scale))
         if "neighbour_weight" in stored:
             return self._near(ranking, float(stored["neighbour_weight"].item()))
         return ranking
@@ -98,7 +111,7 @@ class Tuning:
         if judge is not None and config.fit_lists:
             config = fitter.settings(ranking, config, judge)
         lists = fitter.lists(config, self.entries(ranking))
-        if judge is not None:
+        if judge is not None and config.fit_weight:
             weight, _ = fitter.weighed(ranking, lists, config.list_weight, judge, config, _STEPS)
             config = config.model_copy(update={"list_weight": weight})
         return Tuned(fitter.added(ranking, lists, config.list_weight), _chosen(config))
@@ -120,7 +133,12 @@ def arrays(ranking: Ranking) -> dict[str, NDArray[np.generic]]:
     if isinstance(term, Neighbours):
         return {"neighbour_weight": np.array(term.weight)}
     if isinstance(term, ItemLists):
-        return {"list_indptr": term.pairs.indptr, "list_items": term.pairs.items, "list_weights": term.weights}
+        return {
+            "list_indptr": term.pairs.indptr,
+            "list_items": term.pairs.items,
+            "list_weights": term.weights,
+            "list_scale": np.array(term.scale),
+        }
     return {}
 
 

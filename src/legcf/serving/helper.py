@@ -114,7 +114,8 @@ def work(path: Path, jobs: IO[bytes], answers: IO[bytes], latest: Latest) -> Non
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for the server, which says when to end
-    os.nice(_NICENESS)
+    if hasattr(os, "nice"):  # not on Windows
+        os.nice(_NICENESS)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints must not get between the answers
     work(Path(sys.argv[1]), sys.stdin.buffer, answers, Latest.of(sys.argv[2] if len(sys.argv) > 2 else None))

@@ -17,6 +17,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf import shown
 from legcf.arrays import FloatArray, Positions
 from legcf.data.ids import ExternalId
 from legcf.data.interactions import Interactions
@@ -27,6 +28,7 @@ from legcf.serving.artifact import ServingModel
 from legcf.serving.attributes import ItemMask
 from legcf.serving.foldin import UserMaker, user_maker
 from legcf.serving.neighbours import HistoryNeighbours
+from legcf.serving.renew import with_pairs
 from legcf.serving.rules import Caps, Filter, allowed_items, choose
 
 _BLOCK = 64 * (os.cpu_count() or 1)  # users projected at once: 64 per core, as the compiled path takes them
@@ -49,7 +51,21 @@ class Scored:
 
 @dataclass(frozen=True)
 class Request:
-    """One wish for recommendations: a known user, a list of items, or both (a known user with news)."""
+    """One wish for recommendations: a known user, a list of items, or both (a known user with news).
+
+    Args:
+        user: The id of a user that the model knows.
+        items: What somebody has: of someone new, or beside what is known of the user.
+        k: How many items, at most.
+        exclude_seen: Whether to leave out what the user is known to have, `items` included.
+        allow: Recommend nothing but these.
+        deny: Recommend none of these.
+
+    Example:
+        ```python
+        Request(user="alice", items=["item-9"], k=5)
+        ```
+    """
 
     user: ExternalId | None = None
     items: Sequence[ExternalId] = ()
@@ -87,18 +103,51 @@ class ServedTerm(Protocol):
 
 
 class Scorer:
-    """Answers questions about one model. Immutable, so threads share it; a new model is a new scorer."""
+    """Answer questions about one model file, with numpy alone.
 
-    def __init__(self, model: ServingModel) -> None:
+    A scorer does not change, so threads share it; a new model is a new scorer.
+
+    Args:
+        model: What a model file holds; `Scorer.load` reads one.
+        path: The file it came from, to be named when the scorer is shown.
+
+    Example:
+        ```python
+        scorer = Scorer.load("model.legcf")
+        scorer.recommend(Request(user="alice", k=10))
+        ```
+    """
+
+    def __init__(self, model: ServingModel, path: Path | None = None) -> None:
         self.model = model
+        self.path = path
         self.examples: dict[tuple[int, bool], list[Scored]] = {}  # kept by `explain`
 
     @classmethod
     def load(cls, path: Path | str) -> "Scorer":
-        return cls(ServingModel.load(Path(path)))
+        """Read a model file; every size and the checksum are verified.
+
+        Args:
+            path: What `legcf export` or `legcf compress` wrote.
+
+        Returns:
+            A scorer for it.
+
+        Raises:
+            UserError: The file is not there, damaged, or none of legcf's.
+        """
+        return cls(ServingModel.load(Path(path)), Path(path))
+
+    def updated(self, users: Sequence[ExternalId], items: Sequence[ExternalId]) -> "Scorer":
+        """A scorer that knows these pairs as well, of known and of new users and items."""
+        return Scorer(with_pairs(self.model, users, items))
 
     def prepare(self) -> "Scorer":
-        """Build the lookups that the first request would otherwise wait for."""
+        """Build the lookups that the first request would otherwise wait for.
+
+        Returns:
+            The scorer itself.
+        """
         self.model.items.find("")
         if self.model.users is not None:
             self.model.users.find("")
@@ -117,10 +166,12 @@ class Scorer:
 
     @cached_property
     def solver(self) -> UserMaker:
+        """What makes a user's vector of its items."""
         return user_maker(self.model, self._measured[0])
 
     @property
     def item_norms(self) -> FloatArray:
+        """Lengths of the items' vectors."""
         return self._measured[1]
 
     @cached_property
@@ -128,10 +179,28 @@ class Scorer:
         return measure(self.model.item_rows)
 
     def recommend(self, request: Request) -> list[Scored]:
+        """Find the best items for one request.
+
+        Args:
+            request: Who asks, and what may be shown.
+
+        Returns:
+            Items with id, score, name and `fallback`, best first. Somebody of whom nothing is known gets what most
+            people have, and `fallback` says "popular".
+        """
         return self.recommend_taste(self.taste(request), request)
 
     def recommend_taste(self, taste: Taste, request: Request, hidden: Positions = _NONE) -> list[Scored]:
-        """`hidden` are items that nobody is shown at the moment."""
+        """Do the same for a taste that is at hand already.
+
+        Args:
+            taste: What `taste(request)` gives.
+            request: What may be shown.
+            hidden: Positions of items that nobody is shown at the moment.
+
+        Returns:
+            The best items, as `recommend` gives them.
+        """
         left_out = np.concatenate([self.model.items.positions(request.deny), hidden])
         if request.exclude_seen:
             left_out = np.concatenate([left_out, taste.history])
@@ -206,17 +275,36 @@ class Scorer:
         return Taste(self.solver.vector(history), history)
 
     def history(self, user: int) -> NDArray[np.int32]:
+        """What a user is known to have, both as positions."""
         stored = self.model.history
         return _NONE if stored is None else stored.of_user(user)
 
     def similar_items(self, item: ExternalId, k: int = 10, hidden: Positions = _NONE) -> list[Scored]:
-        """The items most like one: cosines of vectors, bias apart, shrunk where only few users decide."""
+        """Find the items most like one: cosines of vectors, bias apart, shrunk where only few users decide.
+
+        Args:
+            item: An id.
+            k: How many, at most.
+            hidden: Positions of items that nobody is shown at the moment.
+
+        Returns:
+            Items with their scores, best first.
+        """
         position = self.model.items.position(item)
         cosines = self._cosines(self.model.item_rows, position, self.item_norms)
         cosines *= trust(self.model.popularity)
         return self._named_items(*best(cosines, k, np.append(hidden, position), None))
 
     def similar_users(self, user: ExternalId, k: int = 10) -> list[Scored]:
+        """Find the users most like one, where the file holds vectors of users (`legcf export --users coded`).
+
+        Args:
+            user: An id.
+            k: How many, at most.
+
+        Returns:
+            Users with their scores, best first.
+        """
         position = self._user(user)
         if self.model.users is None or self.model.user_rows is None:
             raise UserError("This model stores no users, so none can be compared: export with `--users coded`.")
@@ -230,9 +318,15 @@ class Scorer:
     def recommend_all(
         self, k: int = 20, exclude_seen: bool = True, compiled: bool | None = None
     ) -> tuple[NDArray[np.int32], FloatArray]:
-        """Positions and scores of the best k items for every user (U × k), −1 where there are fewer.
+        """Find the best items of every user at once.
 
-        `compiled` uses numba (None: when it is installed and of use); the answers are the same.
+        Args:
+            k: How many for each.
+            exclude_seen: Whether to leave out what a user is known to have.
+            compiled: Whether to use numba (None: when it is installed and of use); the answers are the same.
+
+        Returns:
+            Positions and scores (users × k), −1 where there are fewer; `model.items.external` gives the ids.
         """
         count = self._num_users()
         items = np.empty((count, k), dtype=np.int32)
@@ -244,9 +338,39 @@ class Scorer:
     def recommend_blocks(
         self, k: int = 20, exclude_seen: bool = True, compiled: bool | None = None
     ) -> Iterator[tuple[slice, NDArray[np.int32], FloatArray]]:
-        """What `recommend_all` gives, some users at a time: to be written as it comes, whatever the number of users."""
+        """Give what `recommend_all` gives, some users at a time: to be written as it comes, however many there are.
+
+        Args:
+            k: How many for each.
+            exclude_seen: Whether to leave out what a user is known to have.
+            compiled: As in `recommend_all`.
+
+        Yields:
+            A slice of users, and positions and scores for them.
+        """
         for users, vectors in self._user_vectors(self._num_users()):
             yield users, *self._top_block(users, vectors, k, exclude_seen, compiled)
+
+    def __repr__(self) -> str:
+        return shown.plain(self._facts())
+
+    def _repr_html_(self) -> str:
+        return shown.html(self._facts())
+
+    def _facts(self) -> shown.Facts:
+        model = self.model
+        users = (
+            f"{len(model.users):,} users by id" if model.users is not None else "no users: a request brings its items"
+        )
+        test = model.card.get("metrics", {}).get("test") or {}
+        accuracy = [f"{name} {test[name]:.4f}" for name in ("recall@20", "ndcg@20") if name in test]
+        rows = {
+            **({"file": self.path.name} if self.path else {}),
+            **({"size": shown.size(self.path.stat().st_size)} if self.path and self.path.exists() else {}),
+            "holds": f"{len(model.items):,} items, {users}",
+            **({"accuracy": ", ".join(accuracy)} if accuracy else {}),
+        }
+        return shown.Facts("Scorer", rows, f"legcf serve {self.path or 'model.legcf'}")
 
     def _num_users(self) -> int:
         if self.model.users is None:

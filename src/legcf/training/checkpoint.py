@@ -1,12 +1,14 @@
 """Checkpoints: one file, replaced whole, holding everything a run needs to go on as if it had never stopped."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import load as from_bytes
 from safetensors.torch import save_file
 
 from legcf.errors import UserError
@@ -26,18 +28,35 @@ def save(path: Path, groups: Mapping[str, Tensors], facts: Mapping[str, Any]) ->
 
 
 def load(path: Path) -> tuple[dict[str, Tensors], dict[str, Any]]:
-    groups: dict[str, Tensors] = {}
+    with _read_as(path), safe_open(path, framework="pt") as file:
+        facts: dict[str, Any] = json.loads((file.metadata() or {})["facts"])
+        return _grouped((key, file.get_tensor(key)) for key in file.keys()), facts  # noqa: SIM118 (not a dictionary)
+
+
+def loaded(content: bytes, path: Path) -> tuple[dict[str, Tensors], dict[str, Any]]:
+    """The same from the bytes of the file at `path`, which another machine may have read."""
+    with _read_as(path):
+        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        facts: dict[str, Any] = json.loads(header["__metadata__"]["facts"])
+        return _grouped(from_bytes(content).items()), facts
+
+
+@contextmanager
+def _read_as(path: Path) -> Iterator[None]:
     try:
-        with safe_open(path, framework="pt") as file:
-            facts: dict[str, Any] = json.loads((file.metadata() or {})["facts"])
-            for key in file.keys():  # noqa: SIM118 (not a dictionary)
-                group, _, name = key.partition("/")
-                groups.setdefault(group, {})[name] = file.get_tensor(key)
-    except (SafetensorError, OSError, KeyError, json.JSONDecodeError) as error:
+        yield
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise UserError(
             f"{path} is damaged or not a legcf file ({error}); start again or take another copy."
         ) from error
-    return groups, facts
+
+
+def _grouped(tensors: Iterable[tuple[str, torch.Tensor]]) -> dict[str, Tensors]:
+    groups: dict[str, Tensors] = {}
+    for key, tensor in tensors:
+        group, _, name = key.partition("/")
+        groups.setdefault(group, {})[name] = tensor
+    return groups
 
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer) -> Tensors:

@@ -15,10 +15,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from legcf import ranks
 from legcf.configuration import RunConfig
 from legcf.data.interactions import Dataset, Interactions
 from legcf.errors import UserError
-from legcf.evaluation import evaluate
+from legcf.evaluation import evaluate, judges
 from legcf.evaluation.metrics import METRICS
 from legcf.files import written_whole
 from legcf.model import GraphModel
@@ -31,6 +32,8 @@ from legcf.training.losses import LOSSES
 from legcf.training.sampler import Sampler, TrainingBatch
 from legcf.training.stage import Stage
 
+_CHECKPOINT = "checkpoint/state.safetensors"
+
 
 @dataclass
 class TrainingState:
@@ -42,6 +45,8 @@ class TrainingState:
     stage_best: float = -math.inf
     best: float = -math.inf
     best_at: list[int] = field(default_factory=list)
+    best_epochs: dict[str, list[float]] = field(default_factory=dict)
+    """Of every stage that was judged: its best epoch and the score of it."""
     seconds: float = 0.0
     lines: int = 0
 
@@ -96,7 +101,7 @@ class Session:
     # The loop -----------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Every stage until it stops getting better, then the best weights of all."""
+        """Every stage until it stops getting better, then the weights that `training.keep` names."""
         training = self.config.training
         if self.validates and not self.state.lines and self.stages[0].counts:
             self._judge_start()
@@ -115,7 +120,7 @@ class Session:
                 self._tell(stage.name, self.state.epoch, loss, told, time.perf_counter() - started)
                 self._checkpoint(now=False)
             is_last = self.state.stage == len(self.stages) - 1
-            if (training.keep if is_last else training.continue_from) == "best":
+            if training.keep != "last" if is_last else training.continue_from == "best":
                 self.restore_best()
             self.state.stage, self.state.epoch, self.state.stale = self.state.stage + 1, 0, 0
             self.state.stage_best = -math.inf
@@ -132,7 +137,7 @@ class Session:
     ) -> Sampler:
         """Batches of these pairs as the configuration wants them; negatives are unseen in all training pairs."""
         training = self.config.training
-        return Sampler(
+        sampler = Sampler(
             pairs,
             training.batch_size,
             training.negatives,
@@ -144,6 +149,7 @@ class Session:
             seen=self.dataset.train,
             steps=steps,
         )
+        return sampler.of_rank()
 
     def _enter(self, stage: Stage[Any]) -> None:
         """Make ready for a stage, whether it begins or goes on after a resume."""
@@ -151,6 +157,10 @@ class Session:
             parameter.requires_grad_(stage.trains(name))
         if stage.held_out or self.held_out is not None:
             self._hold_out(stage.held_out)
+        if stage.most_pairs is not None and self.pairs.num_pairs > stage.most_pairs:
+            self.sampler = self.sampler_of(
+                self.pairs, self.folds, -(-stage.most_pairs // self.config.training.batch_size)
+            )
         if self.state.epoch == 0 and (told := stage.begin(self)) is not None:
             self._tell(stage.name, 0, None, told, 0.0)
 
@@ -167,7 +177,7 @@ class Session:
 
     def _goes_on(self, stage: Stage[Any]) -> bool:
         limit = self.config.training.max_minutes
-        in_time = limit is None or self.state.seconds <= limit * 60 * stage.until
+        in_time = limit is None or ranks.most(self.state.seconds) <= limit * 60 * stage.until
         patient = self.state.stale < self.config.training.patience
         return self.state.epoch < stage.epochs and patient and in_time and not stage.finished(self)
 
@@ -176,7 +186,7 @@ class Session:
         steps = self.sampler.steps_per_epoch
         title = f"{stage.name} {self.state.epoch + 1}/{stage.epochs}"
         with progress(title, steps, "steps", self.quiet) as task:
-            for number, batch in enumerate(self.sampler.epoch(self.rng)):
+            for number, batch in enumerate(self.sampler.epoch(ranks.own_generator(self.rng))):
                 self.set_learning_rate((self.state.epoch + number / steps) / max(stage.epochs, 1))
                 stage.before_step(self, batch)
                 total += self.step(batch) * batch.num_pairs
@@ -185,7 +195,8 @@ class Session:
                 task.advance(1)
                 if stage.finished(self):
                     break
-        mean = total / max(pairs, 1)
+        total, pairs = ranks.total(np.array([total, pairs], dtype=np.float64))
+        mean = float(total / max(pairs, 1))
         if not math.isfinite(mean):
             raise UserError(
                 f"The loss is no longer a number in {title}; lower training.learning_rate"
@@ -211,6 +222,7 @@ class Session:
         if not loss.requires_grad:  # a stage that trains nothing
             return loss.item()
         loss.backward()  # type: ignore[no-untyped-call]
+        ranks.average_gradients(self.model.parameters(), batch.num_pairs)
         if training.gradient_clip is not None:
             torch.nn.utils.clip_grad_value_(self.model.parameters(), training.gradient_clip)
         self.optimiser.step()
@@ -277,7 +289,7 @@ class Session:
         """The monitored metric on the validation pairs, with recall and NDCG at 20."""
         name, k = self._monitor
         names = {name, "recall", "ndcg"}
-        users = None if by_all else self._judges
+        users = judges(self.dataset.validation) if by_all else self._judges
         return evaluate(ranking, self.dataset.validation, sorted({k, 20}), users, names)
 
     def tuned(self) -> Tuned:
@@ -307,11 +319,15 @@ class Session:
         """Validate, and remember these weights if none were better."""
         metrics = self.validate(self.ranking())
         score = metrics[self.config.training.monitor]
-        if score > self.state.best and self.stages[self.state.stage].counts:
+        stage = self.stages[self.state.stage]
+        of_an_earlier_stage = bool(self.state.best_at) and self.state.best_at[0] < self.state.stage
+        superseded = self.config.training.keep == "last-stage" and of_an_earlier_stage
+        if stage.counts and (score > self.state.best or superseded):
             self.state.best, self.state.best_at = score, [self.state.stage, self.state.epoch]
             self.best = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
         if score > self.state.stage_best:
             self.state.stage_best, self.state.stale = score, 0
+            self.state.best_epochs[stage.name] = [self.state.epoch, score]
         else:
             self.state.stale += 1
         return {"validation": metrics}
@@ -358,27 +374,26 @@ class Session:
             "stage": self.stages[self.state.stage].state() if self.state.stage < len(self.stages) else {},
         }
         facts = {"state": asdict(self.state), "generator": self.rng.bit_generator.state}
-        checkpoint.save(self.folder / "checkpoint" / "state.safetensors", groups, facts)
+        checkpoint.save(self.folder / _CHECKPOINT, groups, facts)
         self._saved_at = time.monotonic()
 
     def can_resume(self) -> bool:
         """Whether there is a checkpoint; without one a run starts anew, and what it had reported is dropped."""
+        return bool(ranks.told(self._has_checkpoint))
+
+    def _has_checkpoint(self) -> bool:
         assert self.folder is not None
-        if (self.folder / "checkpoint" / "state.safetensors").exists():
+        if (self.folder / _CHECKPOINT).exists():
             return True
         (self.folder / "metrics.jsonl").unlink(missing_ok=True)
         return False
 
     def resume(self) -> bool:
         """Go back to the last checkpoint, if there is one; the lines told after it are dropped."""
-        assert self.folder is not None
-        path = self.folder / "checkpoint" / "state.safetensors"
-        lines = self.folder / "metrics.jsonl"
         if not self.can_resume():
             return False
-        for leftover in path.parent.glob(f".{path.name}.*.part"):
-            leftover.unlink(missing_ok=True)
-        groups, facts = checkpoint.load(path)
+        path = (self.folder or Path()) / _CHECKPOINT
+        groups, facts = checkpoint.loaded(ranks.told_bytes(self._read_checkpoint), path)
         try:
             self.state = TrainingState(**facts["state"])
             self.rng.bit_generator.state = facts["generator"]
@@ -392,11 +407,24 @@ class Session:
                 f"{path} does not fit this run ({str(error).splitlines()[0]}); start a new run in another folder."
             ) from error
         self.model.rebuild()
+        self._drop_later_lines()
+        return True
+
+    def _read_checkpoint(self) -> bytes:
+        assert self.folder is not None
+        path = self.folder / _CHECKPOINT
+        for leftover in path.parent.glob(f".{path.name}.*.part"):
+            leftover.unlink(missing_ok=True)
+        return path.read_bytes()
+
+    def _drop_later_lines(self) -> None:
+        if self.folder is None:
+            return
+        lines = self.folder / "metrics.jsonl"
         kept = lines.read_text(encoding="utf-8").splitlines()[: self.state.lines] if lines.exists() else []
         self.lines = [json.loads(line) for line in kept]
         with written_whole(lines) as temporary:
             temporary.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
-        return True
 
 
 def _parse_metric(text: str) -> tuple[str, int]:

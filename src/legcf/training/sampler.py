@@ -1,5 +1,6 @@
 """Training pairs and negatives, drawn compiled from one seeded generator that is passed in."""
 
+import copy
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,8 +9,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf import ranks
 from legcf.arrays import LongArray
-from legcf.data.interactions import Interactions
+from legcf.data.interactions import MANY_PAIRS, Interactions
+from legcf.errors import UserError
 from legcf.jit import njit
 from legcf.model import WHOLE
 
@@ -49,7 +52,8 @@ class Sampler:
     many uniform items for the whole batch, "none" gives all pairs at once and draws nothing. A pair weighs
     user degree^−user_power · item degree^−item_power. With `folds` (a number for every pair), a batch holds pairs of
     one fold, so that its vectors can come from the graph without them. `seen` says what is no negative; the pairs
-    themselves by default. `steps` makes an epoch so many batches, of a part of a pass or of several.
+    themselves by default. `steps` makes an epoch so many batches, of a part of a pass or of several;
+    of a small part of very many pairs, they are drawn with repetition.
     """
 
     def __init__(
@@ -89,6 +93,26 @@ class Sampler:
         sizes = [self._train.num_pairs] if self._folds is None else np.bincount(self._folds)
         return int(sum(-(-size // self._batch_size) for size in sizes))
 
+    def of_rank(self) -> "Sampler":
+        """The batches of this rank: pairs of its own users, as large a share of each batch as it has of them all."""
+        if ranks.count() == 1:
+            return self
+        train = self._train
+        shares = ranks.cuts(train.indptr)
+        drawn = np.searchsorted(self._active, shares) if self._order == "user" else train.indptr[shares]
+        if not np.diff(train.indptr[shares]).all():
+            raise UserError(f"{train.num_pairs:,} pairs are too few for {ranks.count()} workers: take fewer.")
+        mine, number = ranks.own(shares), ranks.number()
+        pairs = slice(int(train.indptr[mine.start]), int(train.indptr[mine.stop]))
+        part = copy.copy(self)
+        part._train = train.of_range(mine)
+        part._batch_size = max(1, round(self._batch_size * (drawn[number + 1] - drawn[number]) / drawn[-1]))
+        part._steps = self.steps_per_epoch
+        part._users, part._weights = self._users[pairs].copy(), self._weights[pairs].copy()
+        part._folds = None if self._folds is None else self._folds[pairs]
+        part._active = np.flatnonzero(part._train.user_degrees > 0)
+        return part
+
     def epoch(self, rng: np.random.Generator) -> Iterator[TrainingBatch]:
         if self._steps is None:
             return self._pass(rng)
@@ -109,6 +133,9 @@ class Sampler:
                 users = self._active[rng.integers(0, len(self._active), min(size, train.num_pairs - start))]
                 places = (rng.random(len(users)) * train.user_degrees[users]).astype(np.int64)
                 yield WHOLE, train.indptr[users] + places
+            return
+        if self._steps is not None and self._folds is None and self._steps * size < train.num_pairs > MANY_PAIRS:
+            yield from ((WHOLE, rng.integers(0, train.num_pairs, size)) for _ in range(self._steps))
             return
         order = rng.permutation(train.num_pairs)
         if self._folds is None:

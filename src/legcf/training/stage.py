@@ -69,8 +69,16 @@ class Stage(Generic[L]):
     it serves the model, else in `state`.
     """
 
+    @property
+    def splits(self) -> bool:
+        """Whether ranks can share its steps: hooks of a subclass must then do the same on every rank."""
+        return type(self) is Stage
+
     counts: bool = True
     """Whether its weights are candidates for the final model; a search whose result is trained anew says no."""
+
+    most_pairs: int | None = None
+    """An epoch ends after so many pairs, drawn at random, however many there are; None: it is a pass over all."""
 
     steps: bool = True
     """Whether its epochs are passes over the training pairs. Without, an epoch is what its hooks do (a
@@ -129,6 +137,11 @@ class Stage(Generic[L]):
 def single_stage(settings: MethodConfig, training: TrainingConfig) -> list[Stage[Any]]:
     """The recipe of most methods: train until validation stops rising."""
     return [Stage("train", training.epochs)]
+
+
+def closed_form(settings: MethodConfig, training: TrainingConfig) -> list[Stage[Any]]:
+    """The recipe of methods that are solved when they are first filled: nothing is left to train."""
+    return [Stage("solve", 0)]
 
 
 def held_out_score(session: TrainingView[Any], judges: int | None = None) -> float:

@@ -1,5 +1,6 @@
 """The search of CIESS: what it tries, what it keeps, and that a stop in the middle changes nothing."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from legcf.runs import train
 from legcf.training.loop import Session
 from legcf.training.recipes import ciess
 from legcf.training.recipes.ciess import SearchSizes, entity_quality
+from legcf.training.recipes.td3 import Td3Settings
 from tests.helpers import interactions, planted
 from tests.training.sessions import session, stopped
 
@@ -24,6 +26,12 @@ SMALL: dict[str, Any] = {
     "dim": 8, "budget": None, "target": 0.5, "pretrain_epochs": 1, "episodes": 2, "episode_steps": 2, "trial_steps": 3,
     "updates": 3, "hidden": 16, "held_out": 0.2,
 }  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eighty entities fill no batch of thousands."""
+    monkeypatch.setattr(ciess, "Td3Settings", partial(Td3Settings, batch_size=256))
 
 
 @pytest.fixture(scope="module")

@@ -7,13 +7,16 @@ from legcf.assignment.assignment import relative_error
 from legcf.assignment.solvers import SOLVERS
 from legcf.assignment.update import aggregated, mixed, refitted
 from legcf.configuration import TrainingConfig
+from legcf.data.interactions import MANY_PAIRS
 from legcf.embeddings.legcf import Legcf, LegcfConfig
 from legcf.training.stage import Stage, TrainingView
 
 
 def stages(settings: LegcfConfig, training: TrainingConfig) -> list[Stage[Legcf]]:
     if settings.update == "none":
-        return [Stage("pretrain", training.epochs)]
+        warm: Stage[Legcf] = Stage("pretrain", training.epochs)
+        warm.most_pairs = MANY_PAIRS  # the codebook is small, and starts from all pairs
+        return [warm]
     # Half of a run that is limited in time: the updates must have their share.
     return [Stage("pretrain", training.epochs, until=0.5), Alternate("alternate", training.epochs)]
 
@@ -23,6 +26,10 @@ class Alternate(Stage[Legcf]):
 
     After epochs m, 2m, … (Alg. 1, line 8), or before epochs 1, m + 1, … as the release does.
     """
+
+    @property
+    def splits(self) -> bool:
+        return True
 
     def before_epoch(self, session: TrainingView[Legcf], epoch: int) -> dict[str, Any]:
         return self._update(session) if self._due(session, "start", epoch - 1) else {}

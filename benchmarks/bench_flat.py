@@ -1,0 +1,118 @@
+"""The time of a request does not depend on how many pairs a model was trained on: 10⁶, 10⁷ and 10⁸ of them, generated.
+
+    python benchmarks/bench_flat.py [--pairs 1e6 1e7 1e8] [--items 20000] [--json FILE]
+
+Item lists are solved from all pairs, as training does it; codes are drawn at random, since their values do not change
+the time. Of each file: milliseconds of a request that brings about 50 items, milliseconds per user of a batch.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from legcf.configuration import RankingConfig
+from legcf.data.ids import IdMap
+from legcf.data.interactions import Interactions
+from legcf.data.synthetic import Planted
+from legcf.ranking.fit_lists import ListFitter
+from legcf.ranking.pooling import Pooling
+from legcf.ranking.rows import CodedRows
+from legcf.serving.artifact import ServingModel
+from legcf.serving.history import PackedHistories
+from legcf.serving.scorer import Request, Scorer
+
+CODES, WIDTH, TERMS, ENTRIES, HISTORY = 1000, 128, 2, 14, 50
+REQUESTS, BATCH, ROUNDS = 300, 3000, 5
+
+
+def pairs_of(shape: Planted) -> Interactions:
+    found = list(shape.blocks(np.random.default_rng(0)))
+    bounds = [np.diff(bounds) for _, bounds, _ in found]
+    items = np.concatenate([items.astype(np.int32) for _, _, items in found])
+    return Interactions(np.concatenate([[0], np.cumsum(np.concatenate(bounds))]), items, shape.num_items)
+
+
+def model_of(train: Interactions, asked: Interactions) -> ServingModel:
+    rng = np.random.default_rng(1)
+    fitter = ListFitter(train)
+    lists = fitter.lists(RankingConfig(list_ridge=1.0), ENTRIES * train.num_items, refit=False)
+    columns = rng.integers(CODES, size=(train.num_items, TERMS)).astype(np.uint16)
+    weights = rng.standard_normal((train.num_items, TERMS)).astype(np.float32)
+    codebook = rng.standard_normal((CODES, WIDTH)).astype(np.float32)
+    return ServingModel(
+        items=IdMap.consecutive(train.num_items, "item"),
+        item_rows=CodedRows(columns, weights, codebook),
+        popularity=train.item_degrees,
+        users=IdMap.consecutive(asked.num_users, "user"),
+        history=PackedHistories.of(asked),
+        pooling=Pooling(0.5, 0.5, train.item_degrees),
+        lists=lists,
+        dtype="int8",
+    )
+
+
+def measured(num_pairs: int, num_items: int) -> dict[str, Any]:
+    started = time.perf_counter()
+    train = pairs_of(Planted(num_pairs // HISTORY, num_items, num_pairs))
+    made = time.perf_counter()
+    usual = np.flatnonzero((train.user_degrees >= HISTORY - 10) & (train.user_degrees <= HISTORY + 10))
+    asked = train.of_users(np.random.default_rng(2).permutation(usual)[:BATCH])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.legcf"
+        model_of(train, asked).save(path)
+        solved = time.perf_counter()
+        size = path.stat().st_size
+        scorer = Scorer.load(path).prepare()
+    requests = [Request(items=asked.of(user).tolist()) for user in range(REQUESTS)]
+    for request in requests[:20]:
+        scorer.recommend(request)
+    scorer.recommend_all(20)
+    single, batch = [], []
+    for _ in range(ROUNDS):
+        begun = time.process_time()
+        for request in requests:
+            scorer.recommend(request)
+        single.append(1000 * (time.process_time() - begun) / len(requests))
+        begun = time.process_time()
+        scorer.recommend_all(20)
+        batch.append(1000 * (time.process_time() - begun) / asked.num_users)
+    return {
+        "pairs": train.num_pairs,
+        "users": train.num_users,
+        "items": num_items,
+        "bytes": size,
+        "request_ms": min(single),
+        "batch_ms": min(batch),
+        "generate_seconds": made - started,
+        "lists_seconds": solved - made,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=float, nargs="*", default=[1e6, 1e7, 1e8])
+    parser.add_argument("--items", type=int, default=20_000)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    rows = []
+    for pairs in options.pairs:
+        rows.append(measured(int(pairs), options.items))
+        row = rows[-1]
+        first = rows[0]
+        print(
+            f"{row['pairs']:>11,} pairs: a request {row['request_ms']:.3f} ms of CPU"
+            f" ({row['request_ms'] / first['request_ms']:.2f} times the first), in a batch {row['batch_ms']:.3f} ms"
+            f" ({row['batch_ms'] / first['batch_ms']:.2f}); lists solved in {row['lists_seconds']:.0f} s",
+            flush=True,
+        )
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""docs/peers.md from the records of all runs: what is better elsewhere, then a table and two plots per dataset."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from roster import ROWS, TRIALS
+
+from legcf.experiments.figure import new_figure, place_labels, plain, to_svg
+from legcf.experiments.machine import describe
+
+Record = dict[str, Any]
+_ORDER = ("gowalla", "yelp2018", "lastfm", "ml-1m")
+_INTRODUCTION = """# Side by side
+
+Other projects on the same split, machine and day, each in an environment and a process of its own, all judged by our
+evaluator from the lists that they rank. `make peers` writes this page; the versions are pinned in
+`benchmarks/peers/requirements/`.
+
+- **fit** is the time from pairs in memory to a model that answers, beside the same in seconds of CPU, which depend less
+  on what else a machine is doing; **first list** from the start of the program to the
+  first list, reading and importing included; **all lists** the top 20 of every user with test pairs (ours: of every
+  user, from the model file). **memory** is the peak of the whole process.
+- **bytes** are what the model takes on disk without training pairs. Other projects save float32 tables or matrices; our
+  file is packed, and users are not in it where they are their histories.
+- Settings are each project's defaults but for the sizes in the labels. A row that says *tuned* chose among {trials}
+  settings on validation pairs, as many as the tables that `default` builds and chooses from; the time of the choice is
+  not in **fit** (for `default` and `fast`, all choosing is).
+- A run ends after {limit} s. RecBole's learned models stop at 60 % of that with their best epoch, so on two cores they
+  have not converged on the larger data: read these rows as what this much time gives.
+"""
+
+
+def write(page: Path, work: Path, limit: float) -> None:
+    found = {folder.name: _records(folder) for folder in sorted(work.iterdir()) if folder.is_dir()}
+    names = sorted((name for name in found if found[name]), key=lambda name: (_ORDER.index(name), name)
+                   if name in _ORDER else (len(_ORDER), name))  # fmt: skip
+    pictures = page.with_suffix("")
+    pictures.mkdir(parents=True, exist_ok=True)
+    blocks = [_INTRODUCTION.format(trials=TRIALS, limit=f"{limit:.0f}").rstrip(), _better_elsewhere(found, names)]
+    for name in names:
+        records = found[name]
+        for what, axis, unit in (("bytes", "bytes", "bytes on disk"), ("seconds", "fit_seconds", "seconds to fit")):
+            (pictures / f"{name}-{what}.svg").write_text(_plot(records, axis, unit))
+        images = " ".join(
+            f"![{name}: ndcg@20 against {what}](peers/{name}-{what}.svg)" for what in ("bytes", "seconds")
+        )
+        blocks += [f"## {name}", _table(records), _failed(records), images]
+    page.write_text("\n\n".join(block for block in [*blocks, _conditions(found)] if block) + "\n")
+
+
+def _records(folder: Path) -> list[Record]:
+    paths = {row.key: folder / f"{row.key}.json" for row in ROWS}
+    return [json.loads(path.read_text()) for path in paths.values() if path.exists()]
+
+
+def _done(records: Sequence[Record]) -> list[Record]:
+    return sorted((one for one in records if "failed" not in one), key=lambda one: -one["ndcg@20"])
+
+
+def _title(one: Record) -> str:
+    return f"{one['project']} {one['label']}"
+
+
+def _better_elsewhere(found: dict[str, list[Record]], names: Sequence[str]) -> str:
+    """Rows of other projects above our `default` (or `fast`) in accuracy, and how many fit sooner or in less memory."""
+    lines = ["## What is better elsewhere", ""]
+    for name in names:
+        done = _done(found[name])
+        ours = next((one for label in ("default", "fast") for one in done if _title(one) == f"legcf {label}"), None)
+        if ours is None:
+            lines.append(f"- **{name}**: neither `default` nor `fast` has been run.")
+            continue
+        label = ours["label"]
+        others = [one for one in done if one["project"] != "legcf"]
+        above = [one for one in others if any(one[key] > ours[key] for key in ("recall@20", "ndcg@20"))]
+        told = [
+            f"{_title(one)} ({one['recall@20'] - ours['recall@20']:+.4f} recall@20, "
+            f"{one['ndcg@20'] - ours['ndcg@20']:+.4f} ndcg@20, at {_times(one['bytes'] / ours['bytes'])} the bytes)"
+            for one in above
+        ]
+        sooner = sum(one["fit_seconds"] < ours["fit_seconds"] for one in others)
+        leaner = sum(one["peak_mb"] < ours["peak_mb"] for one in others)
+        lines.append(
+            f"- **{name}**: above `{label}` in accuracy: {'; '.join(told) if told else 'none'}. Of {len(others)} rows"
+            f" of other projects, {sooner} fit sooner than `{label}` and {leaner} need less memory to fit."
+        )
+    return "\n".join(lines)
+
+
+def _table(records: Sequence[Record]) -> str:
+    head = ("", "recall@20", "ndcg@20", "bytes", "fit", "fit, CPU", "first list", "all lists", "memory")
+    rows = [(_shown(one), *_accuracy(one), f"{one['bytes']:,}", *_costs(one)) for one in _done(records)]
+    lines = [head, ("---",) + ("---:",) * (len(head) - 1), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _shown(one: Record) -> str:
+    return f"**{_title(one)}**" if one["project"] == "legcf" else _title(one)
+
+
+def _accuracy(one: Record) -> list[str]:
+    return [f"{one[name]:.4f}" for name in ("recall@20", "ndcg@20")]
+
+
+def _costs(one: Record) -> list[str]:
+    times = ("fit_seconds", "fit_cpu_seconds", "first_answer_seconds", "recommend_seconds")
+    return [*(f"{one[name]:.1f} s" for name in times), f"{one['peak_mb']:,.0f} MB"]
+
+
+def _failed(records: Sequence[Record]) -> str:
+    return " ".join(f"{_title(one)}: {one['failed']}." for one in records if "failed" in one)
+
+
+def _plot(records: Sequence[Record], axis: str, unit: str) -> str:
+    done = _done(records)
+    figure = new_figure(6.4, 4.2)
+    axes = figure.add_subplot()
+    colours = {True: "tab:red", False: "tab:gray"}
+    points = [(one[axis], one["ndcg@20"], _title(one), colours[one["project"] == "legcf"]) for one in done]
+    axes.scatter([x for x, *_ in points], [y for _, y, *_ in points], c=[colour for *_, colour in points], s=16)
+    axes.set_xscale("log")
+    axes.set_xlabel(unit)
+    axes.set_ylabel("test ndcg@20")
+    plain(axes)
+    place_labels(figure, axes, points)
+    return to_svg(figure)
+
+
+def _conditions(found: dict[str, list[Record]]) -> str:
+    records = [one for some in found.values() for one in some]
+    versions = sorted({f"{one['project']} {one['version']}" for one in records})
+    dates = sorted({one["date"] for one in records})
+    threads = sorted({str(one["threads"]) for one in records})
+    machine = describe()
+    return (
+        f"## Conditions\n\n{', '.join(versions)}. {machine['processor']}, {machine['cores']} cores,"
+        f" {machine['memory_gb']} GB; {' or '.join(threads)} threads; Python {machine['python']}."
+        f" Run on {' and '.join(dates)}."
+    )
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:,.0f}×" if ratio >= 10 else f"{ratio:.1f}×"

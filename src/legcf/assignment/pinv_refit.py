@@ -1,0 +1,17 @@
+"""The paper's closed form where it is good: it chooses the meta-embeddings, least squares on them sets the weights.
+
+With more meta-embeddings than columns (c > d) the pseudo-inverse gives S · P, P a projection whose diagonal is d/c on
+average. Its largest entries are still in the right places, but what is left of their size is about that share.
+"""
+
+from legcf.arrays import FloatArray
+from legcf.assignment import pinv
+from legcf.assignment.assignment import Assignment
+from legcf.assignment.matching_pursuit import DEFAULT_MEMORY_CAP_MB
+from legcf.assignment.update import refitted
+
+
+def solve(
+    vectors: FloatArray, dictionary: FloatArray, t: int, memory_cap_mb: float = DEFAULT_MEMORY_CAP_MB
+) -> Assignment:
+    return refitted(vectors, dictionary, pinv.solve(vectors, dictionary, t, memory_cap_mb), memory_cap_mb)

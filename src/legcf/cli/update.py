@@ -1,0 +1,88 @@
+"""`legcf update`: a run with new interactions in it, without training."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from legcf.cli.data_options import with_data_options
+from legcf.cli.output import AsJson, print_json, print_pairs, summary
+from legcf.data.options import DataOptions
+from legcf.errors import UserError
+
+
+@with_data_options
+def update(
+    data_options: DataOptions,
+    run: Annotated[Path, typer.Argument(help="A run folder of `legcf train` or `legcf update`.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the updated run.")],
+    new: Annotated[
+        str | None, typer.Argument(help="New interactions: a file or folder, as `legcf train` takes them.")
+    ] = None,
+    item_features: Annotated[
+        Path | None,
+        typer.Option(help="A table of items (csv, parquet, jsonl): an id and what is known of each; new ones as well."),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="Solve items again of which at least this share is new; 0: all that anything is new of."
+            "  [default: 0.1]",
+        ),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Take NEW interactions into RUN without training, and write the updated run.
+
+    Users are their histories and follow by themselves. New items, and those of which much is new, are solved again.
+    """
+    from legcf import jit
+    from legcf.recommender import Recommender
+    from legcf.updating.change import MUCH
+    from legcf.updating.folder import write_run
+
+    if quiet or as_json:
+        jit.silence()
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} is there already and not empty: choose another --out.")
+    recommender = Recommender.load(run)
+    recommender.update(
+        new, data_options, threshold=MUCH if threshold is None else threshold, item_features=item_features
+    )
+    write_run(out, recommender.trained)
+    metrics = recommender.metrics
+    if as_json:
+        print_json(metrics)
+        return
+    title = " with ".join(str(one) for one in (run, new, item_features) if one is not None)
+    print_pairs(title, {**_lines(metrics["updated"]), **summary(metrics)})
+    typer.echo(_verdict(metrics["updated"]))
+    typer.echo(f"Run: {out}. Next: legcf export {out} model.legcf")
+
+
+def _lines(told: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "pairs since the training": told["pairs"],
+        "new users": told["new_users"],
+        "new items": told["new_items"],
+        "items that nobody has": told["items_nobody_has"],
+        "items solved again": told["solved_items"],
+        "from a new share of": told["threshold"],
+    }
+
+
+def _verdict(told: dict[str, Any]) -> str:
+    from legcf.updating.update import LEAST_RATIO, MOST_GROWTH
+
+    ratio = told["validation_ratio"]
+    measured = (
+        "There are no held-out pairs to measure drift by"
+        if ratio is None
+        else f"Validation ndcg@20 is {ratio:.1%} of that of the trained model"
+    )
+    grown = f"{told['growth']:.1%} more pairs than it was trained on"
+    rule = f"training anew is due below {LEAST_RATIO:.0%} or from {MOST_GROWTH:.0%} more pairs"
+    return f"{measured}, with {grown}; {rule}: {'it is due.' if told['retrain'] else 'not yet.'}"

@@ -1,0 +1,55 @@
+"""Matrix factorisation by alternating least squares: a vector for every user and item, and no graph."""
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import nn
+
+from legcf.assignment.dictionary import balance
+from legcf.data.interactions import Interactions
+from legcf.embeddings.base import EmbeddingLayer
+from legcf.embeddings.budget import Budgeted, width_within
+from legcf.factorisation.als import AlsSettings, factorise
+
+_ALONE: dict[str, Any] = {"backbone": {"name": "lightgcn", "layers": 0}, "training": {"epochs": 0}}
+
+
+class AlsConfig(Budgeted):
+    name: Literal["als"] = "als"
+    dim: int = Field(128, ge=1, description="width of a vector, unless a budget decides it")
+    als: AlsSettings = Field(AlsSettings(), description="settings of the factorisation")
+
+
+class Als(EmbeddingLayer[AlsConfig]):
+    """E = [U; V], V and U each the ridge regression on the other."""
+
+    Config = AlsConfig
+    summary = "matrix factorisation by alternating least squares, popular entities weighing less"
+    citation = "Hu et al., Collaborative Filtering for Implicit Feedback Datasets, ICDM 2008"
+    table_rows: ClassVar[None] = None
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        # All pairs weigh the same, α = 40 and ten rounds.
+        "paper": {**_ALONE, "method": {"als": {"alpha": 40.0, "degree_power": 0.0, "rounds": 10}}},
+        "default": _ALONE,
+    }
+
+    def __init__(self, config: AlsConfig, num_users: int, num_items: int) -> None:
+        super().__init__(config, num_users, num_items)
+        self.weight = nn.Parameter(torch.zeros(self.num_entities, self.config.dim))
+
+    @classmethod
+    def sized(cls, config: AlsConfig, num_users: int, num_items: int) -> AlsConfig:
+        entities = num_users + num_items
+        return config.model_copy(update={"dim": width_within(config.budget, entities, entities, config.dim)})
+
+    def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
+        users, items = factorise(train, self.config.dim, rng, self.config.als)
+        self.weight.data.copy_(torch.from_numpy(np.vstack(balance(users, items, power=0.5)[:2])))
+
+    def table(self) -> torch.Tensor:
+        return self.weight
+
+    def rows(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.weight[ids]

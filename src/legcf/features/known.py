@@ -1,0 +1,54 @@
+"""What a model knows of its items besides who has them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from legcf.arrays import FloatArray, LongArray, NamedArrays
+from legcf.features.coder import FeatureCoder
+from legcf.features.mapping import FeatureMap
+
+
+@dataclass(frozen=True, eq=False)
+class ItemFeatures:
+    coder: FeatureCoder
+    rows: sp.csr_matrix
+    """A row for every item of the model; an empty one where nothing is known."""
+    mapping: FeatureMap | None = None
+    """To vectors, once there are vectors to learn from."""
+
+    def moved(self, places: LongArray, count: int) -> "ItemFeatures":
+        """With its rows in these places of `count`."""
+        found = self.rows.tocoo()
+        rows = sp.csr_matrix((found.data, (places[found.row], found.col)), shape=(count, self.coder.width))
+        return ItemFeatures(self.coder, rows, self.mapping)
+
+    def overlaid(self, newer: "ItemFeatures") -> "ItemFeatures":
+        """With what is newly known in place of what was known of the same items."""
+        old = sp.diags((np.diff(newer.rows.indptr) == 0).astype(np.float32)) @ self.rows
+        return ItemFeatures(self.coder, sp.csr_matrix(old + newer.rows), self.mapping)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """For a file, with `facts`."""
+        found = {"indptr": self.rows.indptr, "indices": self.rows.indices, "values": self.rows.data}
+        if self.mapping is not None:
+            found |= {"matrix": self.mapping.matrix, "start": self.mapping.start}
+        return found
+
+    def facts(self) -> dict[str, Any]:
+        return {"coder": self.coder.model_dump(mode="json"), "ridge": self.mapping.ridge if self.mapping else None}
+
+    @classmethod
+    def restored(cls, arrays: NamedArrays, facts: Mapping[str, Any], num_items: int) -> "ItemFeatures":
+        coder = FeatureCoder.model_validate(facts["coder"])
+        parts = arrays["values"], arrays["indices"], arrays["indptr"]
+        rows = sp.csr_matrix(parts, shape=(num_items, coder.width))
+        rows.check_format()
+        mapping = None
+        if "matrix" in arrays:
+            matrix: FloatArray = np.asarray(arrays["matrix"], dtype=np.float32)
+            mapping = FeatureMap(matrix, np.asarray(arrays["start"], dtype=np.float32), float(facts["ridge"]))
+        return cls(coder, rows, mapping)

@@ -1,0 +1,32 @@
+"""How much of what an item is learnt from is new: what decides whether it is solved again."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from legcf.arrays import inverse_power
+from legcf.data.interactions import Interactions
+
+MUCH = 0.1
+"""From this share on an item counts as much changed. On LastFM, with a tenth of the pairs new, shares of 0.05 to 0.15
+gave the accuracy of solving all items again; 0.2 lost one part in a hundred."""
+
+
+def new_share(train: Interactions, added: Interactions) -> NDArray[np.float64]:
+    """Of what an item meets in histories, Σ_u d_u⁻¹ · (items of u), the share that stands on new pairs.
+
+    A user who is new to the item counts with all of its items, another one with those that are new to it: an item whose
+    neighbours have changed has changed as well. 1 for a new item, 0 for one without pairs.
+    """
+    own = inverse_power(train.user_degrees, 1.0)
+    all_of_user = own * train.user_degrees
+    new_of_user = own * added.user_degrees
+    added_users = added.users()
+    whole = _per_item(train, all_of_user[train.users()])
+    by_known = _per_item(train, new_of_user[train.users()]) - _per_item(added, new_of_user[added_users])
+    fresh = _per_item(added, all_of_user[added_users]) + by_known
+    return np.divide(fresh, whole, out=np.zeros_like(whole), where=whole > 0)
+
+
+def _per_item(pairs: Interactions, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    summed: NDArray[np.float64] = np.bincount(pairs.items, values, minlength=pairs.num_items).astype(np.float64)
+    return summed

@@ -1,0 +1,125 @@
+"""What a model knows and what is new, together: ids, pairs and titles.
+
+Ids that were trained on keep their places; all others follow in sorted order, whenever they came. So several updates
+end in the same places as one.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from legcf.arrays import LongArray
+from legcf.data.ids import ExternalId, IdMap
+from legcf.data.interactions import Dataset, Interactions
+from legcf.data.options import seconds_of
+from legcf.trained_model import TrainedModel
+
+Weighing = Callable[[Interactions], Interactions]
+
+
+@dataclass(frozen=True, eq=False)
+class Grown:
+    users: IdMap
+    items: IdMap
+    titles: list[str] | None
+    train: Interactions
+    """What the model was trained on, and all that came since."""
+    known: Interactions
+    added: Interactions
+    """Of `train`, the pairs that came since the training."""
+    weighed_at: float | None = None
+    """The time that older pairs are older than, where they count less."""
+
+
+def merge(base: TrainedModel, current: TrainedModel, new: Dataset) -> Grown:
+    """The pairs of `current`, which was updated from `base` or is `base` itself, and every pair of `new`."""
+    users = _grown(base.users, current.users, new.users)
+    items = _grown(base.items, current.items, new.items)
+    from_current = places(current.users, users), places(current.items, items)
+    from_new = places(new.users, users), places(new.items, items)
+    shape = len(users), len(items)
+    at, older, newer = _faded(current, new)
+    fresh = moved(newer(new.known), *from_new, *shape)
+    train = moved(older(current.ranking.histories), *from_current, *shape).joined(fresh)
+    known = moved(older(current.known), *from_current, *shape).joined(fresh)
+    trained = base.ranking.histories.widened(*shape)
+    added = train.subset(~np.isin(pair_keys(train), pair_keys(trained)))
+    return Grown(users, items, _titles(items, current, new), train, known, added, at)
+
+
+def grown_dataset(dataset: Dataset, trained: TrainedModel) -> Dataset:
+    """The data of a model with what it was updated with: held-out pairs that have come since are held out no more."""
+    train = trained.ranking.histories
+    shape = len(trained.users), len(trained.items)
+    taken = pair_keys(train)
+
+    def rest(part: Interactions) -> Interactions:
+        wide = part.widened(*shape)
+        return wide.subset(~np.isin(pair_keys(wide), taken))
+
+    return replace(
+        dataset,
+        users=trained.users,
+        items=trained.items,
+        titles=trained.titles,
+        train=train,
+        validation=rest(dataset.validation),
+        test=rest(dataset.test),
+    )
+
+
+def places(ids: IdMap, among: IdMap) -> LongArray:
+    """Where each id stands in a map that has them all."""
+    found = (among.find(identifier) for identifier in ids.values.tolist())
+    return np.fromiter((-1 if place is None else place for place in found), dtype=np.int64, count=len(ids))
+
+
+def moved(pairs: Interactions, users: LongArray, items: LongArray, num_users: int, num_items: int) -> Interactions:
+    """The same pairs in other places."""
+    return Interactions.from_pairs(users[pairs.users()], items[pairs.items], num_users, num_items, pairs.weights)
+
+
+def _faded(current: TrainedModel, new: Dataset) -> tuple[float | None, Weighing, Weighing]:
+    """The later of both times, and how pairs of the model and new ones weigh by then.
+
+    A model that was trained without weights stays without.
+    """
+    if current.ranking.histories.weights is None:
+        return None, _unchanged, lambda pairs: replace(pairs, weights=None)
+    half_life = current.config.data.get("options", {}).get("half_life")
+    before, after = current.metrics.get("weighed_at"), new.weighed_at
+    if half_life is None or before is None or after is None:
+        return before, _unchanged, _unchanged
+    at = max(before, after)
+
+    def by_then(since: float) -> Weighing:
+        factor = np.float32(2.0 ** ((since - at) / seconds_of(half_life)))
+        return lambda pairs: pairs if pairs.weights is None else replace(pairs, weights=pairs.weights * factor)
+
+    return at, by_then(before), by_then(after)
+
+
+def _unchanged(pairs: Interactions) -> Interactions:
+    return pairs
+
+
+def pair_keys(pairs: Interactions) -> LongArray:
+    """A number for each pair, ascending."""
+    keys: LongArray = pairs.users().astype(np.int64) * pairs.num_items + pairs.items
+    return keys
+
+
+def _grown(trained: IdMap, current: IdMap, new: IdMap) -> IdMap:
+    later: list[ExternalId] = current.values[len(trained) :].tolist()
+    return trained.with_later([*later, *(one for one in new.values.tolist() if current.find(one) is None)])
+
+
+def _titles(items: IdMap, current: TrainedModel, new: Dataset) -> list[str] | None:
+    if current.titles is None:
+        return None
+    titles = [str(identifier) for identifier in items.values.tolist()]
+    for ids, names in ((new.items, new.titles), (current.items, current.titles)):  # a title that is known stays
+        for place, title in zip(places(ids, items).tolist(), names or (), strict=False):
+            titles[place] = title
+    return titles

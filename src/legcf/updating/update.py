@@ -1,0 +1,159 @@
+"""A trained model with new pairs in it, without training: new and much changed items are solved again in closed form.
+
+An update is a function of the model as it was last trained and of all pairs that have come since. So updates in a row
+give what one with all their pairs gives, the same pairs twice change nothing, and errors do not add up; what an update
+costs grows with all that has changed since the training.
+"""
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from legcf import runs, threads
+from legcf.data.interactions import Dataset, Interactions
+from legcf.errors import UserError
+from legcf.evaluation import evaluate
+from legcf.features.known import ItemFeatures
+from legcf.model import GraphModel
+from legcf.ranking.fit_lists import ListFitter
+from legcf.ranking.lists import ItemLists
+from legcf.ranking.neighbours import Neighbours
+from legcf.ranking.ranking import Ranking
+from legcf.ranking.tune import Tuning
+from legcf.registry import BACKBONES, METHODS
+from legcf.trained_model import TrainedModel
+from legcf.updating.change import MUCH, new_share
+from legcf.updating.cold import ItemTable, blended, described, known_features, with_items
+from legcf.updating.lists import renewed_lists
+from legcf.updating.merge import Grown, grown_dataset, merge
+from legcf.updating.vectors import changed_vectors, settings_for
+
+LEAST_RATIO = 0.97
+"""Of the validation NDCG that the model was trained to: below it, training anew is due."""
+MOST_GROWTH = 0.5
+"""Pairs since the training, as a share of those it had: from there on training anew is due as well."""
+_DRIFT = "ndcg@20"
+
+
+def update(
+    trained: TrainedModel,
+    new: Dataset | None,
+    data: Dataset | None = None,
+    threshold: float = MUCH,
+    about: ItemTable | None = None,
+) -> TrainedModel:
+    """`trained` with every pair of `new` and with what is said `about` items, some of which nobody may have yet.
+
+    `data` is what it was first trained on, to measure by, if it is at hand. Items are solved again of which at least
+    the share `threshold` is new (`updating.change`). The metrics of what comes back say under `updated` what was done
+    and whether training anew is due.
+    """
+    started = time.perf_counter()
+    threads.use(trained.config.training.threads)
+    base = trained.base or trained
+    refuse_others(base)
+    merged = merge(base, trained, with_items(trained, new, about))
+    changed = new_share(merged.train, merged.added) >= max(threshold, np.finfo(np.float64).tiny)
+    features = known_features(base, trained, merged, about)
+    model = _grown_model(base, merged, changed, features)
+    empty = _without_held_out(base, merged)
+    ranking = _ranked(base, model, empty, changed)
+    config = model_config(base)
+    result = TrainedModel(
+        model, ranking, merged.known, config, merged.users, merged.items, merged.titles, {}, base.curve, features, base
+    )
+    dataset = empty if data is None else grown_dataset(data, result)
+    metrics = runs.assess(model, ranking, dataset, config)
+    if merged.weighed_at is not None:
+        metrics["weighed_at"] = merged.weighed_at
+    metrics["content_hash"] = base.metrics.get("content_hash")  # of the data, which is where held-out pairs are from
+    metrics["updated"] = {
+        "pairs": merged.added.num_pairs,
+        "new_users": len(merged.users) - len(base.users),
+        "new_items": len(merged.items) - len(base.items),
+        "items_nobody_has": int((merged.train.item_degrees[len(base.items) :] == 0).sum()),
+        "solved_items": int(changed.sum()),
+        "threshold": threshold,
+        **_drift(base, ranking, merged, dataset),
+    }
+    metrics["seconds"] = {"this_session": time.perf_counter() - started}
+    metrics["peak_rss_mb"] = runs.peak_memory_mb()
+    metrics |= {key: base.metrics[key] for key in ("final", "best_epoch") if key in base.metrics}
+    return replace(result, metrics=metrics)
+
+
+def _without_held_out(base: TrainedModel, merged: Grown) -> Dataset:
+    nothing = Interactions.empty(len(merged.users), len(merged.items))
+    name, protocol = str(base.metrics["dataset"]), str(base.metrics["protocol"])
+    return Dataset(name, protocol, merged.users, merged.items, merged.train, nothing, nothing, merged.titles)
+
+
+def refuse_others(base: TrainedModel) -> None:
+    """Only where users are their histories is an item's vector all that new pairs change."""
+    if base.ranking.pooling is None or base.config.ranking.length != 1:
+        raise UserError(
+            f"A model of {base.config.method.name} on {base.config.backbone.name} cannot be updated, for its users are"
+            " more than their histories: train again, with the default preset if it is to be updated later."
+        )
+
+
+def model_config(base: TrainedModel) -> Any:
+    """The settings with all sizes as they are: a budget would give others for other numbers of users and items."""
+    config = base.config
+    if "budget" not in type(config.method).model_fields:
+        return config
+    return config.model_copy(update={"method": config.method.model_copy(update={"budget": None})})
+
+
+def _grown_model(
+    base: TrainedModel, merged: Grown, changed: NDArray[np.bool_], features: ItemFeatures | None
+) -> GraphModel:
+    first = base.model.ranking()
+    assert first.pooling is not None
+    settings = settings_for(base.config.method, first.items, base.ranking.histories, first.pooling)
+    places = np.flatnonzero(changed | described(base, features, len(merged.items)))
+    vectors = changed_vectors(first.items, base.ranking.histories, merged.train, places, first.pooling, settings)
+    if features is not None:
+        vectors = blended(vectors, places, merged.train.item_degrees, len(base.items), features)
+    config = model_config(base)
+    layer = METHODS[config.method.name].layer(config.method, len(merged.users), len(merged.items))
+    layer.take_items(base.model.layer, places, vectors)
+    backbone = BACKBONES[config.backbone.name](config.backbone, layer.width)
+    backbone.load_state_dict(base.model.backbone.state_dict())
+    once = config.training.model_copy(update={"propagation": "stepwise"})
+    model = GraphModel(layer, backbone, merged.train, once)
+    model.eval()
+    model.rebuild()
+    return model
+
+
+def _ranked(base: TrainedModel, model: GraphModel, dataset: Dataset, changed: NDArray[np.bool_]) -> Ranking:
+    settings, term = base.config.ranking, base.ranking.term
+    room = runs.room(base.config, dataset)
+    if isinstance(term, ItemLists) and term.scale:
+        tuning = Tuning(settings, room)
+        ranking = tuning.rounded(model.ranking())
+        return replace(ranking, term=renewed_lists(term, dataset.train, changed, settings, tuning.entries(ranking)))
+    if isinstance(term, Neighbours):
+        ranking = Tuning(settings).rounded(model.ranking())
+        return replace(ranking, term=Neighbours.of(dataset.train).weighing(term.weight, ranking))
+    # No lists, or of a run that does not say how they were scaled: as after a training.
+    return Tuning(settings, room, ListFitter(dataset.train)).fitted(model.ranking(), None).ranking
+
+
+def _drift(base: TrainedModel, ranking: Ranking, merged: Grown, dataset: Dataset) -> dict[str, Any]:
+    """How the updated model does on what was held out, beside the trained one on the same pairs; and what follows."""
+    growth = merged.added.num_pairs / max(base.ranking.histories.num_pairs, 1)
+    told: dict[str, Any] = {"growth": growth, "validation_ratio": None}
+    left = dataset.validation
+    if left.num_pairs:
+        kept = Interactions(left.indptr[: len(base.users) + 1], left.items, len(base.items))
+        before = evaluate(base.ranking, kept, (20,), metrics=("ndcg",))[_DRIFT]
+        after = evaluate(ranking, left, (20,), metrics=("ndcg",))[_DRIFT]
+        told["validation_ratio"] = after / before if before else None
+    ratio = told["validation_ratio"]
+    fallen = ratio is not None and ratio < LEAST_RATIO
+    return {**told, "retrain": fallen or growth >= MOST_GROWTH}

@@ -1,0 +1,76 @@
+"""Tables of items as sparse rows."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from legcf.errors import UserError
+from legcf.features.coder import FeatureCoder
+from legcf.features.table import read_items
+
+TABLE = pl.DataFrame(
+    {
+        "genres": ["Comedy|Drama", "Drama", "Horror|Comedy", None],
+        "title": ["A long day out", "The night of the owls", "Owls at long last again", "No day like this"],
+        "studio": ["one", "two", "one", "two"],
+        "year": [1990, 2000, 2010, None],
+    }
+)
+
+
+def test_kinds_are_guessed_and_can_be_given() -> None:
+    coder = FeatureCoder.fitted(TABLE)
+    assert {column.name: column.kind for column in coder.columns} == {
+        "genres": "tags",
+        "title": "text",
+        "studio": "category",
+        "year": "number",
+    }
+    assert FeatureCoder.fitted(TABLE, {"title": "category"}).columns[1].kind == "category"
+    with pytest.raises(UserError, match="no column 'price'"):
+        FeatureCoder.fitted(TABLE, {"price": "number"})
+
+
+def test_rows_are_alike_where_items_are() -> None:
+    table = pl.DataFrame({"genres": ["a|b", "a|b", "a|c", "c|d"]})
+    rows = FeatureCoder.fitted(table).rows(table)
+    likeness = (rows @ rows.T).toarray()
+    assert np.allclose(np.diag(likeness), 1)
+    assert likeness[0, 1] == pytest.approx(1)
+    assert likeness[0, 2] == pytest.approx(0.5, abs=0.1)
+    assert abs(likeness[0, 3]) < 0.1
+
+
+def test_a_row_does_not_depend_on_others_and_missing_values_say_nothing() -> None:
+    coder = FeatureCoder.fitted(TABLE)
+    whole = coder.rows(TABLE).toarray()
+    assert np.allclose(coder.rows(TABLE[2:3]).toarray()[0], whole[2])
+    nothing = TABLE[:1].with_columns(pl.lit(None).cast(pl.String).alias(name) for name in ("genres", "title", "studio"))
+    assert not coder.rows(nothing.with_columns(year=pl.lit(None).cast(pl.Int64))).toarray().any()
+    again = FeatureCoder.model_validate_json(coder.model_dump_json())
+    assert np.array_equal(again.rows(TABLE).toarray(), whole)
+    with pytest.raises(UserError, match="no column 'year'"):
+        coder.rows(TABLE.drop("year"))
+
+
+def test_tables_from_files(tmp_path: Path) -> None:
+    path = tmp_path / "items.csv"
+    path.write_text("item_id,genre\n3,a\n1,b\n3,c\n")
+    ids, rows = read_items(path)
+    assert ids.values.tolist() == [3, 1]
+    assert rows["genre"].to_list() == ["a", "b"]
+    pl.read_csv(path).write_parquet(tmp_path / "items.parquet")
+    assert read_items(tmp_path / "items.parquet")[1].equals(rows)
+    for name, text, said in (
+        ("a.csv", "genre\nx\n", "item ids"),
+        ("b.csv", "item\n1\n", "nothing but ids"),
+        ("c.txt", "", "not a table"),
+        ("d.csv", "item,genre\n1,a\n,b\n", "no item id"),
+    ):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(UserError, match=said):
+            read_items(tmp_path / name)
+    with pytest.raises(UserError, match="does not exist"):
+        read_items(tmp_path / "gone.csv")

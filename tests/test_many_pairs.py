@@ -1,0 +1,65 @@
+"""Very many pairs: what is chosen is chosen on a sample of users, and the rest costs no more per pair."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from legcf import runs
+from legcf.embeddings.legcf import Legcf, LegcfConfig
+from legcf.evaluation import judges
+from legcf.factorisation import als
+from legcf.registry import resolve
+from legcf.training import sampler
+from legcf.training.recipes import alternating
+from tests.helpers import planted, random_interactions
+
+MANY = 300
+
+
+@pytest.fixture
+def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (runs, als, sampler, alternating):
+        monkeypatch.setattr(module, "MANY_PAIRS", MANY)
+
+
+@pytest.mark.usefixtures("few_are_many")
+def test_settings_are_chosen_on_a_sample_and_trained_on_all(tmp_path: Path) -> None:
+    dataset = planted(80, 80)
+    assert dataset.train.num_pairs > MANY
+    overrides = {"method": {"d": 8, "als": {"rounds": 2}}, "training": {"epochs": 1}}
+    trained = runs.train(dataset, resolve("legcf", overrides=overrides), tmp_path / "run", quiet=True)
+    chosen = json.loads((tmp_path / "run" / "chosen" / "metrics.json").read_text())
+    assert chosen["content_hash"] != dataset.content_hash
+    assert trained.metrics["content_hash"] == dataset.content_hash
+    assert trained.metrics["chosen_on"]["validation"] == chosen["validation"]
+    assert trained.ranking.num_users == 80
+
+
+def test_a_sample_of_users_has_no_more_pairs_than_asked() -> None:
+    dataset = planted(80, 80)
+    some = dataset.of_users(dataset.train.some_users(MANY, np.random.default_rng(0)))
+    assert MANY - 40 < some.train.num_pairs <= MANY
+    assert (some.num_items, len(some.users)) == (80, some.train.num_users)
+    place = dataset.users.position(some.users.values[3])
+    assert np.array_equal(some.test.of(3), dataset.test.of(place))
+
+
+def test_a_codebook_stays_small_unless_a_budget_asks_for_more() -> None:
+    users, items = 10**7, 10**6
+    assert Legcf.sized(LegcfConfig(coded="items"), users, items).c == 4096
+    assert Legcf.sized(LegcfConfig(coded="items", budget=10**8), users, items).c == 250_000
+
+
+def test_few_judge_where_all_would_take_hours(monkeypatch: pytest.MonkeyPatch) -> None:
+    truth = random_interactions(50, 10, 0.5, seed=0)
+    assert judges(truth) is None
+    home = sys.modules[judges.__module__]
+    monkeypatch.setattr(home, "_MOST_SCORES", 100)
+    monkeypatch.setattr(home, "_LEAST_JUDGES", 20)
+    chosen = judges(truth)
+    assert chosen is not None
+    assert len(set(chosen.tolist())) == 20
+    assert np.array_equal(chosen, judges(truth))

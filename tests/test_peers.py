@@ -1,0 +1,31 @@
+"""The comparison with other projects: a row runs in a process of its own, is judged, and is not run twice."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from legcf.recommender import Recommender
+from tests.helpers import planted, write_folder
+
+ROOT = Path(__file__).parents[1]
+
+
+def peers(*words: str | Path) -> str:
+    command = [sys.executable, str(ROOT / "benchmarks" / "peers"), *map(str, words)]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=240, cwd=ROOT).stdout
+
+
+def test_a_row_is_judged_as_the_method_is_and_done_once(tmp_path: Path) -> None:
+    data = write_folder(planted(40, 40), tmp_path / "planted")
+    words = (data, "--work", tmp_path / "work", "--page", tmp_path / "peers.md", "--only", "legcf-popularity")
+    assert "planted: legcf popularity: recall@20" in peers(*words)
+    record = json.loads((tmp_path / "work" / "planted" / "legcf-popularity.json").read_text())
+    wanted = Recommender("popularity").fit(data, protocol="legcf").metrics["test"]
+    assert abs(record["ndcg@20"] - wanted["ndcg@20"]) < 1e-6
+    assert record["bytes"] > 0
+    assert record["fit_seconds"] > 0
+    page = (tmp_path / "peers.md").read_text()
+    assert "| **legcf popularity** |" in page
+    assert (tmp_path / "peers" / "planted-bytes.svg").exists()
+    assert "popularity: recall" not in peers(*words)  # it is there already
