@@ -19,7 +19,7 @@ from legcf.errors import UserError
 
 FILE_NAME = "events.sqlite"
 _PATIENCE_SECONDS = 30.0  # for a transaction of another process to end
-_CARD_KEY = "events"
+MARK_KEY = "events"
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS log (name TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS events (
@@ -63,13 +63,13 @@ class LogMark:
 
     def to_card(self, card: dict[str, Any]) -> None:
         """Into the metrics of a run, which `legcf export` copies into the model file."""
-        card[_CARD_KEY] = {"log": self.log, "position": self.position}
+        card[MARK_KEY] = {"log": self.log, "position": self.position}
 
     @classmethod
     def from_card(cls, card: Mapping[str, Any]) -> "LogMark | None":
         """Of a run's metrics, or of a model file's card, which holds them."""
         metrics = card.get("metrics")
-        told = card.get(_CARD_KEY) or (metrics.get(_CARD_KEY) if isinstance(metrics, dict) else None)
+        told = card.get(MARK_KEY) or (metrics.get(MARK_KEY) if isinstance(metrics, dict) else None)
         if not isinstance(told, dict) or type(told.get("position")) is not int:
             return None
         return cls(str(told.get("log")), told["position"])

@@ -74,7 +74,7 @@ Conditions = Annotated[
     Field(max_length=20),
 ]
 CapOf = Annotated[
-    dict[_Text, Annotated[_Count, Field(ge=1)]],
+    dict[_Text, Annotated[int, Field(strict=True, ge=1), BeforeValidator(_whole)]],
     Field(max_length=5),
 ]
 Diversity = Annotated[
