@@ -30,6 +30,7 @@ from legcf.registry import resolve
 from legcf.trained_model import TrainedModel, load_model, save_model
 from legcf.updating.change import MUCH
 from legcf.updating.cold import ItemTable
+from legcf.updating.events import new_events, options_of_events
 from legcf.updating.merge import grown_dataset
 from legcf.updating.update import update
 
@@ -135,11 +136,13 @@ class Recommender:
         *,
         threshold: float = MUCH,
         item_features: str | Path | pl.DataFrame | Any = None,
+        events: str | Path | None = None,
         **data_options: Any,
     ) -> Recommender:
         """Take in new pairs, of known and of new users and items, without training; `data` is what `fit` takes.
 
         `item_features`, a table with a row for each item, tells of items that nobody or hardly anybody has yet.
+        `events` is the folder of a server's event log: those that the model does not know yet are taken in, once.
         Tables are read as that of the training was, unless other options are given. Every pair counts, whatever part
         it would be split into. `metrics["updated"]` says what was done and whether
         training anew is due.
@@ -152,15 +155,24 @@ class Recommender:
             chosen = validated(DataOptions, {**as_before, **given}, "data")
         if not 0 <= threshold <= 1:
             raise UserError(f"threshold = {threshold} is not possible: it is a share, from 0 to 1.")
-        if data is None and item_features is None:
-            raise UserError("There is nothing to update with: give new interactions, item_features, or both.")
+        if data is None and item_features is None and events is None:
+            raise UserError("There is nothing to update with: give new interactions, item_features, or events.")
+        mark, told = (None, None) if events is None else new_events(events, trained)
+        if told is not None and data is None and item_features is None and told.is_empty():
+            raise UserError(f"{events} holds no event that the model does not know already: there is nothing to do.")
         new = None if data is None else interactions(data, chosen)
         about = None if item_features is None else ItemTable(*read_items(item_features, chosen.item_col))
         try:
             first = self._first_dataset()
         except UserError:  # its source is gone: nothing to measure by, but nothing that is needed
             first = None
-        self._trained = update(trained, new, first, threshold, about)
+        if new is not None or about is not None:
+            trained = update(trained, new, first, threshold, about)
+        if mark is not None and told is not None and not told.is_empty():
+            reading = options_of_events(chosen.half_life)
+            trained = update(trained, interactions(told, reading), first, threshold)
+            mark.to_card(trained.metrics)
+        self._trained = trained
         self._dataset = None
         self._first = first
         return self

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from legcf.serving.artifact import ServingModel
+from legcf.serving.events import EventLog, LogMark, new_event
 from tests.cli.typed import legcf, refused
 
 TABLE = ("--method", "full", "--preset", "items", "--dim", 8, "--quiet",
@@ -61,3 +63,26 @@ def _without_items(folder: Path) -> Path:
     path = folder / "users.csv"
     path.write_text("user,note\n1,a\n")
     return path
+
+
+def test_events_of_a_server_are_taken_once(updatable: Path, tmp_path: Path) -> None:
+    log = EventLog(tmp_path / "log", create=True)
+    log.write([[new_event(str(user), str(100 + user % 4)) for user in range(20)], [new_event("77", "3")]])
+    first = tmp_path / "first"
+    answer = legcf("update", updatable, "--events", tmp_path / "log", "--out", first, "--json")
+    assert answer.code == 0, answer.err
+    told = json.loads(answer.out)
+    assert (told["updated"]["pairs"], told["updated"]["new_users"], told["updated"]["new_items"]) == (21, 1, 4)
+    assert LogMark.from_card(told) == log.end()
+    assert "no event that the model does not know" in refused(
+        "update", first, "--events", tmp_path / "log", "--out", tmp_path / "x"
+    )
+    log.write([[new_event("78", "3"), new_event("78", "7")]])
+    again = legcf("update", first, "--events", tmp_path / "log", "--out", tmp_path / "second", "--json")
+    assert json.loads(again.out)["updated"]["pairs"] == 23
+    model = tmp_path / "model.legcf"
+    assert legcf("export", tmp_path / "second", model, "--users", "history", "--no-evaluate", "-q").code == 0
+    assert LogMark.from_card(ServingModel.load(model).card) == log.end()
+    (tmp_path / "new.csv").write_text("user,item\n79,3\n79,7\n")  # the mark stays with later updates
+    later = legcf("update", tmp_path / "second", tmp_path / "new.csv", "--out", tmp_path / "third", "--json")
+    assert LogMark.from_card(json.loads(later.out)) == log.end()

@@ -67,6 +67,18 @@ def test_a_transaction_is_there_whole_or_not_at_all(log: EventLog) -> None:
     assert log.write([_events(0, 2)]) == [2]
 
 
+def test_many_at_once(log: EventLog) -> None:
+    assert log.write([_events(0, 1500), _events(1000, 2600)]) == [1500, 1100]
+    assert [event.id for event in log.since()[1]] == [f"e{n}" for n in range(2600)]
+
+
+def test_any_text_is_an_id(log: EventLog) -> None:
+    odd = [Event(name, name, name, 0.0) for name in ("a\0b", "a\0c", "", "é\n'\"", "\u202e")]
+    assert log.write([odd]) == [5]
+    assert list(log.since()[1]) == odd
+    assert log.of_user("a\0c") == [(2, "a\0c")]
+
+
 def test_availability_in_the_order_it_was_told(log: EventLog) -> None:
     log.write([[Change("a", False, 1.0), Change("b", False, 2.0)], [Change("a", True, 3.0)]])
     assert log.changes() == [(1, "a", 0), (2, "b", 0), (3, "a", 1)]

@@ -218,10 +218,11 @@ def test_over_http(model: ServingModel, tmp_path: Path) -> None:
         bad = {"user": "u4", "filter": {"colour": 1}}
         content = client.post("/recommend", json={"requests": [ask, bad]}).json()
         assert 0 not in [int(item["id"][2:]) // 3 % 4 for item in content["results"][0]["items"]]
-        assert content["errors"][1]["status"] == 422
+        assert content["errors"][1]["status"] == 409
         long = client.post("/recommend", json={"requests": [{**ask, "k": 80, "explain": 30}]}).json()["results"][0]
         assert {int(item["id"][2:]) // 3 % 4 for item in long["items"]} == {1, 2, 3}
-        for query in ("filter={", 'filter={"brand":{"mni":1}}', 'cap={"brand":0}', "diversity=2", 'filter={"x":1}'):
+        for query in ("filter={", 'filter={"brand":{"mni":1}}', 'cap={"brand":0}', "diversity=2"):
             assert client.get(f"/recommend/u4?{query}").status_code == 422
+        assert client.get('/recommend/u4?filter={"x":1}').status_code == 409
         (offered,) = client.get("/api/model").json()["attributes"]
         assert offered["values"][0] == {"value": "b0", "items": 24}

@@ -23,6 +23,10 @@ def update(
         Path | None,
         typer.Option(help="A table of items (csv, parquet, jsonl): an id and what is known of each; new ones as well."),
     ] = None,
+    events: Annotated[
+        Path | None,
+        typer.Option(help="The folder of `legcf serve --accept-events`: its events that RUN does not know, once each."),
+    ] = None,
     threshold: Annotated[
         float | None,
         typer.Option(
@@ -50,14 +54,18 @@ def update(
         raise UserError(f"{out} is there already and not empty: choose another --out.")
     recommender = Recommender.load(run)
     recommender.update(
-        new, data_options, threshold=MUCH if threshold is None else threshold, item_features=item_features
+        new,
+        data_options,
+        threshold=MUCH if threshold is None else threshold,
+        item_features=item_features,
+        events=events,
     )
     write_run(out, recommender.trained)
     metrics = recommender.metrics
     if as_json:
         print_json(metrics)
         return
-    title = " with ".join(str(one) for one in (run, new, item_features) if one is not None)
+    title = " with ".join(str(one) for one in (run, new, item_features, events) if one is not None)
     print_pairs(title, {**_lines(metrics["updated"]), **summary(metrics)})
     typer.echo(_verdict(metrics["updated"]))
     typer.echo(f"Run: {out}. Next: legcf export {out} model.legcf")

@@ -5,7 +5,6 @@ from typing import Any
 
 from legcf.data.ids import ExternalId, IdMap
 from legcf.errors import UserError
-from legcf.serving.attributes import BadRule
 from legcf.serving.explain import Explanation, explain, explain_popular
 from legcf.serving.latest import NO_NEWS, NOTHING_HIDDEN, Hidden, News
 from legcf.serving.loaded import Loaded
@@ -18,9 +17,6 @@ class UnknownId(UserError):
 
     def __init__(self, kind: str, identifier: ExternalId) -> None:
         super().__init__(f"There is no {kind} {str(identifier)[:100]!r} in this model.")
-
-
-_STATUS: dict[type[UserError], int] = {UnknownId: 404, BadRule: 422}
 
 
 def recommend(
@@ -58,12 +54,8 @@ def recommend(
 
 
 def failure(error: UserError) -> tuple[int, str]:
-    """Status and sentence: what this model does not know is not found, what it cannot do is a conflict,
-    a rule that does not fit is wrong."""
-    for kind, status in _STATUS.items():
-        if isinstance(error, kind):
-            return status, str(error)
-    return 409, str(error)
+    """Status and sentence: what this model does not know is not found, what it cannot do is a conflict."""
+    return (404 if isinstance(error, UnknownId) else 409), str(error)
 
 
 def similar_items(loaded: Loaded, item: str, k: int, hidden: Hidden) -> dict[str, Any]:

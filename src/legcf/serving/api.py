@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from pydantic import TypeAdapter
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -18,12 +17,10 @@ from legcf.serving.jobs import LIGHT, perform, recommend_jobs, weight
 from legcf.serving.lane import Lane
 from legcf.serving.latest import Latest
 from legcf.serving.loaded import Loaded
-from legcf.serving.operations import Operation, read_body, read_query, read_text
+from legcf.serving.operations import Operation, read_body, read_query
 from legcf.serving.settings import Settings
 from legcf.serving.telemetry import Telemetry
 
-_CONDITIONS: TypeAdapter[dict[str, Any]] = TypeAdapter(schemas.Conditions)
-_CAP: TypeAdapter[dict[str, int]] = TypeAdapter(schemas.CapOf)
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -63,11 +60,10 @@ class Api:
 
     async def recommend(self, request: HttpRequest) -> Response:
         query = read_query(request, schemas.UserQuery)
-        filter_, cap = read_text(query.filter, _CONDITIONS, "filter"), read_text(query.cap, _CAP, "cap")
-        ask = schemas.Ask.model_construct(**{**vars(query), "filter": filter_, "cap": cap})
+        ask = schemas.Ask.model_construct(**vars(query))
         loaded = self._holder.current
         news, hidden = self._latest.news(loaded, ask.user), self._latest.hidden(loaded)
-        key = *vars(query).values(), news.version, hidden.version
+        key = query.model_dump_json(), news.version, hidden.version
         if weight(ask) <= LIGHT:
             popular = self._settings.popular_for_unknown
             return _remembered(loaded, key, lambda: answers.recommend(loaded, ask, popular, news, hidden))

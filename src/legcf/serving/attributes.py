@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from legcf.data.interactions import Interactions
 from legcf.errors import UserError
-from legcf.ranking.packing import bits_for, smallest_integers
+from legcf.ranking.packing import smallest_integers
 from legcf.serving.history import PackedHistories
 from legcf.serving.parts import Store, array, count, expect, get_integers, get_text, put_integers, put_text
 
@@ -133,7 +133,8 @@ class NumberColumn:
         places = np.minimum(np.searchsorted(self.levels, numbers), len(self.levels) - 1)
         chosen = np.zeros(len(self.levels) + 1, dtype=np.bool_)
         chosen[places[self.levels[places] == numbers] + 1] = True
-        return chosen[self.ranks]
+        inside: ItemMask = chosen[self.ranks]
+        return inside
 
     def between(self, lowest: float | None, highest: float | None) -> ItemMask:
         first = 1 if lowest is None else int(np.searchsorted(self.levels, lowest, "left")) + 1
@@ -166,8 +167,7 @@ class NumberColumn:
         expect(bool((np.diff(levels) > 0).all()), f"{name} is not sorted")
         ranks = get_integers(store, f"{name}.ranks", config, num_items)
         expect(int(ranks.max(initial=0)) <= len(levels), f"{name} has numbers that are not there")
-        narrow = np.uint8 if len(levels) < 2**8 else np.uint16 if len(levels) < 2**16 else np.uint32
-        return cls(levels, ranks.astype(narrow))
+        return cls(levels, smallest_integers(ranks))
 
 
 _KINDS: dict[str, type[TextColumn] | type[NumberColumn]] = {kind.kind: kind for kind in (TextColumn, NumberColumn)}
@@ -248,7 +248,6 @@ def number_column(values: NDArray[np.float64]) -> NumberColumn:
     known = np.isfinite(values)
     levels = np.unique(values[known])
     levels = levels + 0.0  # minus zero is zero
-    bits = bits_for(len(levels) + 1)
-    ranks = np.zeros(len(values), dtype=np.uint8 if bits <= 8 else np.uint16 if bits <= 16 else np.uint32)
+    ranks = np.zeros(len(values), dtype=np.int64)
     ranks[known] = np.searchsorted(levels, values[known]) + 1
-    return NumberColumn(levels, ranks)
+    return NumberColumn(levels, smallest_integers(ranks))

@@ -19,7 +19,7 @@ from legcf.errors import UserError
 
 FILE_NAME = "events.sqlite"
 _PATIENCE_SECONDS = 30.0  # for a transaction of another process to end
-_CARD_KEY = "events"
+MARK_KEY = "events"
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS log (name TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS events (
@@ -31,8 +31,7 @@ CREATE TABLE IF NOT EXISTS availability (
     position INTEGER PRIMARY KEY AUTOINCREMENT, item TEXT NOT NULL, available INTEGER NOT NULL, time REAL NOT NULL
 );
 """
-_ADD_EVENT = "INSERT INTO events (id, user, item, time) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
-_ADD_CHANGE = "INSERT INTO availability (item, available, time) VALUES (?, ?, ?)"
+_MOST_ROWS = 1000  # in one statement
 _OF_USER = "SELECT position, item FROM events WHERE user = ? AND position > ? ORDER BY position"
 
 
@@ -64,13 +63,13 @@ class LogMark:
 
     def to_card(self, card: dict[str, Any]) -> None:
         """Into the metrics of a run, which `legcf export` copies into the model file."""
-        card[_CARD_KEY] = {"log": self.log, "position": self.position}
+        card[MARK_KEY] = {"log": self.log, "position": self.position}
 
     @classmethod
     def from_card(cls, card: Mapping[str, Any]) -> "LogMark | None":
         """Of a run's metrics, or of a model file's card, which holds them."""
         metrics = card.get("metrics")
-        told = card.get(_CARD_KEY) or (metrics.get(_CARD_KEY) if isinstance(metrics, dict) else None)
+        told = card.get(MARK_KEY) or (metrics.get(MARK_KEY) if isinstance(metrics, dict) else None)
         if not isinstance(told, dict) or type(told.get("position")) is not int:
             return None
         return cls(str(told.get("log")), told["position"])
@@ -106,7 +105,22 @@ class EventLog:
     def write(self, parcels: Sequence[Sequence[Event | Change]]) -> list[int]:
         """All parcels in one transaction, on disk when this returns; how many entries of each were new."""
         with self._transaction():
-            return [sum(self._add(entry) for entry in parcel) for parcel in parcels]
+            known = self._known([entry.id for parcel in parcels for entry in parcel if isinstance(entry, Event)])
+            events: list[tuple[object, ...]] = []
+            changes: list[tuple[object, ...]] = []
+            counts = []
+            for parcel in parcels:
+                before = len(events) + len(changes)
+                for entry in parcel:
+                    if isinstance(entry, Change):
+                        changes.append((entry.item, entry.available, entry.time))
+                    elif entry.id not in known:
+                        known.add(entry.id)
+                        events.append((entry.id, entry.user, entry.item, entry.time))
+                counts.append(len(events) + len(changes) - before)
+            self._insert("events (id, user, item, time)", events)
+            self._insert("availability (item, available, time)", changes)
+        return counts
 
     def end(self) -> LogMark:
         return LogMark(self.name, self._number("SELECT max(position) FROM events"))
@@ -141,10 +155,22 @@ class EventLog:
     def _number(self, question: str) -> int:
         return int(self._connection.execute(question).fetchone()[0] or 0)
 
-    def _add(self, entry: Event | Change) -> int:
-        if isinstance(entry, Change):
-            return self._connection.execute(_ADD_CHANGE, (entry.item, entry.available, entry.time)).rowcount
-        return self._connection.execute(_ADD_EVENT, (entry.id, entry.user, entry.item, entry.time)).rowcount
+    def _known(self, ids: Sequence[str]) -> set[str]:
+        """Those of the ids that are in the log."""
+        found: set[str] = set()
+        for start in range(0, len(ids), _MOST_ROWS):
+            some = ids[start : start + _MOST_ROWS]
+            question = f"SELECT id FROM events WHERE id IN ({', '.join('?' * len(some))})"
+            found.update(name for (name,) in self._connection.execute(question, some))
+        return found
+
+    def _insert(self, into: str, rows: Sequence[tuple[object, ...]]) -> None:
+        """Many rows by one statement: each one more would hand Python's lock over once more, while answers wait."""
+        for start in range(0, len(rows), _MOST_ROWS):
+            some = rows[start : start + _MOST_ROWS]
+            places = ", ".join([f"({', '.join('?' * len(some[0]))})"] * len(some))
+            values = [value for row in some for value in row]
+            self._connection.execute(f"INSERT INTO {into} VALUES {places}", values)
 
     def _create(self) -> None:
         for statement in _SCHEMA.split(";"):

@@ -73,11 +73,11 @@ _NAME = str.maketrans({"/": "_", "{": None, "}": None, "-": "_"})
 
 
 def _parameters(query: type[BaseModel], path: str) -> list[dict[str, Any]]:
-    schema = query.model_json_schema()
+    schema = query.model_json_schema(ref_template=_REFERENCE)
     parameters = []
     for name, entry in schema["properties"].items():
         inside = f"{{{name}:" in path
-        parameter = {"name": name, "in": "path" if inside else "query", "schema": entry}
+        parameter = {"name": name, "in": "path" if inside else "query", **_form(entry)}
         parameter["required"] = inside or name in schema.get("required", ())
         if "examples" in entry:
             parameter["example"] = entry["examples"][0]
@@ -85,6 +85,14 @@ def _parameters(query: type[BaseModel], path: str) -> list[dict[str, Any]]:
             parameter["description"] = entry["description"]
         parameters.append(parameter)
     return parameters
+
+
+def _form(entry: dict[str, Any]) -> dict[str, Any]:
+    """How a parameter is written: plainly, or as JSON."""
+    if "contentMediaType" not in entry:
+        return {"schema": entry}
+    inside = {**entry["contentSchema"], "default": entry["default"]}
+    return {"content": {entry["contentMediaType"]: {"schema": inside}}}
 
 
 def _answer(code: int, model: type[BaseModel] | None) -> dict[str, Any]:

@@ -4,14 +4,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
 
 _Model = TypeVar("_Model", bound=BaseModel)
-_Value = TypeVar("_Value")
 Endpoint = Callable[[HttpRequest], Awaitable[Response]]
 
 
@@ -62,14 +61,6 @@ def read_query(request: HttpRequest, query: type[_Model]) -> _Model:
         return query.model_validate({**request.query_params, **request.path_params})
     except ValidationError as error:
         raise Invalid("query", error) from error
-
-
-def read_text(text: str, form: TypeAdapter[_Value], name: str) -> _Value:
-    """A parameter that is JSON itself."""
-    try:
-        return form.validate_json(text)
-    except ValidationError as error:
-        raise Invalid(f"query.{name}", error) from error
 
 
 async def read_body(request: HttpRequest, body: type[_Model]) -> _Model:

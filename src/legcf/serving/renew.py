@@ -55,6 +55,7 @@ def with_pairs(model: ServingModel, users: Sequence[ExternalId], items: Sequence
         popularity=popularity,
         item_bias=None if bias is None else np.append(bias, np.full(len(fresh), np.median(bias), dtype=np.float32)),
         titles=titles,
+        attributes=None if model.attributes is None else model.attributes.longer(len(fresh)),
         history=PackedHistories.of(after),
         pooling=replace(model.pooling, counts=popularity),
         lists=None if lists is None else replace(lists, pairs=lists.pairs.widened(shape[1], shape[1])),

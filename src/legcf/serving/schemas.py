@@ -2,7 +2,16 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, with_config
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Json,
+    StringConstraints,
+    Tag,
+)
 from typing_extensions import TypedDict
 
 MAX_K = 500
@@ -27,25 +36,46 @@ _WHY = "Say why for so many of the first items."
 _SEEN = "Leave out what the user is known to have."
 
 
-_Value = Annotated[bool, Field(strict=True)] | _Number | Annotated[float, Field(strict=True)] | _Text
-_Values = _Value | Annotated[list[_Value], Field(max_length=MAX_LIST)]
-_Span = with_config(ConfigDict(extra="forbid"))(
-    TypedDict("Span", {"min": float, "max": float, "any": _Values}, total=False)
+_Real = Annotated[float, Field(strict=True)]
+_Value = _YesNo | _Number | _Real | _Text
+_Several = Annotated[list[_Value], Field(max_length=MAX_LIST)]
+
+
+def _form(condition: Any) -> str:
+    """So that what is wrong with a condition is told of the form it has, not of all."""
+    if isinstance(condition, list):
+        return "values"
+    return "rule" if isinstance(condition, dict) else "value"
+
+
+_One = Annotated[_Value, Tag("value")]
+_More = Annotated[_Several, Tag("values")]
+_Values = Annotated[_One | _More, Discriminator(_form)]
+
+
+class Span(TypedDict, total=False):
+    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
+
+    min: _Real
+    max: _Real
+    any: _Values
+
+
+_Denied = Annotated[_One | _More | Annotated[Span, Tag("rule")], Discriminator(_form)]
+Condition = TypedDict("Condition", {"min": _Real, "max": _Real, "any": _Values, "not": _Denied}, total=False)
+Condition.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
+_FILTER = (
+    "What attributes of items must be, all at once: a value, a list of values of which one will do, or an object with"
+    ' `min` and `max`, `any`, or `not`, such as {"price": {"max": 20}, "brand": {"not": "A"}}.'
 )
-Condition = with_config(ConfigDict(extra="forbid"))(
-    TypedDict("Condition", {"min": float, "max": float, "any": _Values, "not": _Values | _Span}, total=False)
-)
+_CAP = 'At most so many of one value, by attribute, such as {"brand": 3}.'
 Conditions = Annotated[
-    dict[_Text, _Values | Condition],
-    Field(
-        max_length=20,
-        description="What attributes of items must be, all at once: a value, a list of values of which one will do,"
-        ' or an object with `min` and `max`, `any`, or `not`, such as {"price": {"max": 20}, "brand": {"not": "A"}}.',
-    ),
+    dict[_Text, Annotated[_One | _More | Annotated[Condition, Tag("rule")], Discriminator(_form)]],
+    Field(max_length=20),
 ]
 CapOf = Annotated[
-    dict[_Text, Annotated[int, Field(ge=1)]],
-    Field(max_length=5, description='At most so many of one value, by attribute, such as {"brand": 3}.'),
+    dict[_Text, Annotated[int, Field(strict=True, ge=1), BeforeValidator(_whole)]],
+    Field(max_length=5),
 ]
 Diversity = Annotated[
     float, Field(ge=0, le=1, description="0 for the best scores alone, up to 1 for items unlike each other.")
@@ -59,8 +89,8 @@ class UserQuery(BaseModel):
     k: _K = 20
     exclude_seen: bool = Field(True, description=_SEEN)
     explain: int = Field(0, ge=0, le=MAX_EXPLAINED, description=_WHY, examples=[2])
-    filter: str = Field("{}", max_length=10_000, description="What attributes of items must be, as JSON: see POST.")
-    cap: str = Field("{}", max_length=1000, description="At most so many of one value, as JSON: see POST.")
+    filter: Json[Conditions] = Field({}, description=_FILTER)
+    cap: Json[CapOf] = Field({}, description=_CAP)
     diversity: Diversity = 0.0
 
 
@@ -94,9 +124,9 @@ class Ask(_Strict):
     allow: list[Id] | None = Field(None, max_length=MAX_LIST, description="Recommend only from these items.")
     deny: list[Id] = Field(default=[], max_length=MAX_LIST, description="Never recommend these items.")
     explain: _Count = Field(0, ge=0, le=MAX_EXPLAINED, description=_WHY)
-    filter: Conditions = {}
-    cap: CapOf = {}
-    diversity: Diversity = 0.0
+    filter: Conditions = Field({}, description=_FILTER)
+    cap: CapOf = Field({}, description=_CAP)
+    diversity: Annotated[Diversity, Field(strict=True)] = 0.0
 
 
 class AskMany(_Strict):
@@ -123,7 +153,7 @@ class NewEvent(_Strict):
     user: Id
     item: Id
     id: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = Field(None, description=_EVENT_ID)
-    time: float | None = Field(
+    time: _Real | None = Field(
         None, ge=0, le=1e11, description="When it was, in seconds since 1970.  [default: now]", allow_inf_nan=False
     )
 

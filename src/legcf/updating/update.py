@@ -24,6 +24,7 @@ from legcf.ranking.neighbours import Neighbours
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.tune import Tuning
 from legcf.registry import BACKBONES, METHODS
+from legcf.serving.events import MARK_KEY
 from legcf.trained_model import TrainedModel
 from legcf.updating.change import MUCH, new_share
 from legcf.updating.cold import ItemTable, blended, described, known_features, with_items
@@ -82,6 +83,7 @@ def update(
     metrics["seconds"] = {"this_session": time.perf_counter() - started}
     metrics["peak_rss_mb"] = runs.peak_memory_mb()
     metrics |= {key: base.metrics[key] for key in ("final", "best_epoch") if key in base.metrics}
+    metrics |= {key: trained.metrics[key] for key in (MARK_KEY,) if key in trained.metrics}
     return replace(result, metrics=metrics)
 
 

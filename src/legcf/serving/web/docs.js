@@ -1,13 +1,14 @@
 // The OpenAPI document as a readable page with every operation to be tried, without assets from elsewhere.
 import { attempt, currentKey, make, problem } from "./ui.js";
-import { fillIn, tryIt } from "./tryit.js";
+import { fillIn, tryIt, written } from "./tryit.js";
 
 const kind = (schema) => {
   if (!schema) return "";
   if (schema.$ref) return schema.$ref.split("/").pop();
   if (schema.const !== undefined) return JSON.stringify(schema.const);
   if (schema.enum) return schema.enum.map((value) => JSON.stringify(value)).join(" or ");
-  if (schema.anyOf) return [...new Set(schema.anyOf.map(kind))].join(" or ");
+  const either = schema.anyOf ?? schema.oneOf;
+  if (either) return [...new Set(either.map(kind))].join(" or ");
   if (schema.type === "array") return `list of ${kind(schema.items)}`;
   return schema.type ?? "any";
 };
@@ -44,7 +45,7 @@ const schemas = (spec, first, title) => {
 
 const panel = (spec, path, method, operation) => {
   const section = make("section", { className: "panel operation" }, make("h2", { textContent: `${method.toUpperCase()} ${path}` }), make("p", { textContent: operation.summary, className: "hint" }));
-  if (operation.parameters?.length) section.append(...table("Parameters", operation.parameters.map((p) => [p.name, kind(p.schema), [p.description, p.required ? "required" : "", bounds(p.schema)].filter(Boolean).join(" · ")])));
+  if (operation.parameters?.length) section.append(...table("Parameters", operation.parameters.map((p) => [p.name, kind(written(p)), [p.description, p.required ? "required" : "", bounds(written(p))].filter(Boolean).join(" · ")])));
   const body = operation.requestBody?.content["application/json"].schema;
   section.append(tryIt(spec, path, method, operation));
   const details = make("details", {}, make("summary", { textContent: "Everything it takes and gives" }), ...schemas(spec, body, "Body"), ...schemas(spec, operation.responses["200"].content["application/json"]?.schema, "Answer"));

@@ -4,8 +4,12 @@ import { make } from "./ui.js";
 const shell = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 const keyField = () => document.getElementById("try-key")?.value ?? "";
 
+// The schema of a parameter, be it plain or JSON.
+export const written = (parameter) => parameter.schema ?? parameter.content["application/json"].schema;
+const usual = (value) => (value === undefined ? "" : typeof value === "object" ? JSON.stringify(value) : String(value));
+
 const field = (parameter, id) => {
-  const input = make("input", { type: "text", id, value: parameter.example ?? "", placeholder: parameter.schema.default !== undefined ? String(parameter.schema.default) : "" });
+  const input = make("input", { type: "text", id, value: parameter.example ?? "", placeholder: usual(written(parameter).default) });
   return [make("label", { className: "label", htmlFor: id, textContent: `${parameter.name}${parameter.required ? "" : " (optional)"}` }), input];
 };
 
