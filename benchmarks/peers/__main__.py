@@ -44,7 +44,7 @@ def main() -> None:
         parts = common.load(split)
         for row in chosen(options.only):
             record(row, name, split, parts, options)
-    report.write(options.page, options.work, options.limit)
+            report.write(options.page, options.work, options.limit)  # there however early it is stopped
     print(f"Written: {options.page}")
 
 

@@ -18,10 +18,10 @@ Other projects on the same split, machine and day, each in an environment and a 
 evaluator from the lists that they rank. `make peers` writes this page; the versions are pinned in
 `benchmarks/peers/requirements/`.
 
-- **fit** is the time from pairs in memory to a model that answers, beside the same in seconds of CPU, which depend less
-  on what else a machine is doing; **first list** from the start of the program to the
-  first list, reading and importing included; **all lists** the top 20 of every user with test pairs (ours: of every
-  user, from the model file). **memory** is the peak of the whole process.
+- **fit** is the time from pairs in memory to a model that can answer, without writing it down; **fit, CPU** is the same
+  in seconds of CPU, which depend less on what else a machine is doing. **first list** is from the start of the program
+  to the first list, reading and importing included; **all lists** the top 20 of every user with test pairs (ours: of
+  every user, from the model file). **memory** is the peak of the whole process.
 - **bytes** are what the model takes on disk without training pairs. Other projects save float32 tables or matrices; our
   file is packed, and users are not in it where they are their histories.
 - Settings are each project's defaults but for the sizes in the labels. A row that says *tuned* chose among {trials}

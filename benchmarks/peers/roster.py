@@ -51,6 +51,7 @@ ROWS = (
     Row("legcf", "ease", "ease"),
     Row("legcf", "als", "als 128"),
     Row("implicit", "als", "ALS 128", {"factors": 128}),
+    Row("implicit", "als", "ALS 128 α=20", {"factors": 128, "alpha": 20.0}),
     Row(
         "implicit", "als", "ALS 128 (tuned)",
         [{"factors": 128, "alpha": alpha, "regularization": ridge} for alpha in (2, 8, 32) for ridge in (0.1, 10.0)],

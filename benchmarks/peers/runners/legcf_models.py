@@ -4,6 +4,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +62,13 @@ class Model:
         self.testing = clock.seconds, clock.cpu_seconds
         # A user is known by the training pairs alone, as with the others.
         self.trained = replace(trained, known=trained.ranking.histories)
+
+    @cached_property
+    def scorer(self) -> Scorer:
+        """From the file, which is made for the first list: writing a model down is part of nobody's fit."""
         with tempfile.NamedTemporaryFile(suffix=".legcf") as file:
             self.served(keep_history=True).save(Path(file.name))
-            self.scorer = Scorer.load(Path(file.name))
+            return Scorer.load(Path(file.name))
 
     def served(self, keep_history: bool) -> ServingModel:
         """Users with vectors of their own are served as they are; codes are for those who choose them."""
