@@ -92,11 +92,14 @@ def test_planned_pages_may_be_missing_and_others_must_have_a_place() -> None:
 
 
 def test_links_lead_to_places_of_the_site() -> None:
-    from hooks import _on_site
+    from hooks import _on_site, _with_titles
 
     page = SimpleNamespace(src_uri="results.md")
     assert _on_site("../benchmarks/results/bench_core.json", page) == "tree/benchmarks/results/bench_core.json"  # type: ignore[arg-type]
     assert _on_site("../CONTRIBUTING.md", page) == "contributing.md"  # type: ignore[arg-type]
     assert _on_site("data.md", page) == "data.md"  # type: ignore[arg-type]
+    titles = {"findings.md": "What holds"}
+    assert _with_titles("[findings.md](findings.md#x)", page, titles) == "[What holds](findings.md#x)"  # type: ignore[arg-type]
+    assert _with_titles("[so](findings.md)", page, titles) == "[so](findings.md)"  # type: ignore[arg-type]
     root = SimpleNamespace(src_uri="contributing.md")
     assert _on_site("docs/architecture.md", root) == "architecture.md"  # type: ignore[arg-type]

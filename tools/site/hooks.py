@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 FROM_ROOT = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md", "security.md": "SECURITY.md"}
 TREE = "tree"  # where files from outside docs/ are, in the site
 _LINK = re.compile(r"(?<=\]\()([^)\s#:]+)(?=[)#])")
+_FILE_NAME = re.compile(r"\[([\w./-]+\.md)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -38,7 +39,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    return _LINK.sub(lambda found: _on_site(found[1], page.file), markdown)
+    linked = _LINK.sub(lambda found: _on_site(found[1], page.file), markdown)
+    return _with_titles(linked, page.file, _titles(config.nav))
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -70,6 +72,24 @@ def _paths(entry: Any) -> Iterator[str]:
     else:
         for one in entry.values() if isinstance(entry, dict) else entry:
             yield from _paths(one)
+
+
+def _titles(entry: Any, title: str = "") -> dict[str, str]:
+    """What the navigation calls each page."""
+    if isinstance(entry, str):
+        return {entry: title}
+    named = entry.items() if isinstance(entry, dict) else ((title, one) for one in entry)
+    return {path: found for name, inside in named for path, found in _titles(inside, name).items()}
+
+
+def _with_titles(markdown: str, file: File, titles: dict[str, str]) -> str:
+    """Links that show the name of a file, as they are read in the tree, show the title of its page."""
+
+    def named(found: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(file.src_uri), found[2]))
+        return f"[{titles.get(target, found[1])}]({found[2]}{found[3] or ''})"
+
+    return _FILE_NAME.sub(named, markdown)
 
 
 def _outside(file: File) -> Iterator[str]:

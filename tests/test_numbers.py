@@ -1,0 +1,62 @@
+"""Numbers in documents are those of the JSON that a benchmark wrote."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def written(name: str) -> Any:
+    return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
+
+
+def rows(document: str, start: str) -> list[list[str]]:
+    """The cells of the table whose header begins so."""
+    text = (ROOT / document).read_text()
+    table = text[text.index(start) :].partition("\n\n")[0].splitlines()[2:]
+    return [[cell.strip(" *") for cell in line.strip("| ").split(" | ")] for line in table]
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/results.md"])
+def test_speed(document: str) -> None:
+    core = {line["what"]: line["value"] for line in written("bench_core")["lines"]}
+    text = (ROOT / document).read_text()
+    for what, told in {
+        "step on the basis, 410 pairs × 5": "{:.1f} ms",
+        "step by step, 410 pairs × 5": "{:.0f} ms",
+        "basis against step by step": "{:.0f}×",
+        "share of the dense floor, 410 pairs × 5": "{:.0f} %",
+        "evaluation against the product": "{:.2f}",
+    }.items():
+        assert told.format(core[what]) in text, what
+
+
+def test_compression() -> None:
+    table = rows("docs/compress.md", "| table | c | t | stored as |")
+    for run, cells in zip(written("compress")["runs"], table, strict=True):
+        accuracy = [f"{run[f'test {name}']:.4f}" for name in ("recall@20", "ndcg@20")]
+        assert cells[0] == run["table"]
+        assert [cells[4], *cells[6:8]] == [f"{run['values']:,}", *accuracy]
+        if "kept test recall@20" in run:
+            kept = " / ".join(f"{100 * run[f'kept test {name}']:.1f} %" for name in ("recall@20", "ndcg@20"))
+            assert [cells[5], cells[8]] == [f"{run['relative_error']:.3f}", kept]
+
+
+def test_neighbours() -> None:
+    table = {cells[0].partition(" ")[0]: cells[1:] for cells in rows("docs/study.md", "| weight | Gowalla |")}
+    for column, run in enumerate(written("neighbours")):
+        for weight, scores in run["scores"].items():
+            name = "neighbours" if weight == "alone" else f"{float(weight):g}"
+            assert table[name][column].strip("*") == " / ".join(f"{score:.4f}" for score in scores), (weight, column)
+
+
+def test_serving() -> None:
+    text = (ROOT / "docs" / "serving.md").read_text()
+    batch = written("serving")["batch"]
+    for way in ("written", "kept"):
+        assert f"{batch[way]['throughput_ratio']:.1f}×" in text
+        assert f"{batch[way]['legcf']['users_per_second']:,.0f}" in text
+        assert f"{batch[way]['implicit']['users_per_second']:,.0f}" in text
