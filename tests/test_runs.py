@@ -124,3 +124,12 @@ def test_the_seed_decides_the_model(dataset: Dataset) -> None:
     tables = [build_model(configured(), dataset, np.random.default_rng(seed), None).layer.table() for seed in (0, 0, 1)]
     assert tables[0].equal(tables[1])
     assert not tables[0].equal(tables[2])
+
+
+def test_fast_has_lists_and_chooses_nothing(dataset: Dataset) -> None:
+    config = resolve(preset="fast", overrides={"method": {"c": 8, "d": 8}})
+    trained = train(dataset, config, quiet=True)
+    assert trained.metrics["list_entries"] > 0
+    assert trained.metrics["test"]["recall@20"] > 0.99
+    assert not {"choose", "lists"} & {line["stage"] for line in trained.curve}
+    assert trained.config.ranking.list_weight == config.ranking.list_weight

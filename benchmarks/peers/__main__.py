@@ -37,6 +37,7 @@ def main() -> None:
     )
     parser.add_argument("--again", action="store_true", help="run what is done once more")
     parser.add_argument("--page", type=Path, default=Path("docs/peers.md"))
+    parser.add_argument("--note", default="", help="what a reader of the page has to know of these runs")
     options = parser.parse_args()
     for data in options.data:
         name = Path(data).name
@@ -44,7 +45,7 @@ def main() -> None:
         parts = common.load(split)
         for row in chosen(options.only):
             record(row, name, split, parts, options)
-            report.write(options.page, options.work, options.limit)  # there however early it is stopped
+            report.write(options.page, options.work, options.note)  # there however early it is stopped
     print(f"Written: {options.page}")
 
 

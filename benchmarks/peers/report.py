@@ -24,21 +24,23 @@ evaluator from the lists that they rank. `make peers` writes this page; the vers
   every user, from the model file). **memory** is the peak of the whole process.
 - **bytes** are what the model takes on disk without training pairs. Other projects save float32 tables or matrices; our
   file is packed, and users are not in it where they are their histories.
-- Settings are each project's defaults but for the sizes in the labels. A row that says *tuned* chose among {trials}
-  settings on validation pairs, as many as the tables that `default` builds and chooses from; the time of the choice is
-  not in **fit** (for `default` and `fast`, all choosing is).
-- A run ends after {limit} s. RecBole's learned models stop at 60 % of that with their best epoch, so on two cores they
-  have not converged on the larger data: read these rows as what this much time gives.
+- Settings stand in `benchmarks/peers/roster.py`; most are a project's defaults but for the sizes in the labels. A row
+  that says *tuned* chose among {trials} settings on validation pairs, and the time of the choice is not in **fit**;
+  `default` chooses among more, within **fit**. A default that does not suit the data says little of a project.
+- A run ends after {limit} s. RecBole's learned models stop at 60 % of that with their best epoch, so they need not have
+  converged: read these rows as what this much time gives.
 """
 
 
-def write(page: Path, work: Path, limit: float) -> None:
+def write(page: Path, work: Path, note: str = "") -> None:
     found = {folder.name: _records(folder) for folder in sorted(work.iterdir()) if folder.is_dir()}
     names = sorted((name for name in found if found[name]), key=lambda name: (_ORDER.index(name), name)
                    if name in _ORDER else (len(_ORDER), name))  # fmt: skip
     pictures = page.with_suffix("")
     pictures.mkdir(parents=True, exist_ok=True)
-    blocks = [_INTRODUCTION.format(trials=TRIALS, limit=f"{limit:.0f}").rstrip(), _better_elsewhere(found, names)]
+    limits = sorted({one["limit"] for some in found.values() for one in some})
+    introduction = _INTRODUCTION.format(trials=TRIALS, limit=" or ".join(f"{limit:.0f}" for limit in limits))
+    blocks = [introduction.rstrip(), note, _better_elsewhere(found, names)]
     for name in names:
         records = found[name]
         for what, axis, unit in (("bytes", "bytes", "bytes on disk"), ("seconds", "fit_seconds", "seconds to fit")):

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 TRIALS = 6
-"""Settings that a tuned row chooses from on validation: as many tables as our `default` builds to choose from."""
+"""Settings that a tuned row chooses from on validation."""
 
 
 @dataclass(frozen=True)
