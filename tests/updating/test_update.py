@@ -10,7 +10,7 @@ from legcf import Recommender, UserError
 from legcf.evaluation import evaluate
 from legcf.ranking.lists import ItemLists
 from legcf.ranking.ranking import Ranking
-from legcf.updating.update import LEAST_RATIO
+from legcf.updating.update import MOST_GROWTH
 from tests.helpers import COMMUNITIES
 from tests.updating.conftest import ITEMS, USERS, Later
 
@@ -85,13 +85,19 @@ def test_little_news_leave_most_as_it_is(model: Recommender, later: Later) -> No
     assert same.sum() >= ITEMS - model.metrics["updated"]["solved_items"]
 
 
-def test_drift_asks_for_training(model: Recommender) -> None:
-    """Pairs that contradict all that was learnt: every user now has items of another community."""
-    users = np.repeat(np.arange(USERS), 8)
-    items = (users + 1) % COMMUNITIES + COMMUNITIES * np.tile(np.arange(8), USERS)
-    told = model.update(pl.DataFrame({"user": users, "item": items})).metrics["updated"]
-    assert told["validation_ratio"] < LEAST_RATIO
-    assert told["retrain"]
+def test_drift_and_growth_ask_for_training(model: Recommender, later: Later, monkeypatch: pytest.MonkeyPatch) -> None:
+    some = Recommender.of(model.trained).update(later.one[:20]).metrics["updated"]
+    assert not some["retrain"]
+    assert some["validation_ratio"] is None
+    much = model.update(later.both).metrics["updated"]
+    assert much["growth"] >= MOST_GROWTH
+    assert much["retrain"]
+    monkeypatch.setattr("legcf.updating.update.LEAST_RATIO", 2.0)
+    again = Recommender.of(model.trained.base)
+    again._first = later.first
+    fallen = again.update(later.one[:20]).metrics["updated"]
+    assert 0.5 < fallen["validation_ratio"] < 2
+    assert fallen["retrain"]
 
 
 def test_ids_of_two_kinds_become_text(model: Recommender) -> None:

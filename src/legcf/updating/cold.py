@@ -16,6 +16,7 @@ from legcf.features.mapping import fit_map
 from legcf.ranking.popularity import trust
 from legcf.trained_model import TrainedModel
 from legcf.updating.merge import Grown, moved, places
+from legcf.updating.vectors import trained_vectors
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,10 +75,10 @@ def known_features(
         newer = ItemFeatures(coder, coder.rows(about.rows)).moved(places(about.items, merged.items), count)
         found = newer if before is None else before.overlaid(newer)
     assert found is not None
-    first = base.model.ranking()
+    users, vectors, _ = trained_vectors(base)
     trained_on = found.rows[: len(base.items)]
     popularity = base.ranking.histories.item_degrees * (np.diff(trained_on.indptr) > 0)
-    return replace(found, mapping=fit_map(trained_on, first.items, first.users, popularity))
+    return replace(found, mapping=fit_map(trained_on, vectors, users, popularity))
 
 
 def described(base: TrainedModel, features: ItemFeatures | None, count: int) -> NDArray[np.bool_]:

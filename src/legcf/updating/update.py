@@ -30,7 +30,7 @@ from legcf.updating.change import MUCH, new_share
 from legcf.updating.cold import ItemTable, blended, described, known_features, with_items
 from legcf.updating.lists import renewed_lists
 from legcf.updating.merge import Grown, grown_dataset, merge
-from legcf.updating.vectors import changed_vectors, settings_for
+from legcf.updating.vectors import changed_vectors, settings_for, trained_vectors
 
 LEAST_RATIO = 0.97
 """Of the validation NDCG that the model was trained to: below it, training anew is due."""
@@ -113,11 +113,10 @@ def model_config(base: TrainedModel) -> Any:
 def _grown_model(
     base: TrainedModel, merged: Grown, changed: NDArray[np.bool_], features: ItemFeatures | None
 ) -> GraphModel:
-    first = base.model.ranking()
-    assert first.pooling is not None
-    settings = settings_for(base.config.method, first.items, base.ranking.histories, first.pooling)
+    _, items, pooling = trained_vectors(base)
+    settings = settings_for(base.config.method, items, base.ranking.histories, pooling)
     places = np.flatnonzero(changed | described(base, features, len(merged.items)))
-    vectors = changed_vectors(first.items, base.ranking.histories, merged.train, places, first.pooling, settings)
+    vectors = changed_vectors(items, base.ranking.histories, merged.train, places, pooling, settings)
     if features is not None:
         vectors = blended(vectors, places, merged.train.item_degrees, len(base.items), features)
     config = model_config(base)

@@ -8,6 +8,7 @@ and after, and a new item stands where a linear map takes its half step, the map
 from typing import Any
 
 import numpy as np
+import torch
 
 from legcf.arrays import FloatArray, Positions
 from legcf.assignment.dictionary import find_balance
@@ -15,10 +16,24 @@ from legcf.configuration import MethodConfig
 from legcf.data.interactions import Interactions
 from legcf.factorisation.als import AlsSettings, confidences, solve_side
 from legcf.ranking.pooling import Pooling
+from legcf.trained_model import TrainedModel
 
 _ALPHAS = (1.0, 2.0, 5.0, 10.0, 20.0, 40.0)
 _STEPS = 8  # conjugate gradient steps: a new item starts from nothing
 _RIDGE = 1e-3
+
+
+def trained_vectors(base: TrainedModel) -> tuple[FloatArray, FloatArray, Pooling]:
+    """Users, items and how users are pooled, as the model was trained and before anything was rounded.
+
+    From the layer itself, so that a model that was loaded gives the same bits as one that was just trained.
+    """
+    layer, histories = base.model.layer, base.ranking.histories
+    with torch.no_grad():
+        items: FloatArray = layer.rows(torch.arange(layer.num_users, layer.num_entities)).numpy()
+    pooling = base.model.backbone.pooling()
+    assert pooling is not None  # `refuse_others` has seen to it
+    return pooling.vectors(histories, items.__getitem__, items.shape[1]), items, pooling
 
 
 def changed_vectors(
