@@ -229,7 +229,7 @@ def test_a_backbone(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_solver(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = ("--preset", "graph", "--set", "method.c=8", "--dim", 8)
     said = refused("train", folder, "--out", tmp_path / "no", *small, "--set", "method.update=alike")
-    assert "method.update = 'alike' is not possible: choose one of matching-pursuit, pinv, or none." in said
+    assert "method.update = 'alike' is not possible: choose one of matching-pursuit, pinv, pinv-refit, or none." in said
     monkeypatch.setitem(SOLVERS, "alike", module(SOLVER, tmp_path).solve)
     run = trained(folder, tmp_path / "run", *small, "--set", "method.update=alike", "--set", "training.keep=last")
     told = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

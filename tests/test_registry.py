@@ -12,7 +12,11 @@ def test_a_method_answers_to_its_name_and_ends_with_a_stage_that_counts(name: st
     layer = METHODS[name].layer
     assert layer.Config().name == name  # type: ignore[call-arg]
     assert issubclass(layer.Config, MethodConfig)
-    assert width_option(name) in layer.Config.model_fields
+    if {"d", "dim"} & set(layer.Config.model_fields):
+        assert width_option(name) in layer.Config.model_fields
+    else:
+        with pytest.raises(UserError, match="has no vectors"):
+            width_option(name)
     for preset in layer.presets:
         config = resolve(name, preset=preset)
         stages = METHODS[name].recipe(config.method, config.training)
@@ -43,7 +47,7 @@ def test_overrides_stand_above_the_preset_and_the_preset_above_defaults() -> Non
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"method": "nobody"}, "There is no method `nobody`: choose one of autoemb, "),
+        ({"method": "nobody"}, "There is no method `nobody`: choose one of als, autoemb, "),
         ({"backbone": "nobody"}, "There is no backbone `nobody`"),
         ({"preset": "nobody"}, "There is no preset of method legcf `nobody`"),
         ({"backbone": "ngcf"}, "made for backbone history; with ngcf use --preset"),
@@ -51,7 +55,7 @@ def test_overrides_stand_above_the_preset_and_the_preset_above_defaults() -> Non
         ({"overrides": {"method": {"dim": 8}}}, "Unknown configuration key `method.dim`"),
         ({"overrides": {"method": {"name": "full"}}}, "choose it with --method"),
         ({"overrides": {"training": {"epochs": -1}}}, "training.epochs = -1 is not possible"),
-        ({"overrides": {"method": {"update": "svd"}}}, "choose one of matching-pursuit, pinv, or none"),
+        ({"overrides": {"method": {"update": "svd"}}}, "choose one of matching-pursuit, pinv, pinv-refit, or none"),
     ],
 )
 def test_what_cannot_be_is_a_sentence(arguments: dict, said: str) -> None:
