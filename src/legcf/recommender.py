@@ -139,13 +139,21 @@ class Recommender:
         events: str | Path | None = None,
         **data_options: Any,
     ) -> Recommender:
-        """Take in new pairs, of known and of new users and items, without training; `data` is what `fit` takes.
+        """Take in new pairs, of known and of new users and items, without training.
 
-        `item_features`, a table with a row for each item, tells of items that nobody or hardly anybody has yet.
-        `events` is the folder of a server's event log: those that the model does not know yet are taken in, once.
         Tables are read as that of the training was, unless other options are given. Every pair counts, whatever part
-        it would be split into. `metrics["updated"]` says what was done and whether
-        training anew is due.
+        it would be split into.
+
+        Args:
+            data: New interactions, as `fit` takes them.
+            options: How to read them.
+            threshold: The share of what an item is learnt from that must be new for it to be solved again.
+            item_features: A table with a row per item, for items that nobody or hardly anybody has yet.
+            events: The folder of a server's event log; what the model does not know yet is taken in, once.
+            data_options: The same as `options`, by name.
+
+        Returns:
+            A recommender that knows them. `metrics["updated"]` says what was done and whether training anew is due.
         """
         trained = self._fitted()
         chosen = options or validated(DataOptions, data_options, "data")

@@ -168,6 +168,7 @@ class Dataset:
         test: The pairs to report on.
         titles: Names of items, in item order, if there are any.
         provenance: How the parts were made (source, protocol, split seed, options); recorded with every run.
+        weighed_at: The time, in seconds since 1970, that the ages of pairs were counted back from, with a half-life.
 
     Example:
         ```python

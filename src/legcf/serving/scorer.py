@@ -60,6 +60,9 @@ class Request:
         exclude_seen: Whether to leave out what the user is known to have, `items` included.
         allow: Recommend nothing but these.
         deny: Recommend none of these.
+        filter: What the attributes of items must be (`legcf.serving.rules`).
+        cap: At most so many items of one value, by attribute.
+        diversity: From 0, the best scores, to 1, as unlike each other as possible.
 
     Example:
         ```python
@@ -74,11 +77,8 @@ class Request:
     allow: Sequence[ExternalId] | None = None
     deny: Sequence[ExternalId] = ()
     filter: Filter = field(default_factory=dict)
-    """What the attributes of items must be (`legcf.serving.rules`)."""
     cap: Mapping[str, int] = field(default_factory=dict)
-    """At most so many items of one value, by attribute."""
     diversity: float = 0.0
-    """From 0, the best scores, to 1, as unlike each other as possible."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,15 @@ class Scorer:
         return cls(ServingModel.load(Path(path)), Path(path))
 
     def updated(self, users: Sequence[ExternalId], items: Sequence[ExternalId]) -> "Scorer":
-        """A scorer that knows these pairs as well, of known and of new users and items."""
+        """Give a scorer that knows more pairs, of known and of new users and items.
+
+        Args:
+            users: Ids, one per pair.
+            items: Ids, side by side with them.
+
+        Returns:
+            Another scorer; this one stays as it is.
+        """
         return Scorer(with_pairs(self.model, users, items))
 
     def prepare(self) -> "Scorer":
@@ -252,9 +260,16 @@ class Scorer:
         return scores
 
     def taste(self, request: Request, more: Positions = _NONE) -> Taste:
-        """A known user keeps its vector; new items, or a model without users, make it be solved from its history.
+        """Turn a request into a vector and a history.
 
-        `more` are items that the user took meanwhile.
+        A known user keeps its vector; new items, or a model without users, make it be solved from its history.
+
+        Args:
+            request: Who asks.
+            more: Positions of items that the user took meanwhile.
+
+        Returns:
+            What scores are computed from.
         """
         news = np.concatenate([self.model.items.positions(request.items), more])
         user = None if request.user is None else self._user(request.user)
