@@ -205,8 +205,8 @@ def _operation(path: str, method: str, operation: dict[str, Any]) -> Iterator[st
             (
                 f"`{one['name']}`",
                 one["in"],
-                _schema(one["schema"]),
-                "required" if one["required"] else f"`{one['schema'].get('default')}`",
+                _content(one["content"]) + ", as JSON" if "content" in one else _schema(one["schema"]),
+                "required" if one["required"] else f"`{one.get('schema', {}).get('default')}`",
                 _sentence(one.get("description", "")),
             )
             for one in operation["parameters"]
