@@ -179,6 +179,7 @@ def _train(
     wanted = config.method if left is None else method.layer.within(config.method, left, dataset.num_items)
     sized = method.layer(wanted, dataset.num_users, dataset.num_items).config
     config = config.model_copy(update={"method": sized})
+    left = room(config, dataset)  # of the sizes as they are now
     ranks.told(lambda: folder is not None and prepare_folder(folder, config, dataset, resume))
     if ranks.count() > 1:
         _refuse_what_ranks_cannot_share(config, dataset)
@@ -260,7 +261,8 @@ def room(config: RunConfig, dataset: Dataset) -> int | None:
     if wanted == "auto":
         return max(_AUTO_BYTES, _AUTO_BYTES_PER_ITEM * dataset.num_items)
     size = int(wanted)
-    fixed = fixed_bytes(dataset.items, dataset.titles, dataset.train.item_degrees)
+    codes = config.method.model_dump().get("c") or 0
+    fixed = fixed_bytes(dataset.items, dataset.titles, dataset.train.item_degrees, codes)
     if size - fixed < _LEAST_ROOM * dataset.num_items:
         least = fixed + _LEAST_ROOM * dataset.num_items
         raise UserError(

@@ -44,6 +44,7 @@ from legcf.serving.parts import (
 DTYPES = ("int8", "float16", "float32")
 LIST_BITS = 8  # of a weight in an item list, at most: lists that were rounded to fewer take fewer
 _HEADER_BYTES = 12_000  # configuration, model card and map, at most
+_CODES_IN_HEADER = 1000  # whose places on the map are among them
 _LARGEST_SCALE = 1e12  # scores stay finite in float32
 
 
@@ -106,14 +107,14 @@ class ServingModel:
             raise damaged(path, f"its content is not consistent: {error}") from error
 
 
-def fixed_bytes(items: IdMap, titles: list[str] | None, popularity: NDArray[np.integer]) -> int:
-    """What a model file takes beside vectors and lists: names, counts and the header."""
+def fixed_bytes(items: IdMap, titles: list[str] | None, popularity: NDArray[np.integer], codes: int = 0) -> int:
+    """What a model file takes beside vectors and lists: names, counts, the header, and places of codes on the map."""
     store: Store = {}
     put_ids(store, "ids.items", items)
     put_integers(store, "popularity", popularity)
     if titles is not None:
         put_text(store, "titles", titles)
-    return sum(block.nbytes for block in store.values()) + _HEADER_BYTES
+    return sum(block.nbytes for block in store.values()) + _HEADER_BYTES + 4 * max(codes - _CODES_IN_HEADER, 0)
 
 
 def _to_store(model: ServingModel) -> tuple[Store, dict[str, Any]]:
