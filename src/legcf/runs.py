@@ -29,7 +29,7 @@ from legcf.ranking.tune import Tuned, Tuning, facts
 from legcf.registry import BACKBONES, METHODS, config_from_json
 from legcf.serving.artifact import fixed_bytes
 from legcf.trained_model import TrainedModel, read_description, save_model
-from legcf.training.loop import Session
+from legcf.training.loop import Session, check
 from legcf.training.losses import LOSSES
 from legcf.training.sampler import edge_folds
 from legcf.warm_start import read_vectors
@@ -175,6 +175,7 @@ def _train(
     if dataset.train.num_pairs == 0:
         raise UserError(f"{dataset.name} has no training pairs.")
     method = METHODS[config.method.name]
+    check(config.training)
     left = room(config, dataset)
     wanted = config.method if left is None else method.layer.within(config.method, left, dataset.num_items)
     sized = method.layer(wanted, dataset.num_users, dataset.num_items).config

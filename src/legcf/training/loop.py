@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from legcf import ranks
-from legcf.configuration import RunConfig
+from legcf.configuration import RunConfig, TrainingConfig
 from legcf.data.interactions import Dataset, Interactions
 from legcf.errors import UserError
 from legcf.evaluation import evaluate, judges
@@ -73,8 +73,7 @@ class Session:
         self.model, self.dataset, self.config, self.stages, self.rng = model, dataset, config, stages, rng
         self.folder, self.quiet, self._on_epoch = folder, quiet, on_epoch
         training = config.training
-        if training.loss not in LOSSES:
-            raise UserError(f"training.loss = {training.loss!r} is not one of {', '.join(sorted(LOSSES))}.")
+        check(training)
         self.loss = LOSSES[training.loss]
         self.folds = folds
         self.sampler = self.sampler_of(dataset.train, folds)
@@ -425,6 +424,13 @@ class Session:
         self.lines = [json.loads(line) for line in kept]
         with written_whole(lines) as temporary:
             temporary.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+
+
+def check(training: TrainingConfig) -> None:
+    """Refuse names that nothing here answers to: to be called before anything that takes long."""
+    if training.loss not in LOSSES:
+        raise UserError(f"training.loss = {training.loss!r} is not one of {', '.join(sorted(LOSSES))}.")
+    _parse_metric(training.monitor)
 
 
 def _parse_metric(text: str) -> tuple[str, int]:
