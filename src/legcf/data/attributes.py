@@ -12,6 +12,7 @@ from legcf.data.columns import listed, required_column
 from legcf.data.encode import as_text
 from legcf.data.formats import scan_titles
 from legcf.data.ids import IdMap
+from legcf.data.kinds import to_number, to_text
 from legcf.data.options import DataOptions
 from legcf.errors import UserError
 
@@ -63,7 +64,7 @@ def _values(path: Path, name: str, frame: pl.DataFrame, num_items: int) -> TextV
         return values
     if isinstance(frame.schema["value"], pl.List):
         frame = frame.explode("value")
-    texts = pl.col("value").cast(pl.String).str.split(_BETWEEN)
+    texts = to_text(pl.col("value")).str.split(_BETWEEN)
     pairs = frame.select("place", value=texts).explode("value").with_columns(pl.col("value").str.strip_chars())
     pairs = pairs.filter(pl.col("value").is_not_null() & (pl.col("value") != ""))
     if not len(pairs):
@@ -74,10 +75,10 @@ def _values(path: Path, name: str, frame: pl.DataFrame, num_items: int) -> TextV
 def _as_numbers(values: pl.Series) -> pl.Series | None:
     """A column of numbers, or of text that spells a number wherever it says anything."""
     if values.dtype.is_numeric():
-        numbers = values.cast(pl.Float64)
+        numbers = to_number(values)
     elif values.dtype == pl.String:
         told = values.str.strip_chars().replace("", None)
-        numbers = told.cast(pl.Float64, strict=False)
+        numbers = to_number(told)
         if numbers.null_count() != told.null_count():
             return None
     else:

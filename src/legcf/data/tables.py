@@ -15,6 +15,7 @@ from legcf.data.diagnose import Files
 from legcf.data.encode import as_text, id_column, id_lookup
 from legcf.data.formats import RAGGED, Format, find_format, scan_pairs
 from legcf.data.ids import IdMap
+from legcf.data.kinds import to_number, to_text
 from legcf.data.options import DataOptions, seconds_of
 from legcf.data.pipeline import PairSource, Weights
 from legcf.data.splits import find_protocol
@@ -164,7 +165,7 @@ def _weights(table: _Table, options: DataOptions, times: str | None) -> Weights:
             problem = "has no time column" if times is None else "has times that are plain numbers"
             raise UserError(f"{table.where} {problem}, and `--half-life` needs times: name them with `--time-col`.")
         latest = float(table.frame.select(pl.col("time").max()).collect(engine="streaming").item())
-        age = (latest - pl.col("time").cast(pl.Float64)) / (ticks * seconds_of(options.half_life))
+        age = (latest - to_number(pl.col("time"))) / (ticks * seconds_of(options.half_life))
         weight, at = weight * pl.lit(2.0).pow(-age), latest / ticks
     summed = (
         table.encoded(weight.alias("weight"))
@@ -183,15 +184,15 @@ def _chosen(frame: pl.LazyFrame, schema: pl.Schema, columns: Columns, options: D
         id_column(columns.item, schema[columns.item], "item", where),
     ]
     if columns.rating is not None:
-        selected.append(pl.col(columns.rating).cast(pl.Float64, strict=False).alias("rating"))
+        selected.append(to_number(pl.col(columns.rating)).alias("rating"))
     elif options.min_rating is not None:
         raise UserError(f"{where} has no rating column for `--min-rating`: name it with `--rating-col`.")
     if columns.time is not None and _wants_time(options):
         selected.append(pl.col(columns.time).alias("time"))
     if columns.title is not None and options.titles is None:
-        selected.append(pl.col(columns.title).cast(pl.String, strict=False).alias("title"))
+        selected.append(to_text(pl.col(columns.title)).alias("title"))
     if columns.weight is not None:
-        selected.append(pl.col(columns.weight).cast(pl.Float64, strict=False).alias("weight"))
+        selected.append(to_number(pl.col(columns.weight)).alias("weight"))
     if RAGGED in schema:
         selected.append(pl.col(RAGGED))
     return frame.select(selected)

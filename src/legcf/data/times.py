@@ -9,14 +9,15 @@ from collections.abc import Callable
 
 import polars as pl
 
+from legcf.data.kinds import to_integer, to_number, to_text
 from legcf.errors import UserError
 
 Complain = Callable[[str | None, str], UserError]
 """Makes an error of a value and what is wrong with it, and knows where the value stands; None is a missing one."""
 
 _TIME = pl.col("time")
-_NUMBER = _TIME.cast(pl.Float64, strict=False)
-_AS_WRITTEN = _TIME.cast(pl.String)
+_NUMBER = to_number(_TIME)
+_AS_WRITTEN = to_text(_TIME)
 _TEXT = _TIME.str.strip_chars().str.replace(",", ".", literal=True)
 # The shape of a text has 0 for every digit. A column has few shapes, and each is a format that polars reads fast.
 _CLOCK = (
@@ -61,7 +62,7 @@ def read_times(frame: pl.LazyFrame, date_format: str | None, complain: Complain)
     found = _counted(
         frame,
         missing=_TIME.is_null(),
-        fractions=_TIME.cast(pl.Int64, strict=False).is_null() | pl.lit(dtype.is_float() or dtype.is_decimal()),
+        fractions=to_integer(_TIME).is_null() | pl.lit(dtype.is_float() or dtype.is_decimal()),
         others=~size.is_finite().fill_null(False),
         **within,
     )

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -95,7 +95,7 @@ class EmbeddingLayer(nn.Module, ABC, Generic[C]):
         """The run or file whose vectors training starts from, where the settings name one (`initialise_from`)."""
         return None
 
-    def take_items(self, other: "EmbeddingLayer[C]", changed: Positions, vectors: FloatArray) -> None:
+    def take_items(self, other: Self, changed: Positions, vectors: FloatArray) -> None:
         """The rows of another layer for its items, these vectors for the changed ones; items at the end are new."""
         raise UserError(f"A model of {self.config.name} cannot be updated: train again with the new pairs.")
 

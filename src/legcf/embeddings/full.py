@@ -1,6 +1,6 @@
 """The full table, one free vector an entity: the reference that every compression is compared with (the paper's UD)."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -110,8 +110,8 @@ class FullTable(EmbeddingLayer[FullTableConfig]):
         rows[:, : found.shape[1]] = found * scale[:, None]
         return torch.from_numpy(rows)
 
-    def take_items(self, other: EmbeddingLayer[FullTableConfig], changed: Positions, vectors: FloatArray) -> None:
-        if not isinstance(other, FullTable) or self.config.rows != "items":
+    def take_items(self, other: Self, changed: Positions, vectors: FloatArray) -> None:
+        if self.config.rows != "items":
             super().take_items(other, changed, vectors)
             return
         rows = self.weight.data

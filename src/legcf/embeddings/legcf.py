@@ -4,7 +4,7 @@ Liang et al., "Lightweight Embeddings for Graph Collaborative Filtering", SIGIR 
 `codebook`, S (N × c, t non-zeros a row) is `assignment`, and E = S · E_meta (Eq. 1).
 """
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -315,10 +315,10 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         self.codebook.data.copy_(torch.from_numpy(codebook * scale * np.sqrt(settings.score_scale)))
         self._start_bias(rng)
 
-    def take_items(self, other: EmbeddingLayer[LegcfConfig], changed: Positions, vectors: FloatArray) -> None:
+    def take_items(self, other: Self, changed: Positions, vectors: FloatArray) -> None:
         """The codebook stays; changed items are coded over it."""
         settings = self.config
-        if not isinstance(other, Legcf) or settings.coded != "items" or settings.tanh:
+        if settings.coded != "items" or settings.tanh:
             super().take_items(other, changed, vectors)
             return
         codebook, places = other.codebook.detach(), torch.from_numpy(changed)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import norm
 
 from legcf.configuration import Frozen
+from legcf.data.kinds import to_number, to_text
 from legcf.errors import MissingExtra, UserError
 
 Kind = Literal["category", "tags", "text", "number"]
@@ -69,7 +70,7 @@ class FeatureCoder(Frozen):
 def _fitted(values: pl.Series, kind: Kind | None) -> FeatureColumn:
     kind = kind or _looks_like(values)
     if kind == "number":
-        numbers = values.cast(pl.Float64, strict=False).drop_nulls().drop_nans()
+        numbers = to_number(values).drop_nulls().drop_nans()
         if not len(numbers):
             return FeatureColumn(name=values.name, kind="category")
         edges = np.unique(np.quantile(numbers.to_numpy(), np.arange(1, _BINS) / _BINS))
@@ -91,7 +92,7 @@ def _looks_like(values: pl.Series) -> Kind:
         return "number"
     if values.dtype == pl.List:
         return "tags"
-    texts = values.cast(pl.String, strict=False).drop_nulls()
+    texts = to_text(values).drop_nulls()
     if not len(texts):
         return "category"
     if any(texts.str.contains(mark, literal=True).mean() >= _SEPARATED for mark in _SEPARATORS):  # type: ignore[operator]
@@ -103,12 +104,12 @@ def _looks_like(values: pl.Series) -> Kind:
 def _tokens(values: pl.Series, column: FeatureColumn) -> list[list[str]]:
     name = column.name
     if column.kind == "number":
-        numbers = values.cast(pl.Float64, strict=False).to_list()
+        numbers = to_number(values).to_list()
         bins = [None if _is_missing(one) else int(np.searchsorted(column.edges, one)) for one in numbers]
         return [[] if one is None else [f"{name}#{one}"] for one in bins]
     if values.dtype == pl.List:
         return [[f"{name}={one}" for one in (some or [])] for some in values.to_list()]
-    texts: list[str | None] = values.cast(pl.String, strict=False).to_list()
+    texts: list[str | None] = to_text(values).to_list()
     if column.kind == "category":
         return [[] if one is None else [f"{name}={one}"] for one in texts]
     if column.kind == "tags":
@@ -136,7 +137,7 @@ def _words() -> Any:
 
 
 def _hashed_numbers(values: pl.Series, column: FeatureColumn, width: int) -> sp.csr_matrix:
-    numbers: NDArray[np.float64] = values.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()
+    numbers: NDArray[np.float64] = to_number(values).fill_null(np.nan).to_numpy()
     scaled = np.clip((numbers - column.mean) / column.deviation, -3, 3) / 3
     place = _hashed([[f"{column.name}~"]], width)
     return sp.csr_matrix(np.nan_to_num(scaled, nan=0.0)[:, None]) @ place

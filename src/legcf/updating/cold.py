@@ -10,6 +10,7 @@ from legcf.arrays import FloatArray, LongArray
 from legcf.data.columns import find_column
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Dataset, Interactions
+from legcf.data.kinds import to_text
 from legcf.features.coder import FeatureCoder, Kind
 from legcf.features.known import ItemFeatures
 from legcf.features.mapping import fit_map
@@ -32,7 +33,7 @@ class ItemTable:
         column = find_column(self.rows.columns, "title", None)
         if column is None:
             return None
-        names = self.rows[column].cast(pl.String, strict=False).to_list()
+        names = to_text(self.rows[column]).to_list()
         return [name or str(item) for name, item in zip(names, self.items.values.tolist(), strict=True)]
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import polars as pl
 
 from legcf.data.ids import IdMap
+from legcf.data.kinds import to_integer
 from legcf.data.options import DataOptions
 from legcf.serving.events import EventLog, LogMark
 from legcf.trained_model import TrainedModel
@@ -31,5 +32,5 @@ def _as_in(ids: IdMap, written: pl.Series) -> pl.Series:
     """The log has text: numbers where the model's ids are numbers, if all are."""
     if ids.is_text:
         return written
-    numbers = written.cast(pl.Int64, strict=False)
+    numbers = to_integer(written)
     return written if numbers.null_count() else numbers
