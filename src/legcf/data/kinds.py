@@ -4,16 +4,16 @@ from typing import TypeVar
 
 import polars as pl
 
-Column = TypeVar("Column", pl.Expr, pl.Series)
+Cells = TypeVar("Cells", pl.Expr, pl.Series)
 
 
-def to_text(column: Column) -> Column:
-    return column.cast(pl.String, strict=False)
+def to_text(cells: Cells) -> Cells:
+    return cells.cast(pl.String, strict=False)
 
 
-def to_number(column: Column) -> Column:
-    return column.cast(pl.Float64, strict=False)
+def to_number(cells: Cells) -> Cells:
+    return cells.cast(pl.Float64, strict=False)
 
 
-def to_integer(column: Column) -> Column:
-    return column.cast(pl.Int64, strict=False)
+def to_integer(cells: Cells) -> Cells:
+    return cells.cast(pl.Int64, strict=False)
