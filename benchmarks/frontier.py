@@ -109,7 +109,7 @@ def _compressed(users: Any, items: Any, seed: int) -> Iterator[tuple[str, int, A
 
 
 def of_ease(data: Path, protocol: str) -> Row | None:
-    """EASE (Steck, WWW 2019) in float32, λ by validation, or by the test's own best where there is none (said so)."""
+    """EASE (Steck, WWW 2019) in float32, λ by validation; None without validation, or where items are too many."""
     from legcf.data.options import DataOptions
     from legcf.data.source import load
     from legcf.evaluation import evaluate

@@ -141,8 +141,8 @@ class Shell:
 
 
 def words(text: str) -> set[str]:
-    """What must stay the same when numbers, ids, times and titles do not."""
-    return set(re.findall(r"(?<![\w-])[a-z_]{4,}(?![\w-])", text))
+    """What must stay the same when numbers, ids and times do not."""
+    return set(re.findall(r"(?<![\w-])[A-Za-z_]{3,}(?![\w-])", text))
 
 
 def furnish(folder: Path) -> None:
