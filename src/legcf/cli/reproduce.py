@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 @with_data_options
 def reproduce(
     data_options: DataOptions,
-    study: Annotated[str, typer.Argument(help="table2, ablation, hyperparameters, backbones, figures or all.")],
+    study: Annotated[
+        str, typer.Argument(metavar="STUDY", help="table2, ablation, hyperparameters, backbones, figures or all.")
+    ],
     data: Annotated[str, typer.Option(help="A folder, a file, or a known name such as gowalla.")],
     seeds: Annotated[int, typer.Option(help="How many seeds: 0, 1, …")] = 1,
     preset: Annotated[str, typer.Option(help="quick (large batches, capped runs) or full (the paper's).")] = "quick",
