@@ -22,13 +22,10 @@ _NO_PATIENCE = 10**6
 _STEPS_PER_EPOCH = 100  # of a quick run on the basis, where an epoch takes seconds
 _SMALLEST_BATCH, _LARGEST_BATCH = 256, 8192
 _RATE_OF_LARGEST = 1e-2
+_SMALLEST_POOL, _PAIRS_A_NEGATIVE = 512, 4  # of negatives that a batch shares: a step costs what it has of entities
 _LARGE_CODEBOOK = 1000  # above it the basis is larger than the table it stands for, so steps propagate
 _REFIT = {"method": {"update": "pinv-refit"}}
 _PURSUIT = {"method": {"update": "matching-pursuit"}}
-_ONE_LOSS = {
-    "training": {"loss": "bpr", "temperature": 1.0, "negatives": 5, "negative_weight": 1.0, "user_power": 0.0},
-    "ranking": {"length": 1.0},
-}
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ def rivals(setting: Setting) -> list[Cell]:
     for: rows then differ in their method alone."""
     return [
         *(
-            _rival(setting, method, name, row, with_overrides(row.fitted, _ONE_LOSS, _searched_rate(setting, name)))
+            _rival(setting, method, name, row, with_overrides(row.fitted, _one_loss(setting, name)))
             for method, name, row in _rival_rows()
         ),
         _legcf(setting, "legcf-refit", "LEGCF, refitted", _REFIT, group="LEGCF"),
@@ -171,9 +168,14 @@ def _quick_basis(setting: Setting) -> dict[str, Any]:
         return {}
     batch = _batch(setting)
     return {
-        "batch_size": batch, "learning_rate": _rate(batch), "epochs": QUICK_EPOCHS, "patience": _NO_PATIENCE,
+        "batch_size": batch, "negative_pool": _pool(batch), "learning_rate": _rate(batch),
+        "epochs": QUICK_EPOCHS, "patience": _NO_PATIENCE,
         "monitor": "ndcg@20", "validation_users": 5000,
     }  # fmt: skip
+
+
+def _pool(batch: int) -> int:
+    return max(_SMALLEST_POOL, batch // _PAIRS_A_NEGATIVE)
 
 
 def _rate(batch: int) -> float:
@@ -201,7 +203,7 @@ def _ours(setting: Setting, preset: str, label: str) -> Cell:
         changed["method"] = {"c": setting.buckets} if "c" in made_for["method"] else {"budget": setting.budget}
     batch = _batch(setting)
     if batch < made_for["training"]["batch_size"] == _LARGEST_BATCH:
-        changed["training"] = {"batch_size": batch, "learning_rate": _rate(batch)}
+        changed["training"] = {"batch_size": batch, "learning_rate": _rate(batch), "negative_pool": _pool(batch)}
     return Cell(
         preset, label, "legcf", (preset,), with_overrides(changed, _limits(setting, layers=False), setting.overrides),
         group="LEGCF",
@@ -244,13 +246,18 @@ def _rival(setting: Setting, method: str, name: str, row: Row, overrides: Mappin
     return _cell(setting, name, row.label, method, changed, group=row.group, reference=row.reference)
 
 
-def _searched_rate(setting: Setting, name: str) -> dict[str, Any]:
-    """The rate that was found on small data, for larger batches raised by the root of their size."""
+def _one_loss(setting: Setting, name: str) -> dict[str, Any]:
+    """The paper's loss, at the rate that was found for it on small data; for larger batches raised by their root."""
     found = json.loads(resources.files("legcf.experiments").joinpath("rates.json").read_text(encoding="utf-8"))
-    if name not in found["rates"] or setting.preset != "quick":
-        return {}
-    larger = (_batch(setting) / found["batch_size"]) ** 0.5
-    return {"training": {"learning_rate": float(f"{found['rates'][name] * larger:.2g}")}}
+    training: dict[str, Any] = {
+        "loss": "bpr", "temperature": 1.0, "negatives": 5, "negative_weight": 1.0, "user_power": 0.0,
+    }  # fmt: skip
+    if setting.preset == "quick":
+        batch = _batch(setting)
+        training["negative_pool"] = _pool(batch)
+        if name in found["rates"]:
+            training["learning_rate"] = float(f"{found['rates'][name] * (batch / found['batch_size']) ** 0.5:.2g}")
+    return {"training": training, "ranking": {"length": 1.0}}
 
 
 def _stepwise(setting: Setting) -> dict[str, Any]:
