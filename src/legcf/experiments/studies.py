@@ -23,6 +23,7 @@ _STEPS_PER_EPOCH = 100  # of a quick run on the basis, where an epoch takes seco
 _SMALLEST_BATCH, _LARGEST_BATCH = 256, 8192
 _RATE_OF_LARGEST = 1e-2
 _SMALLEST_POOL, _PAIRS_A_NEGATIVE = 512, 4  # of negatives that a batch shares: a step costs what it has of entities
+_USUAL_BUCKETS, _FEW_BUCKETS = 500, 100
 _LARGE_CODEBOOK = 1000  # above it the basis is larger than the table it stands for, so steps propagate
 _REFIT = {"method": {"update": "pinv-refit"}}
 _PURSUIT = {"method": {"update": "matching-pursuit"}}
@@ -46,6 +47,22 @@ def table2(setting: Setting) -> list[Cell]:
         _ours(setting, "graph-pursuit", "LEGCF (paper, matching pursuit)"),
         _ours(setting, "items-only", "LEGCF (ours, items only)"),
         _ours(setting, "default", "LEGCF (our default)"),
+    ]
+
+
+def converged(setting: Setting) -> list[Cell]:
+    """The paper's model trained until validation stops rising, with each update; the closed form at c > d and c < d.
+
+    The closed form ends with the best of its second stage, as the release does, or its pretraining would be shown."""
+    closed = {"method": {"update": "pinv"}, "training": {"keep": "last-stage"}}
+    few = min(_FEW_BUCKETS, setting.buckets)
+    return [
+        _ours(setting, "graph-pursuit", "matching pursuit"),
+        _ours(setting, "graph", "closed form", "pinv", closed),
+        _ours(
+            setting, "graph", f"closed form, c = {few}", f"pinv-{few}", with_overrides(closed, {"method": {"c": few}})
+        ),
+        _ours(setting, "graph", "refitted"),
     ]
 
 
@@ -129,6 +146,7 @@ def figures(setting: Setting) -> list[Cell]:
 
 STUDIES: dict[str, Study] = {
     "table2": Study("Table 2: accuracy and size of all methods", "table", table2),
+    "converged": Study("LEGCF to its end, with each update", "table", converged),
     "rivals": Study("All methods with one loss and one start", "table", rivals),
     "ablation": Study("Ablation: assignment update and initialisation", "table", ablation),
     "hyperparameters": Study("Hyperparameters: t, m, w* and c", "sweep", hyperparameters),
@@ -156,7 +174,7 @@ def _legcf(
 ) -> Cell:
     """LEGCF as the text has it; other settings are named by what differs."""
     base: dict[str, Any] = {"training": _quick_basis(setting)}
-    if setting.buckets != 500:
+    if setting.buckets != _USUAL_BUCKETS:
         base["method"] = {"c": setting.buckets}
     merged = with_overrides(base, _limits(setting), setting.overrides, overrides or {})
     return Cell(name, label, "legcf", ("paper",), merged, backbone, group, keep_state=True)
@@ -195,19 +213,19 @@ def _as_long_as_two_stages(setting: Setting) -> dict[str, Any]:
     return {"training": {"epochs": 2 * QUICK_EPOCHS}} if setting.preset == "quick" else {}
 
 
-def _ours(setting: Setting, preset: str, label: str) -> Cell:
+def _ours(
+    setting: Setting, preset: str, label: str, name: str | None = None, overrides: Mapping[str, Any] | None = None
+) -> Cell:
     """A preset as it is, but for data that are much smaller than those it was made for."""
     made_for = METHODS["legcf"].layer.presets[preset]
     changed: dict[str, Any] = {}
-    if setting.buckets != 500:
+    if setting.buckets != _USUAL_BUCKETS:
         changed["method"] = {"c": setting.buckets} if "c" in made_for["method"] else {"budget": setting.budget}
     batch = _batch(setting)
     if batch < made_for["training"]["batch_size"] == _LARGEST_BATCH:
         changed["training"] = {"batch_size": batch, "learning_rate": _rate(batch), "negative_pool": _pool(batch)}
-    return Cell(
-        preset, label, "legcf", (preset,), with_overrides(changed, _limits(setting, layers=False), setting.overrides),
-        group="LEGCF",
-    )  # fmt: skip
+    merged = with_overrides(changed, _limits(setting, layers=False), setting.overrides, overrides or {})
+    return Cell(name or preset, label, "legcf", (preset,), merged, group="LEGCF")
 
 
 def _cell(
