@@ -45,8 +45,13 @@ class Pooling:
                 if relative is not None:
                     weighed *= relative[start:stop, None]
                 sums[own] = np.add.reduceat(weighed, histories.indptr[own] - start)
-        sums *= inverse_power(histories.user_degrees, self.user_power).astype(np.float32)[:, None]
+        sums *= self.user_scales(histories)[:, None]
         return sums
+
+    def user_scales(self, histories: Interactions) -> FloatArray:
+        """n_u^−a of everyone."""
+        scales: FloatArray = inverse_power(histories.user_degrees, self.user_power).astype(np.float32)
+        return scales
 
     def parts(self, history: Positions, vectors: FloatArray, targets: FloatArray) -> FloatArray:
         """What each item of one history, with these vectors, adds to the score of each target (history × targets)."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import Literal, Protocol
 
 import numpy as np
@@ -31,7 +32,7 @@ from legcf.serving.neighbours import HistoryNeighbours
 from legcf.serving.renew import with_pairs
 from legcf.serving.rules import Caps, Filter, allowed_items, choose
 
-_BLOCK = 64 * (os.cpu_count() or 1)  # users projected at once: 64 per core, as the compiled path takes them
+_BLOCK = 256 * (os.cpu_count() or 1)  # users at once: four times as many per core as the compiled path takes
 _BLOCK_BYTES = 16 * 2**20  # of scores that stand in memory at once where they have to
 _FEW_REACHED = 0.25  # of all items by the lists of a history; beyond, all scores are made
 _POOL = 10  # candidates per place where the best scores alone do not decide
@@ -363,8 +364,10 @@ class Scorer:
         Yields:
             A slice of users, and positions and scores for them.
         """
-        for users, vectors in self._user_vectors(self._num_users()):
-            yield users, *self._top_block(users, vectors, k, exclude_seen, compiled)
+        count = self._num_users()
+        for start in range(0, count, _BLOCK):
+            users = slice(start, min(start + _BLOCK, count))
+            yield users, *self._top_block(users, k, exclude_seen, compiled)
 
     def __repr__(self) -> str:
         return shown.plain(self._facts())
@@ -393,14 +396,16 @@ class Scorer:
         return len(self.model.users)
 
     def _top_block(
-        self, users: slice, vectors: FloatArray, k: int, exclude_seen: bool, compiled: bool | None
+        self, users: slice, k: int, exclude_seen: bool, compiled: bool | None
     ) -> tuple[NDArray[np.int32], FloatArray]:
-        projected = self.model.item_rows.project(vectors)
+        nothing = Interactions.empty(users.stop - users.start, len(self.model.items))
         stored = self.model.history
-        nothing = Interactions.empty(len(vectors), len(self.model.items))
         histories = nothing if stored is None else stored.some(users.start, users.stop)
         seen = histories if exclude_seen else nothing
-        found = None if compiled is False else self._top_compiled(projected, k, histories, seen, bool(compiled))
+        fast = self._compiled(bool(compiled)) if compiled is not False else None
+        vectors = self._user_vectors(users, histories, fast)
+        projected = self.model.item_rows.project(vectors)
+        found = None if fast is None else self._top_compiled(fast, projected, k, histories, seen)
         if found is None:
             items = np.full((len(vectors), k), -1, dtype=np.int32)
             scores = np.full((len(vectors), k), -np.inf, dtype=np.float32)
@@ -414,30 +419,37 @@ class Scorer:
             items[row, : len(chosen)], scores[row, : len(chosen)] = chosen, values
         return items, scores
 
-    def _top_compiled(
-        self, projected: FloatArray, k: int, histories: Interactions, seen: Interactions, wanted: bool
-    ) -> tuple[NDArray[np.int32], FloatArray] | None:
-        """None without numba (an error if it is `wanted`), or where numpy is as fast."""
-        rows, bias = self.model.item_rows, self.model.item_bias
-        if self.term is None and not isinstance(rows, CodedRows):
+    def _compiled(self, wanted: bool) -> ModuleType | None:
+        """The compiled search: None without numba (an error if it is `wanted`), or where numpy is as fast."""
+        if self.term is None and not isinstance(self.model.item_rows, CodedRows):
             return None
         try:
-            from legcf.serving.compiled import best_k, top_k, top_k_with_lists
+            from legcf.serving import compiled
         except ImportError:
             if wanted:
                 raise
             return None
+        return compiled
+
+    def _top_compiled(
+        self, fast: ModuleType, projected: FloatArray, k: int, histories: Interactions, seen: Interactions
+    ) -> tuple[NDArray[np.int32], FloatArray]:
+        rows, bias = self.model.item_rows, self.model.item_bias
         if isinstance(rows, CodedRows) and self.term is None:
-            return top_k(rows, projected, k, bias, seen)
+            return fast.top_k(rows, projected, k, bias, seen)
         if isinstance(rows, CodedRows) and self._lists_are_short(histories):
-            assert self.model.lists is not None
-            return top_k_with_lists(rows, projected, k, bias, seen, self.model.lists, histories)
+            return fast.top_k_with_lists(rows, projected, k, bias, seen, self.model.lists, histories)
         assert self.term is not None
-        scores = rows.scores(projected)
-        if bias is not None:
-            scores += bias
-        self.term.add_for(scores, histories)
-        return best_k(scores, k, seen)
+        found = []
+        few = max(1, _BLOCK_BYTES // (4 * len(self.model.items)))
+        for start in range(0, len(projected), few):
+            some = np.arange(start, min(start + few, len(projected)))
+            scores = rows.scores(projected[some])
+            if bias is not None:
+                scores += bias
+            self.term.add_for(scores, histories.of_users(some))
+            found.append(fast.best_k(scores, k, seen.of_users(some)))
+        return np.concatenate([items for items, _ in found]), np.concatenate([scores for _, scores in found])
 
     def _lists_are_short(self, histories: Interactions) -> bool:
         """Whether the lists of a history reach few items, so that most are ranked by their codes alone."""
@@ -447,17 +459,14 @@ class Scorer:
         reached = float(lists.pairs.user_degrees[histories.items].sum())
         return reached < _FEW_REACHED * histories.num_users * len(self.model.items)
 
-    def _user_vectors(self, count: int) -> Iterator[tuple[slice, FloatArray]]:
-        together = _BLOCK
-        if self.term is not None:  # all scores of a block may stand in memory
-            together = min(_BLOCK, max(1, _BLOCK_BYTES // (4 * len(self.model.items))))
-        for start in range(0, count, together):
-            block = slice(start, min(start + together, count))
-            if self.model.user_rows is not None:
-                yield block, self.model.user_rows.vectors(block)
-            else:
-                assert self.model.history is not None  # users without codes are stored for their histories
-                yield block, self.solver.vectors(self.model.history.some(start, block.stop))
+    def _user_vectors(self, users: slice, histories: Interactions, fast: ModuleType | None) -> FloatArray:
+        model = self.model
+        if model.user_rows is not None:
+            return model.user_rows.vectors(users)
+        if fast is not None and model.pooling is not None and isinstance(model.item_rows, CodedRows):
+            pooled: FloatArray = fast.pooled_vectors(model.item_rows, model.pooling, histories)
+            return pooled
+        return self.solver.vectors(histories)
 
     def _blend(self, trained: FloatArray, news: Positions) -> FloatArray:
         """Without a stored history the news are all there is beside the trained vector: both count as much."""
