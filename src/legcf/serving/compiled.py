@@ -76,7 +76,7 @@ def _room(num_users: int, k: int) -> tuple[NDArray[np.int32], FloatArray]:
     return np.full((num_users, k), -1, dtype=np.int32), np.full((num_users, k), -np.inf, dtype=np.float32)
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")  # a call takes as long as the sums
 def _score_item(sums, across, columns, weights, scale, bias, item):  # type: ignore[no-untyped-def]
     """Whole arrays and numbers of places, no rows cut out of them: cutting takes longer than the sums themselves."""
     weight, column = np.float32(weights[item, 0]) * scale, columns[item, 0]
@@ -91,7 +91,7 @@ def _score_item(sums, across, columns, weights, scale, bias, item):  # type: ign
             sums[x] += bias[item]
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")  # a call takes as long as the sums
 def _any_reaches(sums, bar):  # type: ignore[no-untyped-def]
     reaching = np.int32(0)
     for x in range(_TOGETHER):
