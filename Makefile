@@ -33,10 +33,10 @@ demo: $(VENV)/core ## Train on real film ratings, print accuracy, size and recom
 	$(BIN)/legcf recommend $(RUN) --user 15 -k 10
 
 test: lint ## ruff, mypy --strict, the layers of imports and every test
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal
 
 test-install: $(VENV)/dev ## A wheel in an empty environment trains and serves; PYTHONS="python3.12 python3.13" names other Pythons
-	PYTHONS="$(PYTHONS)" $(BIN)/pytest -m install tests/test_installation.py --timeout 1800
+	TMPDIR=$${TMPDIR:-/tmp} PYTHONS="$(PYTHONS)" $(BIN)/pytest -m install tests/test_installation.py --timeout 1800
 
 lint: $(VENV)/dev ## What `make test` checks before the tests
 	$(BIN)/ruff format --check src tests benchmarks tools

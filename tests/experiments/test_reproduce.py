@@ -39,12 +39,13 @@ def finished(store: Path) -> int:
 def test_killed_and_started_again(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing that was finished is repeated, and the end is that of a reproduction that was left alone."""
     out = tmp_path / "killed"
-    process = start(folder, out)
+    log = tmp_path / "log"
+    process = start(folder, out, log)
     deadline = time.monotonic() + 240
     while finished(out / "store.sqlite") < 1 and time.monotonic() < deadline:
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.wait(60)
     before = {
         row.key: row.ended for row in ResultStore(out / "store.sqlite").rows().values() if row.status == "finished"
     }
@@ -61,10 +62,9 @@ def test_killed_and_started_again(tmp_path: Path, folder: Path, monkeypatch: pyt
     assert (out / "plots" / "planted-quick-ablation-curves.svg").exists()
     # A reproduction that is left alone, by two processes that share the store.
     alone = tmp_path / "alone"
-    both = [start(folder, tmp_path / name, "--store", str(alone / "store.sqlite")) for name in ("alone", "other")]
+    both = [start(folder, tmp_path / name, log, "--store", str(alone / "store.sqlite")) for name in ("alone", "other")]
     for one in both:
-        _, errors = one.communicate(timeout=300)
-        assert one.returncode == 0, errors
+        assert one.wait(300) == 0, log.read_text()
     assert set(attempts(alone).values()) == {1}
     assert results(out) == results(alone) == results(tmp_path / "other")
 
