@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from legcf.data.frames import frame_of
 from legcf.data.interactions import Interactions
 from legcf.data.source import DataOptions
-from legcf.features.coder import FeatureCoder
+from legcf.features.fitting import coded, fitted_coder
 from legcf.recommender import Recommender
 
 HERE = Path(__file__).resolve().parent
@@ -58,8 +58,8 @@ def measured(pairs: pl.DataFrame, about: pl.DataFrame, seed: int) -> dict[str, f
     wanted = np.array([where[int(item)] for item in rows["item"].to_list()])
     truth = Interactions.from_pairs(users, wanted, len(model.users), len(hidden))
     popularity = truth.item_degrees.astype(np.float32)
-    coder = FeatureCoder.fitted(about.drop("item"))
-    everything = coder.rows(about.drop("item"))
+    known_of = about.drop("item")
+    everything = coded(fitted_coder(known_of), known_of)
     place_of = {int(item): place for place, item in enumerate(about["item"].to_list())}
     order = [place_of[int(item)] for item in model.items.values.tolist()]
     features = everything[order]

@@ -86,6 +86,26 @@ def test_failed_runs_are_shown_and_tried_again(tmp_path: Path, folder: Path, mon
     assert "'hinge' is not one of" in (tmp_path / "results.md").read_text()
 
 
+def test_a_fresh_clone_goes_on_from_its_report(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports are kept in the repository, stores are not."""
+    monkeypatch.setitem(STUDIES, "ablation", Study("Tiny", "table", lambda setting: tiny_cells(setting)[1:]))
+    command = ("reproduce", "ablation", "--data", folder, "--out", tmp_path)
+    planned = legcf(*command, "--plan")
+    assert planned.code == 0
+    assert "ablation: 1 runs, 0 finished" in planned.out
+    assert not (tmp_path / "results.json").exists()
+    assert legcf(*command, "--quiet").code == 0
+    (tmp_path / "store.sqlite").unlink()
+    again = legcf(*command)
+    assert "1 runs are taken over" in again.err
+    assert "ablation: 1 runs, 1 finished, 0 min to go" in again.err
+    assert "has it already" in again.err
+    (tmp_path / "results.json").write_text("[]")
+    broken = legcf(*command)
+    assert broken.code == 2
+    assert "no report" in broken.err
+
+
 class TestBadInput:
     def test_unknown_study(self, folder: Path) -> None:
         assert "no study `table9`" in refused("reproduce", "table9", "--data", folder)

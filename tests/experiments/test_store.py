@@ -138,3 +138,20 @@ class TestBadFiles:
     def test_missing(self, tmp_path: Path) -> None:
         with pytest.raises(UserError, match="no results store"):
             ResultStore.existing(tmp_path / "none")
+
+
+class TestTakenIn:
+    def test_rows_of_another_store(self, store: ResultStore, tmp_path: Path) -> None:
+        first, second = runs()
+        other = ResultStore(tmp_path / "other.sqlite")
+        pretend_finished(other, first, 0.5)
+        pretend_finished(other, second, 0.4)
+        other.remember_study("ablation", "planted", "quick", {"seeds": 1, "rows": []})
+        pretend_finished(store, first, 0.3)
+        written = [row.to_json() for row in other.rows().values()]
+        assert store.take_in(written, other.studies()) == 1
+        assert store.rows()[second.key] == other.rows()[second.key]
+        assert store.rows()[first.key].metrics["test"]["ndcg@20"] < 0.4, "its own row stays"
+        assert store.studies() == other.studies()
+        assert not store.claim(second, "planted", "1", time.time() + 100)
+        assert store.take_in(written) == 0
