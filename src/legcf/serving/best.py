@@ -49,9 +49,10 @@ def _candidates(scores: FloatArray, k: int) -> NDArray[np.int64]:
     maxima = table.max(axis=0)
     bar = _highest(maxima, k)
     columns = np.flatnonzero(maxima >= bar)
-    places = (np.arange(0, inside, groups)[:, None] + columns).ravel()
-    places = np.concatenate([places, np.arange(inside, len(scores))])
-    return places[scores[places] >= bar]
+    of_columns = (np.arange(0, inside, groups)[:, None] + columns).ravel()
+    places: NDArray[np.int64] = np.concatenate([of_columns, np.arange(inside, len(scores))])
+    reaching: NDArray[np.int64] = places[scores[places] >= bar]
+    return reaching
 
 
 def _highest(values: FloatArray, k: int) -> np.float32:
