@@ -49,7 +49,7 @@ class Pooling:
         return sums
 
     def vector(self, history: Positions, vectors: FloatArray) -> FloatArray:
-        """Of one user without weights, from the vectors of its items; the same as among others, to the last bit."""
+        """Of one user without weights, from the vectors of its items, added one after the other."""
         weighed = vectors * self.item_weights[history, None]
         pooled: FloatArray = weighed.sum(axis=0) * self._own(len(history))
         return pooled
