@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from legcf import runs, threads
 from legcf.data.interactions import Dataset, Interactions
 from legcf.errors import UserError
-from legcf.evaluation import evaluate
+from legcf.evaluation import evaluate, judges
 from legcf.features.known import ItemFeatures
 from legcf.model import GraphModel
 from legcf.ranking.fit_lists import ListFitter
@@ -78,7 +78,7 @@ def update(
         "items_nobody_has": int((merged.train.item_degrees[len(base.items) :] == 0).sum()),
         "solved_items": int(changed.sum()),
         "threshold": threshold,
-        **_drift(base, ranking, merged, dataset),
+        **_drift(base, merged, metrics["validation"].get(_DRIFT), dataset.validation, data),
     }
     metrics["seconds"] = {"this_session": time.perf_counter() - started}
     metrics["peak_rss_mb"] = runs.peak_memory_mb()
@@ -145,15 +145,20 @@ def _ranked(base: TrainedModel, model: GraphModel, dataset: Dataset, changed: ND
     return Tuning(settings, room, ListFitter(dataset.train)).fitted(model.ranking(), None).ranking
 
 
-def _drift(base: TrainedModel, ranking: Ranking, merged: Grown, dataset: Dataset) -> dict[str, Any]:
-    """How the updated model does on what was held out, beside the trained one on the same pairs; and what follows."""
+def _drift(
+    base: TrainedModel, merged: Grown, after: float | None, left: Interactions, data: Dataset | None
+) -> dict[str, Any]:
+    """How the updated model does on what was held out, beside the trained one on the same pairs; and what follows.
+
+    What the trained model has on them was measured when it was trained, unless some of them have come as new ones.
+    """
     growth = merged.added.num_pairs / max(base.ranking.histories.num_pairs, 1)
     told: dict[str, Any] = {"growth": growth, "validation_ratio": None}
-    left = dataset.validation
-    if left.num_pairs:
+    if after is not None and data is not None:
         kept = Interactions(left.indptr[: len(base.users) + 1], left.items, len(base.items))
-        before = evaluate(base.ranking, kept, (20,), metrics=("ndcg",))[_DRIFT]
-        after = evaluate(ranking, left, (20,), metrics=("ndcg",))[_DRIFT]
+        before = base.metrics["validation"].get(_DRIFT) if left.num_pairs == data.validation.num_pairs else None
+        if before is None:
+            before = evaluate(base.ranking, kept, (20,), judges(kept), metrics=("ndcg",))[_DRIFT]
         told["validation_ratio"] = after / before if before else None
     ratio = told["validation_ratio"]
     fallen = ratio is not None and ratio < LEAST_RATIO
