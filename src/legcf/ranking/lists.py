@@ -7,6 +7,7 @@ needed to rank: no other user's history, and a request costs the lengths of the 
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -57,6 +58,11 @@ class ItemLists:
         added: FloatArray = (own * np.bincount(spoken.items, weights, self.pairs.num_items)).astype(np.float32)
         return added
 
+    def add_to(self, scores: FloatArray, items: Positions) -> None:
+        """Add the term to scores of all items: the few that are reached are looked at, no others."""
+        spoken, weights = self._of(items)
+        np.add.at(scores, spoken.items, self._own(len(items)) * weights)
+
     def parts(self, items: Positions, targets: Positions) -> FloatArray:
         """What each of someone's items adds to the score of each target (items × targets); columns sum up to `term`."""
         spoken, weights = self._of(items)
@@ -104,6 +110,10 @@ class ItemLists:
 
     def _of(self, items: Positions) -> tuple[Interactions, FloatArray]:
         """The lists of some items, one after the other, and their weights."""
-        spoken = self.pairs.of_users(items)
-        starts = np.repeat(self.pairs.indptr[items] - spoken.indptr[:-1], spoken.user_degrees)
-        return spoken, self.weights[starts + np.arange(spoken.num_pairs)]
+        spoken = self._weighed.of_users(items)
+        assert spoken.weights is not None
+        return spoken, spoken.weights
+
+    @cached_property
+    def _weighed(self) -> Interactions:
+        return replace(self.pairs, weights=self.weights)

@@ -8,7 +8,8 @@ import numpy as np
 from legcf.arrays import FloatArray
 from legcf.data.ids import ExternalId
 from legcf.ranking.rows import CodedRows
-from legcf.serving.scorer import Scored, Scorer, Taste
+from legcf.serving.scorer import Scored, Scorer
+from legcf.serving.taste import Taste
 
 _EXAMPLES = 4
 _LEAST_SHARE = 0.3  # of an item's length that a meta-embedding must carry for the item to be an example of it

@@ -150,8 +150,7 @@ class PooledUsers:
         _ = self._pooling.item_weights
 
     def vector(self, history: Positions) -> FloatArray:
-        vector: FloatArray = self.vectors(_single(history, len(self._rows)))[0]
-        return vector
+        return self._pooling.vector(history, self._rows.vectors(history))
 
     def vectors(self, histories: Interactions, task: "Task | None" = None) -> FloatArray:
         # For many pairs the vectors of all items are made once; for few, of those that are asked for.

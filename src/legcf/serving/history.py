@@ -57,7 +57,13 @@ class PackedHistories:
         return Interactions(indptr, (keys % self.num_items).astype(np.int32), self.num_items)
 
     def all(self) -> Interactions:
-        return self.some(0, len(self))
+        """A chunk after the other: the keys of all pairs at once take many times the memory of their items."""
+        items = np.empty(self.num_pairs, dtype=np.int32)
+        done = 0
+        for chunk in self.keys.chunks():
+            items[done : done + len(chunk)] = chunk % self.num_items
+            done += len(chunk)
+        return Interactions(self.indptr.astype(np.int64), items, self.num_items)
 
 
 def _narrow(indptr: NDArray[np.integer]) -> NDArray[np.integer]:

@@ -43,6 +43,9 @@ class HistoryNeighbours:
         term: FloatArray = (self._own(items) * self._item_scale * reached).astype(np.float32)
         return term
 
+    def add_to(self, scores: FloatArray, items: Positions) -> None:
+        scores += self.term(items)
+
     def parts(self, items: Positions, targets: Positions) -> FloatArray:
         """What each of someone's items adds to the score of each target (items × targets); columns sum up to `term`."""
         holders = self.by_item.of_users(items)

@@ -124,7 +124,8 @@ def get_lists(store: Store, name: str, config: dict[str, Any], num_items: int) -
     low, high = (array(store, f"{name}.{part}", np.uint8, None) for part in ("low", "high"))
     expect(entries <= 8 * high.nbytes, f"{name} has too many entries")
     pairs = PackedHistories.unpack(low, high, entries, num_items, num_items).all()
-    codes = unpack_bits(array(store, f"{name}.weights", np.uint8, None), bits, entries, np.int32)
+    narrow = np.uint8 if bits <= 8 else np.uint16
+    codes: NDArray[Any] = unpack_bits(array(store, f"{name}.weights", np.uint8, None), bits, entries, narrow)
     expect(int(codes.max(initial=0)) < max(len(levels), 1), f"a weight of {name} is out of range")
     return ItemLists(pairs, levels[codes], float(power))
 
