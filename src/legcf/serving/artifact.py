@@ -2,7 +2,7 @@
 
 A coded model stores S (packed columns, quantised weights) and H_meta; a full one stores the propagated table. Beside
 them: id maps, item popularity, and if wanted titles, attributes of items, the history of every user, how much what
-neighbours took counts beside the vectors, and the model card.
+neighbours took counts beside the vectors, the map that leads from features of items to vectors, and the model card.
 """
 
 import json
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from legcf.arrays import FloatArray
 from legcf.data.ids import IdMap
+from legcf.features.placing import Placing
 from legcf.ranking.lists import ItemLists
 from legcf.ranking.pooling import Pooling
 from legcf.ranking.rows import CodedRows, Rows
@@ -31,12 +32,14 @@ from legcf.serving.parts import (
     get_integers,
     get_lists,
     get_matrix,
+    get_placing,
     get_rows,
     get_text,
     put_ids,
     put_integers,
     put_lists,
     put_matrix,
+    put_placing,
     put_rows,
     put_text,
 )
@@ -82,6 +85,7 @@ class ServingModel:
     lists: ItemLists | None = None  # what a user's items add to scores beside the vectors
     neighbour_scale: float = 0.0  # of what neighbours add to scores, which is computed from the histories
     attributes: Attributes | None = None  # of items, to filter by
+    placing: Placing | None = None  # of new items, by their features
 
     def item_name(self, item: int) -> str:
         return self.titles[item] if self.titles is not None else str(self.items.values[item])
@@ -91,7 +95,7 @@ class ServingModel:
         store, config = _to_store(self)
         metadata = {"config": json.dumps(config), "card": json.dumps(self.card, default=float)}
         write_container(path, store, metadata)
-        sizes = {"vectors": 0, "lists": 0, "ids": 0, "titles": 0, "history": 0, "attributes": 0}
+        sizes = {"vectors": 0, "lists": 0, "ids": 0, "titles": 0, "history": 0, "attributes": 0, "features": 0}
         for name, block in store.items():
             part = name.split(".")[0]
             sizes[part if part in sizes else "vectors"] += block.nbytes
@@ -117,6 +121,13 @@ def fixed_bytes(items: IdMap, titles: list[str] | None, popularity: NDArray[np.i
     return sum(block.nbytes for block in store.values()) + _HEADER_BYTES + 4 * max(codes - _CODES_IN_HEADER, 0)
 
 
+def placing_bytes(placing: Placing) -> int:
+    """What the map from features takes in a file of whole bytes."""
+    store: Store = {}
+    facts = put_placing(store, "features", placing, "int8")
+    return sum(block.nbytes for block in store.values()) + len(json.dumps(facts))
+
+
 def _to_store(model: ServingModel) -> tuple[Store, dict[str, Any]]:
     config: dict[str, Any] = {"dtype": model.dtype, "items": len(model.items)}
     if model.pooling is not None:
@@ -138,6 +149,8 @@ def _to_store(model: ServingModel) -> tuple[Store, dict[str, Any]]:
         put_text(store, "titles", model.titles)
     if model.attributes is not None:
         config["attributes"] = model.attributes.put(store)
+    if model.placing is not None:
+        config["features"] = put_placing(store, "features", model.placing, model.dtype)
     if model.users is not None:
         config["users"] = len(model.users)
         config["user_ids"] = put_ids(store, "ids.users", model.users)
@@ -199,6 +212,7 @@ def _from_store(store: Store, config: dict[str, Any], card: dict[str, Any]) -> S
         lists=get_lists(store, "lists", config["lists"], num_items) if "lists" in config else None,
         neighbour_scale=neighbour_scale,
         attributes=Attributes.get(store, config["attributes"], num_items) if "attributes" in config else None,
+        placing=get_placing(store, "features", config["features"], item_rows.width) if "features" in config else None,
     )
 
 

@@ -17,6 +17,7 @@ from legcf.data.interactions import Dataset, Interactions
 from legcf.errors import UserError
 from legcf.evaluation import evaluate, judges
 from legcf.features.known import ItemFeatures
+from legcf.features.placing import Placing
 from legcf.model import GraphModel
 from legcf.ranking.fit_lists import ListFitter
 from legcf.ranking.lists import ItemLists
@@ -24,6 +25,7 @@ from legcf.ranking.neighbours import Neighbours
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.tune import Tuning
 from legcf.registry import BACKBONES, METHODS
+from legcf.serving.artifact import placing_bytes
 from legcf.serving.events import MARK_KEY
 from legcf.trained_model import TrainedModel
 from legcf.updating.change import MUCH, new_share
@@ -61,7 +63,7 @@ def update(
     features = known_features(base, trained, merged, about)
     model = _grown_model(base, merged, changed, features)
     empty = _without_held_out(base, merged)
-    ranking = _ranked(base, model, empty, changed)
+    ranking = _ranked(base, model, empty, changed, None if features is None else features.placing)
     config = model_config(base)
     result = TrainedModel(
         model, ranking, merged.known, config, merged.users, merged.items, merged.titles, {}, base.curve, features, base
@@ -131,9 +133,13 @@ def _grown_model(
     return model
 
 
-def _ranked(base: TrainedModel, model: GraphModel, dataset: Dataset, changed: NDArray[np.bool_]) -> Ranking:
+def _ranked(
+    base: TrainedModel, model: GraphModel, dataset: Dataset, changed: NDArray[np.bool_], placing: Placing | None
+) -> Ranking:
     settings, term = base.config.ranking, base.ranking.term
     room = runs.room(base.config, dataset)
+    if room is not None and placing is not None:
+        room = max(room - placing_bytes(placing), 0)  # the file keeps to its size with the map in it
     if isinstance(term, ItemLists) and term.scale:
         tuning = Tuning(settings, room)
         ranking = tuning.rounded(model.ranking())
