@@ -51,21 +51,21 @@ class ItemLists:
     def num_entries(self) -> int:
         return self.pairs.num_pairs
 
-    def term(self, items: Positions) -> FloatArray:
-        """What is added to the score of every item, for someone with these items."""
-        spoken, weights = self._of(items)
+    def term(self, items: Positions, relative: FloatArray | None = None) -> FloatArray:
+        """What is added to the score of every item, for someone with these items, which count alike or so much each."""
+        spoken, weights = self._of(items, relative)
         own = self._own(len(items))
         added: FloatArray = (own * np.bincount(spoken.items, weights, self.pairs.num_items)).astype(np.float32)
         return added
 
-    def add_to(self, scores: FloatArray, items: Positions) -> None:
+    def add_to(self, scores: FloatArray, items: Positions, relative: FloatArray | None = None) -> None:
         """Add the term to scores of all items: the few that are reached are looked at, no others."""
-        spoken, weights = self._of(items)
+        spoken, weights = self._of(items, relative)
         np.add.at(scores, spoken.items, self._own(len(items)) * weights)
 
-    def parts(self, items: Positions, targets: Positions) -> FloatArray:
+    def parts(self, items: Positions, targets: Positions, relative: FloatArray | None = None) -> FloatArray:
         """What each of someone's items adds to the score of each target (items × targets); columns sum up to `term`."""
-        spoken, weights = self._of(items)
+        spoken, weights = self._of(items, relative)
         place = np.full(self.pairs.num_items, -1, dtype=np.int64)
         place[targets] = np.arange(len(targets))
         wanted = place[spoken.items] >= 0
@@ -108,11 +108,11 @@ class ItemLists:
     def _own(self, count: int) -> np.float32:
         return np.float32(float(max(count, 1)) ** -self.user_power)
 
-    def _of(self, items: Positions) -> tuple[Interactions, FloatArray]:
+    def _of(self, items: Positions, relative: FloatArray | None) -> tuple[Interactions, FloatArray]:
         """The lists of some items, one after the other, and their weights."""
         spoken = self._weighed.of_users(items)
         assert spoken.weights is not None
-        return spoken, spoken.weights
+        return spoken, spoken.weights if relative is None else spoken.weights * relative[spoken.users()]
 
     @cached_property
     def _weighed(self) -> Interactions:

@@ -6,7 +6,7 @@ neighbours took counts beside the vectors, the map that leads from features of i
 """
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from legcf.ranking.pooling import Pooling
 from legcf.ranking.rows import CodedRows, Rows
 from legcf.serving.attributes import Attributes
 from legcf.serving.container import damaged, read_container, write_container
-from legcf.serving.history import PackedHistories
+from legcf.serving.history import PackedHistories, PackedWeights
 from legcf.serving.parts import (
     Store,
     array,
@@ -159,6 +159,9 @@ def _to_store(model: ServingModel) -> tuple[Store, dict[str, Any]]:
         if model.history is not None:
             store["history.low"], store["history.high"] = model.history.keys.packed
             config["history"] = model.history.num_pairs
+            weights = model.history.weights
+            if weights is not None:
+                store["history.weights"], store["history.levels"] = weights.codes.packed, weights.levels
             if model.neighbour_scale:
                 config["neighbour_scale"] = model.neighbour_scale
     return store, config
@@ -232,4 +235,9 @@ def _get_history(store: Store, pairs: int, num_users: int, num_items: int) -> Pa
     low = array(store, "history.low", np.uint8, None)
     high = array(store, "history.high", np.uint8, None)
     expect(pairs <= 8 * high.nbytes, "there are too many pairs")
-    return PackedHistories.unpack(low, high, pairs, num_users, num_items)
+    packed = PackedHistories.unpack(low, high, pairs, num_users, num_items)
+    if "history.weights" not in store:
+        return packed
+    levels = finite(array(store, "history.levels", np.float32, None)).copy()
+    weights = PackedWeights.unpack(array(store, "history.weights", np.uint8, None), levels, pairs)
+    return replace(packed, weights=weights)

@@ -106,9 +106,7 @@ def _longer(rows: Rows, vectors: FloatArray) -> Rows:
 
 
 def _with_pairs(history: PackedHistories, users: IntArray, item: int) -> PackedHistories:
-    """The new item has the highest number, so it belongs at the end of each of its users' sorted items."""
-    known = history.all()
-    items = np.insert(known.items, known.indptr[users + 1], item)
-    added = np.zeros(len(known.indptr), dtype=np.int64)
-    added[users + 1] = 1
-    return PackedHistories.of(Interactions(known.indptr + np.cumsum(added), items, item + 1))
+    """The new item's pairs beside the others; where those have weights, they count as the others do on average."""
+    shape = len(history), item + 1
+    new = Interactions.from_pairs(users, np.full(len(users), item), *shape)
+    return PackedHistories.of(history.all().widened(*shape).joined(new))
