@@ -139,11 +139,11 @@ def put_placing(store: Store, name: str, placing: Placing, dtype: str) -> dict[s
     used = np.flatnonzero(matrix.any(axis=1))
     store[f"{name}.places"] = pack_bits(used, bits_for(len(matrix)))
     rows = put_matrix(store, f"{name}.rows", np.concatenate([start[None], matrix[used]]), dtype)
-    return {"coder": placing.coder.model_dump(mode="json", exclude_defaults=True), "rows": rows}
+    return {"coder": placing.coder.to_json(), "rows": rows}
 
 
 def get_placing(store: Store, name: str, config: dict[str, Any], width: int) -> Placing:
-    coder = FeatureCoder.model_validate(config["coder"])
+    coder = FeatureCoder.from_json(config["coder"])
     rows = get_matrix(store, f"{name}.rows", config["rows"])
     expect(coder.width <= _MOST_PLACES and rows.shape[1] == width, f"{name} do not lead to vectors of items")
     packed = array(store, f"{name}.places", np.uint8, None)
