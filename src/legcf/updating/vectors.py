@@ -22,6 +22,7 @@ from legcf.trained_model import TrainedModel
 _ALPHAS = (1.0, 2.0, 5.0, 10.0, 20.0, 40.0)
 _STEPS = 8  # conjugate gradient steps: a new item starts from nothing
 _RIDGE = 1e-3
+_JUDGED_PAIRS = 200_000  # are enough to tell one α from another
 
 
 def trained_vectors(base: TrainedModel) -> tuple[FloatArray, FloatArray, Pooling]:
@@ -97,13 +98,15 @@ def settings_for(method: MethodConfig, items: FloatArray, train: Interactions, p
     settings: AlsSettings = told.model_copy(update={"gradient_steps": _STEPS})
     if settings.alpha is not None:
         return settings
-    everything = np.arange(len(items))
+    if train.num_pairs > _JUDGED_PAIRS:
+        train = train.of_users(train.some_users(_JUDGED_PAIRS, np.random.default_rng(0)))
+    everything = np.flatnonzero(train.item_degrees)
     space = AlsSpace.of(pooling.vectors(train, items.__getitem__, items.shape[1]), items)
 
     def missed(alpha: float) -> float:
         trial = settings.model_copy(update={"alpha": alpha})
         found = space.half_step(items, train, everything, pooling, trial)
-        return float(np.linalg.norm(found @ _linear_map(found, items) - items))
+        return float(np.linalg.norm(found @ _linear_map(found, items[everything]) - items[everything]))
 
     return settings.model_copy(update={"alpha": min(_ALPHAS, key=missed)})
 
