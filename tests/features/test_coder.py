@@ -1,5 +1,6 @@
 """Tables of items as sparse rows."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +51,7 @@ def test_a_row_does_not_depend_on_others_and_missing_values_say_nothing() -> Non
     assert np.allclose(coded(coder, TABLE[2:3]).toarray()[0], whole[2])
     nothing = TABLE[:1].with_columns(pl.lit(None).cast(pl.String).alias(name) for name in ("genres", "title", "studio"))
     assert not coded(coder, nothing.with_columns(year=pl.lit(None).cast(pl.Int64))).toarray().any()
-    again = FeatureCoder.model_validate_json(coder.model_dump_json())
+    again = FeatureCoder.from_json(json.loads(json.dumps(coder.to_json())))
     assert np.array_equal(coded(again, TABLE).toarray(), whole)
     with pytest.raises(UserError, match="no column 'year'"):
         coded(coder, TABLE.drop("year"))
@@ -99,3 +100,12 @@ def test_columns_have_places_of_their_own_within_the_room() -> None:
     assert coder.width == sum(coder.widths) == coded(coder, TABLE).shape[1]
     genres = coder.row({"genres": "Horror"})[0]
     assert genres.max() < coder.widths[0] <= coder.row({"title": "owls again"})[0].min()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"width": 0}, {"kind": "colour"}, {"edges": [2, 1]}, {"mean": "x"}, {"deviation": 0}, {"more": 1}]
+)
+def test_a_coder_of_a_damaged_file_is_refused(wrong: dict[str, object]) -> None:
+    columns = fitted_coder(TABLE).to_json()
+    with pytest.raises((TypeError, ValueError)):
+        FeatureCoder.from_json([*columns[:-1], {**columns[-1], **wrong}])

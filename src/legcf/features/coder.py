@@ -9,29 +9,47 @@ items as training did.
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any, Literal, get_args
 
 import numpy as np
-from pydantic import Field, FiniteFloat
 
 from legcf.arrays import FloatArray, LongArray
-from legcf.configuration import Frozen
 from legcf.errors import UserError
 from legcf.features.hashing import place, words
 
 Kind = Literal["category", "tags", "text", "number"]
+_WIDEST = 2**16
 _FAR = 3.0  # deviations from the mean, beyond which a number is no farther
 
 
-class FeatureColumn(Frozen):
+@dataclass(frozen=True)
+class FeatureColumn:
     name: str
     kind: Kind
-    width: int = Field(ge=1, le=2**16)
+    width: int = 1
     """Places in a row. Those of a number are one for each bin, and the last one for the distance from the mean."""
-    separator: str = Field("|", min_length=1)
-    mean: FiniteFloat = 0.0
-    deviation: float = Field(1.0, gt=0, allow_inf_nan=False)
-    edges: tuple[FiniteFloat, ...] = ()
+    separator: str = "|"
+    mean: float = 0.0
+    deviation: float = 1.0
+    edges: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Files come from strangers."""
+        numbers = (self.mean, self.deviation, *self.edges)
+        if not (
+            isinstance(self.name, str)
+            and self.kind in get_args(Kind)
+            and type(self.width) is int
+            and 1 <= self.width <= _WIDEST
+            and isinstance(self.separator, str)
+            and self.separator
+            and all(isinstance(number, float | int) and math.isfinite(number) for number in numbers)
+            and self.deviation > 0
+            and all(low < high for low, high in pairwise(self.edges))
+        ):
+            raise ValueError(f"the feature {self.name!r} is not understood")
 
     def coded(self, value: Any) -> dict[int, float]:
         """Places and values of one item; nothing where nothing is said."""
@@ -65,10 +83,19 @@ class FeatureColumn(Frozen):
         return _unit(counts)
 
 
-class FeatureCoder(Frozen):
+@dataclass(frozen=True)
+class FeatureCoder:
     """How what is said of an item becomes a row; fitted once, and the same for items that come later."""
 
-    columns: tuple[FeatureColumn, ...] = Field(min_length=1)
+    columns: tuple[FeatureColumn, ...]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return [asdict(column) for column in self.columns]
+
+    @classmethod
+    def from_json(cls, columns: list[dict[str, Any]]) -> "FeatureCoder":
+        """Checked: a ValueError or TypeError where it is not what `to_json` gave."""
+        return cls(tuple(FeatureColumn(**{**column, "edges": tuple(column["edges"])}) for column in columns))
 
     @property
     def width(self) -> int:

@@ -1,6 +1,7 @@
 """A coder for the columns of a table, and the rows that it makes of one."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,8 +32,8 @@ def fitted_coder(table: pl.DataFrame, kinds: Mapping[str, Kind] | None = None) -
     hashed = [place for place, column in enumerate(columns) if column.kind != "number"]
     wanted = [_wanted(columns[place], table[columns[place].name]) for place in hashed]
     for place, width in zip(hashed, shared(wanted, HASHED_WIDTH), strict=True):
-        columns[place] = columns[place].model_copy(update={"width": width})
-    return FeatureCoder(columns=tuple(columns))
+        columns[place] = replace(columns[place], width=width)
+    return FeatureCoder(tuple(columns))
 
 
 def shared(wanted: Sequence[int], room: int) -> list[int]:
@@ -77,7 +78,7 @@ def _fitted(values: pl.Series, kind: Kind | None) -> FeatureColumn:
         read = to_number(values)
         numbers = read.filter(read.is_finite())
         if not len(numbers):
-            return FeatureColumn(name=values.name, kind="category", width=1)
+            return FeatureColumn(name=values.name, kind="category")
         edges = np.unique(np.quantile(numbers.to_numpy(), np.arange(1, _BINS) / _BINS))
         return FeatureColumn(
             name=values.name,
@@ -89,8 +90,8 @@ def _fitted(values: pl.Series, kind: Kind | None) -> FeatureColumn:
         )
     if kind == "tags" and values.dtype == pl.String:
         counts = {mark: int(values.str.contains(mark, literal=True).sum()) for mark in (*_SEPARATORS, ",")}
-        return FeatureColumn(name=values.name, kind="tags", width=1, separator=max(counts, key=counts.__getitem__))
-    return FeatureColumn(name=values.name, kind=kind, width=1)
+        return FeatureColumn(name=values.name, kind="tags", separator=max(counts, key=counts.__getitem__))
+    return FeatureColumn(name=values.name, kind=kind)
 
 
 def _looks_like(values: pl.Series) -> Kind:

@@ -44,11 +44,11 @@ class ItemFeatures:
         return found
 
     def facts(self) -> dict[str, Any]:
-        return {"coder": self.coder.model_dump(mode="json")}
+        return {"coder": self.coder.to_json()}
 
     @classmethod
     def restored(cls, arrays: NamedArrays, facts: Mapping[str, Any], num_items: int) -> "ItemFeatures":
-        coder = FeatureCoder.model_validate(facts["coder"])
+        coder = FeatureCoder.from_json(facts["coder"])
         parts = arrays["values"], arrays["indices"], arrays["indptr"]
         rows = sp.csr_matrix(parts, shape=(num_items, coder.width))
         rows.check_format()

@@ -1,7 +1,8 @@
 """From what is known of items to their vectors: a ridge regression on the items that people have.
 
 How much each column of the table counts, and the ridge, are those with which items that the map has not seen are ranked
-best for people who have them.
+best for people who have them. A ridge that ranks well makes vectors short, so how far the map leads from the mean is
+found by itself: as far as the scores of unseen items ask for.
 """
 
 from collections.abc import Sequence
@@ -47,10 +48,12 @@ def fit_map(
     single = np.eye(len(widths), dtype=np.bool_)
     turns = [np.ones(len(widths), dtype=np.bool_), *(single if len(widths) > 1 else ())]
     for chosen in turns * _ROUNDS if folds else ():
-        counts *= np.where(
-            chosen, climb(lambda factor, some=chosen: judged(np.where(some, factor, 1.0)), 1.0, _LEAST, _MOST), 1.0
-        )  # type: ignore[misc]
-    return _Regression.of(rows, vectors, weights).solved(np.repeat(counts, widths))
+
+        def changed(factor: float, chosen: NDArray[np.bool_] = chosen) -> float:
+            return judged(np.where(chosen, factor, 1.0))
+
+        counts *= np.where(chosen, climb(changed, 1.0, _LEAST, _MOST), 1.0)
+    return _Regression.of(rows, vectors, weights).solved(chosen, _reach(folds, chosen))
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,10 +75,11 @@ class _Regression:
         right = np.asarray(weighed.T @ vectors, dtype=np.float64) - total * np.outer(mean_row, mean)
         return cls(gram, right, mean_row, mean)
 
-    def solved(self, counts: NDArray[np.float64]) -> FeatureMap:
-        """With a ridge of 1 on features that count so much each: (C G C + I)⁻¹ C R, times C."""
+    def solved(self, counts: NDArray[np.float64], reach: float = 1.0) -> FeatureMap:
+        """With a ridge of 1 on features that count so much each: (C G C + I)⁻¹ C R, times C and the reach."""
         system = self.gram * counts[:, None] * counts + np.eye(len(counts))
         matrix = counts[:, None] * cho_solve(cho_factor(system, overwrite_a=True), counts[:, None] * self.right)
+        matrix *= reach
         return FeatureMap(matrix.astype(np.float32), (self.mean - self.mean_row @ matrix).astype(np.float32))
 
 
@@ -85,6 +89,8 @@ class _Fold:
 
     others: _Regression
     rows: sp.csr_matrix
+    vectors: FloatArray
+    weights: FloatArray
     users: FloatArray
     truth: NDArray[np.bool_]
     """Users × items."""
@@ -96,6 +102,19 @@ class _Fold:
         best = np.argpartition(-scores, shown - 1, axis=1)[:, :shown]
         hits = np.take_along_axis(self.truth, best, axis=1).sum(axis=1)
         return float((hits / np.minimum(self.truth.sum(axis=1), shown)).mean())
+
+    def fit(self, counts: NDArray[np.float64]) -> tuple[float, float]:
+        """Sums of products of scores, told and true, about the mean: told with true ones, and told with told ones."""
+        told = self.users @ (self.others.solved(counts).vectors(self.rows) - self.others.mean).T
+        true = self.users @ (self.vectors - self.others.mean).T
+        return float((told * true * self.weights).sum()), float((told * told * self.weights).sum())
+
+
+def _reach(folds: Sequence[_Fold], counts: NDArray[np.float64]) -> float:
+    """What told scores are to be multiplied by, to be those of items that people have: by least squares."""
+    sums = [fold.fit(counts) for fold in folds]
+    both, told = sum(first for first, _ in sums), sum(second for _, second in sums)
+    return max(both / told, 1.0) if told > 0 else 1.0
 
 
 def _folds(
@@ -116,6 +135,8 @@ def _folds(
             _Fold(
                 _Regression.of(rows[~hidden], vectors[~hidden], weights[~hidden]),
                 rows[hidden],
+                vectors[hidden],
+                weights[hidden],
                 pooling.vectors(rest.of_users(judges), vectors.__getitem__, vectors.shape[1]),
                 (pairs[judges][:, np.flatnonzero(hidden)] > 0).toarray(),
             )

@@ -29,6 +29,12 @@ class Placing:
     coder: FeatureCoder
     mapping: FeatureMap
 
+    def moved(self, before: FloatArray, after: FloatArray) -> "Placing":
+        """To where items stand `after` that stood `before`: the linear map that fits them best."""
+        across = np.linalg.lstsq(before.astype(np.float64), after.astype(np.float64), rcond=None)[0]
+        matrix, start = self.mapping.matrix @ across, self.mapping.start @ across
+        return Placing(self.coder, FeatureMap(matrix.astype(np.float32), start.astype(np.float32)))
+
     def vector(self, said: Mapping[str, Any]) -> FloatArray:
         """Of an item of which this is said, by the names of the columns."""
         places, values = self.coder.row(said)

@@ -54,7 +54,7 @@ def top_k_with_lists(
 
 
 def pooled_vectors(rows: CodedRows, pooling: Pooling, histories: Interactions) -> FloatArray:
-    """Vectors of users that are the weighted sums of their items, as `Pooling.vectors` makes them."""
+    """Vectors of users that are the weighted sums of their items, each as `Pooling.vector` makes it."""
     vectors = np.zeros((histories.num_users, rows.width), dtype=np.float32)
     scales = np.ones(len(rows), dtype=np.float32) if rows.scales is None else rows.scales
     relative = histories.relative_weights

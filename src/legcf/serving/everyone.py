@@ -49,7 +49,8 @@ def _top_block(scorer: "Scorer", users: slice, k: int, exclude_seen: bool, fast:
         items, scores = _top_compiled(scorer, fast, projected, k, histories, seen)
         left = np.flatnonzero(~vectors.any(axis=1))  # those of whom nothing may be known
     for row in left.tolist():
-        all_scores = scorer.scores(Taste(vectors[row], histories.of(row)), projected[row : row + 1])
+        taste = Taste(vectors[row], histories.of(row), histories.relative_of(row))
+        all_scores = scorer.scores(taste, projected[row : row + 1])
         chosen, values = best(all_scores, k, seen.of(row), None)
         items[row, : len(chosen)], scores[row, : len(chosen)] = chosen, values
     return items, scores
@@ -72,10 +73,14 @@ def _user_vectors(scorer: "Scorer", users: slice, histories: Interactions, fast:
     model = scorer.model
     if model.user_rows is not None:
         return model.user_rows.vectors(users)
-    if fast is not None and model.pooling is not None and isinstance(model.item_rows, CodedRows):
-        pooled: FloatArray = fast.pooled_vectors(model.item_rows, model.pooling, histories)
-        return pooled
-    return scorer.solver.vectors(histories)
+    if model.pooling is None:
+        return scorer.solver.vectors(histories)
+    pooled: FloatArray
+    if fast is not None and isinstance(model.item_rows, CodedRows):
+        pooled = fast.pooled_vectors(model.item_rows, model.pooling, histories)
+    else:  # one by one, as single requests have them: sums over many users at once round otherwise
+        pooled = np.stack([scorer.solver.vector(histories.of(row)) for row in range(histories.num_users)])
+    return pooled
 
 
 def _top_compiled(
@@ -105,7 +110,7 @@ def _top_compiled(
 def _lists_are_short(scorer: "Scorer", histories: Interactions) -> bool:
     """Whether the lists of a history reach few items, so that most are ranked by their codes alone."""
     lists = scorer.model.lists
-    if lists is None:
+    if lists is None or histories.weights is not None:  # the compiled search adds all lists alike
         return False
     reached = float(lists.pairs.user_degrees[histories.items].sum())
     return reached < _FEW_REACHED * histories.num_users * len(scorer.model.items)

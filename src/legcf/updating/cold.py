@@ -69,14 +69,11 @@ def known_features(
     before = current.features
     if before is not None:
         before = before.moved(places(current.items, merged.items), count)
-    if about is None and before is None:
-        return None
-    found = before
-    if about is not None:
-        coder = before.coder if before is not None else fitted_coder(about.rows, about.kinds)
-        newer = ItemFeatures(coder, coded(coder, about.rows)).moved(places(about.items, merged.items), count)
-        found = newer if before is None else before.overlaid(newer)
-    assert found is not None
+    if about is None:
+        return before
+    coder = before.coder if before is not None else fitted_coder(about.rows, about.kinds)
+    newer = ItemFeatures(coder, coded(coder, about.rows)).moved(places(about.items, merged.items), count)
+    found = newer if before is None else before.overlaid(newer)
     _, vectors, pooling = trained_vectors(base)
     trained_on = found.rows[: len(base.items)]
     return replace(found, mapping=fit_map(trained_on, found.coder.widths, vectors, base.ranking.histories, pooling))
