@@ -1,12 +1,14 @@
 """What `legcf update` keeps of training on everything, and what it costs.
 
     python benchmarks/bench_update.py [--data FOLDER] [--draws N] [--updates N] [--bytes SIZE] [--keep FOLDER]
+    python benchmarks/bench_update.py --data movielens-small --thresholds 0.05 0.1 0.2
 
 LastFM from ../shared/data. For every draw a model is trained with plain settings on nine tenths of the training pairs
 and another one on all of them, with the same validation and test pairs; the first takes in the last tenth, at once and
 in N updates, and a hundredth of all pairs. Costs are seconds of the processor, of updates with all that they measure.
 Trained models are kept in a folder if one is named, and taken from there the next time. Writes
-benchmarks/results/bench_update-NAME.json.
+benchmarks/results/bench_update-NAME.json. With --thresholds, validation alone tells how large a share of an item must
+be new for it to be solved again; bench_update-thresholds-NAME.json.
 """
 
 import argparse
@@ -29,36 +31,57 @@ from legcf.updating.update import update
 HERE = Path(__file__).resolve().parent
 LASTFM = HERE.parents[1] / "shared" / "data" / "lastfm"
 METRICS = ("recall@20", "ndcg@20")
+Training = Callable[[Dataset, str], tuple[TrainedModel, float]]
+"""Of which data, under which name: the model and its seconds."""
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--data", type=Path, default=LASTFM, help="a LightGCN folder")
+    options.add_argument("--data", default=str(LASTFM), help="a LightGCN folder, or the name of known data")
     options.add_argument("--draws", type=int, default=3, help="of the tenth that comes later")
     options.add_argument("--updates", type=int, default=20, help="in how many updates the tenth comes")
     options.add_argument("--bytes", default="auto", help="how large model files may be")
     options.add_argument("--keep", type=Path, help="where trained models are kept")
     options.add_argument("--seed", type=int, default=5, help="of the first draw and its models")
+    options.add_argument("--thresholds", type=float, nargs="+", help="to be compared on validation pairs")
     given = options.parse_args()
-    whole = load(given.data, DataOptions(protocol="legcf", cold="keep"))
-    name = given.data.name if given.bytes == "auto" else f"{given.data.name}-{given.bytes}"
-    found: dict[str, Any] = {"data": given.data.name, "bytes": given.bytes, "pairs": whole.train.num_pairs, "draws": []}
+    is_folder = Path(given.data).is_dir()
+    whole = load(given.data, DataOptions(protocol="legcf", cold="keep") if is_folder else DataOptions())
+    name = Path(given.data).name if given.bytes == "auto" else f"{Path(given.data).name}-{given.bytes}"
+    found: dict[str, Any] = {"data": name, "bytes": given.bytes, "pairs": whole.train.num_pairs, "draws": []}
+    written = f"bench_update-thresholds-{name}.json" if given.thresholds else f"bench_update-{name}.json"
     for seed in range(given.seed, given.seed + given.draws):
 
         def trained(dataset: Dataset, part: str, seed: int = seed) -> tuple[TrainedModel, float]:
             folder = given.keep / f"{name}-{seed}-{part}" if given.keep else None
             return _trained(dataset, seed, given.bytes, folder)
 
-        found["draws"].append(measured(whole, seed, given.updates, trained))
+        if given.thresholds:
+            found["draws"].append(compared(whole, seed, given.thresholds, trained))
+        else:
+            found["draws"].append(measured(whole, seed, given.updates, trained))
         text = json.dumps(found, indent=2)
         print(text, flush=True)
         (HERE / "results").mkdir(exist_ok=True)
-        (HERE / "results" / f"bench_update-{name}.json").write_text(text + "\n")
+        (HERE / "results" / written).write_text(text + "\n")
 
 
-def measured(
-    whole: Dataset, seed: int, updates: int, trained: Callable[[Dataset, str], tuple[TrainedModel, float]]
-) -> dict[str, Any]:
+def compared(whole: Dataset, seed: int, thresholds: list[float], trained: Training) -> dict[str, Any]:
+    """Of the recall and NDCG that training on all has on validation pairs, what an update with each threshold has."""
+    order = np.random.default_rng(seed).permutation(whole.train.num_pairs)
+    tenth = order[: len(order) // 10]
+    first = replace(whole, train=_without(whole.train, tenth))
+    (base, _), (everything, _) = trained(first, "part"), trained(whole, "all")
+    untested = replace(first, test=Interactions.empty(whole.num_users, whole.num_items))
+    found: dict[str, Any] = {"seed": seed, "items": whole.num_items}
+    for threshold in thresholds:
+        updated = update(base, _only(whole, tenth), untested, threshold)
+        ratios = {key: updated.metrics["validation"][key] / everything.metrics["validation"][key] for key in METRICS}
+        found[str(threshold)] = {**ratios, "solved items": updated.metrics["updated"]["solved_items"]}
+    return found
+
+
+def measured(whole: Dataset, seed: int, updates: int, trained: Training) -> dict[str, Any]:
     order = np.random.default_rng(seed).permutation(whole.train.num_pairs)
     tenth, hundredth = order[: len(order) // 10], order[: len(order) // 100]
     first = replace(whole, train=_without(whole.train, tenth))
