@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 os.environ["OMP_NUM_THREADS"] = "1"  # pytest runs several workers, and commands they start must not fight for cores
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of those commands compiles the whole package anew
 
 import torch
 
