@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every test starts from: a cache of its own, files in memory, one thread of torch, repeatable property tests."""
 
 import os

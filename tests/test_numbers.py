@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Numbers in documents are those of the JSON that a benchmark wrote."""
 
 import json

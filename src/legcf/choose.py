@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the items' vectors are made of, chosen on validation: codes of a codebook, or a table of few bits per value.
 
 Which is best differs between data sets more than anything else about a model: a small codebook has the most accuracy

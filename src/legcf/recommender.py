@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a Python user imports: fit, evaluate, recommend, similar items, save, load."""
 
 from __future__ import annotations

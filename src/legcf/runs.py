@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A run from dataset to files: config.json, metrics.jsonl, checkpoint/, model.safetensors, model.json, metrics.json."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`legcf update`: a run with new interactions in it, without training."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which item lists go with a ranking: ridge, powers and weight by whoever judges, as many entries as there is room.
 
 Lists are solved without regard to the vectors beside them, so they are solved once, and everything about them can be

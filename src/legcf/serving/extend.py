@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A model with one more item, by what is known of it or by the users who have it: no retraining. Numpy only."""
 
 from collections.abc import Mapping, Sequence
