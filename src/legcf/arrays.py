@@ -13,8 +13,6 @@ LongArray = NDArray[np.int64]
 NamedArrays = Mapping[str, NDArray[np.generic]]
 Positions = NDArray[np.integer]
 """Places of users or items in their id maps."""
-Square = NDArray[np.float64]
-"""Sums of products, d × d, in double precision."""
 
 
 def sorted_unique(values: NDArray[Any]) -> NDArray[Any]:
