@@ -1,5 +1,6 @@
 """Numbers in documents are those of the JSON that a benchmark wrote."""
 
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -60,3 +61,28 @@ def test_serving() -> None:
         assert f"{batch[way]['throughput_ratio']:.1f}×" in text
         assert f"{batch[way]['legcf']['users_per_second']:,.0f}" in text
         assert f"{batch[way]['implicit']['users_per_second']:,.0f}" in text
+
+
+def test_one_file() -> None:
+    place = importlib.util.spec_from_file_location("one_file", ROOT / "benchmarks" / "one_file.py")
+    assert place is not None
+    assert place.loader is not None
+    one_file = importlib.util.module_from_spec(place)
+    place.loader.exec_module(one_file)
+    text = (ROOT / "docs" / "results.md").read_text()
+    for line in one_file.table(written("one-file")).splitlines():
+        assert line in text, line
+    row = written("one-file")["gowalla-1.66MB 11"]
+    for document in ("README.md", "docs/results.md"):
+        text = (ROOT / document).read_text()
+        assert f"{row['bytes']:,}" in text, document
+        assert f"{row['recall@20']:.4f}" in text, document
+
+
+def test_held_out() -> None:
+    table = {(cells[0].lower(), cells[1]): cells[2:] for cells in rows("docs/study.md", "| data | judged by |")}
+    for data, parts in written("held-out").items():
+        for part, found in parts.items():
+            scores = [f"{ndcg:.4f}" for _, ndcg in found["scores"].values()]
+            assert table.pop((data, part)) == [f"{found['pairs per judge']:.1f}", *scores], (data, part)
+    assert not table
