@@ -28,20 +28,21 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # implicit threads by itself
 
 import numpy as np
 from http_load import beside_batches, load, quantiles, serving, stacks
-from request_times import rules, tables
+from request_times import rules, side_by_side, tables
 
 from legcf.serving.scorer import Scorer
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "gowalla"
 PARTS = ("batch", "http", "accuracy", "foldin", "rules", "tables")
-ALONE = {"http", "rules", "tables"}  # need nothing but a file
+ALONE = {"batch", "http", "rules", "tables"}  # need nothing but a file
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default=str(DATA), help="a LightGCN folder, for ALS factors and for foldin")
     parser.add_argument("--run", type=Path, help="a run of `legcf train`; without it ALS-128 stands in")
-    parser.add_argument("--model", type=Path, help="an exported file, for `http`, `rules` and `tables` alone")
+    parser.add_argument("--model", type=Path, help="an exported file, where neither accuracy nor foldin is asked for")
+    parser.add_argument("--against", type=Path, help="another file, to compare the time of a request with")
     parser.add_argument("--part", action="append", choices=PARTS, help="what to measure [all but foldin]")
     parser.add_argument("--requests", type=int, default=100_000)
     parser.add_argument("--connections", type=int, default=32)
@@ -67,6 +68,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="legcf-bench-") as folder:
         if options.model and set(parts) <= ALONE:
             shutil.copy(options.model, Path(folder) / "model.legcf")
+            take_vectors(Path(folder))
         elif {"batch", "http", "accuracy", "rules"} & set(parts):
             trained, dataset = load_trained(options)
             prepare(trained, dataset, Path(folder), report)
@@ -82,6 +84,9 @@ def main() -> None:
             report["tables"] = tables()
             for row in report["tables"]:
                 say("table request", ", ".join(f"{name} {value:.4g}" for name, value in row.items()))
+        if options.against:
+            report["request_ms"] = side_by_side(Path(folder) / "model.legcf", options.against)
+            say("request", ", ".join(f"{name} {value:.4g}" for name, value in report["request_ms"].items()))
         if "accuracy" in parts:
             report["accuracy"] = accuracy_by_size(trained, dataset, options)
         if "foldin" in parts:
@@ -125,27 +130,53 @@ def prepare(trained: Any, dataset: Any, folder: Path, report: dict[str, Any]) ->
     model = build(trained, t=4, validation=dataset.validation, quiet=True)
     report["export_seconds"] = time.perf_counter() - start
     report["parts"] = model.save(folder / "model.legcf")
-    dataclasses.replace(toy_model(), neighbour_scale=model.neighbour_scale).save(folder / "toy.legcf")
-    ranking = trained.ranking
-    np.save(folder / "users.npy", np.ascontiguousarray(ranking.users[:, :128], dtype=np.float32))
-    np.save(folder / "items.npy", np.ascontiguousarray(ranking.items[:, :128], dtype=np.float32))
-    np.save(folder / "indptr.npy", ranking.histories.indptr.astype(np.int32))
-    np.save(folder / "indices.npy", ranking.histories.items)
     say("export", f"{report['export_seconds']:.1f} s; bytes: {report['parts']}")
+    save_vectors(folder, model, trained.ranking.users, trained.ranking.items, trained.ranking.histories)
 
 
-def toy_model() -> Any:
-    """128 users and items, to load the libraries with."""
+def take_vectors(folder: Path) -> None:
+    """The vectors of a file, its users' too, as plain arrays for implicit."""
+    scorer = Scorer.load(folder / "model.legcf")
+    assert scorer.model.history is not None, "a file without users: export with --users history"
+    histories = scorer.model.history.all()
+    rows = scorer.model.user_rows
+    users = scorer.solver.vectors(histories) if rows is None else rows.vectors(slice(None))
+    save_vectors(folder, scorer.model, users, scorer.model.item_rows.vectors(slice(None)), histories)
+
+
+def save_vectors(folder: Path, model: Any, users: Any, items: Any, histories: Any) -> None:
+    toy_like(model).save(folder / "toy.legcf")
+    np.save(folder / "users.npy", np.ascontiguousarray(users[:, :128], dtype=np.float32))
+    np.save(folder / "items.npy", np.ascontiguousarray(items[:, :128], dtype=np.float32))
+    np.save(folder / "indptr.npy", histories.indptr.astype(np.int32))
+    np.save(folder / "indices.npy", histories.items)
+
+
+def toy_like(model: Any) -> Any:
+    """128 users and items with the parts that the model has, to load the libraries with."""
     from legcf.data.ids import IdMap
     from legcf.data.interactions import Interactions
+    from legcf.ranking.lists import ItemLists
+    from legcf.ranking.pooling import Pooling
     from legcf.ranking.rows import CodedRows
     from legcf.serving.artifact import ServingModel
     from legcf.serving.history import PackedHistories
 
     rows = CodedRows(np.zeros((128, 4), np.uint16), np.ones((128, 4), np.float32), np.ones((4, 4), np.float32))
-    ids = IdMap.consecutive(128)
-    history = PackedHistories.of(Interactions(np.arange(129), np.zeros(128, np.int32), 128))
-    return ServingModel(ids, rows, np.zeros(128, np.uint8), ids, rows, history=history, dtype="int8")
+    ids, ones = IdMap.consecutive(128), np.ones(128, np.uint8)
+    pairs = Interactions(np.arange(129), np.zeros(128, np.int32), 128)
+    return ServingModel(
+        ids,
+        rows,
+        ones,
+        ids,
+        None if model.user_rows is None else rows,
+        history=PackedHistories.of(pairs),
+        pooling=None if model.pooling is None else Pooling(0.5, 0.5, ones),
+        lists=None if model.lists is None else ItemLists(pairs, np.ones(128, np.float32)),
+        neighbour_scale=model.neighbour_scale,
+        dtype="int8",
+    )
 
 
 def batch(folder: Path) -> dict[str, Any]:

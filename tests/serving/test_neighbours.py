@@ -23,7 +23,8 @@ from legcf.serving.explain import explain
 from legcf.serving.extend import with_item
 from legcf.serving.history import PackedHistories
 from legcf.serving.neighbours import HistoryNeighbours
-from legcf.serving.scorer import Request, Scorer, Taste
+from legcf.serving.scorer import Request, Scorer
+from legcf.serving.taste import Taste
 from tests.helpers import graphs
 from tests.ranking.test_neighbours import dense
 
@@ -103,7 +104,7 @@ def test_users_without_items_get_what_is_popular_among_all_users(toy: Toy, near:
 def test_compiled_and_numpy_agree(
     near_model: ServingModel, form: str, with_bias: bool, exclude_seen: bool, k: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("legcf.serving.scorer._BLOCK_BYTES", 4 * 90 * 7)
+    monkeypatch.setattr("legcf.serving.everyone._BLOCK_BYTES", 4 * 90 * 7)
     bias = np.linspace(0, 0.3, 90).astype(np.float32) if with_bias else None
     rows = FullRows(near_model.item_rows.vectors(slice(None))) if form == "full" else near_model.item_rows
     scorer = Scorer(replace(near_model, item_bias=bias, item_rows=rows))

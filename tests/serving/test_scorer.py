@@ -10,7 +10,7 @@ from legcf.errors import UserError
 from legcf.ranking.rows import CodedRows
 from legcf.serving.artifact import ServingModel
 from legcf.serving.explain import explain
-from legcf.serving.scorer import Request, Scorer, best
+from legcf.serving.scorer import Request, Scorer
 
 from .conftest import GROUPS, Toy
 
@@ -113,11 +113,6 @@ def test_ties_go_to_the_lower_index_in_both_paths(model: ServingModel) -> None:
         np.testing.assert_array_equal(items, np.tile(np.arange(5), (60, 1)))
 
 
-def test_best_with_everything_left_out() -> None:
-    items, scores = best(np.ones(4, np.float32), 3, np.arange(4), None)
-    assert len(items) == len(scores) == 0
-
-
 def test_all_users_solved_when_none_is_stored(model: ServingModel) -> None:
     items, _ = Scorer(replace(model, user_rows=None)).recommend_all(5)
     assert np.mean(items % GROUPS == (np.arange(60) % GROUPS)[:, None]) > 0.95
@@ -125,7 +120,7 @@ def test_all_users_solved_when_none_is_stored(model: ServingModel) -> None:
 
 @pytest.mark.parametrize("stored", [True, False])
 def test_blocks_are_the_whole(model: ServingModel, stored: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("legcf.serving.scorer._BLOCK", 7)
+    monkeypatch.setattr("legcf.serving.everyone._BLOCK", 7)
     scorer = Scorer(model if stored else replace(model, user_rows=None))
     items, scores = scorer.recommend_all(5, compiled=False)
     for users, some_items, some_scores in scorer.recommend_blocks(5, compiled=False):

@@ -110,6 +110,12 @@ class Interactions:
         weights = None if self.weights is None else self.weights[first:last]
         return Interactions(np.clip(self.indptr, first, last) - first, self.items[first:last], self.num_items, weights)
 
+    def relative_of(self, user: int) -> FloatArray | None:
+        """How much each item of a user counts, in units of their mean; None where all pairs count alike."""
+        if self.weights is None:
+            return None
+        return self.of_users(np.array([user])).relative_weights
+
     def of(self, user: int) -> IntArray:
         return self.items[self.indptr[user] : self.indptr[user + 1]]
 

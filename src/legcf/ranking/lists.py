@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from legcf.arrays import FloatArray, Positions, inverse_power
+from legcf.arrays import FloatArray, LongArray, Positions, inverse_power
 from legcf.data.interactions import Interactions
 from legcf.ranking.packing import bits_for, quantise_levels
 
@@ -50,21 +50,27 @@ class ItemLists:
     def num_entries(self) -> int:
         return self.pairs.num_pairs
 
-    def term(self, items: Positions) -> FloatArray:
-        """What is added to the score of every item, for someone with these items."""
-        spoken, weights = self._of(items)
-        own = self._own(len(items))
-        added: FloatArray = (own * np.bincount(spoken.items, weights, self.pairs.num_items)).astype(np.float32)
+    def term(self, items: Positions, relative: FloatArray | None = None) -> FloatArray:
+        """What is added to the score of every item, for someone with these items, which count alike or so much each."""
+        places, weights, _ = self._gathered(items, relative)
+        sums = np.bincount(self.pairs.items[places], weights, self.pairs.num_items)
+        added: FloatArray = (self._own(len(items)) * sums).astype(np.float32)
         return added
 
-    def parts(self, items: Positions, targets: Positions) -> FloatArray:
+    def add_to(self, scores: FloatArray, items: Positions, relative: FloatArray | None = None) -> None:
+        """Add the term to scores of all items: the few that are reached are looked at, no others."""
+        places, weights, _ = self._gathered(items, relative)
+        np.add.at(scores, self.pairs.items[places], self._own(len(items)) * weights)
+
+    def parts(self, items: Positions, targets: Positions, relative: FloatArray | None = None) -> FloatArray:
         """What each of someone's items adds to the score of each target (items × targets); columns sum up to `term`."""
-        spoken, weights = self._of(items)
-        place = np.full(self.pairs.num_items, -1, dtype=np.int64)
-        place[targets] = np.arange(len(targets))
-        wanted = place[spoken.items] >= 0
+        places, weights, lengths = self._gathered(items, relative)
+        column = np.full(self.pairs.num_items, -1, dtype=np.int64)
+        column[targets] = np.arange(len(targets))
+        wanted = np.flatnonzero(column[self.pairs.items[places]] >= 0)
+        rows, places = np.repeat(np.arange(len(items)), lengths)[wanted], places[wanted]
         parts = np.zeros((len(items), len(targets)), dtype=np.float32)
-        parts[spoken.users()[wanted], place[spoken.items[wanted]]] = self._own(len(items)) * weights[wanted]
+        parts[rows, column[self.pairs.items[places]]] = self._own(len(items)) * weights[wanted]
         return parts
 
     def add_for(self, scores: FloatArray, histories: Interactions) -> None:
@@ -102,8 +108,11 @@ class ItemLists:
     def _own(self, count: int) -> np.float32:
         return np.float32(float(max(count, 1)) ** -self.user_power)
 
-    def _of(self, items: Positions) -> tuple[Interactions, FloatArray]:
-        """The lists of some items, one after the other, and their weights."""
-        spoken = self.pairs.of_users(items)
-        starts = np.repeat(self.pairs.indptr[items] - spoken.indptr[:-1], spoken.user_degrees)
-        return spoken, self.weights[starts + np.arange(spoken.num_pairs)]
+    def _gathered(self, items: Positions, relative: FloatArray | None) -> tuple[LongArray, FloatArray, LongArray]:
+        """Where the lists of some items stand, one after the other, their weights, and how long each is."""
+        lengths = self.pairs.user_degrees[items]
+        ends = np.cumsum(lengths)
+        before = np.repeat(self.pairs.indptr[items] - ends + lengths, lengths)
+        places = before + np.arange(len(before))
+        weights = self.weights[places]
+        return places, weights if relative is None else weights * np.repeat(relative, lengths), lengths

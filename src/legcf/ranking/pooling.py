@@ -45,11 +45,32 @@ class Pooling:
                 if relative is not None:
                     weighed *= relative[start:stop, None]
                 sums[own] = np.add.reduceat(weighed, histories.indptr[own] - start)
-        sums *= inverse_power(histories.user_degrees, self.user_power).astype(np.float32)[:, None]
+        sums *= self.user_scales(histories)[:, None]
         return sums
 
-    def parts(self, history: Positions, vectors: FloatArray, targets: FloatArray) -> FloatArray:
+    def vector(self, history: Positions, vectors: FloatArray, relative: FloatArray | None = None) -> FloatArray:
+        """Of one user, from the vectors of its items, which count alike or so much each.
+
+        Without weights it is the same as among others, to the last bit.
+        """
+        weighed = vectors * self.item_weights[history, None]
+        if relative is not None:
+            weighed *= relative[:, None]
+        pooled: FloatArray = weighed.sum(axis=0) * self._own(len(history))
+        return pooled
+
+    def user_scales(self, histories: Interactions) -> FloatArray:
+        """n_u^−a of everyone."""
+        scales: FloatArray = inverse_power(histories.user_degrees, self.user_power).astype(np.float32)
+        return scales
+
+    def parts(
+        self, history: Positions, vectors: FloatArray, targets: FloatArray, relative: FloatArray | None = None
+    ) -> FloatArray:
         """What each item of one history, with these vectors, adds to the score of each target (history × targets)."""
-        own = np.float32(float(max(len(history), 1)) ** -self.user_power)
-        parts: FloatArray = (vectors * (own * self.item_weights[history, None])) @ targets.T
+        weights = self._own(len(history)) * self.item_weights[history]
+        parts: FloatArray = (vectors * (weights if relative is None else weights * relative)[:, None]) @ targets.T
         return parts
+
+    def _own(self, count: int) -> np.float32:
+        return np.float32(float(max(count, 1)) ** -self.user_power)

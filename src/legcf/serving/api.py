@@ -63,7 +63,7 @@ class Api:
         ask = schemas.Ask.model_construct(**vars(query))
         loaded = self._holder.current
         news, hidden = self._latest.news(loaded, ask.user), self._latest.hidden(loaded)
-        key = query.model_dump_json(), news.version, hidden.version
+        key = request.scope["path"], request.scope["query_string"], news.version, hidden.version
         if weight(ask) <= LIGHT:
             popular = self._settings.popular_for_unknown
             return _remembered(loaded, key, lambda: answers.recommend(loaded, ask, popular, news, hidden))

@@ -12,6 +12,7 @@ from legcf.arrays import FloatArray
 from legcf.data.interactions import Interactions
 from legcf.jit import njit, prange
 from legcf.ranking.lists import ItemLists
+from legcf.ranking.pooling import Pooling
 from legcf.ranking.rows import CodedRows
 
 _TOGETHER = 64
@@ -52,6 +53,18 @@ def top_k_with_lists(
     return items, scores
 
 
+def pooled_vectors(rows: CodedRows, pooling: Pooling, histories: Interactions) -> FloatArray:
+    """Vectors of users that are the weighted sums of their items, each as `Pooling.vector` makes it."""
+    vectors = np.zeros((histories.num_users, rows.width), dtype=np.float32)
+    scales = np.ones(len(rows), dtype=np.float32) if rows.scales is None else rows.scales
+    relative = histories.relative_weights
+    _pool(
+        rows.columns, rows.values, scales, rows.codebook, pooling.item_weights, histories.indptr, histories.items,
+        np.zeros(0, dtype=np.float32) if relative is None else relative, pooling.user_scales(histories), vectors,
+    )  # fmt: skip
+    return vectors
+
+
 def best_k(all_scores: FloatArray, k: int, seen: Interactions) -> tuple[NDArray[np.int32], FloatArray]:
     """The same for scores that are there already (users × items)."""
     items, scores = _room(len(all_scores), k)
@@ -63,24 +76,27 @@ def _room(num_users: int, k: int) -> tuple[NDArray[np.int32], FloatArray]:
     return np.full((num_users, k), -1, dtype=np.int32), np.full((num_users, k), -np.inf, dtype=np.float32)
 
 
-@njit(cache=True)
-def _add(total, weight, row):  # type: ignore[no-untyped-def]
-    for x in range(total.shape[0]):
-        total[x] += weight * row[x]
+@njit(cache=True, inline="always")  # a call takes as long as the sums
+def _score_item(sums, across, columns, weights, scale, bias, item):  # type: ignore[no-untyped-def]
+    """Whole arrays and numbers of places, no rows cut out of them: cutting takes longer than the sums themselves."""
+    weight, column = np.float32(weights[item, 0]) * scale, columns[item, 0]
+    for x in range(_TOGETHER):
+        sums[x] = weight * across[column, x]
+    for k in range(1, columns.shape[1]):
+        weight, column = np.float32(weights[item, k]) * scale, columns[item, k]
+        for x in range(_TOGETHER):
+            sums[x] += weight * across[column, x]
+    if len(bias):
+        for x in range(_TOGETHER):
+            sums[x] += bias[item]
 
 
-@njit(cache=True)
-def _add_four(total, w0, r0, w1, r1, w2, r2, w3, r3):  # type: ignore[no-untyped-def]
-    for x in range(total.shape[0]):
-        total[x] = (((total[x] + w0 * r0[x]) + w1 * r1[x]) + w2 * r2[x]) + w3 * r3[x]
-
-
-@njit(cache=True)
-def _any_above(total, bar):  # type: ignore[no-untyped-def]
-    above = np.int32(0)
-    for x in range(total.shape[0]):
-        above += np.int32(total[x] > bar[x])
-    return above > 0
+@njit(cache=True, inline="always")  # a call takes as long as the sums
+def _any_reaches(sums, bar):  # type: ignore[no-untyped-def]
+    reaching = np.int32(0)
+    for x in range(_TOGETHER):
+        reaching |= np.int32(sums[x] >= bar[x])
+    return reaching != 0
 
 
 @njit(cache=True)
@@ -96,35 +112,47 @@ def _contains(values, start, end, wanted):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
+def _before(score, item, other_score, other):  # type: ignore[no-untyped-def]
+    return score > other_score or (score == other_score and item < other)
+
+
+@njit(cache=True)
 def _insert(items, scores, item, score):  # type: ignore[no-untyped-def]
+    """Where it belongs, whatever came before; nowhere if it is behind the last."""
     place = len(items) - 1
-    while place > 0 and scores[place - 1] < score:
+    if not _before(score, item, scores[place], items[place]):
+        return
+    while place > 0 and _before(score, item, scores[place - 1], items[place - 1]):
         items[place], scores[place] = items[place - 1], scores[place - 1]
         place -= 1
     items[place], scores[place] = item, score
 
 
-@njit(cache=True)
-def _score_item(total, columns, weights, across):  # type: ignore[no-untyped-def]
-    total[:] = 0
-    t = len(columns)
-    k = 0
-    while k + 4 <= t:
-        _add_four(
-            total,
-            weights[k],
-            across[columns[k]],
-            weights[k + 1],
-            across[columns[k + 1]],
-            weights[k + 2],
-            across[columns[k + 2]],
-            weights[k + 3],
-            across[columns[k + 3]],
-        )
-        k += 4
-    while k < t:
-        _add(total, weights[k], across[columns[k]])
-        k += 1
+@njit(cache=True, parallel=True)
+def _pool(  # type: ignore[no-untyped-def]
+    columns, weights, scales, codebook, item_weights, indptr, items, relative, own, vectors
+):  # fmt: skip
+    width = codebook.shape[1]
+    for user in prange(len(vectors)):
+        vector = np.empty(width, dtype=np.float32)
+        for place in range(indptr[user], indptr[user + 1]):
+            item = items[place]
+            weight, column = np.float32(weights[item, 0]) * scales[item], columns[item, 0]
+            for x in range(width):
+                vector[x] = weight * codebook[column, x]
+            for k in range(1, columns.shape[1]):
+                weight, column = np.float32(weights[item, k]) * scales[item], columns[item, k]
+                for x in range(width):
+                    vector[x] += weight * codebook[column, x]
+            for x in range(width):
+                vector[x] *= item_weights[item]
+            if len(relative):
+                for x in range(width):
+                    vector[x] *= relative[place]
+            for x in range(width):
+                vectors[user, x] += vector[x]
+        for x in range(width):
+            vectors[user, x] *= own[user]
 
 
 @njit(cache=True, parallel=True)
@@ -137,21 +165,16 @@ def _search(projected, columns, weights, scales, bias, indptr, seen, items, scor
         for x in range(count):
             for q in range(num_atoms):
                 across[q, x] = projected[first + x, q]
-        total = np.empty(_TOGETHER, dtype=np.float32)
-        unpacked = np.empty(columns.shape[1], dtype=np.float32)
+        sums = np.empty(_TOGETHER, dtype=np.float32)
         bar = np.full(_TOGETHER, np.inf, dtype=np.float32)  # lanes without a user never pass
         bar[:count] = -np.inf
         for item in range(len(columns)):
-            for k in range(len(unpacked)):
-                unpacked[k] = np.float32(weights[item, k]) * scales[item]
-            _score_item(total, columns[item], unpacked, across)
-            if len(bias):
-                total += bias[item]
-            if _any_above(total, bar):
+            _score_item(sums, across, columns, weights, scales[item], bias, item)
+            if _any_reaches(sums, bar):
                 for x in range(count):
                     user = first + x
-                    if total[x] > bar[x] and not _contains(seen, indptr[user], indptr[user + 1], item):
-                        _insert(items[user], scores[user], item, total[x])
+                    if sums[x] > bar[x] and not _contains(seen, indptr[user], indptr[user + 1], item):
+                        _insert(items[user], scores[user], item, sums[x])
                         bar[x] = scores[user, -1]
 
 
@@ -167,24 +190,28 @@ def _search_with_lists(  # type: ignore[no-untyped-def]
         count = min(_TOGETHER, num_users - first)
         across = np.zeros((num_atoms, _TOGETHER), dtype=np.float32)
         bar = np.full(_TOGETHER, np.inf, dtype=np.float32)  # lanes without a user never pass
-        reached = np.zeros((count, num_items), dtype=np.bool_)
+        settled = np.zeros(num_items, dtype=np.uint64)  # bit x: user x has the item, or its lists reached it
         added = np.zeros(num_items, dtype=np.float32)
         met = np.empty(num_items, dtype=np.int32)
         for x in range(count):
             user = first + x
+            own_bit = np.uint64(1) << np.uint64(x)
             for q in range(num_atoms):
                 across[q, x] = projected[user, q]
+            for place in range(indptr[user], indptr[user + 1]):
+                settled[seen[place]] |= own_bit
             found = 0
             for place in range(history_indptr[user], history_indptr[user + 1]):
                 spoken = history_items[place]
                 for at in range(list_indptr[spoken], list_indptr[spoken + 1]):
                     item = list_items[at]
-                    if not reached[x, item]:
-                        reached[x, item] = True
+                    added[item] += list_weights[at]
+                    if not settled[item] & own_bit:
+                        settled[item] |= own_bit
                         met[found] = item
                         found += 1
-                    added[item] += list_weights[at]
-            for item in np.sort(met[:found]):  # in order, so that ties go to the lower one
+            for place in range(found):
+                item = met[place]
                 total = np.float32(0)
                 for k in range(t):
                     total += np.float32(weights[item, k]) * scales[item] * projected[user, columns[item, k]]
@@ -192,25 +219,18 @@ def _search_with_lists(  # type: ignore[no-untyped-def]
                     total += bias[item]
                 total += own[user] * added[item]
                 added[item] = 0
-                if total > scores[user, -1] and not _contains(seen, indptr[user], indptr[user + 1], item):
+                if total >= scores[user, -1]:
                     _insert(items[user], scores[user], item, total)
+            for place in range(indptr[user], indptr[user + 1]):
+                added[seen[place]] = 0
             bar[x] = scores[user, -1]
         sums = np.empty(_TOGETHER, dtype=np.float32)
-        unpacked = np.empty(t, dtype=np.float32)
         for item in range(num_items):
-            for k in range(t):
-                unpacked[k] = np.float32(weights[item, k]) * scales[item]
-            _score_item(sums, columns[item], unpacked, across)
-            if len(bias):
-                sums += bias[item]
-            if _any_above(sums, bar):
+            _score_item(sums, across, columns, weights, scales[item], bias, item)
+            if _any_reaches(sums, bar):
                 for x in range(count):
                     user = first + x
-                    if (
-                        sums[x] > bar[x]
-                        and not reached[x, item]
-                        and not _contains(seen, indptr[user], indptr[user + 1], item)
-                    ):
+                    if sums[x] >= bar[x] and not (settled[item] >> np.uint64(x)) & np.uint64(1):
                         _insert(items[user], scores[user], item, sums[x])
                         bar[x] = scores[user, -1]
 

@@ -8,7 +8,8 @@ import numpy as np
 from legcf.arrays import FloatArray
 from legcf.data.ids import ExternalId
 from legcf.ranking.rows import CodedRows
-from legcf.serving.scorer import Scored, Scorer, Taste
+from legcf.serving.scorer import Scored, Scorer
+from legcf.serving.taste import Taste
 
 _EXAMPLES = 4
 _LEAST_SHARE = 0.3  # of an item's length that a meta-embedding must carry for the item to be an example of it
@@ -45,8 +46,8 @@ def explain(scorer: Scorer, taste: Taste, items: Sequence[int]) -> list[Explanat
     scores = targets @ taste.vector
     if model.item_bias is not None:
         scores = scores + model.item_bias[wanted]
-    own = scorer.solver.contributions(taste.history, targets)
-    near = np.zeros_like(own) if scorer.term is None else scorer.term.parts(taste.history, wanted)
+    own = scorer.solver.contributions(taste.history, targets, taste.relative)
+    near = np.zeros_like(own) if scorer.term is None else scorer.term.parts(taste.history, wanted, taste.relative)
     added = near.sum(axis=0)
     explanations = []
     for place, item in enumerate(items):

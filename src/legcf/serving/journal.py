@@ -6,9 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 from legcf.serving.events import Change, Event, EventLog
 from legcf.serving.lane import Busy
+from legcf.serving.latest import Latest
 from legcf.serving.logs import log
 
 _MOST_WAITING = 20_000  # entries; beyond, the disk does not keep up
+_LATELY_SECONDS = 1.0
+_SPREAD_SECONDS, _LONGEST_PAUSE = 0.02, 0.0025  # over which acknowledgements are sent, and between two of them
 
 Parcel = Sequence[Event | Change]
 
@@ -20,8 +23,8 @@ class NotWritten(Exception):
 class Journal:
     """Of one worker: a thread of its own, since the disk takes milliseconds."""
 
-    def __init__(self, folder: str) -> None:
-        self._log = EventLog(folder)
+    def __init__(self, folder: str, latest: Latest) -> None:
+        self._log, self._latest = EventLog(folder), latest
         self._thread = ThreadPoolExecutor(1, "journal")
         self._waiting: list[tuple[Parcel, asyncio.Future[int]]] = []
         self._entries = 0
@@ -57,8 +60,15 @@ class Journal:
                     if not done.done():
                         done.set_exception(NotWritten())
             else:
-                for (_, done), count in zip(together, counts, strict=True):
-                    if not done.done():  # whoever asked may have gone
-                        done.set_result(count)
+                await self._acknowledge([done for _, done in together], counts)
             self._entries -= sum(map(len, parcels))
         self._writing = None
+
+    async def _acknowledge(self, waiting: Sequence[asyncio.Future[int]], counts: Sequence[int]) -> None:
+        """One after the other while answers are asked for, which would wait for all of them if they came at once."""
+        pause = min(_SPREAD_SECONDS / len(waiting), _LONGEST_PAUSE)
+        for place, (done, count) in enumerate(zip(waiting, counts, strict=True)):
+            if place and self._latest.was_asked(_LATELY_SECONDS):
+                await asyncio.sleep(pause)
+            if not done.done():  # whoever told may have gone
+                done.set_result(count)

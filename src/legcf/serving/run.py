@@ -62,9 +62,12 @@ def run_server(settings: Settings, host: str, port: int, workers: int) -> None:
 
 def server_options() -> dict[str, Any]:
     """How uvicorn runs, whoever starts it."""
+    from legcf.serving.protocol import JoiningProtocol
+
     return {
         "loop": "auto",  # uvloop, but on Windows
-        "http": "httptools",
+        "http": JoiningProtocol,
+        "ws": "none",
         "log_config": None,
         "access_log": False,
         "server_header": False,

@@ -7,39 +7,36 @@ what a user's neighbours took is added (`legcf.serving.neighbours`). Public meth
 people use, private ones in positions.
 """
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from legcf import shown
-from legcf.arrays import FloatArray, Positions
-from legcf.data.ids import ExternalId
-from legcf.data.interactions import Interactions
+from legcf.arrays import FloatArray, Positions, sorted_unique
+from legcf.data.ids import ExternalId, IdMap
 from legcf.errors import UserError
 from legcf.ranking.popularity import trust
-from legcf.ranking.rows import CodedRows, Rows, measure
+from legcf.ranking.rows import Rows, measure
 from legcf.serving.artifact import ServingModel
 from legcf.serving.attributes import ItemMask
+from legcf.serving.best import best
+from legcf.serving.everyone import blocks
 from legcf.serving.foldin import UserMaker, user_maker
 from legcf.serving.neighbours import HistoryNeighbours
 from legcf.serving.renew import with_pairs
 from legcf.serving.rules import Caps, Filter, allowed_items, choose
+from legcf.serving.taste import ServedTerm, Taste
 
-_BLOCK = 64 * (os.cpu_count() or 1)  # users projected at once: 64 per core, as the compiled path takes them
-_BLOCK_BYTES = 16 * 2**20  # of scores that stand in memory at once where they have to
-_FEW_REACHED = 0.25  # of all items by the lists of a history; beyond, all scores are made
 _POOL = 10  # candidates per place where the best scores alone do not decide
 _NONE = np.zeros(0, dtype=np.int32)
 
 
-@dataclass(frozen=True)
-class Scored:
+class Scored(NamedTuple):
     """An entity (item or user) with its score; `name` is the title when there is one."""
 
     id: ExternalId
@@ -79,27 +76,6 @@ class Request:
     filter: Filter = field(default_factory=dict)
     cap: Mapping[str, int] = field(default_factory=dict)
     diversity: float = 0.0
-
-
-@dataclass(frozen=True)
-class Taste:
-    """A request in positions: the user's vector and the items it is known to have."""
-
-    vector: FloatArray
-    history: Positions
-
-
-class ServedTerm(Protocol):
-    """What someone's items add to scores."""
-
-    def term(self, items: Positions) -> FloatArray:
-        """To the score of every item."""
-
-    def parts(self, items: Positions, targets: Positions) -> FloatArray:
-        """Each item to the score of each target."""
-
-    def add_for(self, scores: FloatArray, histories: Interactions) -> None:
-        """For many at once; compiled."""
 
 
 class Scorer:
@@ -209,9 +185,8 @@ class Scorer:
         Returns:
             The best items, as `recommend` gives them.
         """
-        left_out = np.concatenate([self.model.items.positions(request.deny), hidden])
-        if request.exclude_seen:
-            left_out = np.concatenate([left_out, taste.history])
+        seen = taste.history if request.exclude_seen else _NONE
+        left_out = np.concatenate([self.model.items.positions(request.deny), hidden, seen])
         inside = allowed_items(self.model.attributes, request.filter) if request.filter else None
         if request.allow is not None:
             listed = np.zeros(len(self.model.items), dtype=np.bool_)
@@ -222,7 +197,7 @@ class Scorer:
             found = self._chosen(scores, request, left_out, inside)
         else:
             found = best(scores, request.k, left_out, inside)
-        return self._named_items(*found, self.fallback(taste))
+        return _named(self.model.items, self.model.titles, *found, self.fallback(taste))
 
     def _chosen(
         self, scores: FloatArray, request: Request, left_out: Positions, inside: ItemMask | None
@@ -241,22 +216,28 @@ class Scorer:
     def fallback(self, taste: Taste) -> Literal["popular"] | None:
         """What is recommended in place of a taste of which nothing is known: neither vector nor history tell items
         apart."""
-        if taste.vector.any() or (self.term is not None and self.term.term(taste.history).any()):
+        if taste.vector.any() or (self.term is not None and self.term.term(taste.history, taste.relative).any()):
             return None
         return "popular"
 
-    def scores(self, taste: Taste) -> FloatArray:
-        """Scores of all items, in item order. Someone of whom nothing is known gets what most people like."""
-        return self._scores(taste, self.model.item_rows.project(taste.vector[None]))
+    def scores(self, taste: Taste, projected: FloatArray | None = None) -> FloatArray:
+        """Scores of all items, in item order. Someone of whom nothing is known gets what most people like.
 
-    def _scores(self, taste: Taste, projected: FloatArray) -> FloatArray:
+        Args:
+            taste: Whose scores.
+            projected: What `item_rows.project` gives for the taste's vector, if it is at hand.
+
+        Returns:
+            An array that is the caller's.
+        """
         if self.fallback(taste) is not None:
             return self.model.popularity.astype(np.float32)
-        scores: FloatArray = self.model.item_rows.scores(projected)[0]
+        rows = self.model.item_rows
+        scores: FloatArray = rows.scores(rows.project(taste.vector[None]) if projected is None else projected)[0]
         if self.model.item_bias is not None:
             scores += self.model.item_bias
         if self.term is not None:
-            scores += self.term.term(taste.history)
+            self.term.add_to(scores, taste.history, taste.relative)
         return scores
 
     def taste(self, request: Request, more: Positions = _NONE) -> Taste:
@@ -274,20 +255,23 @@ class Scorer:
         news = np.concatenate([self.model.items.positions(request.items), more])
         user = None if request.user is None else self._user(request.user)
         known = self.history(user) if user is not None else _NONE
-        history = np.union1d(known, news).astype(np.int32)
+        history = sorted_unique(np.concatenate([known, news])) if len(news) else known
+        stored = self.model.history
+        relative = None if stored is None or user is None else stored.relative(user, history)
         if user is not None and self.model.user_rows is not None:
             trained = self.model.user_rows.vectors(np.array([user]))[0]
             if len(history) == len(known):
-                return Taste(trained, history)
+                return Taste(trained, history, relative)
             if not len(known):
                 return Taste(self._blend(trained, history), history)
             # what the news change, added to what training knew
-            return Taste(trained + self.solver.vector(history) - self.solver.vector(known), history)
+            before = self.solver.vector(known, None if stored is None else stored.relative(user, known))
+            return Taste(trained + self.solver.vector(history, relative) - before, history, relative)
         if user is not None and self.model.history is None:
             raise UserError(
                 "This model stores no users and no histories: send the user's items, or export with --history."
             )
-        return Taste(self.solver.vector(history), history)
+        return Taste(self.solver.vector(history, relative), history, relative)
 
     def history(self, user: int) -> NDArray[np.int32]:
         """What a user is known to have, both as positions."""
@@ -308,7 +292,8 @@ class Scorer:
         position = self.model.items.position(item)
         cosines = self._cosines(self.model.item_rows, position, self.item_norms)
         cosines *= trust(self.model.popularity)
-        return self._named_items(*best(cosines, k, np.append(hidden, position), None))
+        found = best(cosines, k, np.append(hidden, position), None)
+        return _named(self.model.items, self.model.titles, *found)
 
     def similar_users(self, user: ExternalId, k: int = 10) -> list[Scored]:
         """Find the users most like one, where the file holds vectors of users (`legcf export --users coded`).
@@ -325,10 +310,7 @@ class Scorer:
             raise UserError("This model stores no users, so none can be compared: export with `--users coded`.")
         cosines = self._cosines(self.model.user_rows, position, self._user_norms)
         found, scores = best(cosines, k, np.array([position]), None)
-        ids = self.model.users.external(found)
-        return [
-            Scored(identifier, score, str(identifier)) for identifier, score in zip(ids, scores.tolist(), strict=True)
-        ]
+        return _named(self.model.users, None, found, scores)
 
     def recommend_all(
         self, k: int = 20, exclude_seen: bool = True, compiled: bool | None = None
@@ -363,8 +345,7 @@ class Scorer:
         Yields:
             A slice of users, and positions and scores for them.
         """
-        for users, vectors in self._user_vectors(self._num_users()):
-            yield users, *self._top_block(users, vectors, k, exclude_seen, compiled)
+        return blocks(self, self._num_users(), k, exclude_seen, compiled)
 
     def __repr__(self) -> str:
         return shown.plain(self._facts())
@@ -392,73 +373,6 @@ class Scorer:
             raise UserError("This model stores no users: ask with lists of items instead.")
         return len(self.model.users)
 
-    def _top_block(
-        self, users: slice, vectors: FloatArray, k: int, exclude_seen: bool, compiled: bool | None
-    ) -> tuple[NDArray[np.int32], FloatArray]:
-        projected = self.model.item_rows.project(vectors)
-        stored = self.model.history
-        nothing = Interactions.empty(len(vectors), len(self.model.items))
-        histories = nothing if stored is None else stored.some(users.start, users.stop)
-        seen = histories if exclude_seen else nothing
-        found = None if compiled is False else self._top_compiled(projected, k, histories, seen, bool(compiled))
-        if found is None:
-            items = np.full((len(vectors), k), -1, dtype=np.int32)
-            scores = np.full((len(vectors), k), -np.inf, dtype=np.float32)
-            left = np.arange(len(vectors))
-        else:
-            items, scores = found
-            left = np.flatnonzero(~vectors.any(axis=1))  # those of whom nothing may be known
-        for row in left.tolist():
-            all_scores = self._scores(Taste(vectors[row], histories.of(row)), projected[row : row + 1])
-            chosen, values = best(all_scores, k, seen.of(row), None)
-            items[row, : len(chosen)], scores[row, : len(chosen)] = chosen, values
-        return items, scores
-
-    def _top_compiled(
-        self, projected: FloatArray, k: int, histories: Interactions, seen: Interactions, wanted: bool
-    ) -> tuple[NDArray[np.int32], FloatArray] | None:
-        """None without numba (an error if it is `wanted`), or where numpy is as fast."""
-        rows, bias = self.model.item_rows, self.model.item_bias
-        if self.term is None and not isinstance(rows, CodedRows):
-            return None
-        try:
-            from legcf.serving.compiled import best_k, top_k, top_k_with_lists
-        except ImportError:
-            if wanted:
-                raise
-            return None
-        if isinstance(rows, CodedRows) and self.term is None:
-            return top_k(rows, projected, k, bias, seen)
-        if isinstance(rows, CodedRows) and self._lists_are_short(histories):
-            assert self.model.lists is not None
-            return top_k_with_lists(rows, projected, k, bias, seen, self.model.lists, histories)
-        assert self.term is not None
-        scores = rows.scores(projected)
-        if bias is not None:
-            scores += bias
-        self.term.add_for(scores, histories)
-        return best_k(scores, k, seen)
-
-    def _lists_are_short(self, histories: Interactions) -> bool:
-        """Whether the lists of a history reach few items, so that most are ranked by their codes alone."""
-        lists = self.model.lists
-        if lists is None:
-            return False
-        reached = float(lists.pairs.user_degrees[histories.items].sum())
-        return reached < _FEW_REACHED * histories.num_users * len(self.model.items)
-
-    def _user_vectors(self, count: int) -> Iterator[tuple[slice, FloatArray]]:
-        together = _BLOCK
-        if self.term is not None:  # all scores of a block may stand in memory
-            together = min(_BLOCK, max(1, _BLOCK_BYTES // (4 * len(self.model.items))))
-        for start in range(0, count, together):
-            block = slice(start, min(start + together, count))
-            if self.model.user_rows is not None:
-                yield block, self.model.user_rows.vectors(block)
-            else:
-                assert self.model.history is not None  # users without codes are stored for their histories
-                yield block, self.solver.vectors(self.model.history.some(start, block.stop))
-
     def _blend(self, trained: FloatArray, news: Positions) -> FloatArray:
         """Without a stored history the news are all there is beside the trained vector: both count as much."""
         solved = self.solver.vector(news)
@@ -481,32 +395,11 @@ class Scorer:
             raise UserError("This model stores no users: send the user's items instead of an id.")
         return self.model.users.position(identifier)
 
-    def _named_items(
-        self, positions: NDArray[np.int64], scores: FloatArray, fallback: str | None = None
-    ) -> list[Scored]:
-        ids = self.model.items.external(positions)
-        pairs = zip(ids, scores.tolist(), positions.tolist(), strict=True)
-        return [Scored(identifier, score, self.model.item_name(item), fallback) for identifier, score, item in pairs]
 
-
-def best(
-    scores: FloatArray, k: int, left_out: Positions, inside: ItemMask | None
-) -> tuple[NDArray[np.int64], FloatArray]:
-    """Positions and scores of the k highest, best first, lower position first among equals. `scores` is overwritten.
-
-    Where `inside` leaves some out, only the others are looked at.
-    """
-    scores[left_out] = -np.inf
-    if inside is not None:
-        few = np.flatnonzero(inside)
-        places, values = best(scores[few], k, _NONE, None)
-        return few[places], values
-    k = min(k, len(scores))
-    if k <= 0:
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32)
-    # everything that reaches the k-th score, so that equals at the border are told apart by position, not by chance
-    border = np.partition(scores, len(scores) - k)[len(scores) - k]
-    candidates = np.flatnonzero(scores >= border)
-    candidates = candidates[np.isfinite(scores[candidates])]
-    order = np.argsort(-scores[candidates], kind="stable")[:k]
-    return candidates[order], scores[candidates[order]]
+def _named(
+    ids: IdMap, titles: list[str] | None, places: NDArray[np.int64], scores: FloatArray, fallback: str | None = None
+) -> list[Scored]:
+    known = ids.external(places)
+    names = [str(identifier) for identifier in known] if titles is None else [titles[place] for place in places]
+    found = zip(known, scores.tolist(), names, strict=True)
+    return [Scored(identifier, score, name, fallback) for identifier, score, name in found]

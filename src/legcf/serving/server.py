@@ -40,7 +40,7 @@ def create_app(settings: Settings) -> Starlette:
     telemetry = Telemetry(settings.counts)
     holder = Holder(Path(settings.model), telemetry, settings.cache_bytes)
     latest = Latest.of(settings.events)
-    journal = None if settings.events is None else Journal(settings.events)
+    journal = None if settings.events is None else Journal(settings.events, latest)
     lane, helper = Lane(), Helper(holder.path, latest, settings.events)
     operations = [
         *Api(settings, holder, telemetry, lane, helper, latest).operations(),
