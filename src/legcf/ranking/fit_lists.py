@@ -21,9 +21,8 @@ from legcf.ranking.ridge import Solved, find_candidates, solve, strongest
 Judge = Callable[[Ranking, dict[str, Any]], float]
 """How good a ranking is, and what is reported of the trial."""
 
-CLEARLY = (
-    1.01  # times better, for something else than the default: less is the luck of those who judge, or of the split
-)
+CLEARLY = 1.01
+"""Times better, for anything but the default: less is the luck of those who judge, or of the split."""
 _RIDGES = (0.5, 1.0, 2.0, 4.0, 8.0)
 _USER_POWERS = (0.0,)  # beside the one that is configured, ½: 1 only seemed better while codes were not trained yet
 _POWERS = (0.0, 0.25, 0.5)
