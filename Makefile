@@ -4,9 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN ?= runs/demo
 PEERS_DATA ?= lastfm
+PYTHONS ?= $(PYTHON)
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test lint format docs docs-serve build bench peers clean
+
+.PHONY: help demo test test-install lint format docs docs-serve build bench peers clean
 
 help: ## Say what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
@@ -31,7 +33,10 @@ demo: $(VENV)/core ## Train on real film ratings, print accuracy, size and recom
 	$(BIN)/legcf recommend $(RUN) --user 15 -k 10
 
 test: lint ## ruff, mypy --strict, the layers of imports and every test
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal
+
+test-install: $(VENV)/dev ## A wheel in an empty environment trains and serves; PYTHONS="python3.12 python3.13" names other Pythons
+	TMPDIR=$${TMPDIR:-/tmp} PYTHONS="$(PYTHONS)" $(BIN)/pytest -m install tests/test_installation.py --timeout 1800
 
 lint: $(VENV)/dev ## What `make test` checks before the tests
 	$(BIN)/ruff format --check src tests benchmarks tools

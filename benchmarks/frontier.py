@@ -12,10 +12,6 @@ values of users and items are counted and nothing else: no ids, no header. Few b
 
 import argparse
 import json
-import os
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -23,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from one_file import model_file, write
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "frontier.json"
@@ -32,26 +29,6 @@ SIZES = ("250kB", "500kB", "1MB", "2MB", "4MB", "8MB")
 MOST_ITEMS_OF_EASE = 10_000  # its matrix has items² values
 EASE_RIDGES = (30.0, 100.0, 300.0, 1000.0, 3000.0)
 Row = dict[str, Any]
-
-
-def of_legcf(data: Path, protocol: str, seed: int, size: str) -> Row | None:
-    """A model file as users make it; None where it cannot be so small."""
-    with tempfile.TemporaryDirectory() as folder:
-        run, file = Path(folder) / "run", Path(folder) / "model.legcf"
-        words = [str(data), "--protocol", protocol, "--cold", "keep", "--bytes", size, "--seed", str(seed)]
-        started = time.perf_counter()
-        done = _legcf("train", *words, "--out", str(run), "--json")
-        if done.returncode == 2 and "too small" in done.stderr:
-            return None
-        done.check_returncode()
-        seconds = time.perf_counter() - started
-        _legcf("export", str(run), str(file)).check_returncode()
-        metrics = json.loads((run / "metrics.json").read_text())
-        return {**_figures(metrics["test"]), "bytes": file.stat().st_size, "seconds": seconds}
-
-
-def _legcf(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "legcf", *words], capture_output=True, text=True, env=dict(os.environ))
 
 
 def _figures(metrics: dict[str, float]) -> Row:
@@ -150,14 +127,14 @@ def main() -> None:
         key = f"{data.name} {asked.protocol} {asked.seed} {kind} {name}"
         told = {"data": data.name, "protocol": asked.protocol, "seed": asked.seed, "kind": kind, "name": name}
         known[key] = {**told, **(row or {"refused": True})}
-        _write(RESULTS, json.dumps(known, indent=1))
+        write(RESULTS, json.dumps(known, indent=1))
         print(json.dumps(known[key]), flush=True)
 
     for data in asked.data:
         here = f"{data.name} {asked.protocol} {asked.seed}"
         for size in asked.sizes if "legcf" in asked.rows else ():
             if f"{here} legcf {size}" not in known:
-                keep(data, "legcf", size, of_legcf(data, asked.protocol, asked.seed, size))
+                keep(data, "legcf", size, model_file(data, asked.protocol, asked.seed, size))
         for kind in ("als", "full"):
             if kind in asked.rows and f"{here} {kind} float32" not in known:
                 for name, row in of_tables(data, asked.protocol, asked.seed, kind):
@@ -194,7 +171,7 @@ def show(rows: list[Row]) -> None:
             label = LABELS[row["kind"]](row["name"])
             lines.append(f"| {label} | {row['bytes']:,} | {row['recall@20']:.4f} | {row['ndcg@20']:.4f} |")
         lines.append("")
-    _write(PAGE, "\n".join(lines))
+    write(PAGE, "\n".join(lines))
     _draw(rows, sets)
 
 
@@ -219,13 +196,6 @@ def _draw(rows: list[Row], sets: list[tuple[str, str]]) -> None:
     figure.tight_layout()
     FIGURE.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(FIGURE, metadata={"Date": None})
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(".new")
-    beside.write_text(text + "\n")
-    beside.replace(path)
 
 
 if __name__ == "__main__":

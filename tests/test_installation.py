@@ -1,10 +1,13 @@
-"""A wheel in an empty environment: it serves, and says what training needs."""
+"""The distributions are complete; in an empty environment a wheel serves, and with `[demo]` it trains as well."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import urllib.request
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,40 +20,74 @@ from tests.serving.conftest import model, toy  # noqa: F401 - fixtures
 
 ROOT = Path(__file__).parents[1]
 TRAINING = {"numba", "polars", "scipy", "torch"}
+PYTHONS = os.environ.get("PYTHONS", "").split() or [sys.executable]
+_LEFT = shutil.ignore_patterns(".*", "*.egg-info", "__pycache__")
 
 
-def _run(*command: object, code: int = 0) -> str:
+@dataclass(frozen=True)
+class Built:
+    """What `python -m build` leaves: the wheel is made from the source distribution, so that must be enough."""
+
+    source: Path
+    wheel: Path
+
+
+def _run(*command: object, code: int = 0, cwd: Path | None = None) -> str:
     """What a command prints, on both streams."""
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=300)
-    assert done.returncode == code, done.stderr
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=550, cwd=cwd)
+    assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
 
 
-def _installed(folder: Path) -> Path:
-    """The `bin` of a new environment with the wheel and what it needs, as constraints.txt pins it."""
-    source = folder / "source"
-    source.mkdir()
-    shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
-    _run(*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, source)
-    (wheel,) = folder.glob("*.whl")
-    _run(sys.executable, "-m", "venv", "--without-pip", folder / "venv")
-    python = folder / "venv" / "bin" / "python"
-    _run(*pip, "--python", python, "install", "-c", ROOT / "constraints.txt", wheel)
-    return python.parent
+def _made(folder: str, names: list[str]) -> set[str]:
+    """What tools leave in a checkout."""
+    at_the_top = {"build", "dist", "runs", "site"} if Path(folder) == ROOT else set()
+    return _LEFT(folder, names) | at_the_top & set(names)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    folder = tmp_path_factory.mktemp("built")
+    shutil.copytree(ROOT, folder / "tree", ignore=_made)
+    _run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, folder / "tree")
+    (source,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
+    return Built(source, wheel)
+
+
+@pytest.fixture
+def nothing_of_this_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+
+
+def _installed(wheel: str, folder: Path, python: str = sys.executable) -> Path:
+    """The `bin` of a new environment with a wheel and what it needs, as constraints.txt pins it."""
+    _run(python, "-m", "venv", "--without-pip", folder / "venv")
+    programs = folder / "venv" / "bin"
+    pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python", programs / "python")
+    _run(*pip, "install", "-c", ROOT / "constraints.txt", wheel)
+    return programs
 
 
 @pytest.mark.slow
+def test_the_source_distribution_has_every_file(built: Built) -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
+    if not listed:
+        pytest.skip("this is no checkout")
+    with tarfile.open(built.source) as archive:
+        packed = {name.partition("/")[2] for name in archive.getnames()}
+    here = {name for name in listed if not name.startswith(".") and (ROOT / name).exists()}
+    assert here - packed == set()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("nothing_of_this_tree")
 def test_a_wheel_in_an_empty_environment_serves(
+    built: Built,
     model: ServingModel,  # noqa: F811
     tmp_path: Path,
     writable: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.delenv("PYTHONPATH", raising=False)  # nothing of this tree is to be within reach
-    programs, file = _installed(tmp_path), writable / "model.legcf"
+    programs, file = _installed(str(built.wheel), tmp_path), writable / "model.legcf"
     legcf, python = programs / "legcf", programs / "python"
     model.save(file)
     packages = {path.name for path in programs.parent.glob("lib/python*/site-packages/*")}
@@ -75,6 +112,25 @@ def test_a_wheel_in_an_empty_environment_serves(
     assert json.loads(_run(python, "-c", asked.format(str(file)))) == best_of_five(file)
     said = _run(python, "-c", "import legcf; legcf.Recommender", code=1)
     assert "`legcf.Recommender` needs optional packages: run `pip install 'legcf[train]'`" in said
+
+
+@pytest.mark.install
+@pytest.mark.usefixtures("nothing_of_this_tree")
+@pytest.mark.parametrize("python", PYTHONS)
+def test_a_wheel_in_an_empty_environment_trains_and_serves(built: Built, python: str, tmp_path: Path) -> None:
+    programs = _installed(f"{built.wheel}[demo]", tmp_path, python)
+    home = _run(programs / "python", "-c", "import legcf, torch; print(legcf.__file__, torch.__file__)", cwd=tmp_path)
+    assert home.count(str(programs.parent / "lib")) == 2
+
+    run, file = tmp_path / "run", tmp_path / "model.legcf"
+    options = ("--min-rating", "4", "--k-core", "10", "--bytes", "100kB", "--final", "--quiet")
+    _run(programs / "legcf", "train", "movielens-small", *options, "--out", run)
+    assert json.loads((run / "metrics.json").read_text())["test"]["ndcg@20"] > 0.2
+    _run(programs / "legcf", "export", run, file, "--users", "history", "--quiet")
+    with serving(file, program=(str(programs / "legcf"),)) as (base, _):
+        answer = json.loads(urllib.request.urlopen(f"{base}/recommend/15?k=3").read())
+        assert len(answer["items"]) == 3
+        assert all(item["title"] for item in answer["items"])
 
 
 def best_of_five(file: Path) -> list[list[int]]:

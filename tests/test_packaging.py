@@ -49,6 +49,12 @@ def test_links_of_the_readme_lead_somewhere() -> None:
         assert (ROOT / target).exists(), target
 
 
+def test_the_readme_names_every_page() -> None:
+    readme = (ROOT / "README.md").read_text()
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}  # the start page of the site
+    assert {page for page in pages if f"](docs/{page})" not in readme} == set()
+
+
 def test_the_readme_has_no_dead_links_on_a_package_index(setup_file: ModuleType) -> None:
     readme = (ROOT / "README.md").read_text()
     shown = setup_file.long_description(readme, None)

@@ -17,19 +17,34 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools" / "site"))
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
-        cwd=ROOT,
+def build(config: Path, folder: Path) -> "subprocess.CompletedProcess[str]":
+    """As `make docs` does. It must not be quiet: warnings that are not shown do not count for --strict."""
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(config), "--site-dir", str(folder)],
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
         text=True,
         timeout=300,
     )
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    done = build(ROOT / "mkdocs.yml", folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
+
+
+@pytest.mark.parametrize("target", ["nowhere.md", "index.md#nowhere", "/index.html"])
+def test_a_broken_link_fails(target: str, tmp_path: Path) -> None:
+    settings = f"INHERIT: {ROOT / 'mkdocs.yml'}\ndocs_dir: pages\nnav: [index.md]\nhooks: []\nplugins: []\n"
+    (tmp_path / "mkdocs.yml").write_text(settings)
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages" / "index.md").write_text(f"# Start\n\n[a link]({target})\n")
+    done = build(tmp_path / "mkdocs.yml", tmp_path / "site")
+    assert done.returncode == 1
+    assert target in done.stderr
 
 
 @pytest.mark.slow

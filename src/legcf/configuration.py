@@ -66,6 +66,11 @@ class TrainingConfig(Frozen):
     negatives: int = Field(
         5, ge=1, description="negatives per pair (bpr) or shared by a batch (softmax, cosine); squared draws none"
     )
+    negative_pool: int | None = Field(
+        None,
+        ge=1,
+        description="with bpr, a batch draws its negatives from this many items, drawn anew for each batch; null: all",
+    )
     negative_weight: float = Field(
         1.0, gt=0, description="how much a negative weighs beside a positive; for squared, any pair not in the data"
     )

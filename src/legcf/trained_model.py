@@ -16,6 +16,7 @@ from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
 from legcf.data.interactions import Interactions
 from legcf.errors import UserError
 from legcf.features.known import ItemFeatures
+from legcf.features.placing import Placing
 from legcf.files import read_json, write_json
 from legcf.model import GraphModel
 from legcf.ranking.ranking import Ranking
@@ -48,6 +49,16 @@ class TrainedModel:
     """What is known of its items besides who has them."""
     base: "TrainedModel | None" = None
     """The model as it was last trained, where pairs have come to it since (`legcf update`)."""
+
+    @property
+    def placing(self) -> Placing | None:
+        """How items are placed by what is known of them, among the ranking's vectors."""
+        if self.features is None or self.features.placing is None:
+            return None
+        layer = self.model.layer
+        with torch.no_grad():
+            own = layer.rows(torch.arange(layer.num_users, layer.num_entities)).numpy()
+        return self.features.placing.moved(own, self.ranking.items)
 
     @property
     def card(self) -> dict[str, Any]:

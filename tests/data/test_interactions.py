@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legcf.data.interactions import Interactions
+from legcf.data.ids import IdMap
+from legcf.data.interactions import Dataset, Interactions
 from tests.helpers import graphs
 
 pairs_strategy = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9)), max_size=60)
@@ -42,3 +43,16 @@ def test_pairs_of_some_users_in_their_order(train: Interactions, seed: int) -> N
     some = train.of_users(users)
     assert (some.num_users, some.num_items) == (5, train.num_items)
     assert all(np.array_equal(some.of(place), train.of(int(user))) for place, user in enumerate(users))
+
+
+@given(graphs(), st.sampled_from((0.1, 1 / 3, 1.0)), st.integers(0, 3))
+def test_holding_out_takes_the_same_share_of_everyone_and_leaves_a_pair(
+    train: Interactions, share: float, seed: int
+) -> None:
+    nothing = Interactions.empty(train.num_users, train.num_items)
+    ids = IdMap.consecutive(train.num_users), IdMap.consecutive(train.num_items)
+    whole = Dataset("some", "lightgcn", *ids, train, nothing, nothing)
+    held = whole.holding_out(share, np.random.default_rng(seed))
+    wanted = np.minimum(np.floor(train.user_degrees * share + 0.5), np.maximum(train.user_degrees - 1, 0))
+    np.testing.assert_array_equal(held.validation.user_degrees, wanted)
+    assert held.train.joined(held.validation).digest() == train.digest()

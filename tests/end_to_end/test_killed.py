@@ -1,8 +1,6 @@
 """A run killed with SIGKILL at any moment and resumed ends with the numbers of a run that was left alone."""
 
 import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -10,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests import forked
 from tests.helpers import planted, write_folder
 
 OPTIONS = (
@@ -38,15 +37,9 @@ def command(data: Path, out: Path, method: str, *more: str) -> list[str]:
     return ["train", str(data), "--out", str(out), *options(method), *more]
 
 
-def left_alone(command: list[str]) -> None:
+def left_alone(command: list[str], log: Path) -> None:
     """Run a command to its end, in a process like those that are killed: only there all sums are the same."""
-    done = subprocess.run([sys.executable, "-m", "legcf", *command], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-
-
-def to_be_killed(command: list[str]) -> subprocess.Popen[bytes]:
-    program = [sys.executable, "-m", "legcf"]
-    return subprocess.Popen([*program, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    assert forked.command(*command, log=log).wait(300) == 0, log.read_text()
 
 
 def numbers(out: Path) -> dict[str, Any]:
@@ -58,20 +51,20 @@ def numbers(out: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("method", ["legcf", *SEARCHES])
 def test_killed_and_resumed(method: str, tmp_path: Path) -> None:
     data = write_folder(planted(60, 60), tmp_path / "data")
-    left_alone(command(data, tmp_path / "whole", method))
+    left_alone(command(data, tmp_path / "whole", method), tmp_path / "log")
     out, rng = tmp_path / "killed", np.random.default_rng()
     third = lines_of(tmp_path / "whole") // 3
     interrupted = 0
     while interrupted < 3 and not (out / "metrics.json").exists():
         begun = (out / "config.json").exists()
-        process = to_be_killed(command(data, out, method, *(["--resume"] if begun else [])))
+        process = forked.command(*command(data, out, method, *(["--resume"] if begun else [])))
         wait_for_progress(process, out, lines_of(out) + int(rng.integers(0, third)))
         time.sleep(float(rng.random()) * 0.1)
         process.kill()
         process.wait(60)
         interrupted += not (out / "metrics.json").exists()
     assert interrupted > 0
-    left_alone(command(data, out, method, "--resume"))
+    left_alone(command(data, out, method, "--resume"), tmp_path / "log")
     assert numbers(out) == numbers(tmp_path / "whole")
     assert lines_of(out) == lines_of(tmp_path / "whole")
     assert not list(out.rglob("*.part"))
@@ -82,7 +75,7 @@ def lines_of(out: Path) -> int:
     return len(path.read_text().splitlines()) if path.exists() else 0
 
 
-def wait_for_progress(process: subprocess.Popen[bytes], out: Path, lines: int) -> None:
+def wait_for_progress(process: forked.Forked, out: Path, lines: int) -> None:
     """Until the run has told this many epochs, or has ended; a resumed one may first drop some."""
     deadline = time.monotonic() + 60
     while process.poll() is None and lines_of(out) < lines and time.monotonic() < deadline:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load_file
 
-from tests.end_to_end.test_killed import left_alone, lines_of, numbers, to_be_killed, wait_for_progress
+from tests import forked
+from tests.end_to_end.test_killed import left_alone, lines_of, numbers, wait_for_progress
 from tests.helpers import planted, write_folder
 
 COMMON = (
@@ -33,14 +34,14 @@ def test_killed_within_the_search(method: str, tmp_path: Path) -> None:
         return ["train", str(data), "--out", str(out), "--method", method, *COMMON, *SEARCHES[method], *more]
 
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    left_alone(command(whole))
-    process = to_be_killed(command(killed))
+    left_alone(command(whole), tmp_path / "log")
+    process = forked.command(*command(killed))
     wait_for_progress(process, killed, LINES[method])
     assert process.poll() is None
     os.kill(process.pid, signal.SIGKILL)
     process.wait(60)
     assert not (killed / "metrics.json").exists()
-    left_alone(command(killed, "--resume"))
+    left_alone(command(killed, "--resume"), tmp_path / "log")
     assert numbers(killed) == numbers(whole)
     assert lines_of(killed) == lines_of(whole)
     sizes = [

@@ -13,7 +13,7 @@ from legcf.experiments.report import write_report
 from legcf.experiments.reproduce import StudyRequest, _remembered
 from legcf.experiments.store import ResultStore
 from legcf.experiments.studies import STUDIES
-from legcf.experiments.tables import all_tables
+from legcf.experiments.tables import all_tables, was_rising
 from tests.cli.typed import legcf, refused
 from tests.experiments.tiny import pretend_finished
 from tests.helpers import planted
@@ -85,6 +85,22 @@ class TestStages:
         assert report._best_epoch(changed) == "alternate 2 of 2; pretrain 1"
         assert report._largest_fall(changed) == "−2.0%"
         assert report._largest_fall(run) == "", "nothing was updated"
+
+    def test_what_had_not_converged(self, tmp_path: Path) -> None:
+        store = filled(tmp_path / "store.sqlite", "ablation", {"refit-metis": 0.4})
+        (run,) = store.rows().values()
+
+        def rising(best: int, last: int, **training: object) -> bool:
+            told = {"best_epochs": {"alternate": {"epoch": best}}}
+            config = {"training": {**run.config["training"], "epochs": 12, **training}}
+            ended = replace(run, metrics=told, curve=[{"stage": "alternate", "epoch": last}], config=config)
+            return was_rising(ended)
+
+        assert rising(12, 12)
+        assert rising(11, 12)
+        assert not rising(9, 12)
+        assert not rising(9, 11), "validation ended it"
+        assert not rising(12, 12, schedule="cosine"), "the rate had gone to zero"
 
 
 class TestPages:

@@ -39,12 +39,13 @@ def finished(store: Path) -> int:
 def test_killed_and_started_again(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing that was finished is repeated, and the end is that of a reproduction that was left alone."""
     out = tmp_path / "killed"
-    process = start(folder, out)
+    log = tmp_path / "log"
+    process = start(folder, out, log)
     deadline = time.monotonic() + 240
     while finished(out / "store.sqlite") < 1 and time.monotonic() < deadline:
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.wait(60)
     before = {
         row.key: row.ended for row in ResultStore(out / "store.sqlite").rows().values() if row.status == "finished"
     }
@@ -61,10 +62,9 @@ def test_killed_and_started_again(tmp_path: Path, folder: Path, monkeypatch: pyt
     assert (out / "plots" / "planted-quick-ablation-curves.svg").exists()
     # A reproduction that is left alone, by two processes that share the store.
     alone = tmp_path / "alone"
-    both = [start(folder, tmp_path / name, "--store", str(alone / "store.sqlite")) for name in ("alone", "other")]
+    both = [start(folder, tmp_path / name, log, "--store", str(alone / "store.sqlite")) for name in ("alone", "other")]
     for one in both:
-        _, errors = one.communicate(timeout=300)
-        assert one.returncode == 0, errors
+        assert one.wait(300) == 0, log.read_text()
     assert set(attempts(alone).values()) == {1}
     assert results(out) == results(alone) == results(tmp_path / "other")
 
@@ -84,6 +84,26 @@ def test_failed_runs_are_shown_and_tried_again(tmp_path: Path, folder: Path, mon
     assert problems["missing"] == "method no-such-method is not available"
     assert problems["table"].startswith("failed (seed 0): training.loss = 'hinge'")
     assert "'hinge' is not one of" in (tmp_path / "results.md").read_text()
+
+
+def test_a_fresh_clone_goes_on_from_its_report(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports are kept in the repository, stores are not."""
+    monkeypatch.setitem(STUDIES, "ablation", Study("Tiny", "table", lambda setting: tiny_cells(setting)[1:]))
+    command = ("reproduce", "ablation", "--data", folder, "--out", tmp_path)
+    planned = legcf(*command, "--plan")
+    assert planned.code == 0
+    assert "ablation: 1 runs, 0 finished" in planned.out
+    assert not (tmp_path / "results.json").exists()
+    assert legcf(*command, "--quiet").code == 0
+    (tmp_path / "store.sqlite").unlink()
+    again = legcf(*command)
+    assert "1 runs are taken over" in again.err
+    assert "ablation: 1 runs, 1 finished, 0 min to go" in again.err
+    assert "has it already" in again.err
+    (tmp_path / "results.json").write_text("[]")
+    broken = legcf(*command)
+    assert broken.code == 2
+    assert "no report" in broken.err
 
 
 class TestBadInput:

@@ -13,13 +13,18 @@ from legcf.experiments import store as store_module
 from legcf.experiments.store import STORE_VERSION, ResultStore, owner_mark
 from tests.experiments.tiny import pretend_finished, runs
 
-_CLAIM = """
-import sys
+_RIVALS = """
+import os, sys
 from pathlib import Path
 from legcf.experiments.store import ResultStore
 from tests.experiments.tiny import runs
-print(ResultStore(Path(sys.argv[1])).claim(runs()[0], "planted", "1", 0), flush=True)
-sys.stdin.read()
+for _ in range(4):  # one process imports, and its forks claim
+    if os.fork() == 0:
+        print(ResultStore(Path(sys.argv[1])).claim(runs()[0], "planted", "1", 0), flush=True)
+        sys.stdin.read()
+        os._exit(0)
+for _ in range(4):
+    os.wait()
 """
 
 
@@ -41,13 +46,11 @@ class TestClaims:
         assert store.renew(run.key)
 
     def test_only_one_of_many_processes_gets_it(self, store: ResultStore) -> None:
-        words = [sys.executable, "-c", _CLAIM, str(store.path)]
-        rivals = [subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
-        try:  # nobody leaves before all have tried: the claim of a process that is gone may be taken
-            won = [rival.stdout.readline().strip() for rival in rivals if rival.stdout is not None]
-        finally:
-            for rival in rivals:
-                rival.communicate(timeout=60)
+        words = [sys.executable, "-c", _RIVALS, str(store.path)]
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as rivals:
+            assert rivals.stdout is not None
+            won = [rivals.stdout.readline().strip() for _ in range(4)]
+            rivals.communicate(timeout=60)  # nobody leaves before all have tried: who is gone has no claim any more
         assert sorted(won) == ["False", "False", "False", "True"]
 
     def test_finished_is_never_taken_again(self, store: ResultStore) -> None:
@@ -135,3 +138,20 @@ class TestBadFiles:
     def test_missing(self, tmp_path: Path) -> None:
         with pytest.raises(UserError, match="no results store"):
             ResultStore.existing(tmp_path / "none")
+
+
+class TestTakenIn:
+    def test_rows_of_another_store(self, store: ResultStore, tmp_path: Path) -> None:
+        first, second = runs()
+        other = ResultStore(tmp_path / "other.sqlite")
+        pretend_finished(other, first, 0.5)
+        pretend_finished(other, second, 0.4)
+        other.remember_study("ablation", "planted", "quick", {"seeds": 1, "rows": []})
+        pretend_finished(store, first, 0.3)
+        written = [row.to_json() for row in other.rows().values()]
+        assert store.take_in(written, other.studies()) == 1
+        assert store.rows()[second.key] == other.rows()[second.key]
+        assert store.rows()[first.key].metrics["test"]["ndcg@20"] < 0.4, "its own row stays"
+        assert store.studies() == other.studies()
+        assert not store.claim(second, "planted", "1", time.time() + 100)
+        assert store.take_in(written) == 0

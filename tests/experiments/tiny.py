@@ -1,7 +1,5 @@
 """Cells that train in a moment, and a reproduction of them as a process of its own that can be killed."""
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +8,9 @@ import numpy as np
 from legcf.configuration import merged
 from legcf.experiments.cells import Cell, Run, Setting, plan
 from legcf.experiments.store import ResultStore
+from tests.forked import Forked, run_command
 
 FAST: dict[str, Any] = {"training": {"epochs": 2, "batch_size": 200, "threads": 1}}
-
-SCRIPT = """
-import sys
-from legcf.cli.app import main
-from legcf.experiments.studies import STUDIES, Study
-from tests.experiments.tiny import tiny_cells
-STUDIES["ablation"] = Study("Tiny", "table", tiny_cells)
-sys.argv = ["legcf", "reproduce", "ablation", *sys.argv[1:]]
-main()
-"""
 
 
 def tiny_cells(setting: Setting) -> list[Cell]:
@@ -38,9 +27,16 @@ def runs(seeds: int = 1, content_hash: str = "data") -> tuple[Run, ...]:
     return plan(tuple(tiny_cells(Setting("planted", 40, 40))), seeds, content_hash).runs
 
 
-def start(data: Path, out: Path, *more: str) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-c", SCRIPT, "--data", str(data), "--out", str(out), "--workers", "1", *more]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def start(data: Path, out: Path, log: Path, *more: str) -> Forked:
+    words = ("reproduce", "ablation", "--data", str(data), "--out", str(out), "--workers", "1", *more)
+    return Forked(_reproduce, *words, log=log)
+
+
+def _reproduce(*words: str) -> None:
+    from legcf.experiments.studies import STUDIES, Study
+
+    STUDIES["ablation"] = Study("Tiny", "table", tiny_cells)
+    run_command(*words)
 
 
 def pretend_finished(store: ResultStore, run: Run, score: float, users: int = 50, state: bytes | None = None) -> None:

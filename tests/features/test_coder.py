@@ -1,5 +1,6 @@
 """Tables of items as sparse rows."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from legcf.errors import UserError
 from legcf.features.coder import FeatureCoder
+from legcf.features.fitting import coded, fitted_coder, shared
 from legcf.features.table import read_items
 
 TABLE = pl.DataFrame(
@@ -21,21 +23,21 @@ TABLE = pl.DataFrame(
 
 
 def test_kinds_are_guessed_and_can_be_given() -> None:
-    coder = FeatureCoder.fitted(TABLE)
+    coder = fitted_coder(TABLE)
     assert {column.name: column.kind for column in coder.columns} == {
         "genres": "tags",
         "title": "text",
         "studio": "category",
         "year": "number",
     }
-    assert FeatureCoder.fitted(TABLE, {"title": "category"}).columns[1].kind == "category"
+    assert fitted_coder(TABLE, {"title": "category"}).columns[1].kind == "category"
     with pytest.raises(UserError, match="no column 'price'"):
-        FeatureCoder.fitted(TABLE, {"price": "number"})
+        fitted_coder(TABLE, {"price": "number"})
 
 
 def test_rows_are_alike_where_items_are() -> None:
     table = pl.DataFrame({"genres": ["a|b", "a|b", "a|c", "c|d"]})
-    rows = FeatureCoder.fitted(table).rows(table)
+    rows = coded(fitted_coder(table), table)
     likeness = (rows @ rows.T).toarray()
     assert np.allclose(np.diag(likeness), 1)
     assert likeness[0, 1] == pytest.approx(1)
@@ -44,15 +46,15 @@ def test_rows_are_alike_where_items_are() -> None:
 
 
 def test_a_row_does_not_depend_on_others_and_missing_values_say_nothing() -> None:
-    coder = FeatureCoder.fitted(TABLE)
-    whole = coder.rows(TABLE).toarray()
-    assert np.allclose(coder.rows(TABLE[2:3]).toarray()[0], whole[2])
+    coder = fitted_coder(TABLE)
+    whole = coded(coder, TABLE).toarray()
+    assert np.allclose(coded(coder, TABLE[2:3]).toarray()[0], whole[2])
     nothing = TABLE[:1].with_columns(pl.lit(None).cast(pl.String).alias(name) for name in ("genres", "title", "studio"))
-    assert not coder.rows(nothing.with_columns(year=pl.lit(None).cast(pl.Int64))).toarray().any()
-    again = FeatureCoder.model_validate_json(coder.model_dump_json())
-    assert np.array_equal(again.rows(TABLE).toarray(), whole)
+    assert not coded(coder, nothing.with_columns(year=pl.lit(None).cast(pl.Int64))).toarray().any()
+    again = FeatureCoder.from_json(json.loads(json.dumps(coder.to_json())))
+    assert np.array_equal(coded(again, TABLE).toarray(), whole)
     with pytest.raises(UserError, match="no column 'year'"):
-        coder.rows(TABLE.drop("year"))
+        coded(coder, TABLE.drop("year"))
 
 
 def test_tables_from_files(tmp_path: Path) -> None:
@@ -74,3 +76,36 @@ def test_tables_from_files(tmp_path: Path) -> None:
             read_items(tmp_path / name)
     with pytest.raises(UserError, match="does not exist"):
         read_items(tmp_path / "gone.csv")
+
+
+def test_a_server_codes_what_is_said_as_training_did() -> None:
+    """One item as JSON has it."""
+    coder = fitted_coder(TABLE)
+    whole = coded(coder, TABLE).toarray()
+    for number, said in enumerate(TABLE.to_dicts()):
+        places, values = coder.row(said)
+        assert np.array_equal(whole[number, places], values)
+        assert np.count_nonzero(whole[number]) == len(places)
+    assert np.array_equal(coder.row({"genres": ["Comedy", "Drama"]})[0], coder.row({"genres": " Drama |Comedy"})[0])
+    assert not len(coder.row({"year": float("nan"), "genres": None})[0])
+    with pytest.raises(UserError, match=r"'price' of items: the model knows genres, title, studio, year"):
+        coder.row({"price": 3})
+
+
+def test_columns_have_places_of_their_own_within_the_room() -> None:
+    assert shared([8, 5000, 100], 1024) == [8, 916, 100]
+    assert shared([5000, 4000], 1024) == [512, 512]
+    assert shared([], 1024) == []
+    coder = fitted_coder(TABLE)
+    assert coder.width == sum(coder.widths) == coded(coder, TABLE).shape[1]
+    genres = coder.row({"genres": "Horror"})[0]
+    assert genres.max() < coder.widths[0] <= coder.row({"title": "owls again"})[0].min()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"width": 0}, {"kind": "colour"}, {"edges": [2, 1]}, {"mean": "x"}, {"deviation": 0}, {"more": 1}]
+)
+def test_a_coder_of_a_damaged_file_is_refused(wrong: dict[str, object]) -> None:
+    columns = fitted_coder(TABLE).to_json()
+    with pytest.raises((TypeError, ValueError)):
+        FeatureCoder.from_json([*columns[:-1], {**columns[-1], **wrong}])

@@ -13,6 +13,7 @@ import pytest
 
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Interactions
+from legcf.features.placing import Placing
 from legcf.ranking.neighbours import Neighbours
 from legcf.ranking.ranking import Ranking
 from legcf.serving.artifact import ServingModel
@@ -36,6 +37,7 @@ class Toy:
     known: Interactions
     ranking: Ranking
     card: dict[str, Any] = field(default_factory=dict)
+    placing: Placing | None = None
 
 
 def make_toy(seed: int = 0, text_ids: bool = True) -> Toy:

@@ -57,6 +57,23 @@ def test_negatives_are_unseen_and_distinct_where_there_are_enough(
                 assert len(set(drawn.tolist())) == negatives
 
 
+def test_a_pool_of_negatives_leaves_every_item_as_likely() -> None:
+    train = random_interactions(30, 60, 0.15, seed=3)
+    sampler = Sampler(train, 50, 3, "interaction", "each", pool=20)
+    counts = np.zeros(train.num_items)
+    for seed in range(60):
+        for batch in sampler.epoch(np.random.default_rng(seed)):
+            items = batch.entities[batch.negatives] - train.num_users
+            assert len(np.unique(items)) <= 20
+            for user, drawn in zip(batch.entities[batch.users], items, strict=True):
+                assert not set(drawn.tolist()) & set(train.of(user).tolist())
+                assert len(set(drawn.tolist())) == 3
+            np.add.at(counts, items.ravel(), 1)
+    taken = np.array([np.count_nonzero(train.items == item) for item in range(train.num_items)])
+    rare = counts[taken <= np.median(taken)]
+    assert rare.min() > 0.6 * rare.mean()
+
+
 def test_a_user_with_everything_does_not_hang() -> None:
     train = interactions([(0, item) for item in range(200)] + [(1, item) for item in range(199)], 2, 200)
     batches = epoch(train, negatives=5, size=64)

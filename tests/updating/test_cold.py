@@ -7,6 +7,10 @@ import polars as pl
 import pytest
 
 from legcf import Recommender, UserError
+from legcf.serving.artifact import ServingModel
+from legcf.serving.build import build
+from legcf.serving.extend import with_item
+from legcf.serving.scorer import Request, Scorer
 from tests.helpers import COMMUNITIES
 from tests.updating.conftest import ITEMS, Later
 from tests.updating.test_update import assert_same
@@ -67,3 +71,33 @@ def test_features_are_kept_for_the_next_update(
 def test_nothing_to_update_with(model: Recommender) -> None:
     with pytest.raises(UserError, match="nothing to update with"):
         model.update()
+
+
+def test_a_model_file_places_new_items_by_itself(model: Recommender, about: pl.DataFrame, tmp_path: Path) -> None:
+    """As the run does that is told of the same items, and within the bytes that the model was to have."""
+    known, cold = about.filter(pl.col("item") < ITEMS), about.filter(pl.col("item") >= ITEMS)
+    served = build(model.update(item_features=known).trained, keep_history=False, quiet=True)
+    parts = served.save(tmp_path / "model.legcf")
+    assert 0 < parts["features"] < 2000
+    assert (tmp_path / "model.legcf").stat().st_size < 20_000 + parts["ids"]
+    longer = ServingModel.load(tmp_path / "model.legcf")
+    for row in cold.to_dicts():
+        longer = with_item(longer, row.pop("item"), features=row)
+    scorer = Scorer(longer)
+    asked = Request(items=[item for item in range(ITEMS) if item % COMMUNITIES == 3][:8], k=3, allow=COLD)
+    assert {int(one.id) % COMMUNITIES for one in scorer.recommend(asked)} == {3}
+    by_run = model.update(item_features=cold).ranking.items[ITEMS:]
+    by_file = longer.item_rows.vectors(slice(ITEMS, None))
+    lengths = np.linalg.norm(by_run, axis=1) * np.linalg.norm(by_file, axis=1)
+    assert np.median((by_run * by_file).sum(axis=1) / lengths) > 0.9
+
+
+def test_a_file_says_what_it_cannot_place_by(model: Recommender, about: pl.DataFrame) -> None:
+    plain = build(model.trained, quiet=True)
+    with pytest.raises(UserError, match="--item-features"):
+        with_item(plain, 500, features={"kind": "kind 1"})
+    served = build(model.update(item_features=about).trained, quiet=True)
+    with pytest.raises(UserError, match="'colour' of items: the model knows kind, size"):
+        with_item(served, 500, features={"colour": "red"})
+    with pytest.raises(UserError, match="give it a feature"):
+        with_item(served, 500, features={"kind": None})

@@ -40,7 +40,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     linked = _LINK.sub(lambda found: _on_site(found[1], page.file), markdown)
-    return _with_titles(linked, page.file, _titles(config.nav))
+    folded = linked.replace("<details>", '<details markdown="1">')  # or tables in them stay as they were typed
+    return _with_titles(folded, page.file, _titles(config.nav))
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:

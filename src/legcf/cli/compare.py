@@ -9,7 +9,7 @@ from legcf.cli.output import AsJson, print_json, print_table
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders on the same data.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders on the same data.")],
     k: Annotated[list[int] | None, typer.Option("-k", help="List length; may be repeated.")] = None,
     as_json: AsJson = False,
 ) -> None:

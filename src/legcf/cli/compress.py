@@ -17,9 +17,12 @@ from legcf.errors import UserError
 def compress(
     data_options: DataOptions,
     table: Annotated[
-        Path, typer.Argument(help="Vectors: .npy, .npz (also of an `implicit` model), .parquet or .safetensors.")
+        Path,
+        typer.Argument(
+            metavar="TABLE", help="Vectors: .npy, .npz (also of an `implicit` model), .parquet or .safetensors."
+        ),
     ],
-    out: Annotated[Path, typer.Argument(help="The model file to write, e.g. model.legcf.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The model file to write, e.g. model.legcf.")],
     c: Annotated[int | None, typer.Option("-c", help="Rows of the codebook.  [default: 500]")] = None,
     t: Annotated[int | None, typer.Option("-t", help="Weights for each user and item.  [default: 4]")] = None,
     budget: Annotated[int | None, large_number("Stored values c·d + t·N; c and t are solved from it.")] = None,
@@ -30,7 +33,9 @@ def compress(
     items: Annotated[
         Path | None, typer.Option(help="A second file with the item vectors; TABLE has the users'.")
     ] = None,
-    num_users: Annotated[int | None, typer.Option(help="TABLE is one matrix: so many users first, then items.")] = None,
+    num_users: Annotated[
+        int | None, typer.Option(help="TABLE is one matrix: this many users first, then the items.")
+    ] = None,
     user_ids: Annotated[Path | None, typer.Option(help="Ids of user rows, one per line.  [default: 0, 1, …]")] = None,
     item_ids: Annotated[Path | None, typer.Option(help="Ids of item rows, one per line.  [default: 0, 1, …]")] = None,
     data: Annotated[

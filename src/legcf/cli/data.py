@@ -35,8 +35,8 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 @app.command()
 @with_data_options
 def prepare(
-    source: Annotated[list[str], typer.Argument(metavar="SOURCE...", help="A folder, files, a glob or a known name.")],
-    out: Annotated[Path, typer.Argument(help="The folder to write.")],
+    source: Annotated[list[str], typer.Argument(metavar="SOURCE", help="A folder, files, a glob or a known name.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
     engine: Annotated[
         Engine, typer.Option(help="Who reads: this process, or Dask where one machine is not enough.")
     ] = (Engine.LOCAL),
@@ -48,7 +48,7 @@ def prepare(
     *,
     data_options: DataOptions,
 ) -> None:
-    """Read and split data once, into a compact folder that opens at once."""
+    """Read and split data once, into a compact folder that opens in milliseconds."""
     from legcf.data.source import prepare_on_cluster, prepare_source
     from legcf.data.summary import summarise, what_was_kept
 
@@ -106,14 +106,14 @@ def info(
 
 @app.command()
 def fetch(
-    name: Annotated[str, typer.Argument(help="A name that `legcf data list` shows.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name that `legcf data list` shows.")],
     mirror: Annotated[
         str | None, typer.Option(help="Fetch NAME/FILE from this address instead of from where the data came from.")
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Bring a known dataset into the cache: resumed if broken off, verified, and only kept whole."""
+    """Download a known dataset into the cache; a broken download resumes, and only verified files are kept."""
     from legcf.data.cache import fetch as fetch_dataset
     from legcf.data.cache import find_local
     from legcf.data.registry import find_entry
@@ -126,7 +126,9 @@ def fetch(
 
 @app.command()
 def generate(
-    out: Annotated[Path, typer.Argument(help="A LightGCN folder to write, or a table if it ends in .csv.")],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="A LightGCN folder to write, or a table if it ends in .csv.")
+    ],
     preset: Annotated[str | None, typer.Option(help="A known size: yelp2020, amazon-book or 1e8.")] = None,
     users: Annotated[int | None, large_number("Number of users.")] = None,
     items: Annotated[int | None, large_number("Number of items.")] = None,
@@ -155,7 +157,7 @@ def generate(
 @with_data_options
 def export(
     data: DataArgument,
-    out: Annotated[Path, typer.Argument(help="The folder to write.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
     as_json: AsJson = False,
     *,
     data_options: DataOptions,

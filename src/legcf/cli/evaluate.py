@@ -14,10 +14,10 @@ from legcf.errors import UserError
 @with_data_options
 def evaluate(
     data_options: DataOptions,
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     part: Annotated[str, typer.Option(help="test or validation.")] = "test",
     data: Annotated[
-        str | None, typer.Option(help="Other data to measure by: its pairs that the run was not trained on.")
+        str | None, typer.Option(help="Other data to measure on; only pairs that the run was not trained on count.")
     ] = None,
     k: Annotated[list[int] | None, typer.Option("-k", help="List length; may be repeated.")] = None,
     as_json: AsJson = False,

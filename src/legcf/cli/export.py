@@ -17,8 +17,8 @@ _FORMATS = ("coded", "full", "onnx")
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="A run folder of `legcf train`.")],
-    model: Annotated[Path, typer.Argument(help="The file to write, e.g. model.legcf.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder of `legcf train`.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The file to write, e.g. model.legcf.")],
     t: Annotated[
         int | None,
         typer.Option("-t", min=1, max=64, help="Meta-embeddings per row.  [default: the model's own, else 4]"),

@@ -14,7 +14,7 @@ _SECTIONS = ("method", "backbone", "training", "ranking")
 
 
 def info(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     plot: Annotated[
         Path | None, typer.Option(help="Also draw the sizes that popular and rare entities were given, into this file.")
     ] = None,

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
 
 def methods(
-    name: Annotated[str | None, typer.Argument(help="A method or backbone to show with all its options.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="A method or backbone to show with all its options.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the methods and backbones; with NAME, its presets and every option with its default."""

@@ -11,7 +11,7 @@ from legcf.files import written_whole
 
 
 def recommend(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     user: Annotated[list[str] | None, typer.Option("--user", "-u", help="A user's id; may be repeated.")] = None,
     users: Annotated[
         Path | None, typer.Option(help="A text file with one user id per line; all users without it.")

@@ -9,7 +9,9 @@ from legcf.cli.output import AsJson, print_json
 
 
 def report(
-    out: Annotated[Path, typer.Argument(help="The folder of a reproduction; the report is written there.")],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="The folder of a reproduction; the report is written there.")
+    ],
     store: Annotated[Path | None, typer.Option(help="The results store.  [default: OUT/store.sqlite]")] = None,
     as_json: AsJson = False,
 ) -> None:

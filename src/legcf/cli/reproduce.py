@@ -1,5 +1,6 @@
 """`legcf reproduce`: the paper's tables and figures, ours beside the published numbers."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 @with_data_options
 def reproduce(
     data_options: DataOptions,
-    study: Annotated[str, typer.Argument(help="table2, ablation, hyperparameters, backbones, figures or all.")],
+    study: Annotated[
+        str, typer.Argument(metavar="STUDY", help="table2, ablation, hyperparameters, backbones, figures or all.")
+    ],
     data: Annotated[str, typer.Option(help="A folder, a file, or a known name such as gowalla.")],
     seeds: Annotated[int, typer.Option(help="How many seeds: 0, 1, …")] = 1,
     preset: Annotated[str, typer.Option(help="quick (large batches, capped runs) or full (the paper's).")] = "quick",
@@ -29,19 +32,24 @@ def reproduce(
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Runs side by side.  [default: the number of cores]")] = None,
     minutes_per_run: Annotated[
-        float | None, typer.Option(help="Most minutes of training per run.  [default: 10 for quick, none for full]")
+        float | None, typer.Option(help="Most minutes of training per run.  [default: none]")
     ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="A configuration key for all runs, e.g. training.epochs=5.")
     ] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Say what there is to do and how long it takes; no run.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No line per run.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run the cells of STUDY that the store does not have yet, then write the report into OUT."""
     from legcf.data.source import load
     from legcf.experiments import published
-    from legcf.experiments.report import write_report
-    from legcf.experiments.reproduce import StudyRequest, reproduce
+    from legcf.experiments.expected import told, workloads
+    from legcf.experiments.machine import cores
+    from legcf.experiments.report import take_back, write_report
+    from legcf.experiments.reproduce import StudyRequest, plans, reproduce
     from legcf.experiments.store import ResultStore
     from legcf.experiments.tables import all_tables
 
@@ -58,9 +66,19 @@ def reproduce(
             "there is nothing to compare with.",
             err=True,
         )
-    plans = reproduce(request, dataset, opened, _teller(opened, quiet or as_json))
+    taken = take_back(opened, out)
+    if taken:
+        typer.echo(f"{taken} runs are taken over from {out / 'results.json'}.", err=True)
+    loads = workloads(plans(request, dataset), opened.rows(), dataset.train.num_pairs)
+    if plan and as_json:
+        print_json({"studies": [asdict(load) for load in loads], "workers": workers or cores()})
+    elif plan or not quiet:
+        typer.echo("\n".join(told(loads, workers or cores())), err=not plan)
+    if plan:
+        return
+    done = reproduce(request, dataset, opened, _teller(opened, quiet or as_json))
     content = write_report(opened, out)
-    failed = sum(opened.status(run.key)[0] == "failed" for plan in plans for run in plan.runs)
+    failed = sum(opened.status(run.key)[0] == "failed" for planned in done.values() for run in planned.runs)
     if as_json:
         print_json(content)
     else:

@@ -17,7 +17,7 @@ from legcf.errors import UserError
 @with_data_options
 def search(
     data_options: DataOptions,
-    data: Annotated[str, typer.Argument(help="A folder, a file, or a known name.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help="A folder, a file, or a known name.")],
     method: Annotated[str, typer.Option(help="The method whose settings are searched.")] = "legcf",
     trials: Annotated[int, typer.Option(help="How many settings to try in all, pruned ones included.")] = 20,
     out: Annotated[

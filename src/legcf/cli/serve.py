@@ -9,7 +9,10 @@ import typer
 
 def serve(
     model: Annotated[
-        Path, typer.Argument(help="A file of `legcf export`; replace it and the server takes the new one.")
+        Path,
+        typer.Argument(
+            metavar="MODEL", help="A file of `legcf export`; when it is replaced, the server loads the new one."
+        ),
     ],
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 opens it to the network.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8000,
@@ -24,11 +27,11 @@ def serve(
     ] = "error",
     cors_origin: Annotated[
         list[str] | None,
-        typer.Option(help="Web page that may ask from a browser, such as https://shop.example; again for more."),
+        typer.Option(
+            help="Origin of web pages that may call from a browser, such as https://shop.example; may be repeated."
+        ),
     ] = None,
-    cache_mb: Annotated[
-        int, typer.Option(min=0, help="Memory of each worker for answers that may be asked for again.")
-    ] = 32,
+    cache_mb: Annotated[int, typer.Option(min=0, help="Memory of each worker for a cache of answers, in MB.")] = 32,
     max_body: Annotated[int, typer.Option(min=1024, help="Largest body of a request, in bytes.")] = 2**20,
     reload_seconds: Annotated[float, typer.Option(min=0.1, help="How often to look for a replaced file.")] = 1.0,
     accept_events: Annotated[
@@ -36,7 +39,7 @@ def serve(
         typer.Option(help="Take events (POST /interactions) and availability (PUT /items/ID), kept in this folder."),
     ] = None,
     access_log: Annotated[bool, typer.Option(help="A log line for every request.")] = True,
-    log_ids: Annotated[bool, typer.Option(help="Paths in log lines, which hold ids of users.")] = False,
+    log_ids: Annotated[bool, typer.Option(help="Log the paths of requests, which contain user ids.")] = False,
 ) -> None:
     """Serve MODEL: recommendations, similar items, a page at / and API docs at /docs. Logs are JSON lines on stderr."""
     # Requests are many and their matrices small: threads inside numpy would only get in each other's way.

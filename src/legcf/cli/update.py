@@ -14,10 +14,11 @@ from legcf.errors import UserError
 @with_data_options
 def update(
     data_options: DataOptions,
-    run: Annotated[Path, typer.Argument(help="A run folder of `legcf train` or `legcf update`.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder of `legcf train` or `legcf update`.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the updated run.")],
     new: Annotated[
-        str | None, typer.Argument(help="New interactions: a file or folder, as `legcf train` takes them.")
+        str | None,
+        typer.Argument(metavar="NEW", help="New interactions: a file or folder, as `legcf train` takes them."),
     ] = None,
     item_features: Annotated[
         Path | None,
@@ -32,7 +33,7 @@ def update(
         typer.Option(
             min=0,
             max=1,
-            help="Solve items again of which at least this share is new; 0: all that anything is new of."
+            help="Solve an item again when at least this share of its pairs is new; 0: every item with a new pair."
             "  [default: 0.1]",
         ),
     ] = None,
@@ -41,7 +42,7 @@ def update(
 ) -> None:
     """Take NEW interactions into RUN without training, and write the updated run.
 
-    Users are their histories and follow by themselves. New items, and those of which much is new, are solved again.
+    A user's vector follows from the items they have. New items, and items with many new pairs, are solved again.
     """
     from legcf import jit
     from legcf.recommender import Recommender
@@ -92,5 +93,5 @@ def _verdict(told: dict[str, Any]) -> str:
         else f"Validation ndcg@20 is {ratio:.1%} of that of the trained model"
     )
     grown = f"{told['growth']:.1%} more pairs than it was trained on"
-    rule = f"training anew is due below {LEAST_RATIO:.0%} or from {MOST_GROWTH:.0%} more pairs"
+    rule = f"retraining is due below {LEAST_RATIO:.0%} or from {MOST_GROWTH:.0%} more pairs"
     return f"{measured}, with {grown}; {rule}: {'it is due.' if told['retrain'] else 'not yet.'}"

@@ -50,7 +50,7 @@ def start(count: int) -> None:
         if refusal.exists():
             raise UserError(refusal.read_text(encoding="utf-8"))
     if ended:
-        raise UserError("The workers failed too often, as told above; --resume goes on from the last checkpoint.")
+        raise UserError("The workers failed too often (see above); --resume continues from the last checkpoint.")
 
 
 def launch(count: int, arguments: list[str]) -> int:

@@ -110,6 +110,12 @@ class Interactions:
         weights = None if self.weights is None else self.weights[first:last]
         return Interactions(np.clip(self.indptr, first, last) - first, self.items[first:last], self.num_items, weights)
 
+    def relative_of(self, user: int) -> FloatArray | None:
+        """How much each item of a user counts, in units of their mean; None where all pairs count alike."""
+        if self.weights is None:
+            return None
+        return self.of_users(np.array([user])).relative_weights
+
     def of(self, user: int) -> IntArray:
         return self.items[self.indptr[user] : self.indptr[user + 1]]
 
@@ -195,16 +201,20 @@ class Dataset:
         return self.train.joined(self.validation, self.test)
 
     def holding_out(self, share: float, rng: np.random.Generator) -> "Dataset":
-        """Take a share of the training pairs as validation, for choices where a protocol has none.
+        """Take a share of each user's training pairs as validation, for choices where a protocol has none.
 
         Args:
-            share: How many, from 0 to 1.
+            share: How many, from 0 to 1; at least one pair of a user stays.
             rng: Draws them.
 
         Returns:
             Another dataset over the same users and items.
         """
-        hidden = rng.random(self.train.num_pairs) < share
+        users, degrees = self.train.users(), self.train.user_degrees
+        counts = np.clip(np.floor(degrees * share + 0.5), 0, np.maximum(degrees - 1, 0))
+        order = np.lexsort((rng.random(self.train.num_pairs), users))
+        hidden = np.empty(self.train.num_pairs, dtype=np.bool_)
+        hidden[order] = np.arange(self.train.num_pairs) - self.train.indptr[users] < counts[users]
         return replace(self, train=self.train.subset(~hidden), validation=self.train.subset(hidden))
 
     def of_users(self, users: NDArray[np.int64]) -> "Dataset":

@@ -52,13 +52,13 @@ class DataOptions(BaseModel):
     date_format: str | None = Field(default=None, min_length=1)
     """How dates are written, as in `%d/%m/%Y %H:%M`; not needed for numbers and for ISO 8601."""
     weight_col: str | None = None
-    """Column of what a pair counts, such as a number of plays or a rating; repeated pairs add up."""
+    """Column that says how much a pair counts, such as plays or a rating; repeated pairs add up."""
     half_life: str | None = None
     """Older pairs count less: half as much after this time, such as 30d, 12h, 8w or 1y; needs times."""
     header: bool | None = None
     """Whether the first line of a text table names its columns. Without, columns go by number: user 1, item 2."""
     delimiter: str | None = Field(default=None, min_length=1, max_length=2)
-    """What stands between the fields of a text file, when it is not the usual one for its suffix."""
+    """Separator of fields in a text file, where it is not the usual one for the suffix."""
     min_rating: float | None = Field(default=None, allow_inf_nan=False)
     """Keep only pairs rated at least this; by default every pair counts, whatever its rating."""
     k_core: int = Field(default=0, ge=0)

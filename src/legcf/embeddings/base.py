@@ -34,6 +34,8 @@ class Row:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     reference: bool = False
     """Not a rival for the best: it is not compressed."""
+    fitted: Mapping[str, Any] = field(default_factory=dict)
+    """Settings with which it starts from a factorisation, if it can and does not do so anyway."""
 
 
 class EmbeddingLayer(nn.Module, ABC, Generic[C]):

@@ -19,6 +19,9 @@ from legcf.factorisation.als import AlsSettings, factorise
 _RIDGE = 1e-3  # relative to the mean use of a row: one that hardly any entity uses stays near zero
 
 
+FITTED: dict[str, Any] = {"method": {"start": "als"}}
+
+
 class FittedConfig(Budgeted):
     """Options of a layer that can start from a factorisation."""
 

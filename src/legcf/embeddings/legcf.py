@@ -42,7 +42,8 @@ _ITEMS_ONLY: dict[str, dict[str, Any]] = {
     "training": {**_WARM_TRAINING, "learning_rate": 0.015, "leave_out": True, "epochs": 4},
 }
 _GRAPH_TRAINING = {
-    "batch_size": 8192, "learning_rate": 1e-2, "epochs": 20, "patience": 3, "validation_users": 10_000,
+    "batch_size": 8192, "negative_pool": 2048, "learning_rate": 1e-2, "epochs": 20, "patience": 3,
+    "validation_users": 10_000,
 }  # fmt: skip
 _MOST_BUCKETS = 4096  # unless a budget asks for more: coding costs c times the items
 _ENTITIES_A_BUCKET = 4  # a codebook wider than a fourth of what it codes is no longer shared

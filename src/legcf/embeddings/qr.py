@@ -15,7 +15,7 @@ from torch import nn
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, Row, normal, ones_at
 from legcf.embeddings.budget import ensure_within, solved, stored_values, too_small
-from legcf.embeddings.fitted import FittedConfig, start_from_als
+from legcf.embeddings.fitted import FITTED, FittedConfig, start_from_als
 from legcf.embeddings.presets import PAPER_TRAINING, SMALL_TRAINING
 from legcf.errors import UserError
 
@@ -50,7 +50,7 @@ class QuotientRemainder(EmbeddingLayer[QrConfig]):
     citation = "Shi et al., Compositional Embeddings Using Complementary Partitions, KDD 2020"
     table_rows: ClassVar[dict[str, Row]] = {
         "qr": Row("QR, product", overrides={"method": {"op": "mult", "partition": "remainder"}}),
-        "qr-sum": Row("QR, sum", overrides={"method": {"op": "add", "partition": "balanced"}}),
+        "qr-sum": Row("QR, sum", overrides={"method": {"op": "add", "partition": "balanced"}}, fitted=FITTED),
     }
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The original's product, in the LEGCF paper's loop.

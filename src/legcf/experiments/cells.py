@@ -11,11 +11,12 @@ from typing import Any
 
 from legcf.configuration import Frozen, RunConfig, merged
 from legcf.errors import UserError
-from legcf.registry import BACKBONES, METHODS, resolve
+from legcf.registry import BACKBONES, METHODS, config_from_json, resolve
 
 WIDTH = 128
 _BUCKETS = 500
 _ENTITIES_A_BUCKET = 4  # below 2,000 entities a codebook of 500 would hardly be shared
+_SECTIONS = ("method", "backbone", "training", "ranking")
 _NO_DECISIONS = {"threads", "memory_cap_mb", "checkpoint_seconds"}
 _DEEPER = ("yelp2020", "amazon-book")  # where the paper uses four layers instead of three
 
@@ -119,7 +120,7 @@ class Run:
 
     @property
     def key(self) -> str:
-        return digest({"config": self.config_hash, "data": self.content_hash, "seed": self.seed})
+        return key_of(self.config_hash, self.content_hash, self.seed)
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,27 @@ def plan(cells: tuple[Cell, ...], seeds: int, content_hash: str) -> Plan:
     return Plan(cells, tuple(runs), refused)
 
 
+def hash_today(config: Mapping[str, Any], config_hash: str) -> str:
+    """The hash that a run of these settings has now: one that was made before a setting existed had its default.
+
+    The old hash tells the version that the method had. Where that has moved on, or a setting is no more, the run is
+    none of today's and keeps its hash.
+    """
+    try:
+        stored = config_from_json(config)
+    except UserError:
+        return config_hash
+    sections = {
+        name: {key: value for key, value in config[name].items() if key not in _NO_DECISIONS} for name in _SECTIONS
+    }
+    version = METHODS[stored.method.name].layer.version
+    return digest(_decisions(stored)) if digest({"version": version, **sections}) == config_hash else config_hash
+
+
+def key_of(config_hash: str, content_hash: str, seed: int) -> str:
+    return digest({"config": config_hash, "data": content_hash, "seed": seed})
+
+
 def digest(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -162,13 +184,8 @@ def _decisions(config: RunConfig) -> dict[str, Any]:
     def chosen(section: Frozen) -> dict[str, Any]:
         return dict(section.model_dump(mode="json", exclude=_NO_DECISIONS))
 
-    return {
-        "version": METHODS[config.method.name].layer.version,
-        "method": chosen(config.method),
-        "backbone": chosen(config.backbone),
-        "training": chosen(config.training),
-        "ranking": chosen(config.ranking),
-    }
+    sections = {name: chosen(getattr(config, name)) for name in _SECTIONS}
+    return {"version": METHODS[config.method.name].layer.version, **sections}
 
 
 def _flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -8,8 +8,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from legcf.errors import MissingExtra
+from legcf.errors import MissingExtra, UserError
 from legcf.experiments import published
+from legcf.experiments.cells import hash_today, key_of
 from legcf.experiments.document import (
     Element,
     Folded,
@@ -23,11 +24,12 @@ from legcf.experiments.document import (
 )
 from legcf.experiments.statistics import LEVEL
 from legcf.experiments.store import ResultStore, StoredRun
-from legcf.experiments.tables import Line, ResultTable, all_tables, was_capped
-from legcf.files import write_json
+from legcf.experiments.tables import Line, ResultTable, all_tables, ended_by, was_rising
+from legcf.files import read_json, write_json
 
 _SHORT = {"ndcg@10": "N@10", "recall@10": "R@10", "ndcg@20": "N@20", "recall@20": "R@20"}
 _MARK = "°"
+_RESULTS = "results.json"
 
 
 def write_report(store: ResultStore, folder: Path) -> dict[str, Any]:
@@ -36,12 +38,41 @@ def write_report(store: ResultStore, folder: Path) -> dict[str, Any]:
     blocks = _page(store, tables)
     content = {
         "tables": [table.to_json() for table in tables],
+        "studies": store.studies(),
         "runs": [row.to_json() for row in store.rows().values()],
     }
     write_markdown(folder / "results.md", blocks)
     write_html(folder / "results.html", "legcf: the paper, reproduced", blocks)
-    write_json(folder / "results.json", content)
+    write_json(folder / _RESULTS, content)
     return content
+
+
+def take_back(store: ResultStore, folder: Path) -> int:
+    """Runs of a report that the store has not, as in a fresh clone, which has reports and no store; how many."""
+    path = folder / _RESULTS
+    if not path.exists():
+        return 0
+    content = read_json(path)
+    try:
+        runs = [_as_of_today(run) for run in content["runs"] if run["status"] == "finished"]
+        renamed = {old: run["key"] for old, run in runs}
+        studies = [
+            {**plan, "rows": [{**row, "runs": [renamed.get(key, key) for key in row["runs"]]} for row in plan["rows"]]}
+            for plan in content.get("studies", ())
+        ]
+        return store.take_in([run for _, run in runs], studies)
+    except (KeyError, TypeError) as error:
+        raise UserError(
+            f"{path} is no report that can be gone on from; move it away or choose another --out."
+        ) from error
+
+
+def _as_of_today(run: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """A run with the key that the same settings have now, beside the key that it had."""
+    hashed = hash_today(run["config"], run["config_hash"])
+    if hashed == run["config_hash"]:
+        return run["key"], run
+    return run["key"], {**run, "config_hash": hashed, "key": key_of(hashed, run["content_hash"], run["seed"])}
 
 
 def _page(store: ResultStore, tables: Sequence[ResultTable]) -> list[Element]:
@@ -77,16 +108,21 @@ def _about(table: ResultTable) -> str:
         f"{plan['num_users']:,} users, {plan['num_items']:,} items, protocol `{plan['protocol']}`, {seeds}; "
         f"{_duration(table.seconds)} of runs in all."
     )
-    capped = [line.label for line in table.lines if line.is_capped]
-    if capped:
-        which = "all" if len(capped) == len([line for line in table.lines if line.runs]) else "; ".join(capped)
-        told += f" Stopped by the time limit, so not converged: {which}."
+    told += _not_converged(table, "Stopped by the time limit", [line for line in table.lines if line.is_capped])
+    told += _not_converged(table, "Still rising at the last epoch", [line for line in table.lines if line.is_rising])
     told += _losses(table)
     if not plan["has_published"]:
         told += f" The paper has no numbers for {table.dataset}: there is nothing to compare with."
     if plan["overrides"]:
         told += f" Settings changed for all runs: `{json.dumps(plan['overrides'])}`."
     return told
+
+
+def _not_converged(table: ResultTable, why: str, lines: Sequence[Line]) -> str:
+    if not lines:
+        return ""
+    every = len(lines) == len([line for line in table.lines if line.runs])
+    return f" {why}, so not converged: {'all' if every else '; '.join(line.label for line in lines)}."
 
 
 def _losses(table: ResultTable) -> str:
@@ -163,7 +199,7 @@ def _costs(table: ResultTable) -> Grid:
     rows = [
         [
             line.label, str(run.seed), _duration(run.seconds or 0), f"{run.peak_memory_mb or 0:,.0f}",
-            _best_epoch(run), _ended_by(run), _largest_fall(run), f"{run.metrics['storage_bytes']:,}",
+            _best_epoch(run), _ended(run), _largest_fall(run), f"{run.metrics['storage_bytes']:,}",
             f"{run.metrics['total_trainable']:,}", run.code_version, run.config_hash[:12],
         ]
         for line in table.lines
@@ -216,11 +252,8 @@ def _largest_fall(run: StoredRun) -> str:
     return f"{min(changes):.1%}".replace("-", "−") if min(changes) < 0 else "none"
 
 
-def _ended_by(run: StoredRun) -> str:
-    if was_capped(run):
-        return "time"
-    last = run.curve[-1] if run.curve else {}
-    return "last epoch" if last.get("epoch") == run.config["training"]["epochs"] else "validation"
+def _ended(run: StoredRun) -> str:
+    return f"{ended_by(run)}, still rising" if was_rising(run) else ended_by(run)
 
 
 def _mean_seconds(line: Line) -> str:

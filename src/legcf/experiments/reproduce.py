@@ -40,28 +40,38 @@ class StudyRequest:
             raise UserError(f"--workers {self.workers} cannot do anything; give at least 1.")
 
 
+def plans(request: StudyRequest, dataset: Dataset) -> dict[str, Plan]:
+    """What the request asks for, by study."""
+    request.check()
+    if dataset.test.num_pairs == 0:
+        raise UserError(f"{dataset.name} has no test part to compare methods on; choose another --protocol.")
+    setting = _setting(request, dataset)
+    return {
+        name: plan(tuple(STUDIES[name].cells(setting)), request.seeds, dataset.content_hash)
+        for name in chosen_studies(request.study)
+    }
+
+
 def reproduce(
     request: StudyRequest,
     dataset: Dataset,
     store: ResultStore,
     tell: Callable[[str, Run], None] = lambda event, run: None,
-) -> list[Plan]:
+) -> dict[str, Plan]:
     """Run what the store does not have yet; the tables are in the store afterwards."""
-    request.check()
-    if dataset.test.num_pairs == 0:
-        raise UserError(f"{dataset.name} has no test part to compare methods on; choose another --protocol.")
-    setting = Setting(
+    asked = plans(request, dataset)
+    for name, planned in asked.items():
+        store.remember_study(name, dataset.name, request.preset, _remembered(planned, request, dataset))
+    scheduler = Scheduler(store, request.source, request.options, _setting(request, dataset), request.workers, tell)
+    scheduler.work([run for planned in asked.values() for run in planned.runs])
+    return asked
+
+
+def _setting(request: StudyRequest, dataset: Dataset) -> Setting:
+    return Setting(
         dataset.name, dataset.num_users, dataset.num_items, request.preset, request.minutes, request.overrides,
         dataset.train.num_pairs,
     )  # fmt: skip
-    plans = []
-    for name in chosen_studies(request.study):
-        planned = plan(tuple(STUDIES[name].cells(setting)), request.seeds, dataset.content_hash)
-        store.remember_study(name, dataset.name, request.preset, _remembered(planned, request, dataset))
-        plans.append(planned)
-    scheduler = Scheduler(store, request.source, request.options, setting, request.workers, tell)
-    scheduler.work([run for planned in plans for run in planned.runs])
-    return plans
 
 
 def _remembered(planned: Plan, request: StudyRequest, dataset: Dataset) -> dict[str, Any]:

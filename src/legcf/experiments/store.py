@@ -13,7 +13,7 @@ import socket
 import sqlite3
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,7 +80,9 @@ class StoredRun:
         return dict(self.__dict__)
 
 
-_PLAIN = [name for name in StoredRun.__dataclass_fields__ if name not in ("machine", "config", "metrics", "curve")]
+_NESTED = ("machine", "config", "metrics", "curve")
+_PLAIN = [name for name in StoredRun.__dataclass_fields__ if name not in _NESTED]
+_NAME_OF_STUDY = ("study", "dataset", "preset")
 
 
 class ResultStore:
@@ -164,6 +166,31 @@ class ResultStore:
                 ),
             )  # fmt: skip
 
+    def take_in(self, runs: Iterable[Mapping[str, Any]], studies: Iterable[Mapping[str, Any]] = ()) -> int:
+        """Finished runs and studies that another store wrote down (`StoredRun.to_json`) and this one lacks; how many.
+
+        What every user got is not among it, so such runs are shown, but not tested against others.
+        """
+        values = [
+            [json.dumps(run[name]) if name in _NESTED else run[name] for name in (*_PLAIN, *_NESTED)]
+            for run in runs
+            if run["status"] == "finished"
+        ]
+        columns = ", ".join((*_PLAIN, *_NESTED))
+        places = ", ".join("?" * len((*_PLAIN, *_NESTED)))
+        with self._writing() as connection:
+            before = connection.total_changes
+            connection.executemany(f"INSERT OR IGNORE INTO runs ({columns}) VALUES ({places})", values)
+            taken = connection.total_changes - before
+            connection.executemany(
+                "INSERT OR IGNORE INTO studies VALUES (?, ?, ?, ?, ?)",
+                [
+                    (plan["study"], plan["dataset"], plan["preset"], json.dumps(_without_name(plan)), time.time())
+                    for plan in studies
+                ],
+            )
+        return taken
+
     def fail(self, key: str, error: str, owner: str | None = None) -> None:
         """Mark a run that `owner` (this process by default) had claimed."""
         self._end(key, "failed", error, owner or owner_mark())
@@ -196,7 +223,7 @@ class ResultStore:
 
     def rows(self) -> dict[str, StoredRun]:
         """Every run by its key."""
-        columns = ", ".join([*_PLAIN, "machine", "config", "metrics", "curve"])
+        columns = ", ".join((*_PLAIN, *_NESTED))
         found = self._connection.execute(f"SELECT {columns} FROM runs ORDER BY cell, seed").fetchall()
         return {values[0]: _row(values) for values in found}
 
@@ -223,10 +250,7 @@ class ResultStore:
 
     def studies(self) -> list[dict[str, Any]]:
         found = self._connection.execute("SELECT study, dataset, preset, plan FROM studies ORDER BY rowid").fetchall()
-        return [
-            {"study": study, "dataset": dataset, "preset": preset, **json.loads(plan)}
-            for study, dataset, preset, plan in found
-        ]
+        return [{**dict(zip(_NAME_OF_STUDY, name, strict=True)), **json.loads(plan)} for *name, plan in found]
 
     def close(self) -> None:
         self._connection.close()
@@ -295,6 +319,10 @@ def _training_seconds(metrics: Mapping[str, Any]) -> float | None:
 
 def _packed(values: NDArray[np.floating]) -> bytes:
     return zlib.compress(np.ascontiguousarray(values, dtype="<f4").tobytes(), 6)
+
+
+def _without_name(plan: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in plan.items() if name not in _NAME_OF_STUDY}
 
 
 def _row(values: tuple[Any, ...]) -> StoredRun:

@@ -1,8 +1,10 @@
 """The paper's tables and figures as cells. A new study is a function and one line in STUDIES."""
 
+import json
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from importlib import resources
 from typing import Any
 
 from legcf.embeddings.base import Row
@@ -10,22 +12,21 @@ from legcf.errors import UserError
 from legcf.experiments.cells import Cell, Setting, with_overrides
 from legcf.registry import METHODS
 
-QUICK_MINUTES = 15.0
-"""Of a run that propagates at every step; all studies together then take a night on two cores."""
-
 QUICK_EPOCHS = 12
-"""Of either stage of LEGCF, for every row: none is ended by time or patience, so rows have learned for equally long."""
+"""Of either stage of LEGCF, for every row: none is ended by time or patience, so rows have learned for equally long.
+Rivals have the epochs and the patience of their presets. No clock ends anything: a busy machine changes no result."""
 
 # Every step propagates over the whole graph, so few large batches and the grid's highest rate.
-_QUICK_STEPWISE = {
-    "batch_size": 16384, "learning_rate": 1e-2, "patience": 5, "validation_users": 5000, "checkpoint_seconds": 60,
-}  # fmt: skip
+_QUICK_STEPWISE = {"batch_size": 16384, "learning_rate": 1e-2, "checkpoint_seconds": 60}
 _NO_PATIENCE = 10**6
 _STEPS_PER_EPOCH = 100  # of a quick run on the basis, where an epoch takes seconds
 _SMALLEST_BATCH, _LARGEST_BATCH = 256, 8192
 _RATE_OF_LARGEST = 1e-2
+_SMALLEST_POOL, _PAIRS_A_NEGATIVE = 512, 4  # of negatives that a batch shares: a step costs what it has of entities
+_USUAL_BUCKETS, _FEW_BUCKETS = 500, 100
 _LARGE_CODEBOOK = 1000  # above it the basis is larger than the table it stands for, so steps propagate
 _REFIT = {"method": {"update": "pinv-refit"}}
+_PURSUIT = {"method": {"update": "matching-pursuit"}}
 
 
 @dataclass(frozen=True)
@@ -39,21 +40,43 @@ class Study:
 
 def table2(setting: Setting) -> list[Cell]:
     """All methods at (or near) LEGCF's size, beside the full table."""
-    within = {"method": {"budget": setting.budget}}
     return [
-        *(
-            _cell(
-                setting, name, row.label, method, with_overrides(row.overrides, within if row.within_budget else {}),
-                group=row.group, reference=row.reference,
-            )
-            for method, known in METHODS.items() if method != "legcf" and known.layer.table_rows is not None
-            for name, row in (known.layer.table_rows or {method: Row(method)}).items()
-        ),
+        *(_rival(setting, method, name, row) for method, name, row in _rival_rows()),
         _legcf(setting, "legcf", "LEGCF (paper, closed form)", group="LEGCF"),
         _legcf(setting, "legcf-refit", "LEGCF (paper, refitted)", _REFIT, group="LEGCF"),
+        _ours(setting, "graph-pursuit", "LEGCF (paper, matching pursuit)"),
         _ours(setting, "items-only", "LEGCF (ours, items only)"),
         _ours(setting, "default", "LEGCF (our default)"),
-    ]  # fmt: skip
+    ]
+
+
+def converged(setting: Setting) -> list[Cell]:
+    """The paper's model trained until validation stops rising, with each update; the closed form at c > d and c < d.
+
+    The closed form ends with the best of its second stage, as the release does, or its pretraining would be shown."""
+    closed = {"method": {"update": "pinv"}, "training": {"keep": "last-stage"}}
+    few = min(_FEW_BUCKETS, setting.buckets)
+    return [
+        _ours(setting, "graph-pursuit", "matching pursuit"),
+        _ours(setting, "graph", "closed form", "pinv", closed),
+        _ours(
+            setting, "graph", f"closed form, c = {few}", f"pinv-{few}", with_overrides(closed, {"method": {"c": few}})
+        ),
+        _ours(setting, "graph", "refitted"),
+    ]
+
+
+def rivals(setting: Setting) -> list[Cell]:
+    """Table 2 with one loss, and one start wherever a layer can be fitted to a table, each at a rate that was searched
+    for: rows then differ in their method alone."""
+    return [
+        *(
+            _rival(setting, method, name, row, with_overrides(row.fitted, _one_loss(setting, name)))
+            for method, name, row in _rival_rows()
+        ),
+        _legcf(setting, "legcf-refit", "LEGCF, refitted", _REFIT, group="LEGCF"),
+        _legcf(setting, "legcf-pursuit", "LEGCF, matching pursuit", _PURSUIT, group="LEGCF"),
+    ]
 
 
 def ablation(setting: Setting) -> list[Cell]:
@@ -123,6 +146,8 @@ def figures(setting: Setting) -> list[Cell]:
 
 STUDIES: dict[str, Study] = {
     "table2": Study("Table 2: accuracy and size of all methods", "table", table2),
+    "converged": Study("LEGCF to its end, with each update", "table", converged),
+    "rivals": Study("All methods with one loss and one start", "table", rivals),
     "ablation": Study("Ablation: assignment update and initialisation", "table", ablation),
     "hyperparameters": Study("Hyperparameters: t, m, w* and c", "sweep", hyperparameters),
     "backbones": Study("Base recommenders", "table", backbones),
@@ -149,11 +174,9 @@ def _legcf(
 ) -> Cell:
     """LEGCF as the text has it; other settings are named by what differs."""
     base: dict[str, Any] = {"training": _quick_basis(setting)}
-    if setting.buckets != 500:
+    if setting.buckets != _USUAL_BUCKETS:
         base["method"] = {"c": setting.buckets}
-    by_time = (overrides or {}).get("training", {}).get("batch_size") is not None
-    limits = _limits(setting, timed=by_time)
-    merged = with_overrides(base, limits, setting.overrides, overrides or {})
+    merged = with_overrides(base, _limits(setting), setting.overrides, overrides or {})
     return Cell(name, label, "legcf", ("paper",), merged, backbone, group, keep_state=True)
 
 
@@ -162,11 +185,19 @@ def _quick_basis(setting: Setting) -> dict[str, Any]:
     if setting.preset != "quick":
         return {}
     batch = _batch(setting)
-    rate = float(f"{_RATE_OF_LARGEST * (batch / _LARGEST_BATCH) ** 0.5:.2g}")
     return {
-        "batch_size": batch, "learning_rate": rate, "epochs": QUICK_EPOCHS, "patience": _NO_PATIENCE,
+        "batch_size": batch, "negative_pool": _pool(batch), "learning_rate": _rate(batch),
+        "epochs": QUICK_EPOCHS, "patience": _NO_PATIENCE,
         "monitor": "ndcg@20", "validation_users": 5000,
     }  # fmt: skip
+
+
+def _pool(batch: int) -> int:
+    return max(_SMALLEST_POOL, batch // _PAIRS_A_NEGATIVE)
+
+
+def _rate(batch: int) -> float:
+    return float(f"{_RATE_OF_LARGEST * (batch / _LARGEST_BATCH) ** 0.5:.2g}")
 
 
 def _batch(setting: Setting) -> int:
@@ -182,11 +213,19 @@ def _as_long_as_two_stages(setting: Setting) -> dict[str, Any]:
     return {"training": {"epochs": 2 * QUICK_EPOCHS}} if setting.preset == "quick" else {}
 
 
-def _ours(setting: Setting, preset: str, label: str) -> Cell:
-    overrides = with_overrides(_limits(setting, layers=False), setting.overrides)
-    if setting.buckets != 500:
-        overrides = with_overrides({"method": {"budget": setting.budget}}, overrides)
-    return Cell(preset, label, "legcf", (preset,), overrides, group="LEGCF")
+def _ours(
+    setting: Setting, preset: str, label: str, name: str | None = None, overrides: Mapping[str, Any] | None = None
+) -> Cell:
+    """A preset as it is, but for data that are much smaller than those it was made for."""
+    made_for = METHODS["legcf"].layer.presets[preset]
+    changed: dict[str, Any] = {}
+    if setting.buckets != _USUAL_BUCKETS:
+        changed["method"] = {"c": setting.buckets} if "c" in made_for["method"] else {"budget": setting.budget}
+    batch = _batch(setting)
+    if batch < made_for["training"]["batch_size"] == _LARGEST_BATCH:
+        changed["training"] = {"batch_size": batch, "learning_rate": _rate(batch), "negative_pool": _pool(batch)}
+    merged = with_overrides(changed, _limits(setting, layers=False), setting.overrides, overrides or {})
+    return Cell(name or preset, label, "legcf", (preset,), merged, group="LEGCF")
 
 
 def _cell(
@@ -201,9 +240,42 @@ def _cell(
 ) -> Cell:
     """A method with its own quick preset where it has one, else with the settings made for two cores."""
     presets = ("quick", "default") if setting.preset == "quick" else ("paper", "default")
-    smaller = {"batch_size": _batch(setting)} if setting.preset == "quick" and _batch(setting) < _LARGEST_BATCH else {}
-    merged = with_overrides({"training": smaller}, _limits(setting), setting.overrides, overrides or {})
-    return Cell(name, label, method, presets, merged, backbone, group, reference=reference)
+    changed: dict[str, Any] = {}
+    if setting.preset == "quick" and _batch(setting) < _LARGEST_BATCH:
+        changed["batch_size"] = _batch(setting)
+    plain = Cell(name, label, method, presets, {}, backbone, group, reference=reference)
+    if plain.config(0).training.max_minutes is not None:
+        changed["max_minutes"] = None
+    merged = with_overrides({"training": changed}, _limits(setting), setting.overrides, overrides or {})
+    return replace(plain, overrides=merged)
+
+
+def _rival_rows() -> Iterator[tuple[str, str, Row]]:
+    """Method, name and row of everything that LEGCF is compared with."""
+    for method, known in METHODS.items():
+        if method != "legcf" and known.layer.table_rows is not None:
+            for name, row in (known.layer.table_rows or {method: Row(method)}).items():
+                yield method, name, row
+
+
+def _rival(setting: Setting, method: str, name: str, row: Row, overrides: Mapping[str, Any] | None = None) -> Cell:
+    within = {"method": {"budget": setting.budget}} if row.within_budget else {}
+    changed = with_overrides(row.overrides, within, overrides or {})
+    return _cell(setting, name, row.label, method, changed, group=row.group, reference=row.reference)
+
+
+def _one_loss(setting: Setting, name: str) -> dict[str, Any]:
+    """The paper's loss, at the rate that was found for it on small data; for larger batches raised by their root."""
+    found = json.loads(resources.files("legcf.experiments").joinpath("rates.json").read_text(encoding="utf-8"))
+    training: dict[str, Any] = {
+        "loss": "bpr", "temperature": 1.0, "negatives": 5, "negative_weight": 1.0, "user_power": 0.0,
+    }  # fmt: skip
+    if setting.preset == "quick":
+        batch = _batch(setting)
+        training["negative_pool"] = _pool(batch)
+        if name in found["rates"]:
+            training["learning_rate"] = float(f"{found['rates'][name] * (batch / found['batch_size']) ** 0.5:.2g}")
+    return {"training": training, "ranking": {"length": 1.0}}
 
 
 def _stepwise(setting: Setting) -> dict[str, Any]:
@@ -212,10 +284,11 @@ def _stepwise(setting: Setting) -> dict[str, Any]:
     return {**_QUICK_STEPWISE, "batch_size": min(2 * _batch(setting), _QUICK_STEPWISE["batch_size"])}
 
 
-def _limits(setting: Setting, layers: bool = True, timed: bool = True) -> dict[str, Any]:
-    """The time a run may take, and the paper's depth where it is not the default."""
-    minutes = setting.minutes or (QUICK_MINUTES if timed and setting.preset == "quick" else None)
-    limits: dict[str, Any] = {"training": {}} if minutes is None else {"training": {"max_minutes": minutes}}
+def _limits(setting: Setting, layers: bool = True) -> dict[str, Any]:
+    """The time a run may take, if the user says so, and the paper's depth where it is not the default."""
+    limits: dict[str, Any] = {"training": {}}
+    if setting.minutes is not None:
+        limits["training"]["max_minutes"] = setting.minutes
     if layers and setting.layers != 3:
         limits["backbone"] = {"layers": setting.layers}
     return limits

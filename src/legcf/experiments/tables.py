@@ -44,6 +44,11 @@ class Line:
         """Whether time ended training rather than the validation metric or the last epoch."""
         return any(was_capped(run) for run in self.runs)
 
+    @property
+    def is_rising(self) -> bool:
+        """Whether a run was still getting better when its epochs were over."""
+        return any(was_rising(run) for run in self.runs)
+
     def to_json(self) -> dict[str, Any]:
         return {
             "cell": self.cell,
@@ -55,6 +60,7 @@ class Line:
             "best": sorted(self.best),
             "not_told_from_best": sorted(self.level),
             "stopped_by_time": self.is_capped,
+            "still_rising": self.is_rising,
             "problem": self.problem,
             "runs": [run.key for run in self.runs],
         }
@@ -144,7 +150,7 @@ def _judge(table: ResultTable, store: ResultStore) -> None:
         tested = {
             line.cell: paired(per_user[line.cell][metric], per_user[best.cell][metric]).t_test
             for line in rivals
-            if line is not best and len(per_user[line.cell][metric]) == len(per_user[best.cell][metric])
+            if line is not best and _pair_up(per_user[line.cell], per_user[best.cell])
         }
         corrected = holm(tested)
         for line in rivals:
@@ -152,8 +158,15 @@ def _judge(table: ResultTable, store: ResultStore) -> None:
                 line.level.add(metric)
 
 
+def _pair_up(one: Mapping[str, NDArray[np.float64]], other: Mapping[str, NDArray[np.float64]]) -> bool:
+    """Whether both have a value for each of the same users; runs that came from a report have none."""
+    return bool(one) and bool(other) and all(len(one[metric]) == len(other[metric]) for metric in one)
+
+
 def _mean_per_user(line: Line, store: ResultStore) -> dict[str, NDArray[np.float64]]:
-    over_seeds = [store.per_user(run.key) for run in line.runs]
+    over_seeds = [values for run in line.runs if (values := store.per_user(run.key))]
+    if len(over_seeds) < len(line.runs):
+        return {}
     return {
         metric: np.mean([values[metric] for values in over_seeds], axis=0, dtype=np.float64)
         for metric in published.PUBLISHED_METRICS
@@ -164,3 +177,19 @@ def was_capped(run: StoredRun) -> bool:
     limit = run.config["training"].get("max_minutes")
     trained = run.metrics.get("seconds", {}).get("train", 0.0)
     return limit is not None and trained > limit * 60
+
+
+def ended_by(run: StoredRun) -> str:
+    if was_capped(run):
+        return "time"
+    last = run.curve[-1] if run.curve else {}
+    return "last epoch" if last.get("epoch") == run.config["training"]["epochs"] else "validation"
+
+
+def was_rising(run: StoredRun) -> bool:
+    """Whether the last epoch ended it with the best of its stage among the last two, at a rate that had not fallen."""
+    if ended_by(run) != "last epoch" or run.config["training"]["schedule"] != "constant":
+        return False
+    stage, epoch = run.curve[-1]["stage"], run.curve[-1]["epoch"]
+    best = (run.metrics.get("best_epochs") or {}).get(stage)
+    return epoch > 0 and best is not None and best["epoch"] >= epoch - 1

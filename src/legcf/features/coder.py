@@ -1,152 +1,144 @@
-"""What is known of items besides who has them, as sparse rows of fixed width: tokens hashed into a few columns.
+"""What is known of an item besides who has it, as a sparse row of fixed width.
 
-A category is a token, every tag is one, every word of a text is one, and a number is the bin that it lies in and its
-distance from the mean. Tokens carry the name of their column. Hashing needs no vocabulary, so that what is kept of a
-coder is the kinds of its columns and the scales of its numbers.
+A category is a token, every tag is one, every word of a text is one, and tokens are hashed into the places that their
+column has. A number is the bin that it lies in and its distance from the mean. Hashing needs no vocabulary, so that
+what is kept of a coder is the kinds and widths of its columns and the scales of its numbers. Numpy only: a server codes
+items as training did.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any, Literal, get_args
 
 import numpy as np
-import polars as pl
-import scipy.sparse as sp
-from numpy.typing import NDArray
-from scipy.sparse.linalg import norm
 
-from legcf.configuration import Frozen
-from legcf.data.kinds import to_number, to_text
-from legcf.errors import MissingExtra, UserError
+from legcf.arrays import FloatArray, LongArray
+from legcf.errors import UserError
+from legcf.features.hashing import place, words
 
 Kind = Literal["category", "tags", "text", "number"]
-HASHED_WIDTH = 1024
-_SEPARATORS = ("|", ";")
-_BINS = 8
-_SEPARATED = 0.1  # of the values that have a separator, for a column of tags
-_WORDS = 2.5  # per value on average, for a text
-_DISTINCT = 0.5  # share of values that are unlike all others, for a text
+_WIDEST = 2**16
+_FAR = 3.0  # deviations from the mean, beyond which a number is no farther
 
 
-class FeatureColumn(Frozen):
+@dataclass(frozen=True)
+class FeatureColumn:
     name: str
     kind: Kind
+    width: int = 1
+    """Places in a row. Those of a number are one for each bin, and the last one for the distance from the mean."""
     separator: str = "|"
     mean: float = 0.0
     deviation: float = 1.0
     edges: tuple[float, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Files come from strangers."""
+        numbers = (self.mean, self.deviation, *self.edges)
+        if not (
+            isinstance(self.name, str)
+            and self.kind in get_args(Kind)
+            and type(self.width) is int
+            and 1 <= self.width <= _WIDEST
+            and isinstance(self.separator, str)
+            and self.separator
+            and all(isinstance(number, float | int) and math.isfinite(number) for number in numbers)
+            and self.deviation > 0
+            and all(low < high for low, high in pairwise(self.edges))
+        ):
+            raise ValueError(f"the feature {self.name!r} is not understood")
 
-class FeatureCoder(Frozen):
-    """How a table of items becomes rows; fitted once, and the same for items that come later."""
+    def coded(self, value: Any) -> dict[int, float]:
+        """Places and values of one item; nothing where nothing is said."""
+        if self.kind != "number":
+            return self._hashed(self.tokens(value))
+        number = _number(value)
+        if number is None:
+            return {}
+        distance = min(max((number - self.mean) / self.deviation, -_FAR), _FAR) / _FAR
+        return {min(bisect_left(self.edges, number), self.width - 1): 1.0, self.width - 1: distance}
+
+    def tokens(self, value: Any) -> list[str]:
+        """Of what is said of one item in any column but one of numbers."""
+        if value is None:
+            return []
+        if isinstance(value, list | tuple):
+            return [_text(one) for one in value if one is not None]
+        text = _text(value)
+        if self.kind == "text":
+            return words(text)
+        if self.kind == "category":
+            return [text]
+        return [tag.strip() for tag in text.split(self.separator) if tag.strip()]
+
+    def _hashed(self, tokens: Iterable[str]) -> dict[int, float]:
+        """Of length 1, so that every column that has a value counts as much as any other."""
+        counts: dict[int, float] = {}
+        for token in tokens:
+            at, sign = place(token, self.width)
+            counts[at] = counts.get(at, 0.0) + sign
+        return _unit(counts)
+
+
+@dataclass(frozen=True)
+class FeatureCoder:
+    """How what is said of an item becomes a row; fitted once, and the same for items that come later."""
 
     columns: tuple[FeatureColumn, ...]
-    width: int = HASHED_WIDTH
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return [asdict(column) for column in self.columns]
 
     @classmethod
-    def fitted(
-        cls, table: pl.DataFrame, kinds: Mapping[str, Kind] | None = None, width: int = HASHED_WIDTH
-    ) -> "FeatureCoder":
-        """For the columns of a table, each of the kind that is given or that it looks like."""
-        given = dict(kinds or {})
-        for name in given:
-            if name not in table.columns:
-                raise UserError(f"The item features have no column {name!r}: they have {', '.join(table.columns)}.")
-        return cls(columns=tuple(_fitted(table[name], given.get(name)) for name in table.columns), width=width)
+    def from_json(cls, columns: list[dict[str, Any]]) -> "FeatureCoder":
+        """Checked: a ValueError or TypeError where it is not what `to_json` gave."""
+        return cls(tuple(FeatureColumn(**{**column, "edges": tuple(column["edges"])}) for column in columns))
 
-    def rows(self, table: pl.DataFrame) -> sp.csr_matrix:
-        """A row for each row of the table; every column that has a value there counts as much as any other."""
-        missing = [column.name for column in self.columns if column.name not in table.columns]
-        if missing:
-            raise UserError(f"The item features have no column {missing[0]!r}, which the model learnt from.")
-        total = sp.csr_matrix((table.height, self.width), dtype=np.float32)
+    @property
+    def width(self) -> int:
+        return sum(column.width for column in self.columns)
+
+    @property
+    def widths(self) -> list[int]:
+        """Of the columns, side by side."""
+        return [column.width for column in self.columns]
+
+    def row(self, said: Mapping[str, Any]) -> tuple[LongArray, FloatArray]:
+        """Places and values of one item, of length 1.
+
+        What nothing is said about is left out; a name that the coder does not know is refused.
+        """
+        unknown = set(said) - {column.name for column in self.columns}
+        if unknown:
+            known = ", ".join(column.name for column in self.columns)
+            raise UserError(f"Nothing was learnt from a feature {min(unknown)!r} of items: the model knows {known}.")
+        total: dict[int, float] = {}
+        first = 0
         for column in self.columns:
-            total = total + _unit(_hashed(_tokens(table[column.name], column), self.width))
-            if column.kind == "number":
-                total = total + _hashed_numbers(table[column.name], column, self.width)
-        counts = np.maximum(norm(total, axis=1), 1e-12)
-        return sp.csr_matrix(sp.diags(1 / counts) @ total, dtype=np.float32)
+            total |= {first + at: value for at, value in column.coded(said.get(column.name)).items()}
+            first += column.width
+        found = sorted(_unit(total).items())
+        places = np.array([at for at, _ in found], dtype=np.int64)
+        return places, np.array([value for _, value in found], dtype=np.float32)
 
 
-def _fitted(values: pl.Series, kind: Kind | None) -> FeatureColumn:
-    kind = kind or _looks_like(values)
-    if kind == "number":
-        numbers = to_number(values).drop_nulls().drop_nans()
-        if not len(numbers):
-            return FeatureColumn(name=values.name, kind="category")
-        edges = np.unique(np.quantile(numbers.to_numpy(), np.arange(1, _BINS) / _BINS))
-        return FeatureColumn(
-            name=values.name,
-            kind="number",
-            mean=float(numbers.to_numpy().mean()),
-            deviation=float(numbers.to_numpy().std()) or 1.0,
-            edges=tuple(float(edge) for edge in edges),
-        )
-    if kind == "tags" and values.dtype == pl.String:
-        counts = {mark: int(values.str.contains(mark, literal=True).sum()) for mark in (*_SEPARATORS, ",")}
-        return FeatureColumn(name=values.name, kind="tags", separator=max(counts, key=counts.__getitem__))
-    return FeatureColumn(name=values.name, kind=kind)
+def _unit(row: dict[int, float]) -> dict[int, float]:
+    """The same direction, of length 1; nothing where everything cancels."""
+    length = math.sqrt(sum(value * value for value in row.values()))
+    return {at: value / length for at, value in row.items() if value} if length > 0 else {}
 
 
-def _looks_like(values: pl.Series) -> Kind:
-    if values.dtype.is_numeric():
-        return "number"
-    if values.dtype == pl.List:
-        return "tags"
-    texts = to_text(values).drop_nulls()
-    if not len(texts):
-        return "category"
-    if any(texts.str.contains(mark, literal=True).mean() >= _SEPARATED for mark in _SEPARATORS):  # type: ignore[operator]
-        return "tags"
-    words = float(texts.str.count_matches(r"\s+").mean() or 0) + 1  # type: ignore[arg-type]
-    return "text" if words >= _WORDS and texts.n_unique() >= _DISTINCT * len(texts) else "category"
+def _text(value: Any) -> str:
+    """As tables write it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _tokens(values: pl.Series, column: FeatureColumn) -> list[list[str]]:
-    name = column.name
-    if column.kind == "number":
-        numbers = to_number(values).to_list()
-        bins = [None if _is_missing(one) else int(np.searchsorted(column.edges, one)) for one in numbers]
-        return [[] if one is None else [f"{name}#{one}"] for one in bins]
-    if values.dtype == pl.List:
-        return [[f"{name}={one}" for one in (some or [])] for some in values.to_list()]
-    texts: list[str | None] = to_text(values).to_list()
-    if column.kind == "category":
-        return [[] if one is None else [f"{name}={one}"] for one in texts]
-    if column.kind == "tags":
-        separated = ([] if one is None else one.split(column.separator) for one in texts)
-        return [[f"{name}={tag.strip()}" for tag in tags if tag.strip()] for tags in separated]
-    split = _words()
-    return [[f"{name}:{word}" for word in split(one or "")] for one in texts]
-
-
-def _hashed(tokens: Sequence[Sequence[str]], width: int) -> sp.csr_matrix:
+def _number(value: Any) -> float | None:
     try:
-        from sklearn.feature_extraction import FeatureHasher
-    except ImportError as error:
-        raise MissingExtra("Item features", "features") from error
-    return FeatureHasher(width, input_type="string", dtype=np.float32).transform(tokens).tocsr()
-
-
-def _words() -> Any:
-    """How a text is cut into words."""
-    try:
-        from sklearn.feature_extraction.text import HashingVectorizer
-    except ImportError as error:
-        raise MissingExtra("Item features", "features") from error
-    return HashingVectorizer(strip_accents="unicode").build_analyzer()
-
-
-def _hashed_numbers(values: pl.Series, column: FeatureColumn, width: int) -> sp.csr_matrix:
-    numbers: NDArray[np.float64] = to_number(values).fill_null(np.nan).to_numpy()
-    scaled = np.clip((numbers - column.mean) / column.deviation, -3, 3) / 3
-    place = _hashed([[f"{column.name}~"]], width)
-    return sp.csr_matrix(np.nan_to_num(scaled, nan=0.0)[:, None]) @ place
-
-
-def _unit(rows: sp.csr_matrix) -> sp.csr_matrix:
-    lengths = norm(rows, axis=1)
-    return sp.csr_matrix(sp.diags(1 / np.where(lengths > 0, lengths, 1)) @ rows)
-
-
-def _is_missing(value: float | None) -> bool:
-    return value is None or value != value
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from legcf.arrays import FloatArray, LongArray, NamedArrays
 from legcf.features.coder import FeatureCoder
-from legcf.features.mapping import FeatureMap
+from legcf.features.placing import FeatureMap, Placing
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,6 +19,11 @@ class ItemFeatures:
     """A row for every item of the model; an empty one where nothing is known."""
     mapping: FeatureMap | None = None
     """To vectors, once there are vectors to learn from."""
+
+    @property
+    def placing(self) -> Placing | None:
+        """What a model file needs of it, to place items that come later."""
+        return None if self.mapping is None else Placing(self.coder, self.mapping)
 
     def moved(self, places: LongArray, count: int) -> "ItemFeatures":
         """With its rows in these places of `count`."""
@@ -39,16 +44,16 @@ class ItemFeatures:
         return found
 
     def facts(self) -> dict[str, Any]:
-        return {"coder": self.coder.model_dump(mode="json"), "ridge": self.mapping.ridge if self.mapping else None}
+        return {"coder": self.coder.to_json()}
 
     @classmethod
     def restored(cls, arrays: NamedArrays, facts: Mapping[str, Any], num_items: int) -> "ItemFeatures":
-        coder = FeatureCoder.model_validate(facts["coder"])
+        coder = FeatureCoder.from_json(facts["coder"])
         parts = arrays["values"], arrays["indices"], arrays["indptr"]
         rows = sp.csr_matrix(parts, shape=(num_items, coder.width))
         rows.check_format()
         mapping = None
         if "matrix" in arrays:
             matrix: FloatArray = np.asarray(arrays["matrix"], dtype=np.float32)
-            mapping = FeatureMap(matrix, np.asarray(arrays["start"], dtype=np.float32), float(facts["ridge"]))
+            mapping = FeatureMap(matrix, np.asarray(arrays["start"], dtype=np.float32))
         return cls(coder, rows, mapping)

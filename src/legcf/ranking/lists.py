@@ -50,27 +50,27 @@ class ItemLists:
     def num_entries(self) -> int:
         return self.pairs.num_pairs
 
-    def term(self, items: Positions) -> FloatArray:
-        """What is added to the score of every item, for someone with these items."""
-        places, _ = self._places(items)
-        sums = np.bincount(self.pairs.items[places], self.weights[places], self.pairs.num_items)
+    def term(self, items: Positions, relative: FloatArray | None = None) -> FloatArray:
+        """What is added to the score of every item, for someone with these items, which count alike or so much each."""
+        places, weights, _ = self._gathered(items, relative)
+        sums = np.bincount(self.pairs.items[places], weights, self.pairs.num_items)
         added: FloatArray = (self._own(len(items)) * sums).astype(np.float32)
         return added
 
-    def add_to(self, scores: FloatArray, items: Positions) -> None:
+    def add_to(self, scores: FloatArray, items: Positions, relative: FloatArray | None = None) -> None:
         """Add the term to scores of all items: the few that are reached are looked at, no others."""
-        places, _ = self._places(items)
-        np.add.at(scores, self.pairs.items[places], self._own(len(items)) * self.weights[places])
+        places, weights, _ = self._gathered(items, relative)
+        np.add.at(scores, self.pairs.items[places], self._own(len(items)) * weights)
 
-    def parts(self, items: Positions, targets: Positions) -> FloatArray:
+    def parts(self, items: Positions, targets: Positions, relative: FloatArray | None = None) -> FloatArray:
         """What each of someone's items adds to the score of each target (items × targets); columns sum up to `term`."""
-        places, lengths = self._places(items)
+        places, weights, lengths = self._gathered(items, relative)
         column = np.full(self.pairs.num_items, -1, dtype=np.int64)
         column[targets] = np.arange(len(targets))
         wanted = np.flatnonzero(column[self.pairs.items[places]] >= 0)
         rows, places = np.repeat(np.arange(len(items)), lengths)[wanted], places[wanted]
         parts = np.zeros((len(items), len(targets)), dtype=np.float32)
-        parts[rows, column[self.pairs.items[places]]] = self._own(len(items)) * self.weights[places]
+        parts[rows, column[self.pairs.items[places]]] = self._own(len(items)) * weights[wanted]
         return parts
 
     def add_for(self, scores: FloatArray, histories: Interactions) -> None:
@@ -108,9 +108,11 @@ class ItemLists:
     def _own(self, count: int) -> np.float32:
         return np.float32(float(max(count, 1)) ** -self.user_power)
 
-    def _places(self, items: Positions) -> tuple[LongArray, LongArray]:
-        """Where the lists of some items stand, one after the other, and how long each is."""
+    def _gathered(self, items: Positions, relative: FloatArray | None) -> tuple[LongArray, FloatArray, LongArray]:
+        """Where the lists of some items stand, one after the other, their weights, and how long each is."""
         lengths = self.pairs.user_degrees[items]
         ends = np.cumsum(lengths)
         before = np.repeat(self.pairs.indptr[items] - ends + lengths, lengths)
-        return before + np.arange(len(before)), lengths
+        places = before + np.arange(len(before))
+        weights = self.weights[places]
+        return places, weights if relative is None else weights * np.repeat(relative, lengths), lengths

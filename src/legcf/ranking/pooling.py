@@ -48,9 +48,14 @@ class Pooling:
         sums *= self.user_scales(histories)[:, None]
         return sums
 
-    def vector(self, history: Positions, vectors: FloatArray) -> FloatArray:
-        """Of one user without weights, from the vectors of its items, added one after the other."""
+    def vector(self, history: Positions, vectors: FloatArray, relative: FloatArray | None = None) -> FloatArray:
+        """Of one user, from the vectors of its items, which count alike or so much each.
+
+        Without weights it is the same as among others, to the last bit.
+        """
         weighed = vectors * self.item_weights[history, None]
+        if relative is not None:
+            weighed *= relative[:, None]
         pooled: FloatArray = weighed.sum(axis=0) * self._own(len(history))
         return pooled
 
@@ -59,9 +64,12 @@ class Pooling:
         scales: FloatArray = inverse_power(histories.user_degrees, self.user_power).astype(np.float32)
         return scales
 
-    def parts(self, history: Positions, vectors: FloatArray, targets: FloatArray) -> FloatArray:
+    def parts(
+        self, history: Positions, vectors: FloatArray, targets: FloatArray, relative: FloatArray | None = None
+    ) -> FloatArray:
         """What each item of one history, with these vectors, adds to the score of each target (history × targets)."""
-        parts: FloatArray = (vectors * (self._own(len(history)) * self.item_weights[history, None])) @ targets.T
+        weights = self._own(len(history)) * self.item_weights[history]
+        parts: FloatArray = (vectors * (weights if relative is None else weights * relative)[:, None]) @ targets.T
         return parts
 
     def _own(self, count: int) -> np.float32:

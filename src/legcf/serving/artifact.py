@@ -2,11 +2,11 @@
 
 A coded model stores S (packed columns, quantised weights) and H_meta; a full one stores the propagated table. Beside
 them: id maps, item popularity, and if wanted titles, attributes of items, the history of every user, how much what
-neighbours took counts beside the vectors, and the model card.
+neighbours took counts beside the vectors, the map that leads from features of items to vectors, and the model card.
 """
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from legcf.arrays import FloatArray
 from legcf.data.ids import IdMap
+from legcf.features.placing import Placing
 from legcf.ranking.lists import ItemLists
 from legcf.ranking.pooling import Pooling
 from legcf.ranking.rows import CodedRows, Rows
 from legcf.serving.attributes import Attributes
 from legcf.serving.container import damaged, read_container, write_container
-from legcf.serving.history import PackedHistories
+from legcf.serving.history import PackedHistories, PackedWeights
 from legcf.serving.parts import (
     Store,
     array,
@@ -31,12 +32,14 @@ from legcf.serving.parts import (
     get_integers,
     get_lists,
     get_matrix,
+    get_placing,
     get_rows,
     get_text,
     put_ids,
     put_integers,
     put_lists,
     put_matrix,
+    put_placing,
     put_rows,
     put_text,
 )
@@ -82,6 +85,7 @@ class ServingModel:
     lists: ItemLists | None = None  # what a user's items add to scores beside the vectors
     neighbour_scale: float = 0.0  # of what neighbours add to scores, which is computed from the histories
     attributes: Attributes | None = None  # of items, to filter by
+    placing: Placing | None = None  # of new items, by their features
 
     def item_name(self, item: int) -> str:
         return self.titles[item] if self.titles is not None else str(self.items.values[item])
@@ -91,7 +95,7 @@ class ServingModel:
         store, config = _to_store(self)
         metadata = {"config": json.dumps(config), "card": json.dumps(self.card, default=float)}
         write_container(path, store, metadata)
-        sizes = {"vectors": 0, "lists": 0, "ids": 0, "titles": 0, "history": 0, "attributes": 0}
+        sizes = {"vectors": 0, "lists": 0, "ids": 0, "titles": 0, "history": 0, "attributes": 0, "features": 0}
         for name, block in store.items():
             part = name.split(".")[0]
             sizes[part if part in sizes else "vectors"] += block.nbytes
@@ -117,6 +121,13 @@ def fixed_bytes(items: IdMap, titles: list[str] | None, popularity: NDArray[np.i
     return sum(block.nbytes for block in store.values()) + _HEADER_BYTES + 4 * max(codes - _CODES_IN_HEADER, 0)
 
 
+def placing_bytes(placing: Placing) -> int:
+    """What the map from features takes in a file of whole bytes."""
+    store: Store = {}
+    facts = put_placing(store, "features", placing, "int8")
+    return sum(block.nbytes for block in store.values()) + len(json.dumps(facts))
+
+
 def _to_store(model: ServingModel) -> tuple[Store, dict[str, Any]]:
     config: dict[str, Any] = {"dtype": model.dtype, "items": len(model.items)}
     if model.pooling is not None:
@@ -138,6 +149,8 @@ def _to_store(model: ServingModel) -> tuple[Store, dict[str, Any]]:
         put_text(store, "titles", model.titles)
     if model.attributes is not None:
         config["attributes"] = model.attributes.put(store)
+    if model.placing is not None:
+        config["features"] = put_placing(store, "features", model.placing, model.dtype)
     if model.users is not None:
         config["users"] = len(model.users)
         config["user_ids"] = put_ids(store, "ids.users", model.users)
@@ -146,6 +159,9 @@ def _to_store(model: ServingModel) -> tuple[Store, dict[str, Any]]:
         if model.history is not None:
             store["history.low"], store["history.high"] = model.history.keys.packed
             config["history"] = model.history.num_pairs
+            weights = model.history.weights
+            if weights is not None:
+                store["history.weights"], store["history.levels"] = weights.codes.packed, weights.levels
             if model.neighbour_scale:
                 config["neighbour_scale"] = model.neighbour_scale
     return store, config
@@ -199,6 +215,7 @@ def _from_store(store: Store, config: dict[str, Any], card: dict[str, Any]) -> S
         lists=get_lists(store, "lists", config["lists"], num_items) if "lists" in config else None,
         neighbour_scale=neighbour_scale,
         attributes=Attributes.get(store, config["attributes"], num_items) if "attributes" in config else None,
+        placing=get_placing(store, "features", config["features"], item_rows.width) if "features" in config else None,
     )
 
 
@@ -218,4 +235,9 @@ def _get_history(store: Store, pairs: int, num_users: int, num_items: int) -> Pa
     low = array(store, "history.low", np.uint8, None)
     high = array(store, "history.high", np.uint8, None)
     expect(pairs <= 8 * high.nbytes, "there are too many pairs")
-    return PackedHistories.unpack(low, high, pairs, num_users, num_items)
+    packed = PackedHistories.unpack(low, high, pairs, num_users, num_items)
+    if "history.weights" not in store:
+        return packed
+    levels = finite(array(store, "history.levels", np.float32, None)).copy()
+    weights = PackedWeights.unpack(array(store, "history.weights", np.uint8, None), levels, pairs)
+    return replace(packed, weights=weights)

@@ -21,6 +21,7 @@ from legcf.serving.parts import Store, array, count, expect, get_integers, get_t
 Scalar = str | int | float | bool
 ItemMask = NDArray[np.bool_]
 _MOST_LISTED = 100  # values of a column that the page offers
+_FEW_VALUES = 16  # for less than this part of a column's values their items are looked up, else all items' values
 _MOST_VALUES = 2**31
 
 
@@ -74,10 +75,26 @@ class TextColumn:
     def _places(self) -> dict[str, int]:
         return {value: place for place, value in enumerate(self.values)}
 
+    @cached_property
+    def _is_single(self) -> bool:
+        """Whether every item has one value."""
+        return self.pairs.num_pairs == len(self) and bool((self.pairs.user_degrees == 1).all())
+
     def equal(self, wanted: Iterable[Scalar]) -> ItemMask:
-        found = {place for value in wanted if (place := self._places.get(written(value))) is not None}
+        place_of = self._places.get
+        places = [place_of(value if type(value) is str else written(value)) for value in wanted]
+        found = np.array([place for place in places if place is not None], dtype=np.int64)
+        if len(found) * _FEW_VALUES > len(self.values):
+            chosen = np.zeros(len(self.values), dtype=np.bool_)
+            chosen[found] = True
+            has = chosen.take(self.pairs.items)
+            if self._is_single:
+                return has
+            holders = self.pairs.users()[has]
+        else:
+            holders = self._items.of_users(np.unique(found)).items
         inside = np.zeros(len(self), dtype=np.bool_)
-        inside[self._items.of_users(np.array(sorted(found), dtype=np.int64)).items] = True
+        inside[holders] = True
         return inside
 
     def between(self, lowest: float | None, highest: float | None) -> ItemMask:

@@ -11,6 +11,7 @@ from legcf.data.ids import IdMap
 from legcf.data.interactions import Interactions
 from legcf.errors import UserError
 from legcf.evaluation import evaluate
+from legcf.features.placing import Placing
 from legcf.progress import progress
 from legcf.ranking.lists import ItemLists
 from legcf.ranking.neighbours import Neighbours
@@ -48,6 +49,10 @@ class Trained(Protocol):
     @property
     def known(self) -> Interactions:
         """All that users are known to have."""
+
+    @property
+    def placing(self) -> Placing | None:
+        """How items are placed by what is known of them, among the ranking's vectors."""
 
     @property
     def card(self) -> dict[str, Any]:
@@ -96,6 +101,7 @@ def build(
     if fold_in is None:
         users = FoldIn() if ranking.pooling is not None else calibrate_users(item_rows, served, validation, rng, quiet)
         fold_in = users, calibrate_items(user_rows, served, rng) if keep_users else FoldIn()
+    placing = trained.placing
     scale = term.scale if isinstance(term, Neighbours) else 0.0
     return ServingModel(
         items=trained.items,
@@ -115,6 +121,7 @@ def build(
         lists=term if isinstance(term, ItemLists) else None,
         neighbour_scale=scale,
         attributes=attributes,
+        placing=None if placing is None else placing.moved(ranking.items, served.items),
     )
 
 

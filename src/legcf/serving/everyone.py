@@ -49,7 +49,8 @@ def _top_block(scorer: "Scorer", users: slice, k: int, exclude_seen: bool, fast:
         items, scores = _top_compiled(scorer, fast, projected, k, histories, seen)
         left = np.flatnonzero(~vectors.any(axis=1))  # those of whom nothing may be known
     for row in left.tolist():
-        all_scores = scorer.scores(Taste(vectors[row], histories.of(row)), projected[row : row + 1])
+        taste = Taste(vectors[row], histories.of(row), histories.relative_of(row))
+        all_scores = scorer.scores(taste, projected[row : row + 1])
         chosen, values = best(all_scores, k, seen.of(row), None)
         items[row, : len(chosen)], scores[row, : len(chosen)] = chosen, values
     return items, scores
@@ -109,7 +110,7 @@ def _top_compiled(
 def _lists_are_short(scorer: "Scorer", histories: Interactions) -> bool:
     """Whether the lists of a history reach few items, so that most are ranked by their codes alone."""
     lists = scorer.model.lists
-    if lists is None:
+    if lists is None or histories.weights is not None:  # the compiled search adds all lists alike
         return False
     reached = float(lists.pairs.user_degrees[histories.items].sum())
     return reached < _FEW_REACHED * histories.num_users * len(scorer.model.items)

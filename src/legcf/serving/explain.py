@@ -46,8 +46,8 @@ def explain(scorer: Scorer, taste: Taste, items: Sequence[int]) -> list[Explanat
     scores = targets @ taste.vector
     if model.item_bias is not None:
         scores = scores + model.item_bias[wanted]
-    own = scorer.solver.contributions(taste.history, targets)
-    near = np.zeros_like(own) if scorer.term is None else scorer.term.parts(taste.history, wanted)
+    own = scorer.solver.contributions(taste.history, targets, taste.relative)
+    near = np.zeros_like(own) if scorer.term is None else scorer.term.parts(taste.history, wanted, taste.relative)
     added = near.sum(axis=0)
     explanations = []
     for place, item in enumerate(items):

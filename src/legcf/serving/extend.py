@@ -1,64 +1,112 @@
-"""A model with one more item, solved from the users who have it: no retraining. Numpy only."""
+"""A model with one more item, by what is known of it or by the users who have it: no retraining. Numpy only."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from legcf.arrays import FloatArray, IntArray
-from legcf.data.ids import ExternalId, IdMap
+from legcf.arrays import FloatArray, IntArray, Positions
+from legcf.data.ids import ExternalId
 from legcf.data.interactions import Interactions
 from legcf.errors import UserError
-from legcf.ranking.rows import CodedRows, FullRows, Rows
+from legcf.ranking.packing import quantise_table, row_scales
+from legcf.ranking.popularity import trust
+from legcf.ranking.rows import CodedRows, FullRows, PackedRows, Rows
 from legcf.serving.artifact import ServingModel
 from legcf.serving.foldin import FoldInSolver, code_vector
 from legcf.serving.history import PackedHistories
 
+_NOBODY = np.zeros(0, dtype=np.int64)
+
 
 def with_item(
-    model: ServingModel, item: ExternalId, users: Sequence[ExternalId], title: str | None = None
+    model: ServingModel,
+    item: ExternalId,
+    users: Sequence[ExternalId] = (),
+    title: str | None = None,
+    features: Mapping[str, Any] | None = None,
 ) -> ServingModel:
-    """The same model with `item` at the end, its vector solved from `users` as a user's is from its items."""
-    if model.users is None or model.user_rows is None:
-        raise UserError("A new item is solved from its users, and this model stores none: export with `--users coded`.")
+    """The same model with `item` at the end.
+
+    Its vector is solved from `users` as a user's is from its items; what is known of it, by the names of the columns
+    that the model learnt from, places it where nobody has it yet, and counts less the more users it has.
+    """
     if model.items.find(item) is not None:
         raise UserError(f"The item {item!r} is already in the model.")
     if model.items.is_text != isinstance(item, str):
         raise UserError(
             f"The item id {item!r} is not of the kind of the model's ids, such as {model.items.values[0]!r}."
         )
-    if not users:
-        raise UserError(f"The item {item!r} has no users to be solved from: name at least one.")
-    holders = np.unique(model.users.positions(users))
-    counts = np.ones(len(model.user_rows), dtype=np.float32)
-    vector = FoldInSolver(model.user_rows, counts, model.fold_in_item).vector(holders)
-    bias = model.item_bias
+    if not users and features is None:
+        raise UserError(f"The item {item!r} has no users to be solved from: name at least one, or its features.")
+    holders, vector = _solved(model, users) if users else (_NOBODY, np.zeros(model.item_rows.width, dtype=np.float32))
+    if features is not None:
+        own = trust(np.array([len(holders)]))[0] if len(holders) else np.float32(0)
+        vector = own * vector + (1 - own) * _placed(model, features)
+    longer = with_rows(model, [item], vector[None], [len(holders)])
     return replace(
-        model,
-        items=IdMap.of([*model.items.values.tolist(), item], "item"),
-        item_rows=_longer(model.item_rows, vector),
-        popularity=np.append(model.popularity, len(holders)),
-        # an unknown bias is taken to be the usual one
-        item_bias=None if bias is None else np.append(bias, np.float32(np.median(bias))),
-        titles=None if model.titles is None else [*model.titles, title if title is not None else str(item)],
-        attributes=None if model.attributes is None else model.attributes.longer(1),
+        longer,
+        titles=longer.titles if longer.titles is None or title is None else [*longer.titles[:-1], title],
         history=None if model.history is None else _with_pairs(model.history, holders, len(model.items)),
     )
 
 
-def _longer(rows: Rows, vector: FloatArray) -> Rows:
+def with_rows(
+    model: ServingModel, items: Sequence[ExternalId], vectors: FloatArray, holders: Sequence[int]
+) -> ServingModel:
+    """The same model with further items at the end, each with so many users. Histories are left to the caller."""
+    count = len(model.items) + len(items)
+    bias, lists = model.item_bias, model.lists
+    popularity = np.append(model.popularity, np.asarray(holders, dtype=np.int64))
+    return replace(
+        model,
+        items=model.items.with_later(items),
+        item_rows=_longer(model.item_rows, vectors),
+        popularity=popularity,
+        # an unknown bias is taken to be the usual one
+        item_bias=None if bias is None else np.append(bias, np.full(len(items), np.median(bias), dtype=np.float32)),
+        titles=None if model.titles is None else [*model.titles, *map(str, items)],
+        attributes=None if model.attributes is None else model.attributes.longer(len(items)),
+        pooling=None if model.pooling is None else replace(model.pooling, counts=popularity),
+        lists=None if lists is None else replace(lists, pairs=lists.pairs.widened(count, count)),
+    )
+
+
+def _solved(model: ServingModel, users: Sequence[ExternalId]) -> tuple[IntArray, FloatArray]:
+    """Who has the item, and the vector that follows."""
+    if model.users is None or model.user_rows is None:
+        raise UserError("A new item is solved from its users, and this model stores none: export with `--users coded`.")
+    holders = np.unique(model.users.positions(users))
+    counts = np.ones(len(model.user_rows), dtype=np.float32)
+    return holders, FoldInSolver(model.user_rows, counts, model.fold_in_item).vector(holders)
+
+
+def _placed(model: ServingModel, features: Mapping[str, Any]) -> FloatArray:
+    if model.placing is None:
+        raise UserError("This model has learnt nothing from features: train or update it with --item-features.")
+    return model.placing.vector(features)
+
+
+def _longer(rows: Rows, vectors: FloatArray) -> Rows:
+    """The rows with more of their kind at the end."""
     if isinstance(rows, CodedRows):
-        columns, weights = code_vector(vector, rows.codebook, rows.columns.shape[1])
-        longer = np.concatenate([rows.columns, columns[None].astype(rows.columns.dtype)])
-        return CodedRows(longer, np.concatenate([rows.weights, weights[None]]), rows.codebook)
+        coded = [code_vector(vector, rows.codebook, rows.columns.shape[1]) for vector in vectors]
+        columns = np.array([columns for columns, _ in coded], dtype=rows.columns.dtype)
+        weights = np.array([weights for _, weights in coded], dtype=np.float32)
+        return CodedRows(
+            np.concatenate([rows.columns, columns]), np.concatenate([rows.weights, weights]), rows.codebook
+        )
+    if isinstance(rows, PackedRows):
+        values, scale, top = quantise_table(vectors, rows.bits)
+        scales = np.concatenate([rows.scales, row_scales(scale, top)])
+        return PackedRows(np.concatenate([rows.values, values]), scales, rows.bits)
     assert isinstance(rows, FullRows)
-    return FullRows(np.concatenate([rows.table, vector[None]]))
+    return FullRows(np.concatenate([rows.table, vectors]))
 
 
-def _with_pairs(history: PackedHistories, users: IntArray, item: int) -> PackedHistories:
-    """The new item has the highest number, so it belongs at the end of each of its users' sorted items."""
-    known = history.all()
-    items = np.insert(known.items, known.indptr[users + 1], item)
-    added = np.zeros(len(known.indptr), dtype=np.int64)
-    added[users + 1] = 1
-    return PackedHistories.of(Interactions(known.indptr + np.cumsum(added), items, item + 1))
+def _with_pairs(history: PackedHistories, users: Positions, item: int) -> PackedHistories:
+    """The new item's pairs beside the others; where those have weights, they count as the others do on average."""
+    shape = len(history), item + 1
+    new = Interactions.from_pairs(users, np.full(len(users), item), *shape)
+    return PackedHistories.of(history.all().widened(*shape).joined(new))

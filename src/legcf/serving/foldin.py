@@ -31,13 +31,13 @@ class UserMaker(Protocol):
     def prepare(self) -> None:
         """Compute what every answer shares, so that the first request does not wait for it."""
 
-    def vector(self, history: Positions) -> FloatArray:
-        """The vector of someone with this history; zero without one."""
+    def vector(self, history: Positions, relative: FloatArray | None = None) -> FloatArray:
+        """The vector of someone with this history, whose items count alike or so much each; zero without one."""
 
     def vectors(self, histories: Interactions, task: "Task | None" = None) -> FloatArray:
         """The vector of everyone. Memory stays bounded."""
 
-    def contributions(self, history: Positions, targets: FloatArray) -> FloatArray:
+    def contributions(self, history: Positions, targets: FloatArray, relative: FloatArray | None = None) -> FloatArray:
         """What each entry of the history adds to the score of each target (history × targets)."""
 
 
@@ -74,9 +74,11 @@ class FoldInSolver:
         """Compute what every solution shares, so that the first request does not wait for it."""
         _ = self._inverse
 
-    def vector(self, history: Positions) -> FloatArray:
-        """The vector of someone with this history; zero without one."""
-        vector: FloatArray = self.vectors(_single(history, len(self._rows)))[0]
+    def vector(self, history: Positions, relative: FloatArray | None = None) -> FloatArray:
+        """The vector of someone with this history, whose items count alike or so much each; zero without one."""
+        single = np.array([0, len(history)], dtype=np.int64)
+        histories = Interactions(single, history.astype(np.int32), len(self._rows), relative)
+        vector: FloatArray = self.vectors(histories)[0]
         return vector
 
     def vectors(self, histories: Interactions, task: "Task | None" = None) -> FloatArray:
@@ -100,8 +102,11 @@ class FoldInSolver:
         """All histories padded to the longest with entries of weight zero."""
         places = histories.indptr[chosen][:, None] + np.arange(longest)
         real = np.arange(longest) < histories.user_degrees[chosen][:, None]
-        items = histories.items[np.where(real, places, 0)]
+        places = np.where(real, places, 0)
+        items = histories.items[places]
         weights = np.where(real, self._counts[items].astype(np.float64) ** -self.settings.damping, 0.0)
+        if histories.weights is not None:
+            weights *= histories.weights[places]
         weights /= weights.sum(axis=1, keepdims=True) / real.sum(axis=1, keepdims=True)
         vectors: NDArray[np.floating] = self._rows.vectors(items.ravel()).reshape(*items.shape, -1).astype(np.float64)
         if longest >= self._rows.width:
@@ -119,20 +124,24 @@ class FoldInSolver:
         result: NDArray[np.floating] = self.settings.scale * solved
         return result
 
-    def contributions(self, history: Positions, targets: FloatArray) -> FloatArray:
+    def contributions(self, history: Positions, targets: FloatArray, relative: FloatArray | None = None) -> FloatArray:
         """What each entry of the history adds to the score of each target (history × targets).
 
         A column sums up to `vector(history) · target`.
         """
         if not len(history):
             return np.zeros((0, len(targets)), dtype=np.float32)
-        vectors, weights = self._observed(history)
+        vectors, weights = self._observed(history, relative)
         directions = np.linalg.solve(self._system(vectors, weights), targets.T.astype(np.float64))
         parts: FloatArray = (self.settings.scale * weights[:, None] * (vectors @ directions)).astype(np.float32)
         return parts
 
-    def _observed(self, history: Positions) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _observed(
+        self, history: Positions, relative: FloatArray | None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         weights = self._counts[history].astype(np.float64) ** -self.settings.damping
+        if relative is not None:
+            weights *= relative
         return self._rows.vectors(history).astype(np.float64), weights / weights.mean()
 
     def _system(self, vectors: NDArray[np.float64], weights: NDArray[np.float64]) -> Square:
@@ -149,8 +158,8 @@ class PooledUsers:
     def prepare(self) -> None:
         _ = self._pooling.item_weights
 
-    def vector(self, history: Positions) -> FloatArray:
-        return self._pooling.vector(history, self._rows.vectors(history))
+    def vector(self, history: Positions, relative: FloatArray | None = None) -> FloatArray:
+        return self._pooling.vector(history, self._rows.vectors(history), relative)
 
     def vectors(self, histories: Interactions, task: "Task | None" = None) -> FloatArray:
         # For many pairs the vectors of all items are made once; for few, of those that are asked for.
@@ -161,12 +170,8 @@ class PooledUsers:
             task.advance(histories.num_users)
         return vectors
 
-    def contributions(self, history: Positions, targets: FloatArray) -> FloatArray:
-        return self._pooling.parts(history, self._rows.vectors(history), targets)
-
-
-def _single(history: Positions, num_items: int) -> Interactions:
-    return Interactions(np.array([0, len(history)], dtype=np.int64), history.astype(np.int32), num_items)
+    def contributions(self, history: Positions, targets: FloatArray, relative: FloatArray | None = None) -> FloatArray:
+        return self._pooling.parts(history, self._rows.vectors(history), targets, relative)
 
 
 def code_vector(vector: FloatArray, codebook: FloatArray, t: int) -> tuple[NDArray[np.int64], FloatArray]:

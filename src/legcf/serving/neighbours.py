@@ -31,8 +31,11 @@ class HistoryNeighbours:
         by_user = history.all()
         return cls(by_user, by_user.transposed(), scale)
 
-    def term(self, items: Positions) -> FloatArray:
-        """What is added to the score of every item, for someone with these items (each once)."""
+    def term(self, items: Positions, relative: FloatArray | None = None) -> FloatArray:
+        """What is added to the score of every item, for someone with these items (each once).
+
+        Neighbours are those who share items, whatever the items count.
+        """
         holders = self.by_item.of_users(items)
         weights = np.repeat(self._item_scale[items], holders.user_degrees)
         shared = np.bincount(holders.items, weights, self.by_user.num_users)
@@ -43,10 +46,10 @@ class HistoryNeighbours:
         term: FloatArray = (self._own(items) * self._item_scale * reached).astype(np.float32)
         return term
 
-    def add_to(self, scores: FloatArray, items: Positions) -> None:
+    def add_to(self, scores: FloatArray, items: Positions, relative: FloatArray | None = None) -> None:
         scores += self.term(items)
 
-    def parts(self, items: Positions, targets: Positions) -> FloatArray:
+    def parts(self, items: Positions, targets: Positions, relative: FloatArray | None = None) -> FloatArray:
         """What each of someone's items adds to the score of each target (items × targets); columns sum up to `term`."""
         holders = self.by_item.of_users(items)
         item_of = np.repeat(np.arange(len(items)), holders.user_degrees)

@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 from legcf.arrays import FloatArray
 from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
+from legcf.features.coder import FeatureCoder
+from legcf.features.placing import FeatureMap, Placing
 from legcf.ranking.lists import ItemLists
 from legcf.ranking.packing import (
     TABLE_BITS,
@@ -24,6 +26,7 @@ from legcf.serving.history import PackedHistories
 
 Store = dict[str, NDArray[np.generic]]
 _LARGEST = 1e6
+_MOST_PLACES = 2**16  # in a row of features
 
 
 def put_matrix(store: Store, name: str, matrix: FloatArray, dtype: str) -> dict[str, Any]:
@@ -128,6 +131,27 @@ def get_lists(store: Store, name: str, config: dict[str, Any], num_items: int) -
     codes: NDArray[Any] = unpack_bits(array(store, f"{name}.weights", np.uint8, None), bits, entries, narrow)
     expect(int(codes.max(initial=0)) < max(len(levels), 1), f"a weight of {name} is out of range")
     return ItemLists(pairs, levels[codes], float(power))
+
+
+def put_placing(store: Store, name: str, placing: Placing, dtype: str) -> dict[str, Any]:
+    """The map from features to vectors: its start, and those of its rows that lead anywhere."""
+    start, matrix = placing.mapping.start, placing.mapping.matrix
+    used = np.flatnonzero(matrix.any(axis=1))
+    store[f"{name}.places"] = pack_bits(used, bits_for(len(matrix)))
+    rows = put_matrix(store, f"{name}.rows", np.concatenate([start[None], matrix[used]]), dtype)
+    return {"coder": placing.coder.to_json(), "rows": rows}
+
+
+def get_placing(store: Store, name: str, config: dict[str, Any], width: int) -> Placing:
+    coder = FeatureCoder.from_json(config["coder"])
+    rows = get_matrix(store, f"{name}.rows", config["rows"])
+    expect(coder.width <= _MOST_PLACES and rows.shape[1] == width, f"{name} do not lead to vectors of items")
+    packed = array(store, f"{name}.places", np.uint8, None)
+    places = unpack_bits(packed, bits_for(coder.width), len(rows) - 1)
+    expect(bool(np.all(np.diff(places) > 0)) and int(places.max(initial=0)) < coder.width, f"{name} are out of order")
+    matrix = np.zeros((coder.width, width), dtype=np.float32)
+    matrix[places] = rows[1:]
+    return Placing(coder, FeatureMap(matrix, rows[0]))
 
 
 def put_ids(store: Store, name: str, ids: IdMap) -> dict[str, Any]:

@@ -13,10 +13,10 @@ from legcf.arrays import FloatArray, LongArray
 from legcf.data.ids import ExternalId, IdMap
 from legcf.data.interactions import Interactions
 from legcf.errors import UserError
-from legcf.ranking.packing import quantise_table, row_scales
-from legcf.ranking.rows import CodedRows, FullRows, PackedRows, Rows
+from legcf.ranking.rows import FullRows
 from legcf.serving.artifact import FoldIn, ServingModel
-from legcf.serving.foldin import FoldInSolver, code_vector
+from legcf.serving.extend import with_rows
+from legcf.serving.foldin import FoldInSolver
 from legcf.serving.history import PackedHistories
 
 _COMPARED = 2000  # known items that tell how solved vectors lie beside those of the model
@@ -39,26 +39,16 @@ def with_pairs(model: ServingModel, users: Sequence[ExternalId], items: Sequence
     before = model.history.all().widened(*shape)
     news = Interactions.from_pairs(all_users.positions(users), all_items.positions(items), *shape)
     after = before.joined(news)
-    popularity = np.zeros(shape[1], dtype=np.int64)
-    popularity[: len(model.items)] = model.popularity
-    popularity += after.item_degrees - before.item_degrees
     fresh = np.arange(len(model.items), shape[1])
-    rows = _longer(model.item_rows, _solved(model, after, fresh)) if len(fresh) else model.item_rows
-    lists = model.lists
-    titles = None if model.titles is None else [*model.titles, *map(str, all_items.external(fresh))]
-    bias = model.item_bias
+    if len(fresh):
+        model = with_rows(model, all_items.external(fresh), _solved(model, after, fresh), np.zeros_like(fresh).tolist())
+    popularity = model.popularity + after.item_degrees - before.item_degrees
     return replace(
         model,
         users=all_users,
-        items=all_items,
-        item_rows=rows,
         popularity=popularity,
-        item_bias=None if bias is None else np.append(bias, np.full(len(fresh), np.median(bias), dtype=np.float32)),
-        titles=titles,
-        attributes=None if model.attributes is None else model.attributes.longer(len(fresh)),
         history=PackedHistories.of(after),
-        pooling=replace(model.pooling, counts=popularity),
-        lists=None if lists is None else replace(lists, pairs=lists.pairs.widened(shape[1], shape[1])),
+        pooling=None if model.pooling is None else replace(model.pooling, counts=popularity),
     )
 
 
@@ -84,20 +74,3 @@ def _solved(model: ServingModel, histories: Interactions, fresh: LongArray) -> F
     across = np.linalg.solve(gram + ridge * np.eye(len(gram)), steps.T @ vectors[compared])
     solved: FloatArray = (solver.vectors(by_item.of_users(fresh)) @ across).astype(np.float32)
     return solved
-
-
-def _longer(rows: Rows, vectors: FloatArray) -> Rows:
-    """The rows with more of their kind at the end."""
-    if isinstance(rows, CodedRows):
-        coded = [code_vector(vector, rows.codebook, rows.columns.shape[1]) for vector in vectors]
-        columns = np.array([columns for columns, _ in coded], dtype=rows.columns.dtype)
-        weights = np.array([weights for _, weights in coded], dtype=np.float32)
-        return CodedRows(
-            np.concatenate([rows.columns, columns]), np.concatenate([rows.weights, weights]), rows.codebook
-        )
-    if isinstance(rows, PackedRows):
-        values, scale, top = quantise_table(vectors, rows.bits)
-        scales = np.concatenate([rows.scales, row_scales(scale, top)])
-        return PackedRows(np.concatenate([rows.values, values]), scales, rows.bits)
-    assert isinstance(rows, FullRows)
-    return FullRows(np.concatenate([rows.table, vectors]))

@@ -216,7 +216,7 @@ class Scorer:
     def fallback(self, taste: Taste) -> Literal["popular"] | None:
         """What is recommended in place of a taste of which nothing is known: neither vector nor history tell items
         apart."""
-        if taste.vector.any() or (self.term is not None and self.term.term(taste.history).any()):
+        if taste.vector.any() or (self.term is not None and self.term.term(taste.history, taste.relative).any()):
             return None
         return "popular"
 
@@ -232,7 +232,7 @@ class Scorer:
         if self.model.item_bias is not None:
             scores += self.model.item_bias
         if self.term is not None:
-            self.term.add_to(scores, taste.history)
+            self.term.add_to(scores, taste.history, taste.relative)
         return scores
 
     def taste(self, request: Request, more: Positions = _NONE) -> Taste:
@@ -251,19 +251,22 @@ class Scorer:
         user = None if request.user is None else self._user(request.user)
         known = self.history(user) if user is not None else _NONE
         history = sorted_unique(np.concatenate([known, news])) if len(news) else known
+        stored = self.model.history
+        relative = None if stored is None or user is None else stored.relative(user, history)
         if user is not None and self.model.user_rows is not None:
             trained = self.model.user_rows.vectors(np.array([user]))[0]
             if len(history) == len(known):
-                return Taste(trained, history)
+                return Taste(trained, history, relative)
             if not len(known):
                 return Taste(self._blend(trained, history), history)
             # what the news change, added to what training knew
-            return Taste(trained + self.solver.vector(history) - self.solver.vector(known), history)
+            before = self.solver.vector(known, None if stored is None else stored.relative(user, known))
+            return Taste(trained + self.solver.vector(history, relative) - before, history, relative)
         if user is not None and self.model.history is None:
             raise UserError(
                 "This model stores no users and no histories: send the user's items, or export with --history."
             )
-        return Taste(self.solver.vector(history), history)
+        return Taste(self.solver.vector(history, relative), history, relative)
 
     def history(self, user: int) -> NDArray[np.int32]:
         """What a user is known to have, both as positions."""

@@ -13,18 +13,20 @@ class Taste:
 
     vector: FloatArray
     history: Positions
+    relative: FloatArray | None = None
+    """How much each of these items counts, in units of their mean; None where all count alike."""
 
 
 class ServedTerm(Protocol):
     """What someone's items add to scores."""
 
-    def term(self, items: Positions) -> FloatArray:
-        """To the score of every item."""
+    def term(self, items: Positions, relative: FloatArray | None = None) -> FloatArray:
+        """To the score of every item; items count alike, or so much each."""
 
-    def add_to(self, scores: FloatArray, items: Positions) -> None:
+    def add_to(self, scores: FloatArray, items: Positions, relative: FloatArray | None = None) -> None:
         """The same, added to scores that are there."""
 
-    def parts(self, items: Positions, targets: Positions) -> FloatArray:
+    def parts(self, items: Positions, targets: Positions, relative: FloatArray | None = None) -> FloatArray:
         """Each item to the score of each target."""
 
     def add_for(self, scores: FloatArray, histories: Interactions) -> None:

@@ -147,6 +147,7 @@ class Session:
             folds,
             seen=self.dataset.train,
             steps=steps,
+            pool=training.negative_pool,
         )
         return sampler.of_rank()
 

@@ -49,7 +49,9 @@ class Sampler:
 
     order "interaction": every pair once, shuffled. order "user": a uniform user, then one of its items, so active users
     weigh less. `negatives_kind` "each" draws `negatives` distinct unseen items for every pair, "shared" draws that
-    many uniform items for the whole batch, "none" gives all pairs at once and draws nothing. A pair weighs
+    many uniform items for the whole batch, "none" gives all pairs at once and draws nothing. With a `pool`, those of
+    "each" come from so many items that the batch draws first: every item is as likely as before, but a batch has far
+    fewer distinct entities, which is what a step costs. A pair weighs
     user degree^−user_power · item degree^−item_power. With `folds` (a number for every pair), a batch holds pairs of
     one fold, so that its vectors can come from the graph without them. `seen` says what is no negative; the pairs
     themselves by default. `steps` makes an epoch so many batches, of a part of a pass or of several;
@@ -68,6 +70,7 @@ class Sampler:
         folds: NDArray[np.integer] | None = None,
         seen: Interactions | None = None,
         steps: int | None = None,
+        pool: int | None = None,
     ) -> None:
         self._train = train
         self._seen = train if seen is None else seen
@@ -77,9 +80,11 @@ class Sampler:
         self._kind = negatives_kind
         self._folds = folds
         self._steps = steps
+        self._pool = None if pool is None or pool >= train.num_items else max(pool, negatives)
         self._users = train.users()
         self._weights = pair_weights(train, user_power, item_power)
         self._active = np.flatnonzero(train.user_degrees > 0)
+        self._all_items = np.arange(train.num_items, dtype=np.int64)
         self._place = np.full(train.num_users + train.num_items, -1, dtype=np.int64)
 
     @property
@@ -147,6 +152,11 @@ class Sampler:
             batches += [(fold, members[start : start + size]) for start in range(0, len(members), size)]
         yield from (batches[number] for number in rng.permutation(len(batches)))
 
+    def _candidates(self, rng: np.random.Generator) -> LongArray:
+        if self._pool is None:
+            return self._all_items
+        return rng.choice(self._train.num_items, self._pool, replace=False).astype(np.int64)
+
     def _whole(self) -> TrainingBatch:
         train = self._train
         entities = np.arange(train.num_users + train.num_items)
@@ -160,7 +170,7 @@ class Sampler:
         users, positives = self._users[chosen], train.items[chosen]
         if self._kind == "each":
             negatives = np.empty((len(users), self._negatives), dtype=np.int64)
-            _draw_unseen(rng, users, self._seen.indptr, self._seen.items, train.num_items, negatives)
+            _draw_unseen(rng, users, self._seen.indptr, self._seen.items, self._candidates(rng), negatives)
         else:
             count = min(self._negatives, train.num_items)
             negatives = rng.choice(train.num_items, count, replace=False).astype(np.int64)
@@ -193,12 +203,13 @@ def pair_weights(train: Interactions, user_power: float, item_power: float) -> N
 
 
 @njit(cache=True)
-def _draw_unseen(rng, users, indptr, items, num_items, negatives):  # type: ignore[no-untyped-def]
+def _draw_unseen(rng, users, indptr, items, pool, negatives):  # type: ignore[no-untyped-def]
     for row in range(len(users)):
         seen = items[indptr[users[row]] : indptr[users[row] + 1]]
         for place in range(negatives.shape[1]):
             for _ in range(_TRIES):
-                candidate = rng.integers(0, num_items)
+                drawn = rng.integers(0, len(pool))
+                candidate = pool[drawn]
                 where = np.searchsorted(seen, candidate)
                 fresh = where >= len(seen) or seen[where] != candidate
                 for other in range(place):
@@ -206,16 +217,16 @@ def _draw_unseen(rng, users, indptr, items, num_items, negatives):  # type: igno
                 if fresh:
                     break
             if not fresh:
-                candidate = _next_unseen(seen, candidate, num_items, negatives[row, :place])
+                candidate = _next_unseen(seen, drawn, pool, negatives[row, :place])
             negatives[row, place] = candidate
 
 
 @njit(cache=True)
-def _next_unseen(seen, start, num_items, taken):  # type: ignore[no-untyped-def]
-    """The first item from `start` on that is neither seen nor taken; else one not seen; else `start`."""
-    unseen = start
-    for step in range(num_items):
-        candidate = (start + step) % num_items
+def _next_unseen(seen, start, pool, taken):  # type: ignore[no-untyped-def]
+    """The first item of the pool from `start` on that is neither seen nor taken; else one not seen; else `start`."""
+    unseen = pool[start]
+    for step in range(len(pool)):
+        candidate = pool[(start + step) % len(pool)]
         where = np.searchsorted(seen, candidate)
         if where >= len(seen) or seen[where] != candidate:
             unseen = candidate

@@ -7,8 +7,9 @@ from legcf.arrays import inverse_power
 from legcf.data.interactions import Interactions
 
 MUCH = 0.1
-"""From this share on an item counts as much changed. Tried once, on the test pairs of LastFM with a tenth of the pairs
-new: 0.05 to 0.15 were as good as solving all items again, 0.2 lost one part in a hundred."""
+"""From this share on an item counts as much changed. Chosen on validation pairs of movielens-small and ml-1m with a
+tenth of the pairs new: 0.05 is no better, 0.2 loses up to five parts in a hundred (benchmarks/bench_update.py
+--thresholds)."""
 
 
 def new_share(train: Interactions, added: Interactions) -> NDArray[np.float64]:

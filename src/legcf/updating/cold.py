@@ -11,7 +11,8 @@ from legcf.data.columns import find_column
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Dataset, Interactions
 from legcf.data.kinds import to_text
-from legcf.features.coder import FeatureCoder, Kind
+from legcf.features.coder import Kind
+from legcf.features.fitting import coded, fitted_coder
 from legcf.features.known import ItemFeatures
 from legcf.features.mapping import fit_map
 from legcf.ranking.popularity import trust
@@ -68,18 +69,14 @@ def known_features(
     before = current.features
     if before is not None:
         before = before.moved(places(current.items, merged.items), count)
-    if about is None and before is None:
-        return None
-    found = before
-    if about is not None:
-        coder = before.coder if before is not None else FeatureCoder.fitted(about.rows, about.kinds)
-        newer = ItemFeatures(coder, coder.rows(about.rows)).moved(places(about.items, merged.items), count)
-        found = newer if before is None else before.overlaid(newer)
-    assert found is not None
-    users, vectors, _ = trained_vectors(base)
+    if about is None:
+        return before
+    coder = before.coder if before is not None else fitted_coder(about.rows, about.kinds)
+    newer = ItemFeatures(coder, coded(coder, about.rows)).moved(places(about.items, merged.items), count)
+    found = newer if before is None else before.overlaid(newer)
+    _, vectors, pooling = trained_vectors(base)
     trained_on = found.rows[: len(base.items)]
-    popularity = base.ranking.histories.item_degrees * (np.diff(trained_on.indptr) > 0)
-    return replace(found, mapping=fit_map(trained_on, vectors, users, popularity))
+    return replace(found, mapping=fit_map(trained_on, found.coder.widths, vectors, base.ranking.histories, pooling))
 
 
 def described(base: TrainedModel, features: ItemFeatures | None, count: int) -> NDArray[np.bool_]:

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from legcf import runs, threads
 from legcf.data.interactions import Dataset, Interactions
 from legcf.errors import UserError
-from legcf.evaluation import evaluate
+from legcf.evaluation import evaluate, judges
 from legcf.features.known import ItemFeatures
+from legcf.features.placing import Placing
 from legcf.model import GraphModel
 from legcf.ranking.fit_lists import ListFitter
 from legcf.ranking.lists import ItemLists
@@ -24,6 +25,7 @@ from legcf.ranking.neighbours import Neighbours
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.tune import Tuning
 from legcf.registry import BACKBONES, METHODS
+from legcf.serving.artifact import placing_bytes
 from legcf.serving.events import MARK_KEY
 from legcf.trained_model import TrainedModel
 from legcf.updating.change import MUCH, new_share
@@ -61,7 +63,7 @@ def update(
     features = known_features(base, trained, merged, about)
     model = _grown_model(base, merged, changed, features)
     empty = _without_held_out(base, merged)
-    ranking = _ranked(base, model, empty, changed)
+    ranking = _ranked(base, model, empty, changed, None if features is None else features.placing)
     config = model_config(base)
     result = TrainedModel(
         model, ranking, merged.known, config, merged.users, merged.items, merged.titles, {}, base.curve, features, base
@@ -78,7 +80,7 @@ def update(
         "items_nobody_has": int((merged.train.item_degrees[len(base.items) :] == 0).sum()),
         "solved_items": int(changed.sum()),
         "threshold": threshold,
-        **_drift(base, ranking, merged, dataset),
+        **_drift(base, merged, metrics["validation"].get(_DRIFT), dataset.validation, data),
     }
     metrics["seconds"] = {"this_session": time.perf_counter() - started}
     metrics["peak_rss_mb"] = runs.peak_memory_mb()
@@ -131,9 +133,13 @@ def _grown_model(
     return model
 
 
-def _ranked(base: TrainedModel, model: GraphModel, dataset: Dataset, changed: NDArray[np.bool_]) -> Ranking:
+def _ranked(
+    base: TrainedModel, model: GraphModel, dataset: Dataset, changed: NDArray[np.bool_], placing: Placing | None
+) -> Ranking:
     settings, term = base.config.ranking, base.ranking.term
     room = runs.room(base.config, dataset)
+    if room is not None and placing is not None:
+        room = max(room - placing_bytes(placing), 0)  # the file keeps to its size with the map in it
     if isinstance(term, ItemLists) and term.scale:
         tuning = Tuning(settings, room)
         ranking = tuning.rounded(model.ranking())
@@ -145,15 +151,20 @@ def _ranked(base: TrainedModel, model: GraphModel, dataset: Dataset, changed: ND
     return Tuning(settings, room, ListFitter(dataset.train)).fitted(model.ranking(), None).ranking
 
 
-def _drift(base: TrainedModel, ranking: Ranking, merged: Grown, dataset: Dataset) -> dict[str, Any]:
-    """How the updated model does on what was held out, beside the trained one on the same pairs; and what follows."""
+def _drift(
+    base: TrainedModel, merged: Grown, after: float | None, left: Interactions, data: Dataset | None
+) -> dict[str, Any]:
+    """How the updated model does on what was held out, beside the trained one on the same pairs; and what follows.
+
+    What the trained model has on them was measured when it was trained, unless some of them have come as new ones.
+    """
     growth = merged.added.num_pairs / max(base.ranking.histories.num_pairs, 1)
     told: dict[str, Any] = {"growth": growth, "validation_ratio": None}
-    left = dataset.validation
-    if left.num_pairs:
+    if after is not None and data is not None:
         kept = Interactions(left.indptr[: len(base.users) + 1], left.items, len(base.items))
-        before = evaluate(base.ranking, kept, (20,), metrics=("ndcg",))[_DRIFT]
-        after = evaluate(ranking, left, (20,), metrics=("ndcg",))[_DRIFT]
+        before = base.metrics["validation"].get(_DRIFT) if left.num_pairs == data.validation.num_pairs else None
+        if before is None:
+            before = evaluate(base.ranking, kept, (20,), judges(kept), metrics=("ndcg",))[_DRIFT]
         told["validation_ratio"] = after / before if before else None
     ratio = told["validation_ratio"]
     fallen = ratio is not None and ratio < LEAST_RATIO

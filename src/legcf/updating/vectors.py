@@ -5,6 +5,7 @@ pairs of the training tells how the two differ: a changed item moves by the diff
 and after, and a new item stands where a linear map takes its half step, the map that fits the trained items best.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from legcf.trained_model import TrainedModel
 _ALPHAS = (1.0, 2.0, 5.0, 10.0, 20.0, 40.0)
 _STEPS = 8  # conjugate gradient steps: a new item starts from nothing
 _RIDGE = 1e-3
+_JUDGED_PAIRS = 200_000  # are enough to tell one α from another
 
 
 def trained_vectors(base: TrainedModel) -> tuple[FloatArray, FloatArray, Pooling]:
@@ -48,8 +50,9 @@ def changed_vectors(
     count = len(items)
     whole = np.zeros((train.num_items, items.shape[1]), dtype=np.float32)
     whole[:count] = items
-    before = half_step(whole, trained_on.widened(train.num_users, train.num_items), np.arange(count), pooling, settings)
-    after = half_step(whole, train, changed, pooling, settings)
+    space = AlsSpace.of(pooling.vectors(trained_on, items.__getitem__, items.shape[1]), items)
+    before = space.half_step(items, trained_on, np.arange(count), pooling, settings)
+    after = space.half_step(whole, train, changed, pooling, settings)
     across = _linear_map(before, items)
     known = changed < count
     vectors = whole[changed] + after @ across
@@ -57,23 +60,36 @@ def changed_vectors(
     return vectors
 
 
-def half_step(
-    items: FloatArray, train: Interactions, wanted: Positions, pooling: Pooling, settings: AlsSettings
-) -> FloatArray:
-    """Vectors of the wanted items: users are solved from their items, and then these from their users.
+@dataclass(frozen=True, eq=False)
+class AlsSpace:
+    """ALS weighs both sides by one λ, so its space is the one where they are equally large; we go there and back.
 
-    ALS weighs both sides by one λ, so its space is the one where they are equally large; we go there and back.
+    Found once for a trained model, so that half steps before and after differ by nothing but their pairs.
     """
-    pooled = Pooling(pooling.user_power, pooling.item_power, train.item_degrees)
-    users = pooled.vectors(train, items.__getitem__, items.shape[1])
-    basis = find_balance(users, items, power=0.5)
-    users, there = np.ascontiguousarray(users @ basis.onto_users), np.ascontiguousarray(items @ basis.onto_items)
-    confidence = confidences(train, settings)
-    solve_side(confidence, users, there, settings)
-    solved = np.ascontiguousarray(there[wanted])
-    solve_side(confidence.T.tocsr()[wanted], solved, users, settings)
-    back: FloatArray = (solved @ np.linalg.pinv(basis.onto_items.astype(np.float64))).astype(np.float32)
-    return back
+
+    onto_users: FloatArray
+    onto_items: FloatArray
+    back: FloatArray
+
+    @classmethod
+    def of(cls, users: FloatArray, items: FloatArray) -> "AlsSpace":
+        basis = find_balance(users, items, power=0.5)
+        back = np.linalg.pinv(basis.onto_items.astype(np.float64)).astype(np.float32)
+        return cls(basis.onto_users, basis.onto_items, back)
+
+    def half_step(
+        self, items: FloatArray, train: Interactions, wanted: Positions, pooling: Pooling, settings: AlsSettings
+    ) -> FloatArray:
+        """Vectors of the wanted items: users are solved from their items, and then these from their users."""
+        pooled = Pooling(pooling.user_power, pooling.item_power, train.item_degrees)
+        users = np.ascontiguousarray(pooled.vectors(train, items.__getitem__, items.shape[1]) @ self.onto_users)
+        there = np.ascontiguousarray(items @ self.onto_items)
+        confidence = confidences(train, settings)
+        solve_side(confidence, users, there, settings)
+        solved = np.ascontiguousarray(there[wanted])
+        solve_side(confidence.T.tocsr()[wanted], solved, users, settings)
+        found: FloatArray = solved @ self.back
+        return found
 
 
 def settings_for(method: MethodConfig, items: FloatArray, train: Interactions, pooling: Pooling) -> AlsSettings:
@@ -82,12 +98,15 @@ def settings_for(method: MethodConfig, items: FloatArray, train: Interactions, p
     settings: AlsSettings = told.model_copy(update={"gradient_steps": _STEPS})
     if settings.alpha is not None:
         return settings
-    everything = np.arange(len(items))
+    if train.num_pairs > _JUDGED_PAIRS:
+        train = train.of_users(train.some_users(_JUDGED_PAIRS, np.random.default_rng(0)))
+    everything = np.flatnonzero(train.item_degrees)
+    space = AlsSpace.of(pooling.vectors(train, items.__getitem__, items.shape[1]), items)
 
     def missed(alpha: float) -> float:
         trial = settings.model_copy(update={"alpha": alpha})
-        found = half_step(items, train, everything, pooling, trial)
-        return float(np.linalg.norm(found @ _linear_map(found, items) - items))
+        found = space.half_step(items, train, everything, pooling, trial)
+        return float(np.linalg.norm(found @ _linear_map(found, items[everything]) - items[everything]))
 
     return settings.model_copy(update={"alpha": min(_ALPHAS, key=missed)})
 

@@ -1,0 +1,58 @@
+"""Processes that need not wait for imports: each is forked from one process that has made them and nothing else.
+
+They can be killed like any other, and have threads, memory and random numbers of their own.
+"""
+
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+_SERVER = multiprocessing.get_context("forkserver")
+_SERVER.set_forkserver_preload(
+    ["pytest", "legcf.cli.train", "legcf.experiments.reproduce", "legcf.experiments.plots", "torch._dynamo"]
+)  # the last by itself takes two seconds, and optimisers want it
+
+
+class Forked:
+    """A function in such a process, in the manner of `subprocess.Popen`; what it prints goes to `log`."""
+
+    def __init__(self, function: Callable[..., None], *arguments: object, log: str | Path = os.devnull) -> None:
+        self._process = _SERVER.Process(target=_logged, args=(str(log), function, *arguments))
+        self._process.start()
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, seconds: float) -> int:
+        self._process.join(seconds)
+        assert self._process.exitcode is not None, f"it has not ended after {seconds} seconds"
+        return self._process.exitcode
+
+    def kill(self) -> None:
+        self._process.kill()
+
+
+def command(*words: object, log: str | Path = os.devnull) -> Forked:
+    """`legcf WORDS`."""
+    return Forked(run_command, *map(str, words), log=log)
+
+
+def run_command(*words: str) -> None:
+    from legcf.cli.app import main
+
+    sys.argv = ["legcf", *words]
+    main()
+
+
+def _logged(log: str, function: Callable[..., None], *arguments: object) -> None:
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for stream in (sys.stdout.fileno(), sys.stderr.fileno()):
+        os.dup2(file, stream)
+    function(*arguments)
