@@ -41,7 +41,7 @@ def create_app(settings: Settings) -> Starlette:
     telemetry = Telemetry(settings.counts)
     holder = Holder(Path(settings.model), telemetry, settings.cache_bytes)
     latest = Latest.of(settings.events)
-    journal = None if settings.events is None else Journal(settings.events, latest)
+    journal = None if settings.events is None else Journal(settings.events)
     lane, helper = Lane(), Helper(holder.path, latest, settings.events)
     api = Api(settings, holder, telemetry, lane, helper, latest)
     operations = [
