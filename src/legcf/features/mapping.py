@@ -14,14 +14,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from legcf.arrays import FloatArray
+from legcf.arrays import FloatArray, Square
 from legcf.climb import climb
 from legcf.data.interactions import Interactions
 from legcf.features.placing import FeatureMap
 from legcf.ranking.pooling import Pooling
 from legcf.ranking.popularity import trust
 
-Square = NDArray[np.float64]
 _FOLDS = 5
 _FIRST = 0.25
 """What a column counts where the search starts, with a ridge of 1."""

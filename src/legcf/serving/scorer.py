@@ -224,12 +224,7 @@ class Scorer:
     def scores(self, taste: Taste, projected: FloatArray | None = None) -> FloatArray:
         """Scores of all items, in item order. Someone of whom nothing is known gets what most people like.
 
-        Args:
-            taste: Whose scores.
-            projected: What `item_rows.project` gives for the taste's vector, if it is at hand.
-
-        Returns:
-            An array that is the caller's.
+        `projected` is what `item_rows.project` gives for the taste's vector, if it is at hand.
         """
         if self.fallback(taste) is not None:
             return self.model.popularity.astype(np.float32)
