@@ -7,6 +7,7 @@ found by itself: as far as the scores of unseen items ask for.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,7 +21,6 @@ from legcf.features.placing import FeatureMap
 from legcf.ranking.pooling import Pooling
 from legcf.ranking.popularity import trust
 
-Square = NDArray[np.float64]
 _FOLDS = 5
 _FIRST = 0.25
 """What a column counts where the search starts, with a ridge of 1."""
@@ -42,15 +42,14 @@ def fit_map(
     folds = _folds(rows, vectors, weights, histories, pooling)
     counts = np.full(len(widths), _FIRST)
 
-    def judged(scales: NDArray[np.float64]) -> float:
-        return sum(fold.judged(np.repeat(counts * scales, widths)) for fold in folds)
+    def judged(some: NDArray[np.bool_], factor: float) -> float:
+        changed = np.where(some, factor * counts, counts)
+        return sum(fold.judged(np.repeat(changed, widths)) for fold in folds)
 
     single = np.eye(len(widths), dtype=np.bool_)
     turns = [np.ones(len(widths), dtype=np.bool_), *(single if len(widths) > 1 else ())]
-    for chosen in turns * _ROUNDS if folds else ():
-        counts *= np.where(
-            chosen, climb(lambda factor, some=chosen: judged(np.where(some, factor, 1.0)), 1.0, _LEAST, _MOST), 1.0
-        )  # type: ignore[misc]
+    for some in turns * _ROUNDS if folds else ():
+        counts[some] *= climb(partial(judged, some), 1.0, _LEAST, _MOST)
     chosen = np.repeat(counts, widths)
     return _Regression.of(rows, vectors, weights).solved(chosen, _reach(folds, chosen))
 
@@ -59,8 +58,8 @@ def fit_map(
 class _Regression:
     """Sums over some items, both sides centred by their weighed means, so that the start is not shrunk."""
 
-    gram: Square
-    right: Square
+    gram: NDArray[np.float64]
+    right: NDArray[np.float64]
     mean_row: NDArray[np.float64]
     mean: NDArray[np.float64]
 
