@@ -101,6 +101,13 @@ def test_drift_and_growth_ask_for_training(model: Recommender, later: Later, mon
     assert fallen["retrain"]
 
 
+def test_nothing_is_measured_where_that_is_not_wanted(model: Recommender, later: Later) -> None:
+    quick = model.update(later.both, evaluate=False)
+    assert quick.metrics["test"] == quick.metrics["validation"] == {}
+    assert quick.metrics["updated"]["validation_ratio"] is None
+    assert quick.evaluate()["recall@20"] > 0
+
+
 def test_ids_of_two_kinds_become_text(model: Recommender) -> None:
     model.update(pl.DataFrame({"user": ["3", "anna"], "item": ["5", "shoe"]}))
     assert model.users.find("anna") == USERS

@@ -18,7 +18,7 @@ from legcf.serving.artifact import ServingModel
 from legcf.serving.foldin import FoldInSolver, code_vector
 from legcf.serving.history import PackedHistories
 
-_NOBODY = np.zeros(0, dtype=np.int64)
+_NOBODY = np.zeros(0, dtype=np.int32)
 
 
 def with_item(
