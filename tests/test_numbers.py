@@ -1,5 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """Numbers in documents are those of the JSON that a benchmark wrote."""
 
+import importlib.util
 import json
 import statistics
 from pathlib import Path
@@ -94,6 +96,31 @@ def test_serving() -> None:
         assert f"{batch[way]['throughput_ratio']:.1f}×" in text
         assert f"{batch[way]['legcf']['users_per_second']:,.0f}" in text
         assert f"{batch[way]['implicit']['users_per_second']:,.0f}" in text
+
+
+def test_one_file() -> None:
+    place = importlib.util.spec_from_file_location("one_file", ROOT / "benchmarks" / "one_file.py")
+    assert place is not None
+    assert place.loader is not None
+    one_file = importlib.util.module_from_spec(place)
+    place.loader.exec_module(one_file)
+    text = (ROOT / "docs" / "results.md").read_text()
+    for line in one_file.table(written("one-file")).splitlines():
+        assert line in text, line
+    text = (ROOT / "README.md").read_text()
+    for name in ("gowalla-1.66MB 11", "gowalla-lightgcn-8MB 11"):
+        row = written("one-file")[name]
+        for told in (f"{row['bytes']:,}", f"{row['recall@20']:.4f}", f"{row['ndcg@20']:.4f}"):
+            assert told in text, name
+
+
+def test_held_out() -> None:
+    table = {(cells[0].lower(), cells[1]): cells[2:] for cells in rows("docs/study.md", "| data | judged by |")}
+    for data, parts in written("held-out").items():
+        for part, found in parts.items():
+            scores = [f"{ndcg:.4f}" for _, ndcg in found["scores"].values()]
+            assert table.pop((data, part)) == [f"{found['pairs per judge']:.1f}", *scores], (data, part)
+    assert not table
 
 
 def reproduced(data: str, study: str) -> dict[str, list[dict[str, Any]]]:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The array types that the whole package speaks of, and what numpy has no name for."""
 
 from collections.abc import Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The HTTP server in one process: answers, limits, key, reload, counters."""
 
 import hashlib

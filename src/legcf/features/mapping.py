@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From what is known of items to their vectors: a ridge regression on the items that people have.
 
 How much each column of the table counts, and the ridge, are those with which items that the map has not seen are ranked
@@ -7,13 +8,14 @@ found by itself: as far as the scores of unseen items ask for.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from legcf.arrays import FloatArray, Square
+from legcf.arrays import FloatArray
 from legcf.climb import climb
 from legcf.data.interactions import Interactions
 from legcf.features.placing import FeatureMap
@@ -41,17 +43,15 @@ def fit_map(
     folds = _folds(rows, vectors, weights, histories, pooling)
     counts = np.full(len(widths), _FIRST)
 
-    def judged(scales: NDArray[np.float64]) -> float:
-        return sum(fold.judged(np.repeat(counts * scales, widths)) for fold in folds)
+    def judged(some: NDArray[np.bool_], factor: float) -> float:
+        changed = np.where(some, factor * counts, counts)
+        return sum(fold.judged(np.repeat(changed, widths)) for fold in folds)
 
     single = np.eye(len(widths), dtype=np.bool_)
     turns = [np.ones(len(widths), dtype=np.bool_), *(single if len(widths) > 1 else ())]
-    for chosen in turns * _ROUNDS if folds else ():
-
-        def changed(factor: float, chosen: NDArray[np.bool_] = chosen) -> float:
-            return judged(np.where(chosen, factor, 1.0))
-
-        counts *= np.where(chosen, climb(changed, 1.0, _LEAST, _MOST), 1.0)
+    for some in turns * _ROUNDS if folds else ():
+        counts[some] *= climb(partial(judged, some), 1.0, _LEAST, _MOST)
+    chosen = np.repeat(counts, widths)
     return _Regression.of(rows, vectors, weights).solved(chosen, _reach(folds, chosen))
 
 
@@ -59,8 +59,8 @@ def fit_map(
 class _Regression:
     """Sums over some items, both sides centred by their weighed means, so that the start is not shrunk."""
 
-    gram: Square
-    right: Square
+    gram: NDArray[np.float64]
+    right: NDArray[np.float64]
     mean_row: NDArray[np.float64]
     mean: NDArray[np.float64]
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How numbers are made small: packed bits, quantised rows, sorted pairs in the Elias-Fano form. Numpy only.
 
 Every decoder is told how many values to expect and refuses bytes that do not hold exactly as many, so that a damaged

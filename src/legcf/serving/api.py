@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operations of the API: what is asked for, worked out at once or in the slow lane, and sent."""
 
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Top-k for many users at once, compiled: the same answers as numpy to the last bit, many times faster.
 
 Users are taken 64 at a time. Their projections lie beside each other (c × 64, in the cache), so an item's code turns

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The best items of all users of a file, some users at a time: compiled where numba is installed, else with numpy."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Vectors for those who were not trained on: a user from its items, an item from its users. Numpy only.
 
 The known side is fixed, so the new vector is the solution of one d × d system (the half step of ALS), and how much each

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writing down what requests bring: those that come while one transaction goes to the disk share the next."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recommendations from a serving model with numpy alone: no graph, no N × d table, no torch.
 
     y_ui = s_uᵀ G s_i,  G = H_meta H_metaᵀ

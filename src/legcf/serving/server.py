@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The HTTP server: one model file, answers in the ids people use, errors as sentences."""
 
 import asyncio
