@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Serving, measured in one run: batches against `implicit`, HTTP, accuracy against size, folded-in users.
 
     python benchmarks/bench_serving.py                       # batches and HTTP, on factors of implicit's ALS-128
@@ -28,7 +29,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # implicit threads by itself
 
 import numpy as np
 from http_load import beside_batches, load, quantiles, serving, stacks
-from request_times import rules, tables
+from request_times import rules, side_by_side, tables
 
 from legcf.serving.scorer import Scorer
 
@@ -42,6 +43,7 @@ def main() -> None:
     parser.add_argument("--data", default=str(DATA), help="a LightGCN folder, for ALS factors and for foldin")
     parser.add_argument("--run", type=Path, help="a run of `legcf train`; without it ALS-128 stands in")
     parser.add_argument("--model", type=Path, help="an exported file, where neither accuracy nor foldin is asked for")
+    parser.add_argument("--against", type=Path, help="another file, to compare the time of a request with")
     parser.add_argument("--part", action="append", choices=PARTS, help="what to measure [all but foldin]")
     parser.add_argument("--requests", type=int, default=100_000)
     parser.add_argument("--connections", type=int, default=32)
@@ -83,6 +85,9 @@ def main() -> None:
             report["tables"] = tables()
             for row in report["tables"]:
                 say("table request", ", ".join(f"{name} {value:.4g}" for name, value in row.items()))
+        if options.against:
+            report["request_ms"] = side_by_side(Path(folder) / "model.legcf", options.against)
+            say("request", ", ".join(f"{name} {value:.4g}" for name, value in report["request_ms"].items()))
         if "accuracy" in parts:
             report["accuracy"] = accuracy_by_size(trained, dataset, options)
         if "foldin" in parts:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `legcf update` keeps of training on everything, and what it costs.
 
     python benchmarks/bench_update.py [--data FOLDER] [--draws N] [--updates N] [--bytes SIZE] [--keep FOLDER]

@@ -1,6 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """Numbers in documents are those of the JSON that a benchmark wrote."""
 
+import importlib.util
 import json
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -60,3 +63,70 @@ def test_serving() -> None:
         assert f"{batch[way]['throughput_ratio']:.1f}×" in text
         assert f"{batch[way]['legcf']['users_per_second']:,.0f}" in text
         assert f"{batch[way]['implicit']['users_per_second']:,.0f}" in text
+
+
+def test_one_file() -> None:
+    place = importlib.util.spec_from_file_location("one_file", ROOT / "benchmarks" / "one_file.py")
+    assert place is not None
+    assert place.loader is not None
+    one_file = importlib.util.module_from_spec(place)
+    place.loader.exec_module(one_file)
+    text = (ROOT / "docs" / "results.md").read_text()
+    for line in one_file.table(written("one-file")).splitlines():
+        assert line in text, line
+    text = (ROOT / "README.md").read_text()
+    for name in ("gowalla-1.66MB 11", "gowalla-lightgcn-8MB 11"):
+        row = written("one-file")[name]
+        for told in (f"{row['bytes']:,}", f"{row['recall@20']:.4f}", f"{row['ndcg@20']:.4f}"):
+            assert told in text, name
+
+
+def test_held_out() -> None:
+    table = {(cells[0].lower(), cells[1]): cells[2:] for cells in rows("docs/study.md", "| data | judged by |")}
+    for data, parts in written("held-out").items():
+        for part, found in parts.items():
+            scores = [f"{ndcg:.4f}" for _, ndcg in found["scores"].values()]
+            assert table.pop((data, part)) == [f"{found['pairs per judge']:.1f}", *scores], (data, part)
+    assert not table
+
+
+def reproduced(data: str, study: str) -> dict[str, list[dict[str, Any]]]:
+    """Runs of a reproduction that is kept with the documents, by the label of their row."""
+    content = json.loads((ROOT / "docs" / "reproduction" / data / "results.json").read_text())
+    runs = {run["key"]: run for run in content["runs"]}
+    (table,) = [table for table in content["tables"] if table["study"] == study]
+    return {line["label"]: [runs[key] for key in line["runs"]] for line in table["lines"]}
+
+
+def shown(runs: list[dict[str, Any]], metric: str) -> str:
+    """Mean over seeds, with the sample deviation where there are several."""
+    values = [run["metrics"]["test"][metric] for run in runs]
+    mean = f"{statistics.mean(values):.4f}"
+    return mean if len(values) == 1 else f"{mean} ±{statistics.stdev(values):.4f}"
+
+
+def test_the_paper_checked() -> None:
+    by_label = reproduced("lastfm", "ablation")
+    for label, seeds, *scores in rows("docs/paper-checked.md", "| LastFM | seeds |"):
+        runs = by_label[label]
+        assert seeds == (", ".join(str(run["seed"]) for run in runs) or "not run")
+        if runs:
+            assert scores[:2] == [shown(runs, "recall@20"), shown(runs, "ndcg@20")], label
+    by_label = reproduced("gowalla", "converged")
+    for label, seeds, *scores in rows("docs/paper-checked.md", "| Gowalla | seeds |"):
+        if label.startswith("published"):
+            continue
+        runs = by_label[label]
+        assert seeds == (", ".join(str(run["seed"]) for run in runs) or "not run")
+        if runs:
+            metrics = ("recall@10", "ndcg@10", "recall@20", "ndcg@20")
+            values = f"{runs[0]['metrics']['num_params']:,}"
+            assert scores[:5] == [values, *(shown(runs, metric) for metric in metrics)], label
+
+
+def test_the_row_of_the_paper_in_the_readme() -> None:
+    (first, *_) = reproduced("gowalla", "converged")["matching pursuit"]
+    test = first["metrics"]["test"]
+    (told,) = [cells for cells in rows("README.md", "| what | size |") if "update mended" in cells[0]]
+    assert told[3:5] == [f"{test['recall@20']:.4f}", f"{test['ndcg@20']:.4f}"]
+    assert told[5] == f"`--preset graph-pursuit --seed {first['seed']}`"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a Python user imports: fit, evaluate, recommend, similar items, save, load."""
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ class Recommender:
             data_options: The same as `options`, by name.
 
         Returns:
-            A recommender that knows them. `metrics["updated"]` says what was done and whether training anew is due.
+            A recommender that knows them. `metrics["updated"]` says what was done and whether retraining is due.
         """
         trained = self._fitted()
         chosen = options or validated(DataOptions, data_options, "data")

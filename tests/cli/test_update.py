@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`legcf update` as it is typed."""
 
 import json
@@ -33,7 +34,7 @@ def test_writes_a_run_like_any_other(updatable: Path, new: Path, tmp_path: Path)
     answer = legcf("update", updatable, new, "--out", out)
     assert answer.code == 0, answer.err
     assert "items solved again" in answer.out
-    assert "training anew is due below 97%" in answer.out
+    assert "retraining is due below 97%" in answer.out
     found = json.loads(legcf("evaluate", out, "--json").out)["metrics"]
     assert found == pytest.approx(json.loads((out / "metrics.json").read_text())["test"])
     shown = json.loads(legcf("recommend", out, "--user", 77, "--json").out)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Metrics against ranx, and what they are over users who have something to find."""
 
 import warnings
@@ -53,9 +54,7 @@ def test_against_ranx(seed: int) -> None:
             }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        theirs = ranx.evaluate(
-            ranx.Qrels(relevant), ranx.Run(shown), [f"{IN_RANX[name]}@{k}" for name in METRICS for k in KS]
-        )
+        theirs = ranx.evaluate(relevant, shown, [f"{IN_RANX[name]}@{k}" for name in METRICS for k in KS])
     for name in METRICS:
         for k in KS:
             assert ours[f"{name}@{k}"] == pytest.approx(theirs[f"{IN_RANX[name]}@{k}"], abs=1e-6), f"{name}@{k}"

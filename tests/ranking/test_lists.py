@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Item lists: the dense product they stand for, one history at a time, many at once, and what each item adds."""
 
 import numpy as np
@@ -36,6 +37,9 @@ def test_adds_the_dense_product(seed: int, density: float, power: float) -> None
     for user in range(7):
         items = histories.of(user)
         assert np.allclose(lists.term(items), wanted[user], atol=1e-5)
+        added = np.ones(12, dtype=np.float32)
+        lists.add_to(added, items)
+        assert np.allclose(added - 1, wanted[user], atol=1e-5)
         targets = np.array([3, 0, 11])
         assert np.allclose(lists.parts(items, targets).sum(axis=0), wanted[user, targets], atol=1e-5)
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 from dataclasses import replace
 from pathlib import Path
 
@@ -5,6 +6,7 @@ import numpy as np
 import pytest
 
 from legcf.ranking.pooling import Pooling
+from legcf.ranking.rows import PackedRows
 from legcf.serving.artifact import ServingModel
 from legcf.serving.scorer import Scorer
 from tests.ranking.test_lists import random_lists
@@ -26,13 +28,16 @@ def test_onnxruntime_gives_the_same_ranking(model: ServingModel, tmp_path: Path)
 
 
 @pytest.mark.parametrize("listed", [False, True])
-def test_users_that_are_their_histories(listed: bool, model: ServingModel, tmp_path: Path) -> None:
+@pytest.mark.parametrize("table", [False, True])
+def test_users_that_are_their_histories(listed: bool, table: bool, model: ServingModel, tmp_path: Path) -> None:
     import onnxruntime
 
     from legcf.serving.onnx_file import write_onnx
 
     lists = random_lists(len(model.items), 0.1, 2) if listed else None
-    pooled = replace(model, user_rows=None, pooling=Pooling(0.5, 0.3, model.popularity), lists=lists)
+    rows = PackedRows.of(model.item_rows.vectors(slice(None)), 4) if table else model.item_rows
+    pooling = Pooling(0.5, 0.3, model.popularity)
+    pooled = replace(model, item_rows=rows, user_rows=None, pooling=pooling, lists=lists)
     write_onnx(pooled, tmp_path / "scorer.onnx")
     session = onnxruntime.InferenceSession(str(tmp_path / "scorer.onnx"))
     assert pooled.history is not None

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """New pairs in a trained model: what follows from them, and what must not."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`legcf update`: a run with new interactions in it, without training."""
 
 from pathlib import Path
@@ -97,5 +98,5 @@ def _verdict(told: dict[str, Any]) -> str:
         else f"Validation ndcg@20 is {ratio:.1%} of that of the trained model"
     )
     grown = f"{told['growth']:.1%} more pairs than it was trained on"
-    rule = f"training anew is due below {LEAST_RATIO:.0%} or from {MOST_GROWTH:.0%} more pairs"
+    rule = f"retraining is due below {LEAST_RATIO:.0%} or from {MOST_GROWTH:.0%} more pairs"
     return f"{measured}, with {grown}; {rule}: {'it is due.' if told['retrain'] else 'not yet.'}"

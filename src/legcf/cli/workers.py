@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`--workers N`: the same command as N ranks of this machine.
 
 This process starts torch's elastic launcher, which starts the ranks and restarts them all when one is lost; should the
@@ -50,7 +51,7 @@ def start(count: int) -> None:
         if refusal.exists():
             raise UserError(refusal.read_text(encoding="utf-8"))
     if ended:
-        raise UserError("The workers failed too often, as told above; --resume goes on from the last checkpoint.")
+        raise UserError("The workers failed too often (see above); --resume continues from the last checkpoint.")
 
 
 def launch(count: int, arguments: list[str]) -> int:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From what is known of items to their vectors: a ridge regression on the items that people have.
 
 How much each column of the table counts, and the ridge, are those with which items that the map has not seen are ranked

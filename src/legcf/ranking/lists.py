@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Item lists: for every item that a user may have, the few items it speaks for and how strongly. Numpy only.
 
     term(u, i) = n_u^−p · Σ_{j ∈ N(u)} S_ji
@@ -7,11 +8,10 @@ needed to rank: no other user's history, and a request costs the lengths of the 
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
-from legcf.arrays import FloatArray, Positions, inverse_power
+from legcf.arrays import FloatArray, LongArray, Positions, inverse_power
 from legcf.data.interactions import Interactions
 from legcf.ranking.packing import bits_for, quantise_levels
 
@@ -53,24 +53,25 @@ class ItemLists:
 
     def term(self, items: Positions, relative: FloatArray | None = None) -> FloatArray:
         """What is added to the score of every item, for someone with these items, which count alike or so much each."""
-        spoken, weights = self._of(items, relative)
-        own = self._own(len(items))
-        added: FloatArray = (own * np.bincount(spoken.items, weights, self.pairs.num_items)).astype(np.float32)
+        places, weights, _ = self._gathered(items, relative)
+        sums = np.bincount(self.pairs.items[places], weights, self.pairs.num_items)
+        added: FloatArray = (self._own(len(items)) * sums).astype(np.float32)
         return added
 
     def add_to(self, scores: FloatArray, items: Positions, relative: FloatArray | None = None) -> None:
         """Add the term to scores of all items: the few that are reached are looked at, no others."""
-        spoken, weights = self._of(items, relative)
-        np.add.at(scores, spoken.items, self._own(len(items)) * weights)
+        places, weights, _ = self._gathered(items, relative)
+        np.add.at(scores, self.pairs.items[places], self._own(len(items)) * weights)
 
     def parts(self, items: Positions, targets: Positions, relative: FloatArray | None = None) -> FloatArray:
         """What each of someone's items adds to the score of each target (items × targets); columns sum up to `term`."""
-        spoken, weights = self._of(items, relative)
-        place = np.full(self.pairs.num_items, -1, dtype=np.int64)
-        place[targets] = np.arange(len(targets))
-        wanted = place[spoken.items] >= 0
+        places, weights, lengths = self._gathered(items, relative)
+        column = np.full(self.pairs.num_items, -1, dtype=np.int64)
+        column[targets] = np.arange(len(targets))
+        wanted = np.flatnonzero(column[self.pairs.items[places]] >= 0)
+        rows, places = np.repeat(np.arange(len(items)), lengths)[wanted], places[wanted]
         parts = np.zeros((len(items), len(targets)), dtype=np.float32)
-        parts[spoken.users()[wanted], place[spoken.items[wanted]]] = self._own(len(items)) * weights[wanted]
+        parts[rows, column[self.pairs.items[places]]] = self._own(len(items)) * weights[wanted]
         return parts
 
     def add_for(self, scores: FloatArray, histories: Interactions) -> None:
@@ -108,12 +109,11 @@ class ItemLists:
     def _own(self, count: int) -> np.float32:
         return np.float32(float(max(count, 1)) ** -self.user_power)
 
-    def _of(self, items: Positions, relative: FloatArray | None) -> tuple[Interactions, FloatArray]:
-        """The lists of some items, one after the other, and their weights."""
-        spoken = self._weighed.of_users(items)
-        assert spoken.weights is not None
-        return spoken, spoken.weights if relative is None else spoken.weights * relative[spoken.users()]
-
-    @cached_property
-    def _weighed(self) -> Interactions:
-        return replace(self.pairs, weights=self.weights)
+    def _gathered(self, items: Positions, relative: FloatArray | None) -> tuple[LongArray, FloatArray, LongArray]:
+        """Where the lists of some items stand, one after the other, their weights, and how long each is."""
+        lengths = self.pairs.user_degrees[items]
+        ends = np.cumsum(lengths)
+        before = np.repeat(self.pairs.indptr[items] - ends + lengths, lengths)
+        places = before + np.arange(len(before))
+        weights = self.weights[places]
+        return places, weights if relative is None else weights * np.repeat(relative, lengths), lengths

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Answers as the API gives them: ids looked up, filters read, reasons added, everything ready for JSON."""
 
 from collections.abc import Iterable
@@ -36,11 +37,11 @@ def recommend(
     taste = scorer.taste(request, news.items)
     found = scorer.recommend_taste(taste, request, hidden.items)
     fallback = scorer.fallback(taste)
+    explained = found[: ask.explain]
     if fallback is None:
-        first = model.items.positions([entry.id for entry in found[: ask.explain]]).tolist()
-        why = explain(scorer, taste, first)
+        why = explain(scorer, taste, [model.items.position(entry.id) for entry in explained])
     else:
-        why = explain_popular(found[: ask.explain])
+        why = explain_popular(explained)
     if user is not None and model.users is not None:  # as it was in the training data, not as it was typed
         user = model.users.external([model.users.position(user)])[0]
     return {

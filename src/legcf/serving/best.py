@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The highest of many scores. Numpy only."""
 
 import numpy as np
@@ -6,7 +7,7 @@ from numpy.typing import NDArray
 from legcf.arrays import FloatArray, Positions
 from legcf.serving.attributes import ItemMask
 
-_GROUPS = 1024  # at least, and some for each place: then hardly two of the highest scores share a group
+_GROUPS = 512  # at least, and some for each place: then few of the highest scores share a group
 _GROUPS_PER_PLACE = 8
 _NONE = np.zeros(0, dtype=np.int32)
 
@@ -49,8 +50,10 @@ def _candidates(scores: FloatArray, k: int) -> NDArray[np.int64]:
     maxima = table.max(axis=0)
     bar = _highest(maxima, k)
     columns = np.flatnonzero(maxima >= bar)
-    rows, places = np.nonzero(table[:, columns] >= bar)
-    return np.concatenate([rows * groups + columns[places], inside + np.flatnonzero(scores[inside:] >= bar)])
+    of_columns = (np.arange(0, inside, groups)[:, None] + columns).ravel()
+    places: NDArray[np.int64] = np.concatenate([of_columns, np.arange(inside, len(scores))])
+    reaching: NDArray[np.int64] = places[scores[places] >= bar]
+    return reaching
 
 
 def _highest(values: FloatArray, k: int) -> np.float32:

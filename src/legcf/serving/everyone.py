@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The best items of all users of a file, some users at a time: compiled where numba is installed, else with numpy."""
 
 import os
@@ -73,10 +74,15 @@ def _user_vectors(scorer: "Scorer", users: slice, histories: Interactions, fast:
     model = scorer.model
     if model.user_rows is not None:
         return model.user_rows.vectors(users)
-    if fast is not None and model.pooling is not None and isinstance(model.item_rows, CodedRows):
-        pooled: FloatArray = fast.pooled_vectors(model.item_rows, model.pooling, histories)
-        return pooled
-    return scorer.solver.vectors(histories)
+    if model.pooling is None:
+        return scorer.solver.vectors(histories)
+    pooled: FloatArray
+    if fast is not None and isinstance(model.item_rows, CodedRows):
+        pooled = fast.pooled_vectors(model.item_rows, model.pooling, histories)
+    else:  # one by one, as single requests have them: sums over many users at once round otherwise
+        rows = range(histories.num_users)
+        pooled = np.stack([scorer.solver.vector(histories.of(row), histories.relative_of(row)) for row in rows])
+    return pooled
 
 
 def _top_compiled(

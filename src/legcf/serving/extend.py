@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A model with one more item, by what is known of it or by the users who have it: no retraining. Numpy only."""
 
 from collections.abc import Mapping, Sequence
@@ -6,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from legcf.arrays import FloatArray, IntArray
+from legcf.arrays import FloatArray, IntArray, Positions
 from legcf.data.ids import ExternalId
 from legcf.data.interactions import Interactions
 from legcf.errors import UserError
@@ -105,7 +106,7 @@ def _longer(rows: Rows, vectors: FloatArray) -> Rows:
     return FullRows(np.concatenate([rows.table, vectors]))
 
 
-def _with_pairs(history: PackedHistories, users: IntArray, item: int) -> PackedHistories:
+def _with_pairs(history: PackedHistories, users: Positions, item: int) -> PackedHistories:
     """The new item's pairs beside the others; where those have weights, they count as the others do on average."""
     shape = len(history), item + 1
     new = Interactions.from_pairs(users, np.full(len(users), item), *shape)

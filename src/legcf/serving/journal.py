@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writing down what requests bring: those that come while one transaction goes to the disk share the next."""
 
 import asyncio
@@ -9,6 +10,7 @@ from legcf.serving.lane import Busy
 from legcf.serving.logs import log
 
 _MOST_WAITING = 20_000  # entries; beyond, the disk does not keep up
+_SPREAD_SECONDS = 0.02  # over which the acknowledgements of a transaction are sent
 
 Parcel = Sequence[Event | Change]
 
@@ -57,8 +59,15 @@ class Journal:
                     if not done.done():
                         done.set_exception(NotWritten())
             else:
-                for (_, done), count in zip(together, counts, strict=True):
-                    if not done.done():  # whoever asked may have gone
-                        done.set_result(count)
+                await self._acknowledge([done for _, done in together], counts)
             self._entries -= sum(map(len, parcels))
         self._writing = None
+
+    async def _acknowledge(self, waiting: Sequence[asyncio.Future[int]], counts: Sequence[int]) -> None:
+        """Evenly, not at once: who asks for recommendations meanwhile would wait for all of them, and for the requests
+        that their senders send next."""
+        for done, count in zip(waiting, counts, strict=True):
+            if not done.done():  # whoever sent it may have gone
+                done.set_result(count)
+            if len(waiting) > 1:
+                await asyncio.sleep(_SPREAD_SECONDS / len(waiting))

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the server was told since its file was written: a user's new items, and items that are not available."""
 
 from dataclasses import dataclass

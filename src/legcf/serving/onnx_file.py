@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The scorer as an ONNX graph of standard operators: users in, the best k items and their scores out.
 
 Users are positions (`users`, where the file stores their codes) or, where a user is nothing but its history, positions
@@ -12,7 +13,8 @@ import numpy as np
 from legcf.errors import MissingExtra, UserError
 from legcf.files import written_whole
 from legcf.ranking.lists import ItemLists
-from legcf.ranking.rows import CodedRows
+from legcf.ranking.pooling import Pooling
+from legcf.ranking.rows import CodedRows, Rows
 from legcf.serving.artifact import ServingModel
 
 _OPSET = 18
@@ -26,9 +28,7 @@ def write_onnx(model: ServingModel, path: Path) -> int:
         from onnx import TensorProto, checker, helper, numpy_helper, save_model
     except ImportError as error:
         raise MissingExtra("The ONNX export", "onnx") from error
-    items = model.item_rows
-    if not isinstance(items, CodedRows):
-        raise UserError("The ONNX scorer is made of codes: export it without --format full.")
+    items = _as_codes(model.item_rows)
     constants: dict[str, Any] = {
         "codebook": items.codebook,
         "codebook_across": np.ascontiguousarray(items.codebook.T),
@@ -40,7 +40,7 @@ def write_onnx(model: ServingModel, path: Path) -> int:
     if model.pooling is None:
         asked, steps = ("users", ["batch"]), _known_users(model, constants)
     else:
-        asked, steps = ("history", ["batch", "length"]), _pooled_users(model, constants)
+        asked, steps = ("history", ["batch", "length"]), _pooled_users(model.pooling, items, constants)
     steps += [
         ("MatMul", ["vectors", "codebook_across"], ["projected"], {}),  # g = H_meta h_u
         ("Gather", ["projected", "item_columns"], ["terms"], {"axis": 1}),
@@ -74,6 +74,14 @@ def write_onnx(model: ServingModel, path: Path) -> int:
     return path.stat().st_size
 
 
+def _as_codes(rows: Rows) -> CodedRows:
+    """A table is a codebook that has a row for each item."""
+    if isinstance(rows, CodedRows):
+        return rows
+    each = np.arange(len(rows), dtype=np.uint32)[:, None]
+    return CodedRows(each, np.ones((len(rows), 1), dtype=np.float32), rows.vectors(slice(None)))
+
+
 def _known_users(model: ServingModel, constants: dict[str, Any]) -> Steps:
     """`vectors` of users by their codes."""
     users = model.user_rows
@@ -93,11 +101,8 @@ def _known_users(model: ServingModel, constants: dict[str, Any]) -> Steps:
     ]
 
 
-def _pooled_users(model: ServingModel, constants: dict[str, Any]) -> Steps:
+def _pooled_users(pooling: Pooling, rows: CodedRows, constants: dict[str, Any]) -> Steps:
     """`vectors` as weighted sums over `history`; what stands at −1 weighs nothing."""
-    pooling, rows = model.pooling, model.item_rows
-    assert pooling is not None
-    assert isinstance(rows, CodedRows)
     # One more item behind the last, for −1 to mean: it has a code like others, and no weight.
     constants |= {
         "own_columns": np.append(constants["item_columns"], constants["item_columns"][:1], axis=0),

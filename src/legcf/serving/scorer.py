@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recommendations from a serving model with numpy alone: no graph, no N × d table, no torch.
 
     y_ui = s_uᵀ G s_i,  G = H_meta H_metaᵀ
@@ -11,14 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from legcf import shown
 from legcf.arrays import FloatArray, Positions, sorted_unique
-from legcf.data.ids import ExternalId
+from legcf.data.ids import ExternalId, IdMap
 from legcf.errors import UserError
 from legcf.ranking.popularity import trust
 from legcf.ranking.rows import Rows, measure
@@ -36,8 +37,7 @@ _POOL = 10  # candidates per place where the best scores alone do not decide
 _NONE = np.zeros(0, dtype=np.int32)
 
 
-@dataclass(frozen=True)
-class Scored:
+class Scored(NamedTuple):
     """An entity (item or user) with its score; `name` is the title when there is one."""
 
     id: ExternalId
@@ -186,9 +186,8 @@ class Scorer:
         Returns:
             The best items, as `recommend` gives them.
         """
-        left_out = np.concatenate([self.model.items.positions(request.deny), hidden])
-        if request.exclude_seen:
-            left_out = np.concatenate([left_out, taste.history])
+        seen = taste.history if request.exclude_seen else _NONE
+        left_out = np.concatenate([self.model.items.positions(request.deny), hidden, seen])
         inside = allowed_items(self.model.attributes, request.filter) if request.filter else None
         if request.allow is not None:
             listed = np.zeros(len(self.model.items), dtype=np.bool_)
@@ -199,7 +198,7 @@ class Scorer:
             found = self._chosen(scores, request, left_out, inside)
         else:
             found = best(scores, request.k, left_out, inside)
-        return self._named_items(*found, self.fallback(taste))
+        return _named(self.model.items, self.model.titles, *found, self.fallback(taste))
 
     def _chosen(
         self, scores: FloatArray, request: Request, left_out: Positions, inside: ItemMask | None
@@ -225,12 +224,7 @@ class Scorer:
     def scores(self, taste: Taste, projected: FloatArray | None = None) -> FloatArray:
         """Scores of all items, in item order. Someone of whom nothing is known gets what most people like.
 
-        Args:
-            taste: Whose scores.
-            projected: What `item_rows.project` gives for the taste's vector, if it is at hand.
-
-        Returns:
-            An array that is the caller's.
+        `projected` is what `item_rows.project` gives for the taste's vector, if it is at hand.
         """
         if self.fallback(taste) is not None:
             return self.model.popularity.astype(np.float32)
@@ -257,7 +251,7 @@ class Scorer:
         news = np.concatenate([self.model.items.positions(request.items), more])
         user = None if request.user is None else self._user(request.user)
         known = self.history(user) if user is not None else _NONE
-        history = sorted_unique(np.concatenate([known, news]).astype(np.int32)) if len(news) else known
+        history = sorted_unique(np.concatenate([known, news])) if len(news) else known
         stored = self.model.history
         relative = None if stored is None or user is None else stored.relative(user, history)
         if user is not None and self.model.user_rows is not None:
@@ -294,7 +288,8 @@ class Scorer:
         position = self.model.items.position(item)
         cosines = self._cosines(self.model.item_rows, position, self.item_norms)
         cosines *= trust(self.model.popularity)
-        return self._named_items(*best(cosines, k, np.append(hidden, position), None))
+        found = best(cosines, k, np.append(hidden, position), None)
+        return _named(self.model.items, self.model.titles, *found)
 
     def similar_users(self, user: ExternalId, k: int = 10) -> list[Scored]:
         """Find the users most like one, where the file holds vectors of users (`legcf export --users coded`).
@@ -311,10 +306,7 @@ class Scorer:
             raise UserError("This model stores no users, so none can be compared: export with `--users coded`.")
         cosines = self._cosines(self.model.user_rows, position, self._user_norms)
         found, scores = best(cosines, k, np.array([position]), None)
-        ids = self.model.users.external(found)
-        return [
-            Scored(identifier, score, str(identifier)) for identifier, score in zip(ids, scores.tolist(), strict=True)
-        ]
+        return _named(self.model.users, None, found, scores)
 
     def recommend_all(
         self, k: int = 20, exclude_seen: bool = True, compiled: bool | None = None
@@ -399,10 +391,11 @@ class Scorer:
             raise UserError("This model stores no users: send the user's items instead of an id.")
         return self.model.users.position(identifier)
 
-    def _named_items(
-        self, positions: NDArray[np.int64], scores: FloatArray, fallback: str | None = None
-    ) -> list[Scored]:
-        ids, titles = self.model.items.external(positions), self.model.titles
-        names = [str(identifier) for identifier in ids] if titles is None else [titles[item] for item in positions]
-        found = zip(ids, scores.tolist(), names, strict=True)
-        return [Scored(identifier, score, name, fallback) for identifier, score, name in found]
+
+def _named(
+    ids: IdMap, titles: list[str] | None, places: NDArray[np.int64], scores: FloatArray, fallback: str | None = None
+) -> list[Scored]:
+    known = ids.external(places)
+    names = [str(identifier) for identifier in known] if titles is None else [titles[place] for place in places]
+    found = zip(known, scores.tolist(), names, strict=True)
+    return [Scored(identifier, score, name, fallback) for identifier, score, name in found]

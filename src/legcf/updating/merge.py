@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a model knows and what is new, together: ids, pairs and titles.
 
 Ids that were trained on keep their places; all others follow in sorted order, whenever they came. So several updates

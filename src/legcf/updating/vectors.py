@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Vectors of changed items in closed form, everything else fixed: half steps of ALS, users first, then those items.
 
 The half steps are taken in the space of the model's own vectors, whatever those were made by. What they give for the
