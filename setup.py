@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The README as a package index shows it: links that only work inside the tree become absolute, or plain text.
 
 They are absolute where `[project.urls]` in pyproject.toml names a `Repository`. Everything else about the package is in

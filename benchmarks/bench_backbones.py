@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sparse product, a training step and their growth with the graph, each against what others offer, in one run.
 
     python benchmarks/bench_backbones.py [--data FOLDER] [--rounds N] [--part product|step|recbole|growth …]

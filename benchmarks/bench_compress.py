@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How much of a table's ranking `legcf compress` keeps: `implicit`'s ALS-128, plain and degree-normalised.
 
     python benchmarks/bench_compress.py            # the table of docs/compress.md

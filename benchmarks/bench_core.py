@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an epoch, an evaluation and an update cost, against their floors, all measured in one run.
 
     python benchmarks/bench_core.py [--data FOLDER] [--rounds N]

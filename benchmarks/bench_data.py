@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What preparing data costs, against polars scanning the same bytes, all measured in one run.
 
     python benchmarks/bench_data.py [--data FOLDER] [--rounds N] [--pairs N]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether older pairs should count less: half-lives against none, by the future, all measured in one run.
 
     python benchmarks/bench_decay.py [--seeds N]

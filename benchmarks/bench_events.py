@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Events into a server that is killed, and what they cost the answers beside them.
 
     python benchmarks/bench_events.py                      # 100,000 events over 16 connections, five times kill -9

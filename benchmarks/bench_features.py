@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Items that nobody has yet: how well they are recommended by their features, all measured in one run.
 
     python benchmarks/bench_features.py [--seeds N]

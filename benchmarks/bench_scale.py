@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One rank with one thread against several with one thread each, on the same generated data.
 
     python benchmarks/bench_scale.py [--ranks 1 2] [--users 40000 --items 20000 --pairs 2000000] [--out FILE]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Serving, measured in one run: batches against `implicit`, HTTP, accuracy against size, folded-in users.
 
     python benchmarks/bench_serving.py                       # batches and HTTP, on factors of implicit's ALS-128

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A run with one thread and with two, by itself and beside busy loops: waiting for each other must not cost more than
 it brings.
 

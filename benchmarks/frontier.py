@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Accuracy against bytes: model files of several sizes, beside full tables, tables in few bits, and full-size models.
 
     python benchmarks/frontier.py DATA [DATA …] [--protocol legcf] [--seed 11] [--rows legcf full als ease]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """HTTP load for `bench_serving.py`: a server as a process, clients of nothing but asyncio, phases that take turns.
 
 Whatever is compared is measured in turns of a second or two, so that other work on the machine meets all alike.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whole model files by their plain commands: accuracy, true bytes and needs of one artefact each.
 
     python benchmarks/one_file.py [--rows gowalla-1.66MB …] [--seeds 11 12 13] [--data ../shared/data]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A training step of RecBole's LightGCN, timed: run by bench_backbones.py in an environment of its own.
 
 python recbole_step.py DATA_FOLDER WIDTH BATCH ROUNDS THREADS    prints {"seconds": …} as its last line

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long a request takes inside the process, for `bench_serving.py`: with rules of every kind, and from tables."""
 
 import dataclasses

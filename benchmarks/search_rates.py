@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A learning rate for every method of the study `rivals`: six rates each on small data, the best on validation kept.
 
     python benchmarks/search_rates.py DATA [--only NAME …] [--rates X …]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Why the closed form shrinks S where there are more meta-embeddings than columns (c > d).
 
     python benchmarks/study_closed_form.py DATA [--sizes C …] [--epochs N] [--seed N] [--batch N] [--rate X]

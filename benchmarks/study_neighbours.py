@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How much should neighbours count? Validation against the weight of the neighbours' term, for runs that are there.
 
     python benchmarks/study_neighbours.py RUN [RUN …] [--users N]

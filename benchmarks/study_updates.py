@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When and how should S change? Ways of alternating, each from the same pretrained model, against leaving S alone.
 
     python benchmarks/study_updates.py DATA [--seeds N] [--pretrain N] [--epochs N] [--way NAME …] [--set KEY=VALUE …]

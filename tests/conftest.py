@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every test starts from: a cache of its own, files in memory, one thread of torch, repeatable property tests."""
 
 import os
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 os.environ["OMP_NUM_THREADS"] = "1"  # pytest runs several workers, and commands they start must not fight for cores
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of those commands compiles the whole package anew
 
 import torch
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What documents say can be typed, typed: every block of shell or Python, in order, in a folder of its own.
 
 A block is run unless a comment before it says why not, and then its commands are still checked against the options that

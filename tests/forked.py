@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes that need not wait for imports: each is forked from one process that has made them and nothing else.
 
 They can be killed like any other, and have threads, memory and random numbers of their own.

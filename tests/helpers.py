@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small graphs for tests: random ones for algebra, and planted communities whose right ranking is known."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `test_ranks` runs, alone and as one of two ranks: every result that ranks share, into one file."""
 
 import sys

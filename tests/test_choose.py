@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One file within its size: what is chosen, what is measured and what is served are the same thing."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Doubling and halving: the top of a hill, within bounds, nothing tried twice."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Configuration: resolved completely, checked completely, with a hint for what was mistyped."""
 
 import json

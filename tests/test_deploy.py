@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The examples in deploy/: they can be read, their commands are commands of `legcf`, and they work where rights end."""
 
 import configparser

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The notebook runs, from the first cell to the last."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What CONTRIBUTING.md promises: each part is one file and one line, and then the commands know it.
 
 Every test writes that file as a stranger would, adds that line, and types the commands.

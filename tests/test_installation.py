@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The distributions are complete; in an empty environment a wheel serves, and with `[demo]` it trains as well."""
 
 import json

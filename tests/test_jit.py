@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where compiled code is kept, and what whoever waits for the compiler is told."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Very many pairs: what is chosen is chosen on a sample of users, and the rest costs no more per pair."""
 
 import json

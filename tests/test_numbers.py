@@ -1,5 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """Numbers in documents are those of the JSON that a benchmark wrote."""
 
+import importlib.util
 import json
 import statistics
 from pathlib import Path
@@ -54,6 +56,39 @@ def test_neighbours() -> None:
             assert table[name][column].strip("*") == " / ".join(f"{score:.4f}" for score in scores), (weight, column)
 
 
+def test_served_file() -> None:
+    text = (ROOT / "docs" / "serving.md").read_text()
+    file = written("served-file")
+    assert f"{file['bytes']:,}" in text
+    assert f"{file['bytes_without_users']:,}" in text
+    for way in ("written", "kept"):
+        found = file["batch"][way]
+        ours, theirs = found["legcf"], found["implicit"]
+        assert f"{found['throughput_ratio']:.1f}×" in text
+        assert f"{ours['users_per_second']:,.0f} against {theirs['users_per_second']:,.0f}" in text
+        assert f"{found['memory_ratio']:.2f}" in text
+    assert f"{file['request_ms']['ratio']:.2f}×" in text
+    assert f"{file['batches']['p99_ratio']:.1f}×" in text
+    for server in (*file["servers"].values(), *file["random_codes"].values()):
+        assert f"{server['per_second']:,.0f}" in text
+
+
+def test_time_does_not_depend_on_pairs() -> None:
+    table = rows("docs/serving.md", "| pairs | lists solved from |")
+    for run, cells in zip(written("flat"), table, strict=True):
+        times = [f"{run['request_ms']:.3f}", f"{run['batch_ms']:.3f}"]
+        assert cells == [f"{run['pairs']:,}", f"{run['lists_from']:,}", *times]
+
+
+def test_events() -> None:
+    text = (ROOT / "docs" / "events.md").read_text()
+    kills, beside = written("events")["kills"], written("events")["beside"]
+    assert (kills["acknowledged"], kills["lost"], kills["twice"], kills["kills"]) == (kills["events"], 0, 0, 5)
+    assert f"{kills['per_second']:,.0f} events per second" in text
+    assert f"p99 {beside['alone']['p99_ms']:.2f} ms and {beside['beside']['p99_ms']:.2f} ms" in text
+    assert f"{beside['p99_ratio']:.1f}×" in text
+
+
 def test_serving() -> None:
     text = (ROOT / "docs" / "serving.md").read_text()
     batch = written("serving")["batch"]
@@ -61,6 +96,31 @@ def test_serving() -> None:
         assert f"{batch[way]['throughput_ratio']:.1f}×" in text
         assert f"{batch[way]['legcf']['users_per_second']:,.0f}" in text
         assert f"{batch[way]['implicit']['users_per_second']:,.0f}" in text
+
+
+def test_one_file() -> None:
+    place = importlib.util.spec_from_file_location("one_file", ROOT / "benchmarks" / "one_file.py")
+    assert place is not None
+    assert place.loader is not None
+    one_file = importlib.util.module_from_spec(place)
+    place.loader.exec_module(one_file)
+    text = (ROOT / "docs" / "results.md").read_text()
+    for line in one_file.table(written("one-file")).splitlines():
+        assert line in text, line
+    text = (ROOT / "README.md").read_text()
+    for name in ("gowalla-1.66MB 11", "gowalla-lightgcn-8MB 11"):
+        row = written("one-file")[name]
+        for told in (f"{row['bytes']:,}", f"{row['recall@20']:.4f}", f"{row['ndcg@20']:.4f}"):
+            assert told in text, name
+
+
+def test_held_out() -> None:
+    table = {(cells[0].lower(), cells[1]): cells[2:] for cells in rows("docs/study.md", "| data | judged by |")}
+    for data, parts in written("held-out").items():
+        for part, found in parts.items():
+            scores = [f"{ndcg:.4f}" for _, ndcg in found["scores"].values()]
+            assert table.pop((data, part)) == [f"{found['pairs per judge']:.1f}", *scores], (data, part)
+    assert not table
 
 
 def reproduced(data: str, study: str) -> dict[str, list[dict[str, Any]]]:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the package says of itself is true, and nothing at import is missing on other systems."""
 
 import importlib.util

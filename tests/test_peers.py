@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The comparison with other projects: a row runs in a process of its own, is judged, and is not run twice."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Progress: silent when asked, plain lines now and then where there is no terminal."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`legcf.__all__` is the public interface: every name says what it is, what it takes and what it gives."""
 
 import inspect

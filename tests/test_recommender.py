@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a Python user does: fit, evaluate, recommend, similar items, save, load, with the ids that went in."""
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What there is, by name, and how a configuration is made of it."""
 
 import pytest

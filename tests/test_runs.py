@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A run's folder: what stands in it, when it may be gone on with, and what is taken away."""
 
 import json

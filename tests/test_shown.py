@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What objects say of themselves: at a prompt and in a notebook, fitted or not, with files or without."""
 
 from pathlib import Path

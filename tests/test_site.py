@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The documentation as a site: it builds without a warning, asks no other host for anything, every page has a place."""
 
 import json

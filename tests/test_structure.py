@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tree is as docs/architecture.md draws it, and one name is one thing."""
 
 import ast
@@ -10,6 +11,7 @@ import legcf
 
 SOURCE = Path(legcf.__file__).parent
 ROOT = Path(__file__).parents[1]
+LICENCE = "SPDX-License-Identifier: Apache-2.0"
 
 
 def modules() -> set[str]:
@@ -56,6 +58,14 @@ def test_no_class_or_constant_is_defined_twice() -> None:
             if not name.startswith("_"):
                 homes[name].append(module)
     assert {name: sorted(where) for name, where in homes.items() if len(where) > 1} == {}
+
+
+def test_every_source_file_names_its_licence() -> None:
+    files = [path for folder in ("benchmarks", "src", "tests", "tools") for path in (ROOT / folder).rglob("*.*")]
+    sources = [path for path in files if path.suffix in {".css", ".html", ".js", ".py"}]
+    assert len(sources) > 100
+    first_lines = {path: path.read_text().split("\n", 2)[:2] for path in sources}
+    assert [path for path, lines in first_lines.items() if not any(LICENCE in line for line in lines)] == []
 
 
 def test_what_is_at_the_top_is_there() -> None:

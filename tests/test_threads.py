@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """As many threads as there are cores to have, the same for all that computes, and none that spins while it waits."""
 
 import os

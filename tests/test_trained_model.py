@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A trained model on disk: as it was, also from a folder that an earlier version wrote; damage is a sentence."""
 
 import shutil

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Everything a user could pick instead, on the same split, machine and day: `python benchmarks/peers DATA…`.
 
 Each project has an environment of its own with pinned versions, each run a process of its own with a time limit. Ranked

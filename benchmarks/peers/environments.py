@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A virtual environment for each project, with every version pinned."""
 
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/peers.md from the records of all runs: what is better elsewhere, then a table and two plots per dataset."""
 
 import json

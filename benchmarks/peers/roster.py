@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who is compared: projects with their environments, and the models of each with their settings."""
 
 from dataclasses import dataclass, field

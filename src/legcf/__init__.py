@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """legcf: graph recommenders whose embeddings fit in a megabyte."""
 
 from typing import TYPE_CHECKING, Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What people pass from Python, checked: a wrong type gets a sentence, not a traceback from within."""
 
 from collections.abc import Iterable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The array types that the whole package speaks of, and what numpy has no name for."""
 
 from collections.abc import Mapping
@@ -12,6 +13,8 @@ LongArray = NDArray[np.int64]
 NamedArrays = Mapping[str, NDArray[np.generic]]
 Positions = NDArray[np.integer]
 """Places of users or items in their id maps."""
+Square = NDArray[np.float64]
+"""A matrix of as many rows as columns, to be solved with."""
 
 
 def sorted_unique(values: NDArray[Any]) -> NDArray[Any]:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the items' vectors are made of, chosen on validation: codes of a codebook, or a table of few bits per value.
 
 Which is best differs between data sets more than anything else about a model: a small codebook has the most accuracy
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,7 +29,7 @@ from legcf.registry import resolve
 Build = Callable[[RunConfig], GraphModel]
 """A model with its first values."""
 
-_FACTORS = (128, 256)  # wider is better on large data alone
+_FACTORS = (128, 256, 384)  # wider is better on large data alone
 _FIRST_RIDGE, _LEAST_RIDGE, _MOST_RIDGE = 10.0, 1.25, 80.0  # λ of a factorisation
 
 _POPULARITY_POWERS = (0.3, 0.5)  # c of singular vectors
@@ -64,10 +66,15 @@ def best_table(
     settings = config.ranking
     lists = fitter.lists(settings, round(_entries_per_item(room, dataset) * dataset.num_items), refit=False)
     best: dict[str, tuple[float, RunConfig, GraphModel]] = {}  # of each kind
+    weights: dict[str, float] = {}  # of the lists: what suits the first table of a kind suits the others
 
     def score(start: RunConfig) -> float:
         model, kind = build(start), start.method.model_dump()["initial"]
-        _, found = fitter.weighed(model.ranking(), lists, settings.list_weight, _named(judge, start), settings)
+        if kind in weights:
+            found = fitter.judged(model.ranking(), lists, weights[kind], _named(judge, start), settings)
+        else:
+            ranking = model.ranking()
+            weights[kind], found = fitter.weighed(ranking, lists, settings.list_weight, _named(judge, start), settings)
         if kind not in best or found > best[kind][0]:
             best[kind] = found, start, model
         return found
@@ -78,8 +85,8 @@ def best_table(
         score(_table(config, singular, item_power=0.5 + power))
     leading = max(found for found, _, _ in best.values())
     fitted = [
-        _fitted(start, model, settings, room, fitter, build, judge, dataset)
-        for found, start, model in best.values()
+        _fitted(start, model, settings.model_copy(update={"list_weight": weights[kind]}), room, fitter, build, judge)
+        for kind, (found, start, model) in best.items()
         if found >= _NEAR * leading
     ]
     return max((one for one in fitted if one is not None), key=lambda one: one.score, default=None)
@@ -93,11 +100,10 @@ def _fitted(
     fitter: ListFitter,
     build: Build,
     judge: Judge,
-    dataset: Dataset,
 ) -> Choice | None:
     """The split of the room between the table and its lists that is judged best."""
     whole, found = model.ranking(), None
-    for width, bits in _forms(room, dataset.num_items, whole.items.shape[1]):
+    for width, bits in _forms(room, whole.num_items, whole.items.shape[1]):
         ranking_settings = settings.model_copy(update={"bits": bits, "lists": None, "fit_lists": False})
         tuning = Tuning(ranking_settings, room, fitter)
         narrow = tuning.rounded(_narrowed(whole, width))
@@ -117,19 +123,21 @@ def _fitted(
 
 
 def _try_factorisations(config: RunConfig, dataset: Dataset, widest: int, score: Callable[[RunConfig], float]) -> None:
-    """λ by doubling and halving; then wider, with the λ that was best."""
+    """λ by doubling and halving; then wider while that is better, with the λ that was best."""
     rng = np.random.default_rng(config.seed)
     alpha = with_alpha(dataset.train, min(_TRIAL_FACTORS, widest), rng, AlsSettings(), quiet=True).alpha or 1.0
+    scores: dict[tuple[int, float], float] = {}
 
-    def start(factors: int, ridge: float) -> RunConfig:
+    def tried(factors: int, ridge: float) -> float:
         als = {"alpha": alpha, "regularisation": ridge}
-        return _table(config, {"initial": "als", "dim": min(factors, widest), "als": als}, item_power=0.5)
+        start = _table(config, {"initial": "als", "dim": min(factors, widest), "als": als}, item_power=0.5)
+        scores[factors, ridge] = score(start)
+        return scores[factors, ridge]
 
-    first, *wider = _FACTORS
-    best = climb(lambda ridge: score(start(first, ridge)), _FIRST_RIDGE, _LEAST_RIDGE, _MOST_RIDGE)
-    for factors in wider:
-        if factors <= widest:
-            score(start(factors, best))
+    best = climb(lambda ridge: tried(_FACTORS[0], ridge), _FIRST_RIDGE, _LEAST_RIDGE, _MOST_RIDGE)
+    for before, factors in pairwise(_FACTORS):
+        if factors > widest or tried(factors, best) <= scores[before, best]:
+            break
 
 
 def _table(config: RunConfig, method: dict[str, Any], item_power: float) -> RunConfig:

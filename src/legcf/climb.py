@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A positive setting chosen by trying: as simple as searching gets, and the same every time."""
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Configuration: frozen, fully resolved, unknown keys refused. The command line and the file use the same names."""
 
 import difflib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Errors that are sentences for the person at the keyboard: what is wrong, where, and what to do."""
 
 from collections.abc import Iterator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files are written whole or not at all: everything is first written beside its place, then moved into it.
 
 And where they go that can be made or fetched again: the one cache folder.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Numba's compiler for the whole package: where it keeps what it compiled, and a word to whoever waits for it.
 
 Numba takes the package's own folder, and refuses to compile where no folder can be written: on a read-only file

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A layer, a backbone and a graph together: the vectors that are trained and ranked."""
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Progress people can watch: a live bar with rate and time left on a terminal, plain lines now and then elsewhere."""
 
 import sys

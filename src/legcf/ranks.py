@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ranks: several processes that train one model. Who does which rows, how parts become a whole, and who writes.
 
 Every rank runs the same program. What is worth it is split: a rank does its own rows (`cuts`) and is given those of the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a Python user imports: fit, evaluate, recommend, similar items, save, load."""
 
 from __future__ import annotations
@@ -137,6 +138,7 @@ class Recommender:
         threshold: float = MUCH,
         item_features: str | Path | pl.DataFrame | Any = None,
         events: str | Path | None = None,
+        evaluate: bool = True,
         **data_options: Any,
     ) -> Recommender:
         """Take in new pairs, of known and of new users and items, without training.
@@ -150,6 +152,7 @@ class Recommender:
             threshold: The share of what an item is learnt from that must be new for it to be solved again.
             item_features: A table with a row per item, for items that nobody or hardly anybody has yet.
             events: The folder of a server's event log; what the model does not know yet is taken in, once.
+            evaluate: Whether to measure the updated model on what was held out, which may take longer than the update.
             data_options: The same as `options`, by name.
 
         Returns:
@@ -170,10 +173,10 @@ class Recommender:
             raise UserError(f"{events} holds no event that the model does not know already: there is nothing to do.")
         new = None if data is None else interactions(data, chosen)
         about = None if item_features is None else ItemTable(*read_items(item_features, chosen.item_col))
-        try:
-            first = self._first_dataset()
-        except UserError:  # its source is gone: nothing to measure by, but nothing that is needed
-            first = None
+        first = None
+        if evaluate:
+            with suppress(UserError):  # its source is gone: nothing to measure by, but nothing that is needed
+                first = self._first_dataset()
         if new is not None or about is not None:
             trained = update(trained, new, first, threshold, about)
         if mark is not None and told is not None and not told.is_empty():
@@ -182,7 +185,7 @@ class Recommender:
             mark.to_card(trained.metrics)
         self._trained = trained
         self._dataset = None
-        self._first = first
+        self._first = first or self._first
         return self
 
     @classmethod

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What there is, by name: a new method or backbone is one file and one line here."""
 
 from collections.abc import Callable, Mapping, Sequence

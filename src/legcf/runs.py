@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A run from dataset to files: config.json, metrics.jsonl, checkpoint/, model.safetensors, model.json, metrics.json."""
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from legcf.errors import UserError
 from legcf.evaluation import accuracy
 from legcf.files import read_json, write_json
 from legcf.model import GraphModel
-from legcf.ranking.fit_lists import ListFitter
+from legcf.ranking.fit_lists import CLEARLY, ListFitter
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.tune import Tuned, Tuning, facts
 from legcf.registry import BACKBONES, METHODS, config_from_json
@@ -301,12 +302,12 @@ def _table(
 
 
 def _run(session: Session, config: RunConfig, table: Choice | None) -> tuple[GraphModel, Tuned, RunConfig]:
-    """Train and tune; the table instead, if it is better or so far ahead that there is no point in training."""
+    """Train and tune; the table instead, if clearly better or so far ahead that there is no point in training."""
     if table is not None and table.leads:
         return table.model, table.tuned, table.config
     session.run()
     tuned = session.tuned()
-    if table is not None and session.validate(tuned.ranking)[config.training.monitor] < table.score:
+    if table is not None and CLEARLY * session.validate(tuned.ranking)[config.training.monitor] < table.score:
         return table.model, table.tuned, table.config
     return session.model, tuned, config.model_copy(update={"ranking": tuned.config})
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a search may choose from, declared beside each method: {"section.key": OneOf or Range}."""
 
 from collections.abc import Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Objects as people see them in a notebook: a heading and a few facts, as text or as a small table."""
 
 from collections.abc import Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How many threads there are to use, and the same number for everything that computes: torch, numba and BLAS."""
 
 import math

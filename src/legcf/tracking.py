@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Epochs shown elsewhere as they end: TensorBoard or MLflow. A new place is a class and one line in TRACKERS.
 
 metrics.jsonl is written in any case; what stands here only repeats it.

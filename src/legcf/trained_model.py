@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A trained model in its run folder: model.safetensors holds every array, model.json says what they are. No pickle."""
 
 import hashlib

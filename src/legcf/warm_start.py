@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Vectors that somebody else has learnt, as a warm start: of a run, or of any file that `legcf compress` reads."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """S as two arrays: its matrix, its statistics and its error."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules I–III of the paper: an anchor of weight w*, t − 1 others that share the rest."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every solver of the assignment update promises, and what each adds."""
 
 from collections.abc import Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One linear map for both sides of H_full ≈ S · H_meta; weights refitted on a fixed support; two updates mixed."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The contract of every backbone in the registry."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A user is the weighted sum of its items, and can be had without any one of them."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LR-GCCF: the layers of a linear propagation with self-loops, side by side."""
 
 import numpy as np

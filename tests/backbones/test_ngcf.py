@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NGCF: as its code computes it by default, as its paper writes it by option."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small dataset on disk and a run on it, made once for all commands."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands as they run in a locked-down container: without rights, on a file system that is read-only everywhere."""
 
 import shutil

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`legcf data …` as people call it: exit codes, JSON, and files that are whole or not there."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`legcf evaluate`, and every command's answer to a run folder that is none."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`legcf export`: a run becomes one small file, in every form; what cannot be is one sentence."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`legcf info`, and the command as a program of its own."""
 
 import json

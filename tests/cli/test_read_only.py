@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training, measuring and exporting as a user without rights on a read-only file system."""
 
 import os

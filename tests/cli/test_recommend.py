@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`legcf recommend`: one user, some, all; printed, as JSON, or in a file."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`legcf serve` as a process: starts, answers, logs JSON, stops on SIGTERM with code 0; bad files give code 2."""
 
 import json

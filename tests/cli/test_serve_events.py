@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Events into `legcf serve` while it is killed: what was acknowledged is in the log, once, and every worker knows."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`legcf train`: what it writes, and every way it says no."""
 
 import json

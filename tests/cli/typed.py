@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands as a user types them, in this process: what they print and how they exit."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The same small real-looking data in every format, and folders of LightGCN text."""
 
 import gzip

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Archives from strangers write nowhere but into their folder, and no more than they claim."""
 
 import stat

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Attributes of items from tables: kinds of columns, several values, what is missing."""
 
 from pathlib import Path

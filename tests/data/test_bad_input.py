@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whatever is wrong with data is said in a sentence that names the file and the line or column."""
 
 import gzip

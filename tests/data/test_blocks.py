@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sorting through files gives what sorting in memory gives."""
 
 from collections.abc import Iterator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Known datasets: found where the user has them, fetched, checked, and never half there."""
 
 import hashlib

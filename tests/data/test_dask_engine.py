@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Preparation on Dask gives what the local engine gives, also when a worker is lost."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Downloads against a real HTTP server on loopback that can break off, lie about length and forget ranges."""
 
 import hashlib

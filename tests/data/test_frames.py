@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What people hold in memory: frames of several libraries and sparse matrices give the same dataset as a file."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files of every kind of nonsense: each loads or is refused with a UserError, never with anything else.
 
 Ten thousand files: each of 2 × 250 examples is 20 small files, right in their format but for a few damaged places.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One map from ids to positions and back."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CSR parts: built from pairs in any order, hashed by content."""
 
 import numpy as np

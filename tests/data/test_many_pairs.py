@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """More than 2³¹ pairs: by shape alone, for arrays that repeat one number take no memory."""
 
 import numpy as np

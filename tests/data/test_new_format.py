@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A data format is one file and one line, as CONTRIBUTING.md says: a toy one, through the command line."""
 
 import importlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prepared folders: complete or absent, exact, and refused when damaged."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ids of any kind go through prepare, train, save, load and recommend, and come back as they went in."""
 
 import shutil

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every format gives the same dataset; ids come back as they went in; columns are found."""
 
 from pathlib import Path

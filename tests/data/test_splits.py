@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The promises of each protocol, on any data."""
 
 from itertools import pairwise

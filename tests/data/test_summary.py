@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What was kept of a source is told, whatever was left out; data with next to nothing in it has a fitting answer."""
 
 from pathlib import Path

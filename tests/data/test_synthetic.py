@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Synthetic graphs: the communities and sizes that were asked for, the same for the same seed."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Times as people write them: read, or refused with a line and a remedy; never guessed."""
 
 import datetime as dt

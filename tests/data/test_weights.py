@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What pairs count: columns of weights, half-lives, and what follows from them."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """AutoEmb: weights of candidates, what they are a function of, and what is left after a choice."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Popularity, neighbours, EASE and ALS: each against the plain, dense form of what it computes."""
 
 from pathlib import Path

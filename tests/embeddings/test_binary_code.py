@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Binary code: bits in blocks, and back."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Budgets: what a person may write, and what it comes to."""
 
 import pytest

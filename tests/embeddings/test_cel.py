@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CEL's clusters: everyone is in one, a split changes no row, and sizes follow the budget."""
 
 from typing import Any

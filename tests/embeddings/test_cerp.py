@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CERP's composition, its push away from null rows, and its sizes."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DHE: codes that no one stores, and the network that reads them."""
 
 import hashlib

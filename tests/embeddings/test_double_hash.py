@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Double hashing: the frequent are apart, the rest share."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Linear layers that start from a factorisation: as near to it as sums of their rows can be."""
 
 import numpy as np

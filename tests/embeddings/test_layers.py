@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The contract of every embedding layer in the registry; a new method is tested here as soon as it has its line."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sizes of LEGCF's codes that follow from a model file's room."""
 
 from legcf.embeddings.legcf import Legcf, LegcfConfig

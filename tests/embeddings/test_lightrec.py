@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LightRec's codes: encoding and decoding agree, gradients pass the choice, and sizes count codes."""
 
 import itertools

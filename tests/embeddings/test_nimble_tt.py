@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NimbleTT: digits, cores and the table they make."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """OptEmbed: the masks, the step's surrogate, and what is counted."""
 
 from typing import Any

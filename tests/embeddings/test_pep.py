@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PEP's table: what a threshold does to an entry, what survives, and what is stored of it."""
 
 from typing import Any, get_args

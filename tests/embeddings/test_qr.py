@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """QR: two numbers that together name one entity."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables with a width for every entity, and what is told of their sizes."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every backbone under the full table and under LEGCF: it learns, resumes, loads and can be served."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A run killed with SIGKILL at any moment and resumed ends with the numbers of a run that was left alone."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job of two ranks that loses one, whenever it is, ends with the numbers of one that was left alone."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A search killed with SIGKILL and resumed ends with the sizes of one that was left alone."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whatever the data: nobody is recommended what they have, whichever way they ask."""
 
 import csv

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Planted communities, where the right ranking is known: every preset runs, and LEGCF finds what popularity cannot."""
 
 from typing import Any

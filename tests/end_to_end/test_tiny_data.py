@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One item, one user, two pairs, nothing but duplicates, somebody who has everything: an answer, or a sentence."""
 
 import json

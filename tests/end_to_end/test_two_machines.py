@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two ranks on two "machines": network namespaces with folders of their own and a link between them."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What popularity and item-knn reach, as the methods of these names do; and how it is said."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Coverage, novelty and likeness of lists, against what they say they are."""
 
 from itertools import combinations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Metrics against ranx, and what they are over users who have something to find."""
 
 import warnings

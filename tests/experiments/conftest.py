@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Planted communities on disk."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 import pytest
 
 from legcf.experiments.cells import Cell, Run, Setting, digest, hash_today, plan

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reproductions as typed: killed in the middle, failing, started twice at once, and asked for what is not there."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cells that train in a moment, and a reproduction of them as a process of its own that can be killed."""
 
 from pathlib import Path

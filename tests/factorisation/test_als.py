@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The factorisation solves what it says, ranks planted communities, and is decided by its seed."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tokens as columns, against scikit-learn."""
 
 import numpy as np

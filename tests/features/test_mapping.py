@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From features to vectors."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The graphs of Eq. 2, 5 and 7 against dense ones."""
 
 import numpy as np

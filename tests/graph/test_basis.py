@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Both kinds of basis give the same vectors and the same gradient as propagating step by step."""
 
 import numpy as np

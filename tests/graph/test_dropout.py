@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Dropout: how much stays, what it becomes, and the same in forward and backward."""
 
 import numba

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Communities: balanced, seeded, remembered by content, and complete even where METIS is not."""
 
 import warnings

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The propagated basis is exact: values, gradients, rows in batches, and whatever the memory cap."""
 
 from pathlib import Path

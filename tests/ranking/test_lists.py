@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Item lists: the dense product they stand for, one history at a time, many at once, and what each item adds."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What neighbours add: the dense product it stands for, its scale, anybody's history, and the weight found for it."""
 
 from dataclasses import replace

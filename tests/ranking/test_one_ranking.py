@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One question, one answer: a run, the file made of it and the evaluator rank alike, for everybody."""
 
 import numpy as np

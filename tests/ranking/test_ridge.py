@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lists in closed form against the dense systems they solve, on sparse and on dense catalogues."""
 
 import numpy as np

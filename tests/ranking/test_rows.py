@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables of few bits: how much they lose, what they take, and the same numbers from a file."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Full ranking: seen items never, ties to the lower number, the same in blocks as at once."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A toy model whose right answers are known: users and items in three groups, everybody keeps to the own group."""
 
 import threading

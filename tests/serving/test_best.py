@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The k highest of many scores, against a sort of all of them."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page as a person uses it, in Debian's chromium: mouse and keyboard, wide and on a phone, dark and light."""
 
 import re

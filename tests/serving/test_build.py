@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A model whose items are codes already is served from those very codes; solved users are as long as known ones."""
 
 from dataclasses import replace

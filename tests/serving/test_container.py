@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The file format: whatever is wrong with a file, the answer is one sentence."""
 
 import json

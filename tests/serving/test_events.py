@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The event log: what was written is there once, in one order, whoever writes and whenever it is read."""
 
 import threading

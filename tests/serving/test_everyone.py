@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All users at once where they are their histories: compiled, with numpy and one by one, the same to the last bit."""
 
 from dataclasses import replace

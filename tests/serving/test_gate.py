@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every request passes: names for counting, and JSON whatever ids hold."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The process that does the long work: the same answers as the server's own, and none that are of another model."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The slow lane: everybody gets a turn, and those whom it cannot take are told."""
 
 import asyncio

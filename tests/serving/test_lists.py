@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A file with item lists: what was built is what is read, every path gives the same, damage is refused."""
 
 import json

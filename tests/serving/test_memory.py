@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Answers kept for whoever asks again."""
 
 from legcf.serving.memory import Memory

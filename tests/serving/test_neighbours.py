@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What neighbours add, served from the histories of a file: the dense formula, for everybody, in every path."""
 
 import json

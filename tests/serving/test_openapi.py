@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whatever schemathesis derives from the OpenAPI document, the server never fails and keeps to the document."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The map: items that `/similar` calls alike stand together."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The map from features in a model file, trusted with nothing."""
 
 import json

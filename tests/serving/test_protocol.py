@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What goes over the wire: head and body of an answer together, and nothing held back that somebody waits for."""
 
 import socket

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules of requests against brute force, on random attributes; attributes in and out of a file."""
 
 from dataclasses import replace

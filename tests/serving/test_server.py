@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The HTTP server in one process: answers, limits, key, reload, counters."""
 
 import hashlib
@@ -37,6 +38,19 @@ def test_recommend_known_user(client: TestClient) -> None:
     assert len(content["items"]) == 5
     assert {int(item["id"][2:]) % 3 for item in content["items"]} == {1}
     assert [why["item"] for why in content["why"]] == [item["id"] for item in content["items"][:2]]
+
+
+@pytest.mark.parametrize(
+    "query", ["k=3", "k=2&k=4", "explain=2", "exclude_seen=false&diversity=0.5", "k=0", "k=x", "z=1"]
+)
+@pytest.mark.parametrize("user", ["u1", "nobody"])
+def test_the_shortcut_and_the_usual_way_agree(client: TestClient, user: str, query: str) -> None:
+    short, usual = client.get(f"/recommend/{user}?{query}"), client.get(f"/recommend?user={user}&{query}")
+    assert (short.status_code, short.content) == (usual.status_code, usual.content)
+    differing = {"x-request-id"}
+    assert {k: v for k, v in short.headers.items() if k not in differing} == {
+        k: v for k, v in usual.headers.items() if k not in differing
+    }
 
 
 def test_batch_with_fold_in_and_filters(client: TestClient) -> None:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Events and availability over HTTP: known to the next answer, kept over restarts, never counted twice."""
 
 from collections.abc import Iterator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pairs that count more than others, in a model file."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sessions for tests: of any recipe, and stopped where a test wants it."""
 
 from collections.abc import Callable, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The loop: when it stops, what it keeps, what it writes, and how it goes on after a stop."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiled losses against plain torch ones, value and gradient."""
 
 from dataclasses import replace

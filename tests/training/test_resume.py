@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A run that is killed anywhere and resumed ends with the very weights of one that was not."""
 
 from pathlib import Path

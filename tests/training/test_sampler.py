@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a batch holds: pairs of the data, negatives nobody has seen, and every entity once."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One model of each kind, trained on most of some planted pairs; the rest comes later."""
 
 from dataclasses import dataclass, replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How much of an item is new, against a count by hand."""
 
 import numpy as np

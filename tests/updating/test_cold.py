@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Items that nobody has yet: recommended by what is known of them."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lists of changed items beside those that stay."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """New pairs in a served file, without its run."""
 
 from pathlib import Path

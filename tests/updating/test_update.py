@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """New pairs in a trained model: what follows from them, and what must not."""
 
 from pathlib import Path
@@ -98,6 +99,13 @@ def test_drift_and_growth_ask_for_training(model: Recommender, later: Later, mon
     fallen = again.update(later.one[:20]).metrics["updated"]
     assert 0.5 < fallen["validation_ratio"] < 2
     assert fallen["retrain"]
+
+
+def test_nothing_is_measured_where_that_is_not_wanted(model: Recommender, later: Later) -> None:
+    quick = model.update(later.both, evaluate=False)
+    assert quick.metrics["test"] == quick.metrics["validation"] == {}
+    assert quick.metrics["updated"]["validation_ratio"] is None
+    assert quick.evaluate()["recall@20"] > 0
 
 
 def test_ids_of_two_kinds_become_text(model: Recommender) -> None:

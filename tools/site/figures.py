@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The figures of docs/how-it-works.md, from movielens-small: `python tools/site/figures.py`."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Formulas as MathML, which browsers draw by themselves: no script, and nothing to load."""
 
 import html as entities

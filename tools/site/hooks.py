@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the site is made of beside the pages in docs/: generated references, files from the rest of the tree, formulas.
 
 Nothing is copied by hand. Pages of the reference come from the code (`reference`), CONTRIBUTING and the like from the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pages of the reference, made from the code: what a command takes, a key means and a server answers."""
 
 import typing

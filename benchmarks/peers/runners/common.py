@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every runner shares: the split as sparse matrices, the choice among settings, stopwatches and the record.
 
     python runners/PROJECT.py SPLIT MODEL SETTINGS OUT

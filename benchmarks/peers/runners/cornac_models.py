@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cornac: BPR and EASE."""
 
 from typing import Any

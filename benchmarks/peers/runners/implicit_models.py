@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """implicit: ALS, BPR, logistic factorisation and item neighbours."""
 
 from pathlib import Path

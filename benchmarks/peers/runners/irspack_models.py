@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """irspack: iALS, RP3beta and SLIM."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Our own methods, ranked from the file that they are served from."""
 
 import tempfile

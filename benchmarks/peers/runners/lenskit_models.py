@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LensKit: implicit matrix factorisation and item neighbours."""
 
 import pickle

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RecBole 1.2.1: LightGCN, SimpleX, BPR, EASE and ItemKNN, trained by its own trainer with its own early stopping."""
 
 import contextlib

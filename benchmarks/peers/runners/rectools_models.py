@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RecTools: EASE and PureSVD."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The assignment matrix S: at most t weighted meta-embeddings for every entity, stored as two N × t arrays."""
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Any table as codebook and assignment: alternate matching pursuit (S given D) and least squares (D given S)."""
 
 from dataclasses import dataclass

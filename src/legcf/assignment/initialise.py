@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The first assignment, rules I–III of the paper: an anchor of weight w*, the rest shared by random others."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Matching pursuit: the paper's constraint H_full ≈ S · H_meta solved with sparsity inside the solver.
 
 Orthogonal least squares: t times, take the meta-embedding whose addition lowers the squared error most once all chosen

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The paper's closed form (Eq. 10–14): S = H_full · pinv(H_meta) by SVD, the t largest entries of a row kept, S ≥ 0."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The assignment solvers by name. A new solver is one file and one line here."""
 
 from collections.abc import Callable

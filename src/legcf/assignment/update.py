@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Around the solvers: what S is solved from where vectors are blocks of several layers side by side, and updates that
 change less (new weights for the same meta-embeddings, or a mixture of old and new)."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The contract of a backbone: how rows travel over the graph."""
 
 from abc import ABC, abstractmethod

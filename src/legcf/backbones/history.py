@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """History: one hop. An item is its own row, a user the weighted sum of the rows of its items.
 
 Nothing of a user is stored, and a user never seen in training is the same case as a known one: its history is all there

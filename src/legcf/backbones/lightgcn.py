@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LightGCN: H = Σ_l α_l Â^l E0 over the symmetrically normalised graph; nothing is learned in the backbone."""
 
 from typing import Literal

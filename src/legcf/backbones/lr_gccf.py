@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LR-GCCF: H = [E0 ‖ S̃ E0 ‖ … ‖ S̃^L E0] over the graph with self-loops, S̃ = D̃^-1/2 (A + I) D̃^-1/2.
 
 Side by side the layers realise the paper's residual preference: a score is the sum of the scores of all layers. The

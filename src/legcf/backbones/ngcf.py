@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NGCF: a layer adds transformed neighbours and the transformed product of a node with its neighbours.
 
 As the authors' code computes it (xiangwang1223/neural_graph_collaborative_filtering), with M = Ã E and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The `legcf` command: one file a command, each registered with one word here."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`legcf compare`: two or more runs, metric by metric."""
 
 from pathlib import Path

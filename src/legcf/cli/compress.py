@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`legcf compress`: from any embedding table to one small file that serves."""
 
 from dataclasses import asdict

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`legcf data …`: look at, fetch, prepare, generate and export datasets.
 
 Readers are imported inside the commands: no other command should wait for them to load.

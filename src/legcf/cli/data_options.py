@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The options of DataOptions on the command line of every command that reads data."""
 
 import functools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`legcf evaluate`: metrics of a finished run, computed anew."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`legcf export`: from a run to one small file that serves without the graph."""
 
 from pathlib import Path

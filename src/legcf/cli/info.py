@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`legcf info`: what a run is and how it went."""
 
 from pathlib import Path

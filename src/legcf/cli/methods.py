@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`legcf methods`: what can be trained, with citations, presets, stages and options."""
 
 from typing import TYPE_CHECKING, Annotated, Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How commands show results: a table for people, one JSON document for machines.
 
 Tables are imported when one is drawn: a command should not wait for what it may not need.

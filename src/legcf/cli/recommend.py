@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`legcf recommend`: what to show to one user, some users, or all of them."""
 
 from pathlib import Path

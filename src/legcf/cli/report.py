@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`legcf report`: the report of a results store, made anew."""
 
 from pathlib import Path

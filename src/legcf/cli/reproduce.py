@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`legcf reproduce`: the paper's tables and figures, ours beside the published numbers."""
 
 from dataclasses import asdict

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`legcf search`: the best settings of a method for some data, chosen on validation."""
 
 import shlex

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`legcf serve`: an exported model over HTTP."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`legcf train`: from interactions to a run directory."""
 
 import json

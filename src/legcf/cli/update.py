@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`legcf update`: a run with new interactions in it, without training."""
 
 from pathlib import Path
@@ -37,6 +38,9 @@ def update(
             "  [default: 0.1]",
         ),
     ] = None,
+    evaluate: Annotated[
+        bool, typer.Option(help="Measure the updated model on what was held out, and whether training anew is due.")
+    ] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -60,6 +64,7 @@ def update(
         threshold=MUCH if threshold is None else threshold,
         item_features=item_features,
         events=events,
+        evaluate=evaluate,
     )
     write_run(out, recommender.trained)
     metrics = recommender.metrics

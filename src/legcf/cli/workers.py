@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`--workers N`: the same command as N ranks of this machine.
 
 This process starts torch's elastic launcher, which starts the ranks and restarts them all when one is lost; should the

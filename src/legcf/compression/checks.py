@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a table must be before it is coded; every complaint is one sentence that says what to do."""
 
 import numpy as np

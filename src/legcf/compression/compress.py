@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The coding of a table: balance users and items, learn codebook and codes, round them as they will be stored."""
 
 import tempfile

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a coded table to the model file that `legcf serve` reads, and what is known of its accuracy."""
 
 from collections.abc import Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The smallest model that is good enough: bisection over a ladder of sizes, judged on validation."""
 
 from collections.abc import Callable

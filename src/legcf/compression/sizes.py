@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a number of stored values becomes c and t."""
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Embedding tables from files: .npy, .npz (also of `implicit` models), .parquet, .safetensors. Never pickle.
 
 A file holds two matrices, users and items, or one. The suffix decides the format, names decide the sides.

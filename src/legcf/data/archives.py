@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Zip archives from strangers: names that lead out of the folder and bombs are refused before anything is written."""
 
 import lzma

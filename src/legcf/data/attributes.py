@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Attributes of items from a table with a row for each item: what kind each column is, and its values by position."""
 
 from collections.abc import Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pairs in canonical order (by user, then item), in blocks of users, in memory or spilled to disk when there are many.
 
 However many blocks there are, going through them gives the same pairs in the same order, so every split, hash and count

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where known datasets are on this machine, and how they get there."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which column of a table is which: the names people use, in one place."""
 
 from collections.abc import Callable, Sequence

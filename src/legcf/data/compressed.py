@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bytes of a text file, plain or compressed, in chunks that end with a line."""
 
 import gzip

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Preparation on Dask, for tables that one machine should not read alone. Needs the extra `dask`.
 
 The same functions as on one machine, as tasks: every file is looked at, ids are united, pairs go to the block of their

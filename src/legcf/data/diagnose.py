@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is wrong with a table, and where. Runs only after the fast reader has failed, so it may be slow and exact."""
 
 from collections.abc import Iterator, Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Downloads that resume, verify and are atomic: a file is in its place only when it is whole and right."""
 
 import hashlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From external ids to positions: the sorted distinct ids of a source, whatever their type."""
 
 from functools import cached_property

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A split as LightGCN text, so that others can use the very same train, validation and test pairs."""
 
 from pathlib import Path

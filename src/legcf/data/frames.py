@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What people hold in memory, as a frame with a row for each pair: polars, pandas, Arrow, scipy's sparse matrices."""
 
 from contextlib import suppress

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The one map between the ids people use and the contiguous integers everything inside works on."""
 
 from collections.abc import Iterable, Sequence

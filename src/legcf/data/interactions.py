@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who interacted with what: immutable CSR parts over contiguous integers, and a dataset made of three of them."""
 
 import hashlib

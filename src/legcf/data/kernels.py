@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiled loops of the data part: parsing LightGCN text, sorting pairs, choosing pairs of each user."""
 
 from typing import Any

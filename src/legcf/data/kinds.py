@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Columns as text or numbers; what cannot be read as such is null."""
 
 from typing import TypeVar

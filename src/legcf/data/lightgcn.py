@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The text format of LightGCN: a line is `user item item …`, all of them whole numbers; train.txt and test.txt."""
 
 from collections.abc import Iterator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a user may say about data: one frozen record, with the same names in Python and on the command line."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From pairs of a source to the three parts of a dataset: sort, filter, split. One path for small and large data."""
 
 import tempfile

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prepared datasets: a folder of plain arrays that opens at once, memory-mapped, with everything that a run needs.
 
 `manifest.json` is written last and the folder is moved into place whole, so a folder with a manifest is complete.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Datasets that are known by name: where they come from, what they must be, whose they are. No data is kept here."""
 
 from dataclasses import dataclass

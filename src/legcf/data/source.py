@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Any DATA becomes a Dataset here: a folder, a file, several files, an archive, a known name or a frame in memory."""
 
 import glob

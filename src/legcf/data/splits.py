@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Protocols: how pairs become train, validation and test. Each labels every pair once, so no pair is in two parts.
 
 Random protocols draw one number for each pair in canonical order from one seeded generator; the split is therefore the

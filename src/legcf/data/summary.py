@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a dataset is like: counts, density, degrees, cold users and items; as numbers and as a picture."""
 
 from pathlib import Path

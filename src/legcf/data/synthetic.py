@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Synthetic interactions with planted communities and power-law degrees: data whose right answer is known.
 
 User u and item i belong to the communities u % communities and i % communities. Low numbers are the busy ones.

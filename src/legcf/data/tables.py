@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables of interactions become pairs of positions: columns found, values checked, ids mapped; lazily, in batches."""
 
 from collections.abc import Iterator, Sequence

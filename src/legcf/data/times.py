@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Times as people write them: numbers, ISO 8601, dates with a stated format. What could mean two days is refused.
 
 Only the order of times matters here, so numbers stay what they are; dates become microseconds since 1970, in UTC where

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names of items, from a second file."""
 
 from collections.abc import Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Matrix factorisation by alternating least squares: a vector for every user and item, and no graph."""
 
 from typing import Any, ClassVar, Literal

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """AutoEmb: candidate widths for every entity, weighed by a controller that looks at popularity.
 
 Zhao et al., "AutoEmb: Automated Embedding Dimensionality Search in Streaming Recommendations", ICDM 2021. The

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The contract of an embedding layer: a row for every entity, whatever it is made of."""
 
 from abc import ABC, abstractmethod

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Binary code: an entity's number in bits, cut into blocks, each of which picks a row of a small table.
 
 Yan et al., "Binary Code based Hash Embedding for Web-scale Applications", CIKM 2021.

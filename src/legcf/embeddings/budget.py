@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Budgets: how many stored values a method may have, said as a number or as the size of a LEGCF model."""
 
 import re

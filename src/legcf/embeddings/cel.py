@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CEL: entities in clusters, one vector a cluster, clusters that split and exchange members while training.
 
 Chen et al., "Clustered Embedding Learning for Recommender Systems", WWW 2023. Symbols: a is `assigned`, C is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CERP: two small tables composed by quotient and remainder, each pruned by learned thresholds.
 
 Liang et al., "Learning Compact Compositional Embeddings via Regularized Pruning for Recommendation", ICDM 2023. With b

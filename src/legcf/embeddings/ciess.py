@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CIESS: a whole width between 1 and d for every entity, found by an actor and its critics.
 
 Qu et al., "Continuous Input Embedding Size Search For Recommender Systems", SIGIR 2023. The layer is a table with

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DHE: an entity's number is hashed many times, and a network makes a row of the hashes.
 
 Kang et al., "Learning to Embed Categorical Features without Embedding Tables for Recommendation", KDD 2021. Nothing is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Double hashing: rows of their own for the frequent, two hashed rows each for the rest.
 
 Zhang et al., "Model Size Reduction Using Frequency Based Double Hashing for Recommender Systems", RecSys 2020.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """EASE: every item regressed on all others, in closed form.
 
     B = −P / diag(P) off the diagonal, 0 on it,     P = (RᵀR + λI)⁻¹

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ESAPN: widths that grow step by step where a policy finds it worth it.
 
 Liu et al., "Automated Embedding Size Search in Deep Recommender Systems", SIGIR 2020. The policies and the growing are

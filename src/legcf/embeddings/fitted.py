@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A factorisation to start from, for layers whose table is linear in what they learn: their rows are fitted to it."""
 
 from typing import Any, Literal

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The full table, one free vector an entity: the reference that every compression is compared with (the paper's UD)."""
 
 from typing import Any, ClassVar, Literal, Self

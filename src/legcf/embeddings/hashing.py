@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Universal hashing in 64-bit integers: the same numbers on every machine."""
 
 import numpy as np

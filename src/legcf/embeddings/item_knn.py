@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Item-based neighbours: an item is spoken for by the few items that are most like it.
 
     score(u, i) = Σ_{j ∈ N(u) ∩ C_i} Σ_{v has i and j} d_v^−p / √(d_i d_j)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LEGCF: a codebook of meta-embeddings and a sparse assignment, joined to the graph as nodes.
 
 Liang et al., "Lightweight Embeddings for Graph Collaborative Filtering", SIGIR 2024. Symbols: E_meta (c × d) is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LightRec: an entity is the sum of one codeword from each of a few codebooks, chosen on residuals.
 
 Lian et al., "LightRec: A Memory and Search-Efficient Recommender System", WWW 2020. A teacher table X is trained first.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Popularity: everybody is shown what most people have. What any model has to better."""
 
 from typing import Any, ClassVar, Literal

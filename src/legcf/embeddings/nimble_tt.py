@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NimbleTT: the table as a tensor train of three cores, entities in the order of their communities.
 
 Yin et al., "TT-Rec", MLSys 2021; Yin et al., "Nimble GNN Embedding with Tensor-Train Decomposition", KDD 2022. With

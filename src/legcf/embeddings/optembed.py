@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """OptEmbed: which rows to keep by a learned threshold, how wide users and items are by evolution.
 
 Lyu et al., "OptEmbed: Learning Optimal Embedding Table for Click-through Rate Prediction", CIKM 2022. The two fields

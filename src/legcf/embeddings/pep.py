@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PEP: a table whose every entry must exceed a learned threshold to stay.
 
 Liu et al., "Learnable Embedding Sizes for Recommender Systems", ICLR 2021. Symbols: V is `pruned.values`, g(s) the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How much popular and rare entities are given: sizes by popularity, as numbers and as a picture."""
 
 from collections.abc import Mapping

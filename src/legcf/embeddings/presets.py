@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training settings that the presets of several methods share."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables pruned by learned thresholds: what PEP and the methods that follow it have in common."""
 
 from typing import Literal, TypeVar

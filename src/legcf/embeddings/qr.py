@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """QR: two small tables, addressed by the quotient and the remainder of an entity's number.
 
 Shi et al., "Compositional Embeddings Using Complementary Partitions for Memory-Efficient Recommendation Systems", KDD

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Methods that rank without vectors: by lists of items, or by a count alone.
 
 Everybody shares one row, which is zero and stays so. Users are their histories, so a model file holds none of them.

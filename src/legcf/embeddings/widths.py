@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables whose entities have widths of their own: what the searches over sizes end with."""
 
 from typing import Literal, TypeVar

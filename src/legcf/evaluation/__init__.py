@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How good the rankings are: full ranking in blocks, then metrics over it."""
 
 from legcf.evaluation.evaluate import accuracy, evaluate, evaluate_per_user, judges

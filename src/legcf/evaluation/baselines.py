@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How far a model is above the simplest rankings of the same data: what most have, and what is like one's own."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What lists are like beside being right: how much of the catalogue they show, how little known it is, how alike.
 
 Each is a mean over users of lists cut at k; places without an item (−1) do not count.

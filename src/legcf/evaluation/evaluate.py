@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a ranking and the truth to metrics; a mean over the users that have something to find."""
 
 from collections.abc import Iterable, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ranking metrics. A new one is a function of (hits, relevant, k) giving a value per user, and one line in METRICS.
 
 `hits` is a users × depth matrix of which ranked places are right, `relevant` the number of right items a user has.

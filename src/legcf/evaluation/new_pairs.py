@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Data that a model was not trained on, in its numbers: what it can be measured by."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The paper's case studies (Figures 2 and 3): embeddings around their anchors, and the average assignment weights."""
 
 from __future__ import annotations

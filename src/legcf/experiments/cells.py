@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cell is one setting of an experiment: what to train, under which name. With a seed it becomes a run."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs side by side: metrics of each, and how each differs from the first by paired tests over users."""
 
 from __future__ import annotations

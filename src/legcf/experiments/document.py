@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A page of headings, text, tables, pictures and foldable parts, written as Markdown with files or as one HTML file."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long runs will take: like the same run with another seed, or by the measured pace of their method."""
 
 from __future__ import annotations

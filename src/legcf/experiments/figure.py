@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A figure as SVG that is the same every time, and labels that do not cover each other."""
 
 from __future__ import annotations

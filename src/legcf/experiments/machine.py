@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which machine, which code, and how much of the machine is free."""
 
 import functools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plots of tables as SVG: markers and line styles tell things apart, so that they read in black and white too."""
 
 from __future__ import annotations

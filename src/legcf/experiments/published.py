@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The paper's printed numbers, transcribed from its tables into published.json."""
 
 import functools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report of a store: tables, plots, curves, and the command and configuration behind every number."""
 
 from __future__ import annotations

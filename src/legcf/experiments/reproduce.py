@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A reproduction from data to report: declare, run what is missing, show."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs side by side: as many processes as there are workers, started while cores and memory allow."""
 
 from __future__ import annotations

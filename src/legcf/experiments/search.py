@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Search of settings on Optuna: trials share one journal file, so that they resume and run in many processes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Means with their spread over seeds, and paired tests over users."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The results store: one SQLite file, one row per run, shared by any number of processes and machines.
 
 A run is claimed in the store before it starts, so that no two processes do the same work. A claim ends with the

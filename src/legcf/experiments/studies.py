@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The paper's tables and figures as cells. A new study is a function and one line in STUDIES."""
 
 import json

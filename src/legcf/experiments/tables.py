@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From the store's rows to tables: published, ours, difference, spread, best, and what cannot be told from the best."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One run in a process of its own: claim it, train it, write its result. `python -m legcf.experiments.worker` < job."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Alternating least squares for implicit feedback: a strong full table in seconds, the teacher of a warm start.
 
 Hu, Koren and Volinsky, "Collaborative Filtering for Implicit Feedback Datasets", ICDM 2008, with a few conjugate

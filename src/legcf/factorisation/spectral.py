@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The leading right singular vectors of the degree-normalised training matrix: what a graph filter keeps of the items.
 
 Q of D_u^−½ R D_i^−½ ≈ P Σ Qᵀ, by block power iteration (Halko, Martinsson and Tropp, SIAM Review 2011). An item enters

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is known of an item besides who has it, as a sparse row of fixed width.
 
 A category is a token, every tag is one, every word of a text is one, and tokens are hashed into the places that their

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A coder for the columns of a table, and the rows that it makes of one."""
 
 from collections.abc import Mapping, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tokens as columns without a vocabulary: MurmurHash3, with the columns and signs of scikit-learn's `FeatureHasher`,
 and texts cut into words as its `HashingVectorizer` cuts them. Plain Python: a server places items as training did.
 """

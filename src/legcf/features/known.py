@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a model knows of its items besides who has them."""
 
 from collections.abc import Mapping

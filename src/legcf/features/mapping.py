@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From what is known of items to their vectors: a ridge regression on the items that people have.
 
 How much each column of the table counts, and the ridge, are those with which items that the map has not seen are ranked
@@ -7,6 +8,7 @@ found by itself: as far as the scores of unseen items ask for.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,7 +22,6 @@ from legcf.features.placing import FeatureMap
 from legcf.ranking.pooling import Pooling
 from legcf.ranking.popularity import trust
 
-Square = NDArray[np.float64]
 _FOLDS = 5
 _FIRST = 0.25
 """What a column counts where the search starts, with a ridge of 1."""
@@ -42,17 +43,15 @@ def fit_map(
     folds = _folds(rows, vectors, weights, histories, pooling)
     counts = np.full(len(widths), _FIRST)
 
-    def judged(scales: NDArray[np.float64]) -> float:
-        return sum(fold.judged(np.repeat(counts * scales, widths)) for fold in folds)
+    def judged(some: NDArray[np.bool_], factor: float) -> float:
+        changed = np.where(some, factor * counts, counts)
+        return sum(fold.judged(np.repeat(changed, widths)) for fold in folds)
 
     single = np.eye(len(widths), dtype=np.bool_)
     turns = [np.ones(len(widths), dtype=np.bool_), *(single if len(widths) > 1 else ())]
-    for chosen in turns * _ROUNDS if folds else ():
-
-        def changed(factor: float, chosen: NDArray[np.bool_] = chosen) -> float:
-            return judged(np.where(chosen, factor, 1.0))
-
-        counts *= np.where(chosen, climb(changed, 1.0, _LEAST, _MOST), 1.0)
+    for some in turns * _ROUNDS if folds else ():
+        counts[some] *= climb(partial(judged, some), 1.0, _LEAST, _MOST)
+    chosen = np.repeat(counts, widths)
     return _Regression.of(rows, vectors, weights).solved(chosen, _reach(folds, chosen))
 
 
@@ -60,8 +59,8 @@ def fit_map(
 class _Regression:
     """Sums over some items, both sides centred by their weighed means, so that the start is not shrunk."""
 
-    gram: Square
-    right: Square
+    gram: NDArray[np.float64]
+    right: NDArray[np.float64]
     mean_row: NDArray[np.float64]
     mean: NDArray[np.float64]
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From what is said of an item to its vector: all that a model file keeps of features. Numpy only."""
 
 from collections.abc import Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A table of items: an id and what is known of each, from a file or a frame."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The user–item graph and the paper's expanded graph, built directly as CSR; indices are int32 while they can be."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The propagated basis: exact propagation without touching the graph at every step.
 
 Where input rows are B · Θ with B sparse and Θ small, and the backbone is a polynomial P of its operator, the final

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Dropout as a function of a seed and a place, so that no mask is stored and threads do not change what is dropped.
 
 Every call draws one seed from the generator it is given. Values that stay are divided by the chance to stay.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Communities of the interaction graph by METIS: balanced, seeded, and cached by the graph's content."""
 
 import hashlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Propagation: one compiled sparse product, and polynomials of it under autograd.
 
 Every linear backbone is a polynomial of its operator Â: block b of H is Σ_l coefficients[b, l] · Â^l · E0, and H is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which item lists go with a ranking: ridge, powers and weight by whoever judges, as many entries as there is room.
 
 Lists are solved without regard to the vectors beside them, so they are solved once, and everything about them can be
@@ -21,10 +22,11 @@ from legcf.ranking.ridge import Solved, find_candidates, solve, strongest
 Judge = Callable[[Ranking, dict[str, Any]], float]
 """How good a ranking is, and what is reported of the trial."""
 
+CLEARLY = 1.01
+"""Times better, for anything but the default: less is the luck of those who judge, or of the split."""
 _RIDGES = (0.5, 1.0, 2.0, 4.0, 8.0)
 _USER_POWERS = (0.0,)  # beside the one that is configured, ½: 1 only seemed better while codes were not trained yet
 _POWERS = (0.0, 0.25, 0.5)
-_CLEARLY = 1.003  # times better, for another power to be taken: less is the luck of those who judge
 _FEW, _MANY = 32, 64  # candidates per item: while settings are found, and then
 _FEW_DENSE, _MANY_DENSE = 100, 200  # where items are few and have much in common
 MANY_ITEMS = 8192
@@ -44,26 +46,28 @@ class ListFitter:
         self._few, self._many = (_FEW_DENSE, _MANY_DENSE) if train.num_items <= MANY_ITEMS else (_FEW, _MANY)
 
     def settings(self, ranking: Ranking, config: RankingConfig, judge: Judge) -> RankingConfig:
-        """Ridge and powers, one after the other, each with the weight that suits it."""
+        """Ridge and powers, one after the other, each with the weight that suits it; as configured unless another is
+        clearly better."""
         best = config
         best_score = -np.inf
 
-        def attempt(trial: RankingConfig, lists: ItemLists, margin: float = 1.0) -> None:
+        def attempt(trial: RankingConfig, lists: ItemLists) -> None:
             nonlocal best, best_score
             weight, score = self.weighed(ranking, lists, trial.list_weight, judge, trial)
-            if score > margin * best_score:
+            if score > CLEARLY * best_score:
                 best, best_score = trial.model_copy(update={"list_weight": weight}), score
 
-        solved = self._solve(self._few, config.list_user_power, _RIDGES)
-        for place, ridge in enumerate(_RIDGES):
+        ridges = (config.list_ridge, *(ridge for ridge in _RIDGES if ridge != config.list_ridge))
+        solved = self._solve(self._few, config.list_user_power, ridges)
+        for place, ridge in enumerate(ridges):
             attempt(best.model_copy(update={"list_ridge": ridge}), solved.lists(place, config.list_power))
         for power in _USER_POWERS:
             lists = self._solve(self._few, power, (best.list_ridge,)).lists(0, config.list_power)
-            attempt(best.model_copy(update={"list_user_power": power}), lists, _CLEARLY)
+            attempt(best.model_copy(update={"list_user_power": power}), lists)
         lists = self._solve(self._few, best.list_user_power, (best.list_ridge,)).lists()
         for power in _POWERS:
             if power != best.list_power:
-                attempt(best.model_copy(update={"list_power": power}), replace(lists, user_power=power), _CLEARLY)
+                attempt(best.model_copy(update={"list_power": power}), replace(lists, user_power=power))
         return best
 
     def lists(self, config: RankingConfig, entries: int, refit: bool = True) -> ItemLists:
@@ -92,17 +96,21 @@ class ListFitter:
         known: dict[float, float] = {}
 
         def score(weight: float) -> float:
-            facts = {
-                "entries": round(lists.num_entries / max(self.train.num_items, 1), 1),
-                "ridge": reported.list_ridge,
-                "powers": [reported.list_user_power, reported.list_power],
-                "weight": weight,
-            }
-            known[weight] = judge(self.added(ranking, lists, weight), facts)
+            known[weight] = self.judged(ranking, lists, weight, judge, reported)
             return known[weight]
 
         best = climb(score, start, _LEAST_WEIGHT, _MOST_WEIGHT, steps)
         return best, known[best]
+
+    def judged(self, ranking: Ranking, lists: ItemLists, weight: float, judge: Judge, reported: RankingConfig) -> float:
+        """How good the ranking is with lists of this weight."""
+        facts = {
+            "entries": round(lists.num_entries / max(self.train.num_items, 1), 1),
+            "ridge": reported.list_ridge,
+            "powers": [reported.list_user_power, reported.list_power],
+            "weight": weight,
+        }
+        return judge(self.added(ranking, lists, weight), facts)
 
     def added(self, ranking: Ranking, lists: ItemLists, weight: float) -> Ranking:
         """The ranking with these lists, their term spread `weight` times as far as the inner products of vectors."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Item lists: for every item that a user may have, the few items it speaks for and how strongly. Numpy only.
 
     term(u, i) = n_u^−p · Σ_{j ∈ N(u)} S_ji

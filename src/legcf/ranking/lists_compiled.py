@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Item lists for many users at once, compiled."""
 
 from typing import TYPE_CHECKING

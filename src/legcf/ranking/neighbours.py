@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a user's neighbours took: three hops from the user along the training pairs, nothing stored but those pairs.
 
 F_ui = d_u^-½ d_i^-½ · Σ_{j ∈ N(u)} d_j^-½ Σ_{v ∈ N(j) ∩ N(i)} d_v^-1

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How numbers are made small: packed bits, quantised rows, sorted pairs in the Elias-Fano form. Numpy only.
 
 Every decoder is told how many values to expect and refuses bytes that do not hold exactly as many, so that a damaged
@@ -54,16 +55,17 @@ class BitReader:
             raise ValueError("packed values do not have the expected length")
         self._bits, self._mask = bits, np.uint64((1 << bits) - 1)
         self._bytes = np.append(packed, np.zeros(8, dtype=np.uint8))
-        self._words = np.lib.stride_tricks.sliding_window_view(self._bytes, 8)
+        # a word begins at every byte
+        self._words = np.ndarray((len(self._bytes) - 7,), dtype="<u8", buffer=self._bytes.data, strides=(1,))
 
     @property
     def packed(self) -> Bytes:
         return self._bytes[:-8]
 
     def read(self, start: int, stop: int) -> NDArray[np.int64]:
-        position = np.arange(start, stop, dtype=np.int64) * self._bits
-        word = np.ascontiguousarray(self._words[position >> 3]).view("<u8")[:, 0]
-        values: NDArray[np.int64] = ((word >> (position & 7).astype(np.uint64)) & self._mask).astype(np.int64)
+        position = np.arange(start * self._bits, stop * self._bits, self._bits, dtype=np.int64)
+        words = self._words[position >> 3] >> (position & 7).view(np.uint64)
+        values: NDArray[np.int64] = (words & self._mask).view(np.int64)
         return values
 
 

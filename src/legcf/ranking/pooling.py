@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Users that are nothing but their histories. Numpy only."""
 
 from collections.abc import Callable

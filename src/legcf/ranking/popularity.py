@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How popular items are: what a stranger is shown, and how far the likeness of an item is trusted. Numpy only."""
 
 import numpy as np

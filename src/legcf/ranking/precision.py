@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Numbers as a file gives them back: what is judged and tested is what is served. Numpy only."""
 
 from dataclasses import replace

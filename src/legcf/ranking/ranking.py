@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A ranking: everything that decides which items a user is shown, in which order. One value, made once, held by all.
 
     score(u, i) = h_u · h_i + bias_i + what the user's items add (`term`)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The item lists of a data set in closed form: for each item a ridge regression on the few items that may speak for it.
 
 Column i of S solves, over the candidates j ∈ C_i and users weighed by d_u^−p,

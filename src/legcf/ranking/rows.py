@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The vectors of one side, users or items: coded over the shared codebook, or as the full table. Numpy only."""
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Full ranking: every user against every item, in blocks, seen items left out, ties to the lower item number."""
 
 from collections.abc import Callable

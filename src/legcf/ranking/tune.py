@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a model's vectors to what ranks, as the section `ranking` of the configuration wants it: a step after training.
 
 What is chosen here is chosen on held-out pairs by whoever judges; this module knows neither data nor metrics.

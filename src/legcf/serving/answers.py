@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Answers as the API gives them: ids looked up, filters read, reasons added, everything ready for JSON."""
 
 from collections.abc import Iterable

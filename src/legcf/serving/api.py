@@ -1,13 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operations of the API: what is asked for, worked out at once or in the slow lane, and sent."""
 
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import Any
+from urllib.parse import parse_qsl
 
+from pydantic import ValidationError
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from legcf.errors import UserError
 from legcf.serving import answers, schemas
 from legcf.serving.encoding import encode
 from legcf.serving.gate import Json
@@ -58,15 +62,34 @@ class Api:
             Operation("GET", "/metrics", "Prometheus' text format, over all workers.", self.metrics, None),
         ]
 
+    def recommend_at_once(self, user: str, query_string: bytes) -> bytes | None:
+        """The answer for a known user; None if it takes long work, or if anything is wrong."""
+        fields = dict(parse_qsl(query_string.decode("latin-1"), keep_blank_values=True))
+        try:
+            return self._light(schemas.UserQuery.model_validate({**fields, "user": user}))
+        except (ValidationError, UserError):
+            return None
+
     async def recommend(self, request: HttpRequest) -> Response:
         query = read_query(request, schemas.UserQuery)
-        ask = schemas.Ask.model_construct(**vars(query))
-        loaded = self._holder.current
+        content = self._light(query)
+        return await self._long(query) if content is None else _json(content)
+
+    def _light(self, query: schemas.UserQuery) -> bytes | None:
+        ask, loaded = schemas.Ask.model_construct(**vars(query)), self._holder.current
+        if weight(ask) > LIGHT:
+            return None
         news, hidden = self._latest.news(loaded, ask.user), self._latest.hidden(loaded)
-        key = request.scope["path"], request.scope["query_string"], news.version, hidden.version
-        if weight(ask) <= LIGHT:
-            popular = self._settings.popular_for_unknown
-            return _remembered(loaded, key, lambda: answers.recommend(loaded, ask, popular, news, hidden))
+        popular = self._settings.popular_for_unknown
+        return _remembered(
+            loaded,
+            (query.model_dump_json(), news.version, hidden.version),
+            lambda: answers.recommend(loaded, ask, popular, news, hidden),
+        )
+
+    async def _long(self, query: schemas.UserQuery) -> Response:
+        ask, loaded = schemas.Ask.model_construct(**vars(query)), self._holder.current
+        key = query.model_dump_json(), self._latest.news(loaded, ask.user).version, self._latest.hidden(loaded).version
         content = loaded.given.get(key)
         if content is None:
             content, error = (await self._in_lane(loaded, [ask]))[0]
@@ -74,7 +97,7 @@ class Api:
                 failed = schemas.Failed.model_validate_json(error)
                 return Json({"detail": failed.detail}, failed.status)
             loaded.given.keep(key, content)
-        return Response(content, media_type="application/json")
+        return _json(content)
 
     async def recommend_many(self, request: HttpRequest) -> Response:
         asks = (await read_body(request, schemas.AskMany)).requests
@@ -100,13 +123,13 @@ class Api:
         loaded = self._holder.current
         hidden = self._latest.hidden(loaded)
         key = "items", query.item, query.k, hidden.version
-        return _remembered(loaded, key, lambda: answers.similar_items(loaded, query.item, query.k, hidden))
+        return _json(_remembered(loaded, key, lambda: answers.similar_items(loaded, query.item, query.k, hidden)))
 
     async def similar_users(self, request: HttpRequest) -> Response:
         query = read_query(request, schemas.UserNeighboursQuery)
         loaded = self._holder.current
         key = "users", query.user, query.k
-        return _remembered(loaded, key, lambda: answers.similar_users(loaded, query.user, query.k))
+        return _json(_remembered(loaded, key, lambda: answers.similar_users(loaded, query.user, query.k)))
 
     async def live(self, request: HttpRequest) -> Response:
         return Json({"status": "alive"})
@@ -131,12 +154,16 @@ class Api:
         return {"model": self._holder.current.tag, "status": status, "warning": warning}
 
 
-def _remembered(loaded: Loaded, key: Hashable, work: Callable[[], Any]) -> Response:
+def _remembered(loaded: Loaded, key: Hashable, work: Callable[[], Any]) -> bytes:
     """What was answered before, or what `work` gives."""
     content = loaded.given.get(key)
     if content is None:
         content = encode(work())
         loaded.given.keep(key, content)
+    return content
+
+
+def _json(content: bytes) -> Response:
     return Response(content, media_type="application/json")
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The serving model: what one small file holds, and how it gets in and out of it. Numpy only.
 
 A coded model stores S (packed columns, quantised weights) and H_meta; a full one stores the propagated table. Beside

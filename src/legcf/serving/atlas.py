@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A map of the embedding space: t-SNE of the few hundred meta-embeddings, items placed between theirs. Numpy only.
 
 Only c points are laid out and stored; an item's place follows from its code, so the map costs the file 4 bytes a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What items are: category, brand, price, anything a table has. Kept small, and looked up by value. Numpy only.
 
 text    values of each item, none or several ("Action|Comedy"), as sorted pairs of item and value

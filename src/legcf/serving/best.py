@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The highest of many scores. Numpy only."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a trained model to a serving model."""
 
 from collections.abc import Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How to fold in, chosen from the data at export: by validation pairs if there are any, else by hidden history."""
 
 from collections.abc import Callable

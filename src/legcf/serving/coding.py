@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From final vectors to codes, as a file will give them back: a codebook in the basis of scores, and S by pursuit."""
 
 import numpy as np

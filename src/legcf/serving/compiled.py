@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Top-k for many users at once, compiled: the same answers as numpy to the last bit, many times faster.
 
 Users are taken 64 at a time. Their projections lie beside each other (c × 64, in the cache), so an item's code turns
@@ -48,7 +49,8 @@ def top_k_with_lists(
     scales = np.ones(len(rows), dtype=np.float32) if rows.scales is None else rows.scales
     _search_with_lists(
         projected, rows.columns, rows.values, scales, offsets, seen.indptr, seen.items, lists.own_scales(histories),
-        histories.indptr, histories.items, lists.pairs.indptr, lists.pairs.items, lists.weights, items, scores,
+        histories.indptr, histories.items, _relative(histories), lists.pairs.indptr, lists.pairs.items, lists.weights,
+        items, scores,
     )  # fmt: skip
     return items, scores
 
@@ -57,10 +59,9 @@ def pooled_vectors(rows: CodedRows, pooling: Pooling, histories: Interactions) -
     """Vectors of users that are the weighted sums of their items, each as `Pooling.vector` makes it."""
     vectors = np.zeros((histories.num_users, rows.width), dtype=np.float32)
     scales = np.ones(len(rows), dtype=np.float32) if rows.scales is None else rows.scales
-    relative = histories.relative_weights
     _pool(
         rows.columns, rows.values, scales, rows.codebook, pooling.item_weights, histories.indptr, histories.items,
-        np.zeros(0, dtype=np.float32) if relative is None else relative, pooling.user_scales(histories), vectors,
+        _relative(histories), pooling.user_scales(histories), vectors,
     )  # fmt: skip
     return vectors
 
@@ -70,6 +71,12 @@ def best_k(all_scores: FloatArray, k: int, seen: Interactions) -> tuple[NDArray[
     items, scores = _room(len(all_scores), k)
     _select(all_scores, seen.indptr, seen.items, items, scores)
     return items, scores
+
+
+def _relative(histories: Interactions) -> FloatArray:
+    """How much each pair counts; empty where all count alike."""
+    relative = histories.relative_weights
+    return np.zeros(0, dtype=np.float32) if relative is None else relative
 
 
 def _room(num_users: int, k: int) -> tuple[NDArray[np.int32], FloatArray]:
@@ -180,8 +187,8 @@ def _search(projected, columns, weights, scales, bias, indptr, seen, items, scor
 
 @njit(cache=True, parallel=True)
 def _search_with_lists(  # type: ignore[no-untyped-def]
-    projected, columns, weights, scales, bias, indptr, seen, own, history_indptr, history_items, list_indptr,
-    list_items, list_weights, items, scores,
+    projected, columns, weights, scales, bias, indptr, seen, own, history_indptr, history_items, relative,
+    list_indptr, list_items, list_weights, items, scores,
 ):  # fmt: skip
     num_users, num_atoms = projected.shape
     num_items, t = columns.shape
@@ -203,9 +210,10 @@ def _search_with_lists(  # type: ignore[no-untyped-def]
             found = 0
             for place in range(history_indptr[user], history_indptr[user + 1]):
                 spoken = history_items[place]
+                factor = relative[place] if len(relative) else np.float32(1)
                 for at in range(list_indptr[spoken], list_indptr[spoken + 1]):
                     item = list_items[at]
-                    added[item] += list_weights[at]
+                    added[item] += factor * list_weights[at]
                     if not settled[item] & own_bit:
                         settled[item] |= own_bit
                         met[found] = item

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The file around a serving model: the safetensors layout, read with numpy alone and trusted with nothing.
 
     8 bytes   length of the header, little-endian

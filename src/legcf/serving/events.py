@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The event log: what users did and which items are available, told to a running server. One SQLite file in a folder.
 
 Whoever writes gets an answer once the transaction is on disk (write-ahead log, synced at every commit), so a process

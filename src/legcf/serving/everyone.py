@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The best items of all users of a file, some users at a time: compiled where numba is installed, else with numpy."""
 
 import os
@@ -79,7 +80,8 @@ def _user_vectors(scorer: "Scorer", users: slice, histories: Interactions, fast:
     if fast is not None and isinstance(model.item_rows, CodedRows):
         pooled = fast.pooled_vectors(model.item_rows, model.pooling, histories)
     else:  # one by one, as single requests have them: sums over many users at once round otherwise
-        pooled = np.stack([scorer.solver.vector(histories.of(row)) for row in range(histories.num_users)])
+        rows = range(histories.num_users)
+        pooled = np.stack([scorer.solver.vector(histories.of(row), histories.relative_of(row)) for row in rows])
     return pooled
 
 

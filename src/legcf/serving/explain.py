@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Why an item was recommended: in a sentence, by the user's items that speak for it, by what user and item share."""
 
 from collections.abc import Sequence

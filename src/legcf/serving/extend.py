@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A model with one more item, by what is known of it or by the users who have it: no retraining. Numpy only."""
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ from legcf.serving.artifact import ServingModel
 from legcf.serving.foldin import FoldInSolver, code_vector
 from legcf.serving.history import PackedHistories
 
-_NOBODY = np.zeros(0, dtype=np.int64)
+_NOBODY = np.zeros(0, dtype=np.int32)
 
 
 def with_item(

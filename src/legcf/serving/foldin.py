@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Vectors for those who were not trained on: a user from its items, an item from its users. Numpy only.
 
 The known side is fixed, so the new vector is the solution of one d × d system (the half step of ALS), and how much each
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.arrays import FloatArray, Positions
+from legcf.arrays import FloatArray, Positions, Square
 from legcf.data.interactions import Interactions
 from legcf.ranking.pooling import Pooling
 from legcf.ranking.popularity import at_least_one
@@ -20,7 +21,6 @@ from legcf.serving.artifact import FoldIn, ServingModel
 if TYPE_CHECKING:
     from legcf.progress import Task
 
-Square = NDArray[np.float64]
 _MOST_TOGETHER = 1024
 _MOST_NUMBERS = 2**17  # in the largest array of a batch: 1 MB
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every request passes on its way in and out: size, key, request id, errors, timing, one log line."""
 
 import hmac

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A process beside the server that does its long work, so that short requests find the server free.
 
 Two threads of one process share Python's lock, and whoever holds it may just have lost its core to somebody else; two

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What users have, kept in memory as the file holds it and decoded for those who are asked for. Numpy only."""
 
 from dataclasses import dataclass

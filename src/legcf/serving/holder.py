@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The model in use: replaced as a whole with its file, while requests under way keep the one they began with."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Long work as plain data, so that it can be done in this process or in another."""
 
 from collections.abc import Iterator, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writing down what requests bring: those that come while one transaction goes to the disk share the next."""
 
 import asyncio
@@ -6,12 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 from legcf.serving.events import Change, Event, EventLog
 from legcf.serving.lane import Busy
-from legcf.serving.latest import Latest
 from legcf.serving.logs import log
 
 _MOST_WAITING = 20_000  # entries; beyond, the disk does not keep up
-_LATELY_SECONDS = 1.0
-_SPREAD_SECONDS, _LONGEST_PAUSE = 0.02, 0.0025  # over which acknowledgements are sent, and between two of them
+_SPREAD_SECONDS = 0.02  # over which the acknowledgements of a transaction are sent
 
 Parcel = Sequence[Event | Change]
 
@@ -23,8 +22,8 @@ class NotWritten(Exception):
 class Journal:
     """Of one worker: a thread of its own, since the disk takes milliseconds."""
 
-    def __init__(self, folder: str, latest: Latest) -> None:
-        self._log, self._latest = EventLog(folder), latest
+    def __init__(self, folder: str) -> None:
+        self._log = EventLog(folder)
         self._thread = ThreadPoolExecutor(1, "journal")
         self._waiting: list[tuple[Parcel, asyncio.Future[int]]] = []
         self._entries = 0
@@ -65,10 +64,10 @@ class Journal:
         self._writing = None
 
     async def _acknowledge(self, waiting: Sequence[asyncio.Future[int]], counts: Sequence[int]) -> None:
-        """One after the other while answers are asked for, which would wait for all of them if they came at once."""
-        pause = min(_SPREAD_SECONDS / len(waiting), _LONGEST_PAUSE)
-        for place, (done, count) in enumerate(zip(waiting, counts, strict=True)):
-            if place and self._latest.was_asked(_LATELY_SECONDS):
-                await asyncio.sleep(pause)
-            if not done.done():  # whoever told may have gone
+        """Evenly, not at once: who asks for recommendations meanwhile would wait for all of them, and for the requests
+        that their senders send next."""
+        for done, count in zip(waiting, counts, strict=True):
+            if not done.done():  # whoever sent it may have gone
                 done.set_result(count)
+            if len(waiting) > 1:
+                await asyncio.sleep(_SPREAD_SECONDS / len(waiting))

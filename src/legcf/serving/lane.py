@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The slow lane: long work, one small piece at a time in one thread, so that everybody in it gets a turn.
 
 A piece mostly waits there for the helper process (`legcf.serving.helper`), which does the work.

@@ -1,7 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the server was told since its file was written: a user's new items, and items that are not available."""
 
-import math
-import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,7 +39,6 @@ class Latest:
 
     def __init__(self, log: EventLog | None = None) -> None:
         self._log = log
-        self._asked = -math.inf
         self._hidden: dict[str, tuple[NDArray[np.bool_], Hidden]] = {}
 
     @classmethod
@@ -51,10 +49,6 @@ class Latest:
     def is_told(self) -> bool:
         """Whether there is a log at all."""
         return self._log is not None
-
-    def was_asked(self, seconds: float) -> bool:
-        """Whether anybody asked for an answer so lately."""
-        return time.monotonic() - self._asked < seconds
 
     def close(self) -> None:
         if self._log is not None:
@@ -74,7 +68,6 @@ class Latest:
     def hidden(self, loaded: Loaded) -> Hidden:
         if self._log is None:
             return NOTHING_HIDDEN
-        self._asked = time.monotonic()
         flags, before = self._hidden.get(loaded.tag) or (
             np.zeros(len(loaded.scorer.model.items), np.bool_),
             NOTHING_HIDDEN,

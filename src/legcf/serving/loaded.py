@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A model file in memory, under a name for its content."""
 
 import hashlib

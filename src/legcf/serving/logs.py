@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the server tells while it runs: one line of JSON on stderr for each event."""
 
 import json

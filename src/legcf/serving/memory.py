@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Answers that were given, kept for whoever asks the same again: a model does not change, so neither do its answers."""
 
 from collections import OrderedDict

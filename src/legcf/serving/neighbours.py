@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a user's neighbours took, from the histories of a file: the term of `legcf.ranking.neighbours`. Numpy only.
 
 The pairs are kept unpacked in both directions, for a request walks along thousands of them: 8 bytes a pair, and 12

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The scorer as an ONNX graph of standard operators: users in, the best k items and their scores out.
 
 Users are positions (`users`, where the file stores their codes) or, where a user is nothing but its history, positions

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An operation of the API: its route and its schemas. The OpenAPI document follows from them (`openapi`)."""
 
 from collections.abc import Awaitable, Callable, Sequence

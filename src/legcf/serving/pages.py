@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page at `/` and the small questions it asks. Hand-written files in `web/`, nothing from outside."""
 
 from collections.abc import Callable

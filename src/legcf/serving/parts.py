@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The parts of a model file: matrices, rows, ids and texts in, and out again with every size checked. Numpy only."""
 
 from typing import Any

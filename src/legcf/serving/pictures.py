@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The map of items and its colours: items stand beside those that are most like them. Numpy only.
 
 The start is the stored layout of the meta-embeddings (`legcf.serving.atlas`). There items of one code lie on one spot

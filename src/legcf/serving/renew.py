@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A served model with new pairs in it, from its file alone: no run, no training. Numpy only.
 
 What users have and what is popular follows the pairs. New items are solved from the users who have them. Vectors and

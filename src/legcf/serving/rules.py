@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules of a request: which items may be recommended, how many of one kind, how different from each other. Numpy only.
 
 A filter names attributes and what they must be; all of its conditions hold for every item that is recommended:

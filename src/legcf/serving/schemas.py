@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the server takes and gives: queries, bodies and answers, with their limits and an example each."""
 
 from typing import Annotated, Any, Literal

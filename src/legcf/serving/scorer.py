@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recommendations from a serving model with numpy alone: no graph, no N × d table, no torch.
 
     y_ui = s_uᵀ G s_i,  G = H_meta H_metaᵀ
@@ -223,12 +224,7 @@ class Scorer:
     def scores(self, taste: Taste, projected: FloatArray | None = None) -> FloatArray:
         """Scores of all items, in item order. Someone of whom nothing is known gets what most people like.
 
-        Args:
-            taste: Whose scores.
-            projected: What `item_rows.project` gives for the taste's vector, if it is at hand.
-
-        Returns:
-            An array that is the caller's.
+        `projected` is what `item_rows.project` gives for the taste's vector, if it is at hand.
         """
         if self.fallback(taste) is not None:
             return self.model.popularity.astype(np.float32)

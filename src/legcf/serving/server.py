@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The HTTP server: one model file, answers in the ids people use, errors as sentences."""
 
 import asyncio
@@ -27,6 +28,7 @@ from legcf.serving.openapi import document
 from legcf.serving.operations import Invalid, routes
 from legcf.serving.pages import page_routes
 from legcf.serving.settings import Settings
+from legcf.serving.shortcut import Shortcut
 from legcf.serving.telemetry import Telemetry
 from legcf.serving.told import Told
 
@@ -40,10 +42,11 @@ def create_app(settings: Settings) -> Starlette:
     telemetry = Telemetry(settings.counts)
     holder = Holder(Path(settings.model), telemetry, settings.cache_bytes)
     latest = Latest.of(settings.events)
-    journal = None if settings.events is None else Journal(settings.events, latest)
+    journal = None if settings.events is None else Journal(settings.events)
     lane, helper = Lane(), Helper(holder.path, latest, settings.events)
+    api = Api(settings, holder, telemetry, lane, helper, latest)
     operations = [
-        *Api(settings, holder, telemetry, lane, helper, latest).operations(),
+        *api.operations(),
         *([] if journal is None else Told(holder, journal).operations()),
     ]
     described = encode(document(operations, settings.api_key is not None))
@@ -63,7 +66,7 @@ def create_app(settings: Settings) -> Starlette:
 
     app = Starlette(
         routes=[*routes(operations), *page_routes(holder, lane, helper, latest, described)],
-        middleware=_middleware(settings, telemetry),
+        middleware=[*_middleware(settings, telemetry), Middleware(Shortcut, answer=api.recommend_at_once)],
         lifespan=lifespan,
         exception_handlers={
             UserError: _refused,

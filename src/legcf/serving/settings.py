@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a server runs, and how its worker processes get to know."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who is asked for, in positions, and what somebody's items add to scores."""
 
 from dataclasses import dataclass

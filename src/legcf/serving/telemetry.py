@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the server counts of itself: Prometheus counters that several workers share.
 
 With several workers each counts in files of its own in a shared folder (prometheus_client's multiprocess mode), and

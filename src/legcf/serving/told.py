@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operations that tell the server something: events, and which items are available. Kept in the event log."""
 
 import time

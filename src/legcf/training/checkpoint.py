@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checkpoints: one file, replaced whole, holding everything a run needs to go on as if it had never stopped."""
 
 import json

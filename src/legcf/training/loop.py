@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The one training loop, for every method and every stage."""
 
 from __future__ import annotations

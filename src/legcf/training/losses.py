@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Losses over the vectors of a batch. A new one is a function and one line in LOSSES.
 
 Each takes H, the propagated vectors of the batch's distinct entities, the batch, and the weight of negatives, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training pairs and negatives, drawn compiled from one seeded generator that is passed in."""
 
 import copy

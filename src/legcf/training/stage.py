@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A stage of a recipe: how long it may run, what it learns from, and what happens around its steps and epochs."""
 
 from __future__ import annotations

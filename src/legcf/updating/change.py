@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How much of what an item is learnt from is new: what decides whether it is solved again."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Items that nobody has yet, or few: vectors from what is known of them, less and less as pairs come."""
 
 from dataclasses import dataclass, replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a server was told, for an update: every event that a run does not know yet, once each."""
 
 from pathlib import Path

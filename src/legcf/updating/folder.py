@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The folder of an updated run: written whole or not at all."""
 
 import json

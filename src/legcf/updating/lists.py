@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The lists of changed items, solved again; all others stay as they are."""
 
 from dataclasses import replace

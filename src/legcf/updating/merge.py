@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a model knows and what is new, together: ids, pairs and titles.
 
 Ids that were trained on keep their places; all others follow in sorted order, whenever they came. So several updates
@@ -44,7 +45,7 @@ def merge(base: TrainedModel, current: TrainedModel, new: Dataset) -> Grown:
     train = moved(older(current.ranking.histories), *from_current, *shape).joined(fresh)
     known = moved(older(current.known), *from_current, *shape).joined(fresh)
     trained = base.ranking.histories.widened(*shape)
-    added = train.subset(~np.isin(pair_keys(train), pair_keys(trained)))
+    added = train.subset(~np.isin(pair_keys(train), pair_keys(trained), assume_unique=True))
     return Grown(users, items, _titles(items, current, new), train, known, added, at)
 
 
@@ -56,7 +57,7 @@ def grown_dataset(dataset: Dataset, trained: TrainedModel) -> Dataset:
 
     def rest(part: Interactions) -> Interactions:
         wide = part.widened(*shape)
-        return wide.subset(~np.isin(pair_keys(wide), taken))
+        return wide.subset(~np.isin(pair_keys(wide), taken, assume_unique=True))
 
     return replace(
         dataset,

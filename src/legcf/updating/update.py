@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A trained model with new pairs in it, without training: new and much changed items are solved again in closed form.
 
 An update is a function of the model as it was last trained and of all pairs that have come since. So updates in a row

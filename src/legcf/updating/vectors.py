@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Vectors of changed items in closed form, everything else fixed: half steps of ALS, users first, then those items.
 
 The half steps are taken in the space of the model's own vectors, whatever those were made by. What they give for the
@@ -13,13 +14,14 @@ import torch
 
 from legcf.arrays import FloatArray, Positions
 from legcf.assignment.dictionary import find_balance
+from legcf.climb import climb
 from legcf.configuration import MethodConfig
 from legcf.data.interactions import Interactions
 from legcf.factorisation.als import AlsSettings, confidences, solve_side
 from legcf.ranking.pooling import Pooling
 from legcf.trained_model import TrainedModel
 
-_ALPHAS = (1.0, 2.0, 5.0, 10.0, 20.0, 40.0)
+_FIRST_ALPHA, _LEAST_ALPHA, _MOST_ALPHA = 10.0, 1.25, 40.0
 _STEPS = 8  # conjugate gradient steps: a new item starts from nothing
 _RIDGE = 1e-3
 _JUDGED_PAIRS = 200_000  # are enough to tell one α from another
@@ -103,12 +105,12 @@ def settings_for(method: MethodConfig, items: FloatArray, train: Interactions, p
     everything = np.flatnonzero(train.item_degrees)
     space = AlsSpace.of(pooling.vectors(train, items.__getitem__, items.shape[1]), items)
 
-    def missed(alpha: float) -> float:
+    def fit(alpha: float) -> float:
         trial = settings.model_copy(update={"alpha": alpha})
         found = space.half_step(items, train, everything, pooling, trial)
-        return float(np.linalg.norm(found @ _linear_map(found, items[everything]) - items[everything]))
+        return -float(np.linalg.norm(found @ _linear_map(found, items[everything]) - items[everything]))
 
-    return settings.model_copy(update={"alpha": min(_ALPHAS, key=missed)})
+    return settings.model_copy(update={"alpha": climb(fit, _FIRST_ALPHA, _LEAST_ALPHA, _MOST_ALPHA)})
 
 
 def _linear_map(rows: FloatArray, wanted: FloatArray) -> FloatArray:

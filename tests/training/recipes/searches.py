@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small searches: sessions of them, and what they end with after a stop."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """AutoEmb's alternation on graphs where it is known which candidate is of use."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The search of CIESS: what it tries, what it keeps, and that a stop in the middle changes nothing."""
 
 from functools import partial

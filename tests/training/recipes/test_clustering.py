@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CEL's events: how clusters split and exchange members, and runs that use them."""
 
 from pathlib import Path

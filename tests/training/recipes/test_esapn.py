@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Growing widths: the policy's gradient, what growing leaves alone, and that a stop in the middle changes nothing."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """OptEmbed's stages on graphs where it is known what they should find."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Search and retraining of pruned tables."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LightRec's stages."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The size-choosing agent: its walk, its memory, its targets, and toys whose best sizes are known."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Table formats, found by the suffix of a file: a new one is a file in this folder and a line in `FORMATS`."""
 
 from pathlib import Path

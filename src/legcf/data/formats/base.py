@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The contract of a table format, one pair a row. A new one is a file beside this and a line in `FORMATS`."""
 
 from abc import ABC, abstractmethod

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lines of fields with something between them: CSV, TSV, the `::` files of MovieLens, ml-100k.
 
 Every column is read as text: only text keeps "007" and integers of any size as they are.

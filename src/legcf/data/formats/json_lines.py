@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """JSON, one object a line, with a key for each column."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parquet: columns have types, and ids keep theirs."""
 
 from collections.abc import Sequence

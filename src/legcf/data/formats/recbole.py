@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RecBole's atomic files: apart by tabs, with a header of `name:type`."""
 
 from collections.abc import Sequence

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The page: choosing whom to recommend for and showing what; the address says what is shown, and can be changed by hand.
 import { $, ask, attempt, bytes, combo, findItems, isDark, make, problem, recommend, say, setHues, withId } from "./ui.js";
 import { action, resultCards, row } from "./results.js";

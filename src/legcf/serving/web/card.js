@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The model card: what it is, how small, how good, and how it got there.
 import { $, bytes, make } from "./ui.js";
 

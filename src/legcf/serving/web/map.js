@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The map: every point an item, beside those most like it. Drawn on a canvas; drag, wheel, pinch and keys move it.
 import { $, ask, attempt, colour, combo, findItems, isDark, make, say, withId } from "./ui.js";
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A list of recommendations: what, how strongly, and why in plain words.
 import { make } from "./ui.js";
 

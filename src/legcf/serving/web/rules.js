@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rules of a request: attributes as filters, and how different the items are to be.
 import { $, make } from "./ui.js";
 

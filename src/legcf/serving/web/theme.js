@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs before the page is drawn, so that a chosen theme does not flash.
 (() => {
   try {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A form for one operation: filled with examples, sent from the page, and the answer as it came.
 import { make } from "./ui.js";
 

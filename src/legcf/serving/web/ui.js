@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small helpers that every view uses: elements, requests, search boxes.
 export const $ = (id) => document.getElementById(id);
 

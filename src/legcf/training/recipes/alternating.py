@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Algorithm 1 of LEGCF: pretrain with S fixed, then alternate between learning E_meta and updating S."""
 
 import time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """AutoEmb's stages: model and controller take turns, then the model goes on with fixed weights and all pairs."""
 
 from __future__ import annotations

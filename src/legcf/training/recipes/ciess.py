@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CIESS: pretrain the full table, search sizes by TD3 on held-out training pairs, retrain with the best.
 
 A trial gives every entity a size, trains the masked table for some steps, and rewards each entity with the quality of

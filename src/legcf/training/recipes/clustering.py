@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CEL's stages: clusters split along their members' gradients and exchange members; then their vectors are trained."""
 
 from itertools import islice

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ESAPN: sizes grow while the model trains, where policies rewarded on held-out pairs want it; then all pairs train.
 
 Every few steps a policy for users and one for items see the popularity and the width of entities. On held-out pairs

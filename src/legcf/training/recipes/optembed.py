@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """OptEmbed's stages: a supernet of all widths, an evolution of the two widths, and training anew with the best."""
 
 from __future__ import annotations

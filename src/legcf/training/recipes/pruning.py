@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Search for the entries that deserve to stay, then train them anew from their first values."""
 
 from typing import Any, TypeVar

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LightRec's stages: a full teacher, codes and codebooks that learn from it, codebooks alone with the codes fixed."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TD3 for many entities at once: an actor proposes a size for each, twin critics judge it.
 
 Fujimoto et al., "Addressing Function Approximation Error in Actor-Critic Methods", ICML 2018, with the random walk over
