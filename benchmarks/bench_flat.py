@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The time of a request does not depend on how many pairs a model was trained on: 10⁶, 10⁷ and 10⁸ of them, generated.
 
     python benchmarks/bench_flat.py [--pairs 1e6 1e7 1e8] [--items 20000] [--solve-from 1e6] [--json FILE]
