@@ -3,9 +3,9 @@
 
     python benchmarks/bench_flat.py [--pairs 1e6 1e7 1e8] [--items 20000] [--solve-from 1e6] [--json FILE]
 
-Item lists are solved from all pairs, as training does it, or from those of some users with so many pairs together:
-lists come out as long, and solving is not what is measured here. Codes are drawn at random, since their values do not
-change the time. Of each file: milliseconds of a request that brings about 50 items, milliseconds per user of a batch.
+Item lists are solved from all pairs, as training does it, or from those of some users with so many together: lists
+come out as long, and solving is not what is measured here. Codes are drawn at random, since their values do not change
+the time. Of each file: milliseconds of a request that brings about 50 items, milliseconds per user of a batch.
 """
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How much of train to hold out where a protocol has no validation: which weight of item lists each share chooses.
 
     python benchmarks/study_held_out.py DATA [DATA …]

@@ -56,6 +56,39 @@ def test_neighbours() -> None:
             assert table[name][column].strip("*") == " / ".join(f"{score:.4f}" for score in scores), (weight, column)
 
 
+def test_served_file() -> None:
+    text = (ROOT / "docs" / "serving.md").read_text()
+    file = written("served-file")
+    assert f"{file['bytes']:,}" in text
+    assert f"{file['bytes_without_users']:,}" in text
+    for way in ("written", "kept"):
+        found = file["batch"][way]
+        ours, theirs = found["legcf"], found["implicit"]
+        assert f"{found['throughput_ratio']:.1f}×" in text
+        assert f"{ours['users_per_second']:,.0f} against {theirs['users_per_second']:,.0f}" in text
+        assert f"{found['memory_ratio']:.2f}" in text
+    assert f"{file['request_ms']['ratio']:.2f}×" in text
+    assert f"{file['batches']['p99_ratio']:.1f}×" in text
+    for server in (*file["servers"].values(), *file["random_codes"].values()):
+        assert f"{server['per_second']:,.0f}" in text
+
+
+def test_time_does_not_depend_on_pairs() -> None:
+    table = rows("docs/serving.md", "| pairs | lists solved from |")
+    for run, cells in zip(written("flat"), table, strict=True):
+        times = [f"{run['request_ms']:.3f}", f"{run['batch_ms']:.3f}"]
+        assert cells == [f"{run['pairs']:,}", f"{run['lists_from']:,}", *times]
+
+
+def test_events() -> None:
+    text = (ROOT / "docs" / "events.md").read_text()
+    kills, beside = written("events")["kills"], written("events")["beside"]
+    assert (kills["acknowledged"], kills["lost"], kills["twice"], kills["kills"]) == (kills["events"], 0, 0, 5)
+    assert f"{kills['per_second']:,.0f} events per second" in text
+    assert f"p99 {beside['alone']['p99_ms']:.2f} ms and {beside['beside']['p99_ms']:.2f} ms" in text
+    assert f"{beside['p99_ratio']:.1f}×" in text
+
+
 def test_serving() -> None:
     text = (ROOT / "docs" / "serving.md").read_text()
     batch = written("serving")["batch"]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings of item lists: the defaults, unless something else is clearly better."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The question that is asked most, a known user's recommendations, answered without a router, a request object or a
 response object around it: they take as long as a third of the answer.
 
