@@ -163,3 +163,39 @@ def test_the_row_of_the_paper_in_the_readme() -> None:
     (told,) = [cells for cells in rows("README.md", "| what | size |") if "update mended" in cells[0]]
     assert told[3:5] == [f"{test['recall@20']:.4f}", f"{test['ndcg@20']:.4f}"]
     assert told[5] == f"`--preset graph-pursuit --seed {first['seed']}`"
+
+
+def test_updates() -> None:
+    table = rows("docs/updating.md", "| data | draw | nine tenths |")
+    draws = [(name, draw) for name in ("lastfm", "gowalla") for draw in written(f"bench_update-{name}")["draws"]]
+    for (name, draw), cells in zip(draws, table, strict=True):
+        keys = ("trained on nine tenths", "updated at once", "trained on all")
+        assert cells[1:5] == [str(draw["seed"]), *(_both(draw[key], "{:.4f}") for key in keys)], name
+        kept = [_shares(draw.get(key)) for key in ("at once / all", "in 20 updates / all")]
+        costs = [f"{100 * draw[f'a hundredth{how} / a training']:.1f} %" for how in ("", " with measuring")]
+        assert cells[5:] == [*kept, *costs], name
+
+
+def test_thresholds() -> None:
+    table = rows("docs/updating.md", "| threshold | movielens-small |")
+    for column, name in enumerate(("movielens-small", "ml-1m"), 1):
+        (draw,) = written(f"bench_update-thresholds-{name}")["draws"]
+        for cells in table:
+            assert cells[column] == _shares(draw[cells[0]]), name
+
+
+def test_features() -> None:
+    table = rows("docs/features.md", "| recall@20 | movielens-small |")
+    found = written("bench_features")
+    for cells in table:
+        for column, name in enumerate(("movielens-small", "generated"), 1):
+            values = found[name].get(cells[0])
+            assert cells[column] == (f"{values['mean']:.3f}" if values else "–"), cells[0]
+
+
+def _shares(found: dict[str, float] | None) -> str:
+    return "–" if found is None else _both(found, "{:.1%}").replace("%", " %")
+
+
+def _both(found: dict[str, float], form: str) -> str:
+    return " / ".join(form.format(found[key]) for key in ("recall@20", "ndcg@20"))
