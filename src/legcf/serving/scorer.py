@@ -224,7 +224,12 @@ class Scorer:
     def scores(self, taste: Taste, projected: FloatArray | None = None) -> FloatArray:
         """Scores of all items, in item order. Someone of whom nothing is known gets what most people like.
 
-        `projected` is what `item_rows.project` gives for the taste's vector, if it is at hand.
+        Args:
+            taste: A user's vector and items.
+            projected: What `item_rows.project` gives for that vector, if it is at hand.
+
+        Returns:
+            A score per item.
         """
         if self.fallback(taste) is not None:
             return self.model.popularity.astype(np.float32)
