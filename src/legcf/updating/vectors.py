@@ -6,7 +6,7 @@ pairs of the training tells how the two differ: a changed item moves by the diff
 and after, and a new item stands where a linear map takes its half step, the map that fits the trained items best.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from legcf.climb import climb
 from legcf.configuration import MethodConfig
 from legcf.data.interactions import Interactions
 from legcf.factorisation.als import AlsSettings, confidences, solve_side
+from legcf.graph.propagate import Operator
 from legcf.ranking.pooling import Pooling
 from legcf.trained_model import TrainedModel
 
@@ -116,9 +117,13 @@ def settings_for(method: MethodConfig, items: FloatArray, train: Interactions, p
 
 
 def _pooled(pooling: Pooling, train: Interactions, items: FloatArray) -> FloatArray:
-    """Users by these pairs, which also tell how many users an item has."""
+    """Users by these pairs, which also tell how many users an item has. A compiled product is many times as fast as
+    `Pooling.vectors`, and rounds otherwise."""
     pooled = Pooling(pooling.user_power, pooling.item_power, train.item_degrees)
-    return pooled.vectors(train, items.__getitem__, items.shape[1])
+    counted = replace(train, weights=train.relative_weights).to_scipy()
+    users = Operator(counted, symmetric=False).times(items * pooled.item_weights[:, None])
+    users *= pooled.user_scales(train)[:, None]
+    return users
 
 
 def _linear_map(rows: FloatArray, wanted: FloatArray) -> FloatArray:
