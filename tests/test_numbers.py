@@ -176,6 +176,14 @@ def test_updates() -> None:
         assert cells[5:] == [*kept, *costs], name
 
 
+def test_commands_of_updates() -> None:
+    (draw,) = written("bench_update-commands-gowalla")["draws"]
+    for name, *cells in rows("docs/updating.md", "| command | seconds |"):
+        took, training = draw[name.removeprefix("`legcf ").rstrip("`")], draw["train"]
+        parts = " / ".join(f"{100 * took[key] / training[key]:.1f} %" for key in ("clock", "processor"))
+        assert cells == [f"{took['clock']:.1f}", f"{took['processor']:.1f}", parts], name
+
+
 def test_thresholds() -> None:
     table = rows("docs/updating.md", "| threshold | movielens-small |")
     for column, name in enumerate(("movielens-small", "ml-1m"), 1):
