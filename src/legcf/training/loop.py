@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -300,7 +300,7 @@ class Session:
         return self.tuning.fitted(self.model.ranking(), judge if self.validates else None)
 
     def judge(self, stage: str, by_all: bool = False, reported: bool = True) -> Judge:
-        """The monitored metric on validation, each ranking that is judged reported as an epoch of `stage`.
+        """How good rankings are on validation (`worth`), each reported as an epoch of `stage`.
 
         Lists are judged at last by all validation users, however few watch the training.
         """
@@ -312,9 +312,13 @@ class Session:
             if reported:
                 told = {"search": facts, "validation": metrics}
                 self._tell(stage, next(tried), None, told, time.perf_counter() - started)
-            return metrics[self.config.training.monitor]
+            return self.worth(metrics)
 
         return score
+
+    def worth(self, metrics: Mapping[str, float]) -> float:
+        """The geometric mean of the monitored metric and recall: two rankings differ in both, and less by luck."""
+        return math.sqrt(metrics[self.config.training.monitor] * metrics[f"recall@{self._monitor[1]}"])
 
     def _judge(self) -> dict[str, Any]:
         """Validate, and remember these weights if none were better."""
