@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf import ranks, threads
+from legcf.arrays import Positions
 from legcf.choose import Choice, best_table
 from legcf.configuration import RunConfig, migrated
 from legcf.data.interactions import MANY_PAIRS, Dataset
 from legcf.embeddings.base import bytes_of
 from legcf.embeddings.popularity import sizes_by_popularity
 from legcf.errors import UserError
-from legcf.evaluation import accuracy
+from legcf.evaluation import accuracies
 from legcf.files import read_json, write_json
 from legcf.model import GraphModel
 from legcf.ranking.fit_lists import CLEARLY, MANY_ITEMS, ListFitter
@@ -323,16 +324,20 @@ def _run(session: Session, config: RunConfig, untrained: Choice | None) -> tuple
     return session.model, tuned, config.model_copy(update={"ranking": tuned.config})
 
 
-def assess(model: GraphModel, ranking: Ranking, dataset: Dataset, config: RunConfig) -> dict[str, Any]:
-    """Everything a result has to say for itself: accuracy, size both ways, split, protocol, preset and seed."""
+def assess(
+    model: GraphModel, ranking: Ranking, dataset: Dataset, config: RunConfig, among: Positions | None = None
+) -> dict[str, Any]:
+    """Everything a result has to say for itself: accuracy, size both ways, split, protocol, preset and seed.
+
+    Accuracy is a mean over everyone, or over the users `among` them who are named.
+    """
     layer, term = model.layer, ranking.term
     sizes = layer.entity_sizes()
     backbone_params = sum(parameter.numel() for parameter in model.backbone.parameters())
+    parts = {"test": dataset.test, "validation": dataset.validation}
+    measured = accuracies(ranking, {name: part for name, part in parts.items() if part.num_pairs}, among=among)
     return {
-        **{
-            name: accuracy(ranking, part) if part.num_pairs else {}
-            for name, part in (("test", dataset.test), ("validation", dataset.validation))
-        },
+        **{name: measured.get(name, {}) for name in parts},
         "num_params": layer.num_params() + (0 if term is None else term.num_params()),
         **({} if sizes is None else {"sizes": sizes_by_popularity(sizes, dataset.train)}),
         "backbone_params": backbone_params,

@@ -20,7 +20,7 @@ from legcf import ranks
 from legcf.configuration import RunConfig, TrainingConfig
 from legcf.data.interactions import Dataset, Interactions
 from legcf.errors import UserError
-from legcf.evaluation import evaluate, judges
+from legcf.evaluation import evaluate, judges, some_judges
 from legcf.evaluation.metrics import METRICS
 from legcf.files import written_whole
 from legcf.model import GraphModel
@@ -86,7 +86,7 @@ class Session:
         self.lines: list[dict[str, Any]] = []
         self.tuning = tuning or Tuning(config.ranking)
         self._monitor = _parse_metric(training.monitor)
-        self._judges = self._validation_users(training.validation_users)
+        self._judges = some_judges(dataset.validation, training.validation_users, config.seed)
         self._saved_at = time.monotonic()
 
     @property
@@ -347,13 +347,6 @@ class Session:
         if self.best:
             self.model.load_state_dict(self.best)
             self.model.rebuild()
-
-    def _validation_users(self, count: int | None) -> np.ndarray | None:
-        able = np.flatnonzero(self.dataset.validation.user_degrees > 0)
-        if count is None or count >= len(able):
-            return None
-        # A generator of its own: how many users judge must not change what is sampled for training.
-        return np.sort(np.random.default_rng(self.config.seed).choice(able, count, replace=False))
 
     # What is written ----------------------------------------------------------------------------------------------
 
