@@ -17,6 +17,7 @@ from legcf.ranking.topk import rank
 
 DEFAULT_KS = (5, 10, 20)
 _MOST_SCORES, _LEAST_JUDGES = 10**10, 10_000
+CHOOSING_SCORES = 2 * 10**9  # what one of many choices may cost; a report is made once
 
 
 def evaluate(
@@ -56,10 +57,13 @@ def accuracy(ranking: Ranking, truth: Interactions, ks: Sequence[int] = DEFAULT_
     return {**found, "fallback_users": int(ranking.strangers(able).sum()), **told}
 
 
-def judges(truth: Interactions) -> Positions | None:
+def judges(truth: Interactions, scores: int | None = None) -> Positions | None:
     """Who is asked where users and items are so many that to rank all items for all users would take hours: a sample,
-    the same for the same data. None: everyone."""
-    able, most = _able(truth, None), max(_LEAST_JUDGES, _MOST_SCORES // max(truth.num_items, 1))
+    the same for the same data, for about so many scores. None: everyone."""
+    most = max(_LEAST_JUDGES, _MOST_SCORES // max(truth.num_items, 1))
+    if scores is not None:
+        most = min(most, max(_LEAST_JUDGES // 2, scores // max(truth.num_items, 1)))
+    able = _able(truth, None)
     return None if len(able) <= most else np.sort(np.random.default_rng(0).choice(able, most, replace=False))
 
 

@@ -15,7 +15,7 @@ from legcf.arrays import FloatArray, inverse_power
 from legcf.assignment.dictionary import balance
 from legcf.climb import climb
 from legcf.configuration import Frozen
-from legcf.data.interactions import MANY_PAIRS, Interactions
+from legcf.data.interactions import MANY_PAIRS, SAMPLE_ITEMS, Interactions
 from legcf.evaluation import evaluate
 from legcf.graph.adjacency import bipartite, normalised
 from legcf.jit import njit, prange
@@ -96,6 +96,8 @@ def with_alpha(
     not depend on validation pairs, which some protocols do not have. Of many pairs, those of some users are enough.
     """
     if train.num_pairs > MANY_PAIRS:
+        if train.num_items > SAMPLE_ITEMS:
+            train = train.of_items(train.most_popular(SAMPLE_ITEMS))
         train = train.of_users(train.some_users(MANY_PAIRS, rng))
     hidden = rng.random(train.num_pairs) < _HIDDEN
     seen, truth = train.subset(~hidden), train.subset(hidden)
