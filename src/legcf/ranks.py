@@ -35,7 +35,7 @@ Array = TypeVar("Array", bound=NDArray[Any])
 def join() -> None:
     """Meet the other ranks, if the process was started as one of several (by torchrun, which sets these variables)."""
     global _count, _number
-    if "TORCHELASTIC_RUN_ID" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    if place()[1] == 1:
         return
     import torch.distributed as dist
 
@@ -46,6 +46,13 @@ def join() -> None:
             f"Set {_UNSHARED_STORE}=1 for torchrun: without it, a job does not recover from the loss of a rank.",
             file=sys.stderr,
         )
+
+
+def place() -> tuple[int, int]:
+    """Which rank this process was started as, and of how many: for work that needs nothing of the others."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return 0, 1
+    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def leave() -> None:
