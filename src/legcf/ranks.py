@@ -146,8 +146,12 @@ def most(value: float) -> float:
 def fill(array: Array, bounds: NDArray[np.int64]) -> Array:
     """Give everyone the rows that each rank has found, in place."""
     if _count > 1:
-        for rank in range(_count):
-            _from(rank, array[bounds[rank] : bounds[rank + 1]])
+        import torch.distributed as dist
+
+        _together(
+            lambda rank, rows: dist.broadcast(_bytes(rows), src=rank, async_op=True),
+            (array[bounds[rank] : bounds[rank + 1]] for rank in range(_count)),
+        )
     return array
 
 
@@ -157,10 +161,17 @@ def total_of_own(array: NDArray[Any], bounds: NDArray[np.int64]) -> NDArray[Any]
         import torch
         import torch.distributed as dist
 
-        for rank in range(_count):
-            if bounds[rank] < bounds[rank + 1]:
-                dist.reduce(torch.from_numpy(array[bounds[rank] : bounds[rank + 1]]), dst=rank)
+        _together(
+            lambda rank, rows: dist.reduce(torch.from_numpy(rows), dst=rank, async_op=True),
+            (array[bounds[rank] : bounds[rank + 1]] for rank in range(_count)),
+        )
     return array[own(bounds)]
+
+
+def _together(send: Callable[[int, NDArray[Any]], Any], parts: Iterable[NDArray[Any]]) -> None:
+    """One exchange for each rank's part, all at once: what goes one way need not wait for what goes the other."""
+    for under_way in [send(rank, rows) for rank, rows in enumerate(parts) if rows.size]:
+        under_way.wait()
 
 
 def average_gradients(parameters: Iterable["torch.Tensor"], weight: float) -> None:
@@ -216,9 +227,14 @@ def told_bytes(ask: Callable[[], bytes]) -> bytes:
 
 def _from(rank: int, array: Array) -> Array:
     """The array as that rank has it, in place, whatever its type; rows must be contiguous."""
-    import torch
     import torch.distributed as dist
 
     if array.size:
-        dist.broadcast(torch.from_numpy(array.reshape(-1).view(np.uint8)), src=rank)
+        dist.broadcast(_bytes(array), src=rank)
     return array
+
+
+def _bytes(array: NDArray[Any]) -> "torch.Tensor":
+    import torch
+
+    return torch.from_numpy(array.reshape(-1).view(np.uint8))

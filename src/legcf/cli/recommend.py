@@ -61,7 +61,8 @@ def recommend(
     from legcf.recommender import Recommender
 
     model = Recommender.load(run)
-    asked = chosen if count == 1 else _share(chosen or model.users.values.tolist(), rank, count)
+    # Not a range of users: busy ones, who take longer, may stand together.
+    asked = chosen if count == 1 else (chosen or model.users.values.tolist())[rank::count]
     frame = model.recommend(asked, k, exclude_seen=not include_seen, unknown=unknown)
     if write is not None and target is not None:
         with written_whole(target) as temporary:
@@ -93,10 +94,6 @@ def _target(output: Path, rank: int, count: int) -> Path:
     if others:
         raise UserError(f"{output} has other files in it, such as {others[0]}: name another folder.")
     return output / names[rank]
-
-
-def _share(users: list[str], rank: int, count: int) -> list[str]:
-    return users[rank * len(users) // count : (rank + 1) * len(users) // count]
 
 
 def _as_dict(frame: "pl.DataFrame") -> dict[str, object]:
