@@ -18,14 +18,14 @@ from legcf import ranks, threads
 from legcf.arrays import Positions
 from legcf.choose import Choice, best_table
 from legcf.configuration import RunConfig, migrated
-from legcf.data.interactions import MANY_PAIRS, Dataset
+from legcf.data.interactions import MANY_PAIRS, SAMPLE_ITEMS, Dataset
 from legcf.embeddings.base import bytes_of
 from legcf.embeddings.popularity import sizes_by_popularity
 from legcf.errors import UserError
 from legcf.evaluation import accuracies
 from legcf.files import read_json, write_json
 from legcf.model import GraphModel
-from legcf.ranking.fit_lists import CLEARLY, ListFitter
+from legcf.ranking.fit_lists import CLEARLY, MANY_ITEMS, ListFitter
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.tune import Tuned, Tuning, facts
 from legcf.registry import BACKBONES, METHODS, config_from_json
@@ -41,7 +41,7 @@ _LEAST_ROOM = 6  # bytes per item, for a code and an entry
 # Of each user's training pairs, to choose by where a protocol has no validation. Of a tenth, lists that know the other
 # nine by heart are chosen, which a test part of other habits does not reward (docs/findings.md).
 _HELD_OUT = 1 / 3
-_HOPELESS = 0.95  # of a table's score: what training has never made up for
+_HOPELESS, _HOPELESS_OF_FEW = 0.95, 0.97  # of a table's score: what training has never made up for; where items are few
 
 
 def prepare_folder(folder: Path, config: RunConfig, dataset: Dataset, resume: bool) -> bool:
@@ -116,15 +116,15 @@ def train(
     """Train, keep the best weights, test once, and write the run's files.
 
     Where there is something to choose and no validation pairs to choose by, a third of everyone's training pairs is
-    held out first; what is chosen is then trained on all of them. Of very many pairs, those of some users are enough to
-    choose by (`MANY_PAIRS`). A `final` model is chosen and tested as usual (in the folder `chosen` of the run) and then
-    trained once more, with what was chosen, on every pair there is.
+    held out first; what is chosen is then trained on all of them. Of very many pairs, those of some users with popular
+    items are enough to choose by (`MANY_PAIRS`, `SAMPLE_ITEMS`). A `final` model is chosen and tested as usual (in the
+    folder `chosen` of the run) and then trained once more, with what was chosen, on every pair there is.
     """
     if final:
         rehearsal = dataset
     elif config.ranking.choose and dataset.train.num_pairs > MANY_PAIRS:
         rng = np.random.default_rng([config.seed, 4])
-        rehearsal = dataset.of_users(dataset.train.some_users(MANY_PAIRS, rng))
+        rehearsal = dataset.sample(MANY_PAIRS, SAMPLE_ITEMS, rng)
     elif config.ranking.chooses and not dataset.validation.num_pairs:
         rehearsal = dataset.holding_out(_HELD_OUT, np.random.default_rng([config.seed, 3]))
     else:
@@ -199,10 +199,10 @@ def _train(
     session = Session(model, dataset, config, stages, rng, folder, quiet, folds, on_epoch, tuning)
     set_up = time.perf_counter() - started
     going_on = resume and session.can_resume()
-    table = _table(session, dataset, config, left, tuning, reported=not going_on)
+    untrained = _untrained(session, dataset, config, left, tuning, reported=not going_on)
     if going_on:
         session.resume()
-    model, tuned, config = _run(session, config, table)
+    model, tuned, config = _run(session, config, untrained)
     ranking = tuned.ranking
     judged = time.perf_counter()
     metrics = assess(model, ranking, dataset, config)
@@ -277,10 +277,10 @@ def room(config: RunConfig, dataset: Dataset) -> int | None:
     return size - fixed
 
 
-def _table(
+def _untrained(
     session: Session, dataset: Dataset, config: RunConfig, room: int | None, tuning: Tuning, reported: bool
 ) -> Choice | None:
-    """The table that what is about to be trained has to better, where the making of vectors is to be chosen.
+    """What training has to better, where the making of vectors is to be chosen: the best table, or its own start.
 
     It is found before any training, and so the same again when a run is resumed; then nothing is reported twice.
     """
@@ -296,20 +296,31 @@ def _table(
         tuning.config = found.model_copy(update={"fit_lists": False})
     settled_lists = config.model_copy(update={"ranking": tuning.config})
     table = best_table(settled_lists, dataset, room, tuning.fitter, build, judge)
-    if table is None:
-        return None
-    own = judge(tuning.fitted(session.model.ranking(), judge).ranking, {"start": config.method.name})
-    return replace(table, leads=own < _HOPELESS * table.score)
+    tuned = tuning.fitted(session.model.ranking(), judge)
+    score = judge(tuned.ranking, {"start": config.method.name})
+    untaught = config.training.model_copy(update={"epochs": 0})
+    weights = {name: tensor.clone() for name, tensor in session.model.state_dict().items()}
+    as_it_is = config.model_copy(update={"training": untaught, "ranking": tuned.config})
+    start = Choice(session.model, tuned, as_it_is, score, weights=weights)
+    if table is None or table.score <= score:
+        return start
+    hopeless = _HOPELESS if dataset.num_items > MANY_ITEMS else _HOPELESS_OF_FEW
+    return replace(table, leads=score < hopeless * table.score)
 
 
-def _run(session: Session, config: RunConfig, table: Choice | None) -> tuple[GraphModel, Tuned, RunConfig]:
-    """Train and tune; the table instead, if clearly better or so far ahead that there is no point in training."""
-    if table is not None and table.leads:
-        return table.model, table.tuned, table.config
+def _run(session: Session, config: RunConfig, untrained: Choice | None) -> tuple[GraphModel, Tuned, RunConfig]:
+    """Train and tune, or take what is not trained: without training where that has no point, else if it is better.
+
+    Better is by some margin where items are many, and not worse by it where they are few. Lists change what is best:
+    codes that rank better after training may do worse beside them.
+    """
+    if untrained is not None and untrained.leads:
+        return untrained.taken()
     session.run()
     tuned = session.tuned()
-    if table is not None and CLEARLY * session.validate(tuned.ranking)[config.training.monitor] < table.score:
-        return table.model, table.tuned, table.config
+    margin = CLEARLY if session.dataset.num_items > MANY_ITEMS else 1 / CLEARLY
+    if untrained is not None and margin * session.worth(session.validate(tuned.ranking)) < untrained.score:
+        return untrained.taken()
     return session.model, tuned, config.model_copy(update={"ranking": tuned.config})
 
 
