@@ -22,7 +22,7 @@ from legcf.data.interactions import MANY_PAIRS, SAMPLE_ITEMS, Dataset
 from legcf.embeddings.base import bytes_of
 from legcf.embeddings.popularity import sizes_by_popularity
 from legcf.errors import UserError
-from legcf.evaluation import accuracies
+from legcf.evaluation import accuracies, worth
 from legcf.files import read_json, write_json
 from legcf.model import GraphModel
 from legcf.ranking.fit_lists import CLEARLY, MANY_ITEMS, ListFitter
@@ -319,7 +319,10 @@ def _run(session: Session, config: RunConfig, untrained: Choice | None) -> tuple
     session.run()
     tuned = session.tuned()
     margin = CLEARLY if session.dataset.num_items > MANY_ITEMS else 1 / CLEARLY
-    if untrained is not None and margin * session.worth(session.validate(tuned.ranking)) < untrained.score:
+    if (
+        untrained is not None
+        and margin * worth(session.validate(tuned.ranking), config.training.monitor) < untrained.score
+    ):
         return untrained.taken()
     return session.model, tuned, config.model_copy(update={"ranking": tuned.config})
 
