@@ -34,6 +34,11 @@ class Shape:
     pairs: float
     ranks: int
 
+    @property
+    def judged(self) -> float:
+        """Users that bench_scale.py evaluates and recommends for."""
+        return min(self.users, 20_000)
+
 
 Terms = Callable[[Shape], list[float]]
 PARTS: dict[str, Terms] = {
@@ -41,9 +46,9 @@ PARTS: dict[str, Terms] = {
     "factorisation": lambda s: [s.pairs / s.ranks, (s.users + s.items) / s.ranks, s.items * (s.ranks > 1)],
     # A rank's share of the batches; what every rank does at a step.
     "training": lambda s: [1 / s.ranks, 1.0],
-    # Items that a rank scores for its share of the 20,000 users; counting them.
-    "evaluation": lambda s: [s.items / s.ranks, s.items],
-    "recommendations": lambda s: [s.items / s.ranks],
+    # Scores that a rank makes for its share of the users; its users.
+    "evaluation": lambda s: [s.judged * s.items / s.ranks, s.judged / s.ranks, 1.0],
+    "recommendations": lambda s: [s.judged * s.items / s.ranks, s.judged / s.ranks, 1.0],
 }
 
 
