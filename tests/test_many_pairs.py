@@ -10,7 +10,7 @@ import pytest
 
 from legcf import runs
 from legcf.embeddings.legcf import Legcf, LegcfConfig
-from legcf.evaluation import judges
+from legcf.evaluation import judges, some_judges
 from legcf.factorisation import als
 from legcf.registry import resolve
 from legcf.training import sampler
@@ -89,3 +89,8 @@ def test_few_judge_where_all_would_take_hours(monkeypatch: pytest.MonkeyPatch) -
     fewer = judges(truth, 50)
     assert fewer is not None
     assert len(fewer) == 10
+    assert some_judges(truth, None, 0) is None
+    monkeypatch.setattr(home, "CHOOSING_SCORES", 50)
+    watching = some_judges(truth, None, 0)
+    assert watching is not None
+    assert np.array_equal(watching, fewer)
