@@ -3,9 +3,9 @@
 
     python benchmarks/bench_pairs.py [--pairs 1e6 1e7 1e8] [--work FOLDER] [--json FILE] [--plot FILE]
 
-Generates, prepares, trains (preset fast, 48 bytes an item), exports, serves and recommends, each by its command in a process of its own,
-and adds a row to the JSON file after every one. What the file has already is not done again, so a stopped benchmark
-goes on. The folder needs 6 GB for a hundred million pairs.
+Generates, prepares, trains (preset fast, 48 bytes an item), exports, serves and recommends, each by its command in a
+process of its own, and adds a row to the JSON file after every one. What the file has already is not done again, so a
+stopped benchmark goes on. The folder needs 6 GB for a hundred million pairs.
 """
 
 import argparse
