@@ -80,6 +80,18 @@ def test_time_does_not_depend_on_pairs() -> None:
         assert cells == [f"{run['pairs']:,}", f"{run['lists_from']:,}", *times]
 
 
+def test_two_ranks_against_one() -> None:
+    first, *others = written("scale")
+    table = rows("docs/scale.md", "| | 1 × 1 thread |")
+    for (name, figures), (label, *cells) in zip(first["ranks"]["1"].items(), table, strict=True):
+        one, two = figures["seconds"], first["ranks"]["2"][name]["seconds"]
+        assert name.split()[0] in label
+        assert cells == [f"{one:.2f}", f"{two:.2f}", f"{first['ratios'][name]['seconds']:.2f}"]
+    fewer_users_an_item = next(row for row in others if row["items"] == 50_000)
+    told = fewer_users_an_item["ratios"]["factorisation"]["seconds"]
+    assert f"the factorisation was {told:.2f} times as fast" in (ROOT / "docs" / "scale.md").read_text()
+
+
 def test_events() -> None:
     text = (ROOT / "docs" / "events.md").read_text()
     kills, beside = written("events")["kills"], written("events")["beside"]
