@@ -33,6 +33,7 @@ class Shape:
     items: float
     pairs: float
     ranks: int
+    batch: float = 4096
 
     @property
     def judged(self) -> float:
@@ -45,7 +46,7 @@ PARTS: dict[str, Terms] = {
     # Pairs of a rank; rows that it solves; rows that are exchanged.
     "factorisation": lambda s: [s.pairs / s.ranks, (s.users + s.items) / s.ranks, s.items * (s.ranks > 1)],
     # A rank's share of the batches; what every rank does at a step.
-    "training": lambda s: [1 / s.ranks, 1.0],
+    "training": lambda s: [s.batch / s.ranks, 1.0],
     # Scores that a rank makes for its share of the users; its users.
     "evaluation": lambda s: [s.judged * s.items / s.ranks, s.judged / s.ranks, 1.0],
     "recommendations": lambda s: [s.judged * s.items / s.ranks, s.judged / s.ranks, 1.0],
@@ -64,7 +65,7 @@ def predicted(terms: Terms, costs: NDArray[np.float64], shape: Shape) -> float:
 
 def rows_of(measured: list[dict[str, Any]], part: str, held_out: bool) -> list[tuple[Shape, float]]:
     return [
-        (Shape(row["users"], row["items"], row["pairs"], int(count)), parts[part]["cpu"])
+        (Shape(row["users"], row["items"], row["pairs"], int(count), row["batch"]), parts[part]["cpu"])
         for row in measured
         if bool(row.get("held_out")) == held_out
         for count, parts in row["ranks"].items()
