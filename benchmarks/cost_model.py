@@ -103,6 +103,11 @@ def main() -> None:
     options = parser.parse_args()
     measured = json.loads(options.measured.read_text())
     costs = {part: fitted(rows_of(measured, part, False), terms) for part, terms in PARTS.items()}
+    off: dict[str, float] = {}
+    for part, terms in PARTS.items():
+        fits = [predicted(terms, costs[part], shape) / found for shape, found in rows_of(measured, part, False)]
+        off[part] = max(abs(ratio - 1) for ratio in fits)
+        print(f"{part:>15}, fitted on {len(fits)} measurements: at most {off[part]:.0%} off")
     checks = []
     for part, terms in PARTS.items():
         for shape, found in rows_of(measured, part, True):
@@ -116,10 +121,15 @@ def main() -> None:
         print(
             f"| {row['pairs']:.0e} | {row['machines']} | {row['factorisation_minutes']:.0f}"
             f" + {row['factorisation_wire_minutes']:.1f} | {row['epoch_minutes']:.1f}"
-            f" + {row['epoch_wire_minutes']:.1f} | {row['gigabytes']:.0f} |"
+            f" + {row['epoch_wire_minutes']:.2f} | {row['gigabytes']:.0f} |"
         )
     if options.json:
-        content = {"costs": {part: list(found) for part, found in costs.items()}, "checks": checks, "read_off": table}
+        content = {
+            "most_off": off,
+            "costs": {part: list(found) for part, found in costs.items()},
+            "checks": checks,
+            "read_off": table,
+        }
         options.json.write_text(json.dumps(content, indent=1) + "\n")
 
 

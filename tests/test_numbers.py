@@ -96,6 +96,22 @@ def test_two_ranks_against_one() -> None:
     assert f"training was {told}" in text
 
 
+def test_model_of_cost() -> None:
+    model = written("cost_model")
+    checks = [[one["part"], f"{one['measured']:.2f}", f"{one['predicted']:.2f}"] for one in model["checks"]]
+    assert rows("docs/scale.md", "| part | CPU seconds |") == checks
+    for one in model["checks"]:
+        assert abs(one["predicted"] / one["measured"] - 1) < 0.25
+    for cells, one in zip(rows("docs/scale.md", "| pairs | machines |"), model["read_off"], strict=True):
+        factorisation = f"{one['factorisation_minutes']:.0f} + {one['factorisation_wire_minutes']:.1f}"
+        epoch = f"{one['epoch_minutes']:.1f} + {one['epoch_wire_minutes']:.2f}"
+        assert cells[1:] == [str(one["machines"]), factorisation, epoch, f"{one['gigabytes']:.0f}"]
+    assert (
+        f"at most {max(model['most_off'].values()):.0%} off".replace("%", " %")
+        in (ROOT / "docs" / "scale.md").read_text()
+    )
+
+
 def test_events() -> None:
     text = (ROOT / "docs" / "events.md").read_text()
     kills, beside = written("events")["kills"], written("events")["beside"]
