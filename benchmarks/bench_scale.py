@@ -50,22 +50,22 @@ WIDTH, CODES = 128, 512  # as items-only has it, and about half of its codebook
 Figures = dict[str, dict[str, float]]
 
 
-def measure(data: str, parts: tuple[str, ...]) -> None:
+def measure(data: str, parts: tuple[str, ...], batch: int) -> None:
     """As one rank: print the figures of the busiest, if it is the first."""
     ranks.join()
     threads.use(1)
-    figures_of(planted(400, 200, 4000, 20, np.random.default_rng(0)), PARTS)  # compiles
+    figures_of(planted(400, 200, 4000, 20, np.random.default_rng(0)), PARTS, batch)  # compiles
     dataset = load(data, DataOptions())
     # Generated users are sorted by how much they have; a rank's range of them is to be like any other.
     dataset = dataset.of_users(np.random.default_rng(6).permutation(dataset.num_users))
-    figures = figures_of(dataset, parts)
+    figures = figures_of(dataset, parts, batch)
     if ranks.is_first():
         shape = {"users": dataset.num_users, "items": dataset.num_items, "pairs": dataset.train.num_pairs}
         print(json.dumps({"data": shape, "parts": figures}))
     ranks.leave()
 
 
-def figures_of(data: Dataset, parts: tuple[str, ...]) -> Figures:
+def figures_of(data: Dataset, parts: tuple[str, ...], batch_size: int) -> Figures:
     figures: Figures = {}
 
     def timed(name: str, work: Callable[[], Any]) -> Any:
@@ -83,7 +83,7 @@ def figures_of(data: Dataset, parts: tuple[str, ...]) -> Figures:
     if "coding" in parts:
         timed("coding", lambda: learn(items, c, 2, np.random.default_rng(2), rounds=2))
     if "training" in parts:
-        session = session_of(data, users, items, c)
+        session = session_of(data, users, items, c, batch_size)
         batches = session.sampler_of(data.train, steps=FIRST_STEPS + STEPS).epoch(ranks.own_generator(session.rng))
         for batch in islice(batches, FIRST_STEPS):
             session.step(batch)
@@ -109,25 +109,26 @@ def recommended(ranking: Ranking, users: NDArray[np.int64]) -> None:
         frame.write_parquet(Path(folder) / "part.parquet")
 
 
-def session_of(data: Dataset, users: FloatArray, items: FloatArray, c: int) -> Session:
+def session_of(data: Dataset, users: FloatArray, items: FloatArray, c: int, batch_size: int) -> Session:
     """Training of a codebook that starts from the factorisation, as the preset items-only has it."""
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder) / "table.npz"
         np.savez(table, users=users, items=items)
-        changes = {"method": {"start": "table", "table": str(table), "c": c, "d": WIDTH}}
+        changes: dict[str, Any] = {"method": {"start": "table", "table": str(table), "c": c, "d": WIDTH}}
+        changes["training"] = {"batch_size": batch_size}
         config = resolve("legcf", preset="items-only", overrides=changes)
         model = build_model(config, data, np.random.default_rng(3), None)
     stages = METHODS["legcf"].recipe(config.method, config.training)
     return Session(model, data, config, stages, np.random.default_rng(4), quiet=True)
 
 
-def run(count: int, data: str, parts: tuple[str, ...]) -> dict[str, Any]:
+def run(count: int, data: str, parts: tuple[str, ...], batch: int) -> dict[str, Any]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     job = {"TORCHELASTIC_RUN_ID": "bench", "WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     one_thread = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    command = [sys.executable, __file__, "--as-rank", "--ready", data, "--parts", *parts]
+    command = [sys.executable, __file__, "--as-rank", "--ready", data, "--batch", str(batch), "--parts", *parts]
     started = [
         subprocess.Popen(
             command, env={**os.environ, **job, **one_thread, "RANK": str(rank)}, stdout=subprocess.PIPE, text=True
@@ -149,16 +150,17 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=20_000)
     parser.add_argument("--pairs", type=int, default=2_000_000)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--batch", type=int, default=4096, help="pairs of a training step, over all ranks")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--as-rank", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     parts = tuple(chosen.parts)
     if chosen.as_rank:
-        measure(chosen.ready, parts)
+        measure(chosen.ready, parts, chosen.batch)
         return
     with tempfile.TemporaryDirectory() as folder:
         ready = chosen.ready or generated((chosen.users, chosen.items, chosen.pairs), Path(folder))
-        found = {count: run(count, ready, parts) for count in chosen.ranks}
+        found = {count: run(count, ready, parts, chosen.batch) for count in chosen.ranks}
     least, most = (found[count]["parts"] for count in (min(found), max(found)))
     ratios = {
         name: {kind: round(least[name][kind] / most[name][kind], 2) for kind in ("seconds", "cpu")} for name in least
@@ -168,7 +170,14 @@ def main() -> None:
         print(f"{name:>15}  {seconds}  ratio {ratios[name]['seconds']:.2f}, of CPU {ratios[name]['cpu']:.2f}")
     if chosen.out is not None:
         rows = json.loads(chosen.out.read_text()) if chosen.out.exists() else []
-        rows.append({**found[min(found)]["data"], "ranks": {c: f["parts"] for c, f in found.items()}, "ratios": ratios})
+        rows.append(
+            {
+                **found[min(found)]["data"],
+                "batch": chosen.batch,
+                "ranks": {c: f["parts"] for c, f in found.items()},
+                "ratios": ratios,
+            }
+        )
         chosen.out.write_text(json.dumps(rows, indent=1) + "\n")
 
 

@@ -33,6 +33,12 @@ class Shape:
     items: float
     pairs: float
     ranks: int
+    batch: float = 4096
+
+    @property
+    def judged(self) -> float:
+        """Users that bench_scale.py evaluates and recommends for."""
+        return min(self.users, 20_000)
 
 
 Terms = Callable[[Shape], list[float]]
@@ -40,10 +46,10 @@ PARTS: dict[str, Terms] = {
     # Pairs of a rank; rows that it solves; rows that are exchanged.
     "factorisation": lambda s: [s.pairs / s.ranks, (s.users + s.items) / s.ranks, s.items * (s.ranks > 1)],
     # A rank's share of the batches; what every rank does at a step.
-    "training": lambda s: [1 / s.ranks, 1.0],
-    # Items that a rank scores for its share of the 20,000 users; counting them.
-    "evaluation": lambda s: [s.items / s.ranks, s.items],
-    "recommendations": lambda s: [s.items / s.ranks],
+    "training": lambda s: [s.batch / s.ranks, 1.0],
+    # Scores that a rank makes for its share of the users; its users.
+    "evaluation": lambda s: [s.judged * s.items / s.ranks, s.judged / s.ranks, 1.0],
+    "recommendations": lambda s: [s.judged * s.items / s.ranks, s.judged / s.ranks, 1.0],
 }
 
 
@@ -59,7 +65,7 @@ def predicted(terms: Terms, costs: NDArray[np.float64], shape: Shape) -> float:
 
 def rows_of(measured: list[dict[str, Any]], part: str, held_out: bool) -> list[tuple[Shape, float]]:
     return [
-        (Shape(row["users"], row["items"], row["pairs"], int(count)), parts[part]["cpu"])
+        (Shape(row["users"], row["items"], row["pairs"], int(count), row["batch"]), parts[part]["cpu"])
         for row in measured
         if bool(row.get("held_out")) == held_out
         for count, parts in row["ranks"].items()
@@ -97,6 +103,11 @@ def main() -> None:
     options = parser.parse_args()
     measured = json.loads(options.measured.read_text())
     costs = {part: fitted(rows_of(measured, part, False), terms) for part, terms in PARTS.items()}
+    off: dict[str, float] = {}
+    for part, terms in PARTS.items():
+        fits = [predicted(terms, costs[part], shape) / found for shape, found in rows_of(measured, part, False)]
+        off[part] = max(abs(ratio - 1) for ratio in fits)
+        print(f"{part:>15}, fitted on {len(fits)} measurements: at most {off[part]:.0%} off")
     checks = []
     for part, terms in PARTS.items():
         for shape, found in rows_of(measured, part, True):
@@ -110,10 +121,15 @@ def main() -> None:
         print(
             f"| {row['pairs']:.0e} | {row['machines']} | {row['factorisation_minutes']:.0f}"
             f" + {row['factorisation_wire_minutes']:.1f} | {row['epoch_minutes']:.1f}"
-            f" + {row['epoch_wire_minutes']:.1f} | {row['gigabytes']:.0f} |"
+            f" + {row['epoch_wire_minutes']:.2f} | {row['gigabytes']:.0f} |"
         )
     if options.json:
-        content = {"costs": {part: list(found) for part, found in costs.items()}, "checks": checks, "read_off": table}
+        content = {
+            "most_off": off,
+            "costs": {part: list(found) for part, found in costs.items()},
+            "checks": checks,
+            "read_off": table,
+        }
         options.json.write_text(json.dumps(content, indent=1) + "\n")
 
 

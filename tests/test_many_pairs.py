@@ -10,7 +10,7 @@ import pytest
 
 from legcf import runs
 from legcf.embeddings.legcf import Legcf, LegcfConfig
-from legcf.evaluation import judges
+from legcf.evaluation import judges, some_judges
 from legcf.factorisation import als
 from legcf.registry import resolve
 from legcf.training import sampler
@@ -79,6 +79,7 @@ def test_a_codebook_stays_small_unless_a_budget_asks_for_more() -> None:
 def test_few_judge_where_all_would_take_hours(monkeypatch: pytest.MonkeyPatch) -> None:
     truth = random_interactions(50, 10, 0.5, seed=0)
     assert judges(truth) is None
+    assert some_judges(truth, None, 0) is None
     home = sys.modules[judges.__module__]
     monkeypatch.setattr(home, "_MOST_SCORES", 100)
     monkeypatch.setattr(home, "_LEAST_JUDGES", 20)
@@ -89,3 +90,7 @@ def test_few_judge_where_all_would_take_hours(monkeypatch: pytest.MonkeyPatch) -
     fewer = judges(truth, 50)
     assert fewer is not None
     assert len(fewer) == 10
+    monkeypatch.setattr(home, "CHOOSING_SCORES", 50)
+    watching = some_judges(truth, None, 0)
+    assert watching is not None
+    assert np.array_equal(watching, fewer)

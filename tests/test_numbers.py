@@ -80,6 +80,38 @@ def test_time_does_not_depend_on_pairs() -> None:
         assert cells == [f"{run['pairs']:,}", f"{run['lists_from']:,}", *times]
 
 
+def test_two_ranks_against_one() -> None:
+    first, *others = written("scale")
+    table = rows("docs/scale.md", "| | 1 × 1 thread |")
+    for (name, figures), (label, *cells) in zip(first["ranks"]["1"].items(), table, strict=True):
+        one, two = figures["seconds"], first["ranks"]["2"][name]["seconds"]
+        assert name.split()[0] in label
+        assert cells == [f"{one:.2f}", f"{two:.2f}", f"{first['ratios'][name]['seconds']:.2f}"]
+    usual, spread = (row["ratios"] for row in others[:2])
+    text = (ROOT / "docs" / "scale.md").read_text()
+    assert f"the factorisation was {spread['factorisation']['seconds']:.2f} times as fast" in text
+    told = (
+        f"{usual['training']['seconds']:.2f} times as fast ({spread['training']['seconds']:.2f} with the 50,000 items)"
+    )
+    assert f"training was {told}" in text
+
+
+def test_model_of_cost() -> None:
+    model = written("cost_model")
+    checks = [[one["part"], f"{one['measured']:.2f}", f"{one['predicted']:.2f}"] for one in model["checks"]]
+    assert rows("docs/scale.md", "| part | CPU seconds |") == checks
+    for one in model["checks"]:
+        assert abs(one["predicted"] / one["measured"] - 1) < 0.25
+    for cells, one in zip(rows("docs/scale.md", "| pairs | machines |"), model["read_off"], strict=True):
+        factorisation = f"{one['factorisation_minutes']:.0f} + {one['factorisation_wire_minutes']:.1f}"
+        epoch = f"{one['epoch_minutes']:.1f} + {one['epoch_wire_minutes']:.2f}"
+        assert cells[1:] == [str(one["machines"]), factorisation, epoch, f"{one['gigabytes']:.0f}"]
+    assert (
+        f"at most {max(model['most_off'].values()):.0%} off".replace("%", " %")
+        in (ROOT / "docs" / "scale.md").read_text()
+    )
+
+
 def test_events() -> None:
     text = (ROOT / "docs" / "events.md").read_text()
     kills, beside = written("events")["kills"], written("events")["beside"]

@@ -17,7 +17,7 @@ from tests.helpers import planted, write_folder
 
 # Each way, so that a round trip takes 10 ms; a kernel without netem can at least limit the rate.
 SLOW = (("netem", "rate", "100mbit", "delay", "5ms"), ("tbf", "rate", "100mbit", "burst", "64kb", "latency", "200ms"))
-CUT_SECONDS = float(os.environ.get("LEGCF_CUT_SECONDS", "8"))  # for how long there is no link
+CUT_SECONDS = float(os.environ.get("LEGCF_CUT_SECONDS", "4"))  # for how long there is no link
 C = D = 64
 EPOCHS, BATCH = 4, 20
 PATIENCE = 240

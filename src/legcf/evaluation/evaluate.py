@@ -113,9 +113,12 @@ def judges(truth: Interactions, scores: int | None = None) -> Positions | None:
 
 
 def some_judges(truth: Interactions, count: int | None, seed: int) -> Positions | None:
-    """So many of those who have anything to find, where they are more: enough to choose by. None: everyone."""
+    """So many of those who have anything to find, where they are more: enough to choose by; as many as can be asked
+    often, if no number is given. None: everyone."""
+    if count is None:
+        return judges(truth, CHOOSING_SCORES)
     able = _able(truth, None)
-    if count is None or count >= len(able):
+    if count >= len(able):
         return None
     # A generator of its own: how many users judge must not change what is sampled for training.
     return np.sort(np.random.default_rng(seed).choice(able, count, replace=False))

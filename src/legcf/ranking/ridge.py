@@ -20,12 +20,14 @@ from legcf import ranks
 from legcf.arrays import FloatArray, IntArray, Positions, inverse_power
 from legcf.data.interactions import Interactions
 from legcf.jit import get_num_threads, njit, prange
+from legcf.progress import progress
 from legcf.ranking.lists import ItemLists
 
 _CHUNKS_PER_THREAD = 16
 _DENSE_BYTES = 2**28  # small catalogues are dense: there the whole of G is smaller and faster than walking
 _FEW_ROWS = 4  # for less than this part of the items, walking is faster all the same
 _BLOCK = 2048
+_ITEMS_A_CALL = 2**14  # between two looks at the clock
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,11 +105,15 @@ def solve(
     weights, gains = np.zeros(shape, dtype=np.float32), np.zeros(shape, dtype=np.float32)
     shares = ranks.cuts(candidates.indptr)
     mine = ranks.own(shares)
-    _solve(
-        by_item.indptr, by_item.items, roots, candidates.indptr, candidates.items, own,
-        np.array([ridge * unit for ridge in ridges], dtype=np.float32), weights, gains, train.num_users, whole,
-        mine.start, mine.stop, _chunks(train.num_items),
-    )  # fmt: skip
+    scaled = np.array([ridge * unit for ridge in ridges], dtype=np.float32)
+    with progress("Item lists", mine.stop - mine.start, "items", quiet=mine.stop - mine.start <= _ITEMS_A_CALL) as task:
+        for start in range(mine.start, mine.stop, _ITEMS_A_CALL):
+            stop = min(start + _ITEMS_A_CALL, mine.stop)
+            _solve(
+                by_item.indptr, by_item.items, roots, candidates.indptr, candidates.items, own, scaled, weights, gains,
+                train.num_users, whole, start, stop, _chunks(stop - start),
+            )  # fmt: skip
+            task.advance(stop - start)
     for line in (*weights, *gains):
         ranks.fill(line, candidates.indptr[shares])
     return Solved(candidates, weights, gains)
