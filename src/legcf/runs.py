@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf import ranks, threads
+from legcf import ranks, shared_work, threads
 from legcf.choose import Choice, best_table
 from legcf.configuration import RunConfig, migrated
 from legcf.data.interactions import MANY_PAIRS, Dataset
@@ -29,6 +29,7 @@ from legcf.ranking.ranking import Ranking
 from legcf.ranking.tune import Tuned, Tuning, facts
 from legcf.registry import BACKBONES, METHODS, config_from_json
 from legcf.serving.artifact import fixed_bytes
+from legcf.shared_work import SharedWork
 from legcf.trained_model import TrainedModel, read_description, save_model
 from legcf.training.loop import Session, check
 from legcf.training.losses import LOSSES
@@ -87,12 +88,14 @@ def build_model(
     rng: np.random.Generator,
     folder: Path | None,
     folds: NDArray[np.integer] | None = None,
+    work: SharedWork | None = None,
 ) -> GraphModel:
     """A model ready to train: sizes from the configuration, first values from the data and the generator."""
     layer = METHODS[config.method.name].layer(config.method, dataset.num_users, dataset.num_items)
     backbone = BACKBONES[config.backbone.name](config.backbone, layer.width)
     if layer.start_table is None:
-        layer.initialise(dataset.train, rng)
+        key = config.method.model_dump_json()
+        shared_work.first_values(work, layer, dataset.train, rng, key, lambda: layer.initialise(dataset.train, rng))
     else:
         vectors = read_vectors(Path(layer.start_table), (dataset.num_users, dataset.num_items), layer.width)
         layer.initialise_from(*vectors, dataset.train, rng)
@@ -111,13 +114,15 @@ def train(
     quiet: bool = False,
     on_epoch: Callable[[dict[str, Any]], None] | None = None,
     final: bool = False,
+    work: SharedWork | None = None,
 ) -> TrainedModel:
     """Train, keep the best weights, test once, and write the run's files.
 
     Where there is something to choose and no validation pairs to choose by, a third of everyone's training pairs is
     held out first; what is chosen is then trained on all of them. Of very many pairs, those of some users are enough to
     choose by (`MANY_PAIRS`). A `final` model is chosen and tested as usual (in the folder `chosen` of the run) and then
-    trained once more, with what was chosen, on every pair there is.
+    trained once more, with what was chosen, on every pair there is. `work` is what
+    runs on the same dataset share.
     """
     if final:
         rehearsal = dataset
@@ -127,7 +132,7 @@ def train(
     elif config.ranking.chooses and not dataset.validation.num_pairs:
         rehearsal = dataset.holding_out(_HELD_OUT, np.random.default_rng([config.seed, 3]))
     else:
-        return _train(dataset, config, folder, resume, quiet, on_epoch)
+        return _train(dataset, config, folder, resume, quiet, on_epoch, work=work)
     if not (final or (rehearsal.train.num_pairs and rehearsal.validation.num_pairs)):
         return _train(dataset, config, folder, resume, quiet, on_epoch)  # too few pairs to choose anything by
     rehearsed_in = None if folder is None else folder / "chosen"
@@ -172,6 +177,7 @@ def _train(
     quiet: bool,
     on_epoch: Callable[[dict[str, Any]], None] | None,
     chosen: Chosen | None = None,
+    work: SharedWork | None = None,
 ) -> TrainedModel:
     """One training; `chosen` is the model whose settings it has, if it is a repetition."""
     started = time.perf_counter()
@@ -191,17 +197,19 @@ def _train(
     rng = np.random.default_rng(config.seed)
     count = config.training.edge_folds
     folds = edge_folds(dataset.train, count, rng) if count else None
-    model = build_model(config, dataset, rng, folder, folds)
+    model = build_model(config, dataset, rng, folder, folds, work)
     stages = method.recipe(config.method, config.training)
-    fitter = ListFitter(dataset.train) if config.ranking.has_lists else None
+    fitter = None
+    if config.ranking.has_lists:
+        fitter = shared_work.once(work, dataset.train, "lists", lambda: ListFitter(dataset.train))
     tuning = Tuning(config.ranking, left, fitter, model.layer.item_lists(dataset.train))
     session = Session(model, dataset, config, stages, rng, folder, quiet, folds, on_epoch, tuning)
     set_up = time.perf_counter() - started
     going_on = resume and session.can_resume()
-    table = _table(session, dataset, config, left, tuning, reported=not going_on)
+    table = _table(session, dataset, config, left, tuning, not going_on, work)
     if going_on:
         session.resume()
-    model, tuned, config = _run(session, config, table)
+    model, tuned, config = _run(session, config, table, work)
     ranking = tuned.ranking
     judged = time.perf_counter()
     metrics = assess(model, ranking, dataset, config)
@@ -277,7 +285,13 @@ def room(config: RunConfig, dataset: Dataset) -> int | None:
 
 
 def _table(
-    session: Session, dataset: Dataset, config: RunConfig, room: int | None, tuning: Tuning, reported: bool
+    session: Session,
+    dataset: Dataset,
+    config: RunConfig,
+    room: int | None,
+    tuning: Tuning,
+    reported: bool,
+    work: SharedWork | None,
 ) -> Choice | None:
     """The table that what is about to be trained has to better, where the making of vectors is to be chosen.
 
@@ -287,12 +301,14 @@ def _table(
         return None
 
     def build(one: RunConfig) -> GraphModel:
-        return build_model(one, dataset, np.random.default_rng(one.seed), None)
+        return build_model(one, dataset, np.random.default_rng(one.seed), None, work=work)
 
     judge = session.judge("choose", reported=reported)
     if config.ranking.fit_lists:
-        found = tuning.fitter.settings(tuning.rounded(session.model.ranking()), config.ranking, judge)
-        tuning.config = found.model_copy(update={"fit_lists": False})
+        start, fitter = tuning.rounded(session.model.ranking()), tuning.fitter
+        key = shared_work.without_size(config, "list settings")
+        found = shared_work.once(work, dataset.train, key, lambda: fitter.settings(start, config.ranking, judge))
+        tuning.config = found.model_copy(update={"fit_lists": False, "bytes": config.ranking.bytes})
     settled_lists = config.model_copy(update={"ranking": tuning.config})
     table = best_table(settled_lists, dataset, room, tuning.fitter, build, judge)
     if table is None:
@@ -301,11 +317,13 @@ def _table(
     return replace(table, leads=own < _HOPELESS * table.score)
 
 
-def _run(session: Session, config: RunConfig, table: Choice | None) -> tuple[GraphModel, Tuned, RunConfig]:
+def _run(
+    session: Session, config: RunConfig, table: Choice | None, work: SharedWork | None
+) -> tuple[GraphModel, Tuned, RunConfig]:
     """Train and tune; the table instead, if clearly better or so far ahead that there is no point in training."""
     if table is not None and table.leads:
         return table.model, table.tuned, table.config
-    session.run()
+    shared_work.run(work, session)
     tuned = session.tuned()
     if table is not None and CLEARLY * session.validate(tuned.ranking)[config.training.monitor] < table.score:
         return table.model, table.tuned, table.config
