@@ -16,6 +16,16 @@ def written(name: str) -> Any:
     return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
 
 
+def benchmark(name: str) -> Any:
+    """The script of this name, to ask it for the table it prints."""
+    place = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
+    assert place is not None
+    assert place.loader is not None
+    module = importlib.util.module_from_spec(place)
+    place.loader.exec_module(module)
+    return module
+
+
 def rows(document: str, start: str) -> list[list[str]]:
     """The cells of the table whose header begins so."""
     text = (ROOT / document).read_text()
@@ -99,11 +109,7 @@ def test_serving() -> None:
 
 
 def test_one_file() -> None:
-    place = importlib.util.spec_from_file_location("one_file", ROOT / "benchmarks" / "one_file.py")
-    assert place is not None
-    assert place.loader is not None
-    one_file = importlib.util.module_from_spec(place)
-    place.loader.exec_module(one_file)
+    one_file = benchmark("one_file")
     text = (ROOT / "docs" / "results.md").read_text()
     for line in one_file.table(written("one-file")).splitlines():
         assert line in text, line
@@ -199,3 +205,10 @@ def _shares(found: dict[str, float] | None) -> str:
 
 def _both(found: dict[str, float], form: str) -> str:
     return " / ".join(form.format(found[key]) for key in ("recall@20", "ndcg@20"))
+
+
+def test_frontier() -> None:
+    page = benchmark("frontier_page")
+    text = (ROOT / "docs" / "size.md").read_text()
+    for line in page.table(page.results()).splitlines():
+        assert line in text, line

@@ -121,8 +121,7 @@ def train(
     Where there is something to choose and no validation pairs to choose by, a third of everyone's training pairs is
     held out first; what is chosen is then trained on all of them. Of very many pairs, those of some users are enough to
     choose by (`MANY_PAIRS`). A `final` model is chosen and tested as usual (in the folder `chosen` of the run) and then
-    trained once more, with what was chosen, on every pair there is. `work` is what
-    runs on the same dataset share.
+    trained once more, with what was chosen, on every pair there is. Runs on one dataset may share `work`.
     """
     if final:
         rehearsal = dataset
