@@ -77,7 +77,10 @@ def test_served_file() -> None:
         assert f"{found['throughput_ratio']:.1f}×" in text
         assert f"{ours['users_per_second']:,.0f} against {theirs['users_per_second']:,.0f}" in text
         assert f"{found['memory_ratio']:.2f}" in text
-    assert f"{file['request_ms']['ratio']:.2f}×" in text
+    for found in (file["request_ms"], file["request_ms_same_codes"]):
+        assert f"{found['model']:.3f} against {found['against']:.3f} ms of CPU: {found['ratio']:.2f}×" in text
+    for ratio in file["request_ms"]["ratios_of_further_rounds"]:
+        assert f"{ratio:.2f}×" in text
     assert f"{file['batches']['p99_ratio']:.1f}×" in text
     for server in (*file["servers"].values(), *file["random_codes"].values()):
         assert f"{server['per_second']:,.0f}" in text
