@@ -8,13 +8,15 @@ hidden items are shown 20, among the hidden items alone: recall@20 of the model,
 items, so their order is chance, and 20 of them are that share of the truth on average), of an oracle that knows how
 popular they will be, and of nearest neighbours by features alone; where data is generated, also of the tastes that it
 was generated from. Then among all items, as a user meets them: recall@20 of the hidden pairs and of the test pairs of
-other items, the latter also without hidden items in the way. On movielens-small (genres, words of the title, year),
-where pairs are ratings of at least 4, and on generated data whose truth is known; seeds draw the hidden items and the
-generated data. Writes benchmarks/results/bench_features.json.
+other items, the latter also without hidden items in the way, and both with the vectors of hidden items twice and three
+times as long. On movielens-small (genres, words of the title, year), where pairs are ratings of at least 4, and on
+generated data whose truth is known; seeds draw the hidden items and the generated data. Writes
+benchmarks/results/bench_features.json.
 """
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +77,7 @@ def measured(pairs: pl.DataFrame, about: pl.DataFrame, true_scores: Scores | Non
     profiles = known.histories.to_scipy() @ features
     by_likeness = np.asarray((profiles @ features[places].T).todense())
     cold = Interactions.from_pairs(users, places[wanted], len(model.users), len(model.items))
+    warm = warm_test.widened(known.num_users, known.num_items)
     found = {
         "hidden items": len(hidden),
         "model": recall(known.users @ known.items[places].T, truth),
@@ -82,9 +85,15 @@ def measured(pairs: pl.DataFrame, about: pl.DataFrame, true_scores: Scores | Non
         "neighbours by features": recall(by_likeness, truth),
         "popularity that is to come (oracle)": recall(np.tile(popularity, (known.num_users, 1)), truth),
         "among all: hidden pairs": shown(model.ranking, cold),
-        "among all: test pairs of others": shown(model.ranking, warm_test.widened(known.num_users, known.num_items)),
+        "among all: test pairs of others": shown(model.ranking, warm),
         "without hidden items: test pairs of others": shown(before, warm_test),
     }
+    for times in (2, 3):
+        vectors = model.ranking.items.copy()
+        vectors[places] *= times
+        longer = replace(model.ranking, items=vectors)
+        found[f"among all, {times} times as long: hidden pairs"] = shown(longer, cold)
+        found[f"among all, {times} times as long: test pairs of others"] = shown(longer, warm)
     if true_scores is not None:
         ids = np.asarray(model.users.values, dtype=np.int64)
         found["the tastes that data was generated from"] = recall(true_scores[ids][:, hidden], truth)

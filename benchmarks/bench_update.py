@@ -3,17 +3,27 @@
 
     python benchmarks/bench_update.py [--data FOLDER] [--draws N] [--updates N] [--bytes SIZE] [--keep FOLDER]
     python benchmarks/bench_update.py --data movielens-small --thresholds 0.05 0.1 0.2
+    python benchmarks/bench_update.py --data FOLDER --draws 1 --keep FOLDER --commands update train
 
 LastFM from ../shared/data. For every draw a model is trained with plain settings on nine tenths of the training pairs
 and another one on all of them, with the same validation and test pairs; the first takes in the last tenth, at once and
-in N updates, and a hundredth of all pairs. Costs are seconds of the processor, of updates with all that they measure on
-held-out pairs, and for the hundredth also without. Trained models are kept in a folder if one is named, and taken from
-there the next time. Writes benchmarks/results/bench_update-NAME.json. With --thresholds, validation alone tells how
-large a share of an item must be new for it to be solved again; bench_update-thresholds-NAME.json.
+in N updates, of which the last alone is measured, and a hundredth of all pairs. All are compared on the test pairs of
+all users. Costs are seconds of the processor, of updates with all that they measure on held-out pairs, and for the
+hundredth also without. Trained models are kept in a folder if one is named, and taken from there the next time; --parts
+makes some of the rest anew. Writes benchmarks/results/bench_update-NAME.json. With --thresholds, validation alone tells
+how large a share of an item must be new for it to be solved again; bench_update-thresholds-NAME.json. With --commands,
+`legcf train` and `legcf update` are timed as whole commands, from start to end, on all cores there are;
+bench_update-commands-NAME.json.
 """
 
 import argparse
 import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,6 +35,7 @@ from numpy.typing import NDArray
 
 from legcf.data.interactions import Dataset, Interactions
 from legcf.data.source import DataOptions, load
+from legcf.evaluation import evaluate
 from legcf.recommender import Recommender
 from legcf.trained_model import TrainedModel, load_model, save_model
 from legcf.updating.update import update
@@ -32,6 +43,7 @@ from legcf.updating.update import update
 HERE = Path(__file__).resolve().parent
 LASTFM = HERE.parents[1] / "shared" / "data" / "lastfm"
 METRICS = ("recall@20", "ndcg@20")
+_READ = DataOptions(protocol="legcf", cold="keep")
 Training = Callable[[Dataset, str], tuple[TrainedModel, float]]
 """Of which data, under which name: the model and its seconds."""
 
@@ -44,23 +56,39 @@ def main() -> None:
     options.add_argument("--bytes", default="auto", help="how large model files may be")
     options.add_argument("--keep", type=Path, help="where trained models are kept")
     options.add_argument("--seed", type=int, default=5, help="of the first draw and its models")
+    options.add_argument(
+        "--parts", nargs="+", choices=("once", "row"), default=("once", "row"), help="the others stay as written"
+    )
+    options.add_argument(
+        "--commands", nargs="+", choices=("train", "update"), help="to be timed as a whole; needs --keep and a folder"
+    )
     options.add_argument("--thresholds", type=float, nargs="+", help="to be compared on validation pairs")
     given = options.parse_args()
     is_folder = Path(given.data).is_dir()
-    whole = load(given.data, DataOptions(protocol="legcf", cold="keep") if is_folder else DataOptions())
+    whole = load(given.data, _READ if is_folder else DataOptions())
     name = Path(given.data).name if given.bytes == "auto" else f"{Path(given.data).name}-{given.bytes}"
     found: dict[str, Any] = {"data": name, "bytes": given.bytes, "pairs": whole.train.num_pairs, "draws": []}
-    written = f"bench_update-thresholds-{name}.json" if given.thresholds else f"bench_update-{name}.json"
+    kind = "commands-" if given.commands else "thresholds-" if given.thresholds else ""
+    written = f"bench_update-{kind}{name}.json"
     for seed in range(given.seed, given.seed + given.draws):
 
         def trained(dataset: Dataset, part: str, seed: int = seed) -> tuple[TrainedModel, float]:
             folder = given.keep / f"{name}-{seed}-{part}" if given.keep else None
             return _trained(dataset, seed, given.bytes, folder)
 
-        if given.thresholds:
+        if given.commands:
+            known = _known(HERE / "results" / written, seed)
+            kept = given.keep / f"{name}-{seed}-part"
+            found["draws"].append(known | commands(Path(given.data), whole, seed, kept, given.commands))
+        elif given.thresholds:
             found["draws"].append(compared(whole, seed, given.thresholds, trained))
         else:
-            found["draws"].append(measured(whole, seed, given.updates, trained))
+            known = (
+                measured(whole, seed, trained) if "once" in given.parts else _known(HERE / "results" / written, seed)
+            )
+            if "row" in given.parts:
+                known |= in_a_row(whole, seed, given.updates, trained)
+            found["draws"].append(known)
         text = json.dumps(found, indent=2)
         print(text, flush=True)
         (HERE / "results").mkdir(exist_ok=True)
@@ -69,8 +97,7 @@ def main() -> None:
 
 def compared(whole: Dataset, seed: int, thresholds: list[float], trained: Training) -> dict[str, Any]:
     """Of the recall and NDCG that training on all has on validation pairs, what an update with each threshold has."""
-    order = np.random.default_rng(seed).permutation(whole.train.num_pairs)
-    tenth = order[: len(order) // 10]
+    tenth, _ = _drawn(whole, seed)
     first = replace(whole, train=_without(whole.train, tenth))
     (base, _), (everything, _) = trained(first, "part"), trained(whole, "all")
     untested = replace(first, test=Interactions.empty(whole.num_users, whole.num_items))
@@ -82,9 +109,9 @@ def compared(whole: Dataset, seed: int, thresholds: list[float], trained: Traini
     return found
 
 
-def measured(whole: Dataset, seed: int, updates: int, trained: Training) -> dict[str, Any]:
-    order = np.random.default_rng(seed).permutation(whole.train.num_pairs)
-    tenth, hundredth = order[: len(order) // 10], order[: len(order) // 100]
+def measured(whole: Dataset, seed: int, trained: Training) -> dict[str, Any]:
+    """What the tenth keeps when it comes at once, and what updates cost."""
+    tenth, hundredth = _drawn(whole, seed)
     first = replace(whole, train=_without(whole.train, tenth))
     base, _ = trained(first, "part")
     everything, seconds = trained(whole, "all")
@@ -92,27 +119,97 @@ def measured(whole: Dataset, seed: int, updates: int, trained: Training) -> dict
     at_once, cost_of_tenth = _timed(lambda: update(base, _only(whole, tenth), first))
     _, cost_of_hundredth = _timed(lambda: update(base, _only(whole, hundredth)))
     _, cost_with_measuring = _timed(lambda: update(base, _only(whole, hundredth), first))
-    chained, costs, lowest = base, [], 1.0
-    for some in np.array_split(tenth, updates):
-        chained, cost = _timed(lambda chained=chained, some=some: update(chained, _only(whole, some), first))
-        costs.append(cost)
-        lowest = min(lowest, chained.metrics["updated"]["validation_ratio"])
+    tested = {key: _test(one, whole) for key, one in (("base", base), ("all", everything), ("at once", at_once))}
     return {
         "seed": seed,
         "methods": [base.config.method.name, everything.config.method.name],
-        "trained on nine tenths": _test(base),
-        "trained on all": _test(everything),
-        "updated at once": _test(at_once),
-        "at once / all": _ratios(at_once, everything),
-        f"in {updates} updates / all": _ratios(chained, everything),
-        "lowest validation ndcg of these updates / of the trained model": lowest,
+        "trained on nine tenths": tested["base"],
+        "trained on all": tested["all"],
+        "updated at once": tested["at once"],
+        "at once / all": _ratios(tested["at once"], tested["all"]),
         "solved items of the tenth": at_once.metrics["updated"]["solved_items"],
+        "weights of the lists": [one.config.ranking.list_weight for one in (base, at_once, everything)],
         "seconds of training on all": seconds,
         "a tenth / a training": cost_of_tenth / seconds,
         "a hundredth / a training": cost_of_hundredth / seconds,
         "a hundredth with measuring / a training": cost_with_measuring / seconds,
+    }
+
+
+def in_a_row(whole: Dataset, seed: int, updates: int, trained: Training) -> dict[str, Any]:
+    """The tenth in so many updates, of which the last alone is measured."""
+    tenth, _ = _drawn(whole, seed)
+    first = replace(whole, train=_without(whole.train, tenth))
+    chained, _ = trained(first, "part")
+    everything, seconds = trained(whole, "all")
+    costs = []
+    for left, some in zip(range(updates - 1, -1, -1), np.array_split(tenth, updates), strict=True):
+        now = chained
+        chained, cost = _timed(lambda: update(now, _only(whole, some), None if left else first))  # noqa: B023
+        costs.append(cost)
+    tested = _test(chained, whole)
+    return {
+        f"in {updates} updates / all": _ratios(tested, _test(everything, whole)),
+        "validation ndcg after these updates / of the trained model": chained.metrics["updated"]["validation_ratio"],
         f"mean of {updates} updates / a training": float(np.mean(costs)) / seconds,
     }
+
+
+def _known(path: Path, seed: int) -> dict[str, Any]:
+    """What was written of this draw before."""
+    draws = json.loads(path.read_text())["draws"] if path.exists() else []
+    return next((draw for draw in draws if draw["seed"] == seed), {})
+
+
+def _drawn(whole: Dataset, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """A tenth of the training pairs, and a hundredth of them."""
+    order = np.random.default_rng(seed).permutation(whole.train.num_pairs)
+    return order[: len(order) // 10], order[: len(order) // 100]
+
+
+def commands(source: Path, whole: Dataset, seed: int, kept: Path, wanted: list[str]) -> dict[str, Any]:
+    """A training on all pairs, and updates of the model of nine tenths with a hundredth, each as people type it."""
+    tenth, hundredth = _drawn(whole, seed)
+    with tempfile.TemporaryDirectory() as place:
+        part, run, new = Path(place) / "part", Path(place) / "run", Path(place) / "new.csv"
+        _write_train(replace(whole, train=_without(whole.train, tenth)), part)
+        shutil.copy(source / "test.txt", part / "test.txt")
+        base = load_model(kept)
+        run.mkdir()
+        # The folder splits its test pairs in another way than the whole: that is all the same to what an update costs.
+        metrics = {**base.metrics, "content_hash": load(str(part), _READ).content_hash}
+        config = base.config.model_copy(update={"data": _READ.reference(part)})
+        save_model(run, replace(base, config=config, metrics=metrics))
+        chosen = _only(whole, hundredth).train
+        users, items = whole.users.external(chosen.users()), whole.items.external(chosen.items)
+        lines = (f"{user},{item}" for user, item in zip(users, items, strict=True))
+        new.write_text("user,item\n" + "\n".join(lines) + "\n")
+        costs: dict[str, Any] = {"seed": seed, "cores": len(os.sched_getaffinity(0))}
+        _command("update", str(run), str(new), "--out", f"{place}/first")  # compiled before anything is timed
+        for name, told in (("update", []), ("update --no-evaluate", ["--no-evaluate"])) if "update" in wanted else ():
+            out = Path(place) / f"new{len(told)}"
+            costs[name] = _command("update", str(run), str(new), "--out", str(out), *told)
+            measured = json.loads((out / "metrics.json").read_text())["validation"]
+            assert bool(measured) == (not told), "held-out pairs were not found"
+        if "train" in wanted:
+            reading = ("--protocol", "legcf", "--cold", "keep", "--seed", str(seed))
+            costs["train"] = _command("train", str(source), *reading, "--out", f"{place}/all")
+    return costs
+
+
+def _write_train(data: Dataset, folder: Path) -> None:
+    folder.mkdir()
+    users, items = data.users.values.tolist(), data.items.values
+    lines = (" ".join(map(str, [name, *items[data.train.of(place)]])) for place, name in enumerate(users))
+    (folder / "train.txt").write_text("\n".join(lines) + "\n")
+
+
+def _command(*arguments: str) -> dict[str, float]:
+    """Seconds of the clock and of the processor, of a process and of all that it starts."""
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run([sys.executable, "-m", "legcf", *arguments], check=True, stdout=subprocess.DEVNULL)
+    took, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {"clock": took, "processor": after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime}
 
 
 def _trained(dataset: Dataset, seed: int, size: str, folder: Path | None) -> tuple[TrainedModel, float]:
@@ -146,12 +243,13 @@ def _timed(work: Any) -> tuple[TrainedModel, float]:
     return work(), time.process_time() - started
 
 
-def _test(model: TrainedModel) -> dict[str, float]:
-    return {name: model.metrics["test"][name] for name in METRICS}
+def _test(model: TrainedModel, data: Dataset) -> dict[str, float]:
+    found = evaluate(model.ranking, data.test, (20,), metrics=("recall", "ndcg"))
+    return {name: found[name] for name in METRICS}
 
 
-def _ratios(model: TrainedModel, reference: TrainedModel) -> dict[str, float]:
-    return {name: model.metrics["test"][name] / reference.metrics["test"][name] for name in METRICS}
+def _ratios(found: dict[str, float], reference: dict[str, float]) -> dict[str, float]:
+    return {name: found[name] / reference[name] for name in METRICS}
 
 
 if __name__ == "__main__":

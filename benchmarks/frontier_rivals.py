@@ -15,7 +15,7 @@ import numpy as np
 from legcf.arrays import FloatArray
 from legcf.climb import climb
 from legcf.data.interactions import Dataset
-from legcf.evaluation import evaluate
+from legcf.evaluation import evaluate, some_judges
 from legcf.factorisation.als import AlsSettings, confidences, factorise, solve_side, with_alpha
 from legcf.ranking.fit_lists import ListFitter
 from legcf.ranking.ranking import Ranking
@@ -44,9 +44,8 @@ class Course:
 
     def validated(self, ranking: Ranking) -> float:
         truth = self.dataset.validation
-        able = np.flatnonzero(truth.user_degrees)
-        judges = np.random.default_rng(self.seed).choice(able, min(_JUDGES, len(able)), replace=False)
-        return evaluate(ranking, truth, (20,), np.sort(judges), ("ndcg",))["ndcg@20"]
+        judges = some_judges(truth, _JUDGES, self.seed)
+        return evaluate(ranking, truth, (20,), judges, ("ndcg",))["ndcg@20"]
 
     def tested(self, ranking: Ranking, bytes_: int, **told: Any) -> Row:
         found = evaluate(ranking, self.dataset.test, (20,), metrics=("recall", "ndcg"))

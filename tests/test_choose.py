@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from legcf import runs
+from legcf.choose import _forms
 from legcf.configuration import RankingConfig, parse_bytes
 from legcf.data.interactions import Dataset, Interactions
 from legcf.errors import UserError
@@ -75,8 +77,12 @@ def test_everything_tried_is_reported_and_the_best_is_kept(fitted: Recommender) 
     settled = fitted.config.ranking
     assert not settled.choose
     assert not settled.fit_lists
-    kept = [line["validation"]["ndcg@20"] for line in fitted.curve if line.get("search", {}).get("chosen")]
-    assert fitted.metrics["validation"]["ndcg@20"] >= max(kept) - 1e-6
+    kept = [_both(line["validation"]) for line in fitted.curve if line.get("search", {}).get("chosen")]
+    assert _both(fitted.metrics["validation"]) >= max(kept) - 1e-6
+
+
+def _both(metrics: dict[str, float]) -> float:
+    return metrics["ndcg@20"] * metrics["recall@20"]
 
 
 def test_without_validation_a_tenth_is_held_out_and_all_is_trained_on(dataset: Dataset) -> None:
@@ -128,3 +134,27 @@ def test_sizes_are_read(text: str | int, size: int) -> None:
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="size"):
         RankingConfig(bytes=text)
+
+
+def test_a_start_that_training_does_not_better_is_kept(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "best_table", lambda *_: None)
+    monkeypatch.setattr(runs, "CLEARLY", 1e9)  # which training never is
+    training = {**QUICK, "epochs": 2, "learning_rate": 10.0}
+    config = resolve(overrides={"method": SMALL, "training": training, "ranking": {"bytes": 20_000}})
+    trained = train(dataset, config, quiet=True)
+    start = next(line for line in trained.curve if line.get("search", {}).get("start") == "legcf")
+    assert {"pretrain", "lists"} <= {line["stage"] for line in trained.curve}
+    assert trained.config.training.epochs == 0
+    assert trained.metrics["validation"]["ndcg@20"] == pytest.approx(start["validation"]["ndcg@20"])
+    again = train(dataset, trained.config, quiet=True)
+    vectors = [one.model.ranking().items for one in (trained, again)]
+    np.testing.assert_allclose(*vectors, rtol=1e-5, atol=1e-6)
+
+
+def test_further_bits_come_after_all_columns() -> None:
+    few, many = (list(_forms(room, items, 256)) for room, items in ((400_000, 4_000), (4_000_000, 40_000)))
+    assert {bits for _, bits in few} == {2, 3, 4}
+    assert {bits for _, bits in many} == {2}
+    few, many = (list(_forms(room, items, 128)) for room, items in ((1_000_000, 4_000), (6_000_000, 40_000)))
+    assert {bits for _, bits in few} == {bits for _, bits in many} == {2, 3, 4, 6}
+    assert {width for width, bits in few if bits > 4} == {width for width, bits in many if bits > 2} == {128}

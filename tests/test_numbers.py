@@ -111,6 +111,10 @@ def test_serving() -> None:
         assert f"{batch[way]['implicit']['users_per_second']:,.0f}" in text
 
 
+def test_unseen() -> None:
+    assert benchmark("unseen").table(written("unseen")) in (ROOT / "docs" / "results.md").read_text()
+
+
 def test_one_file() -> None:
     one_file = benchmark("one_file")
     text = (ROOT / "docs" / "results.md").read_text()

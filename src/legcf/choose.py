@@ -8,12 +8,14 @@ Tables are not trained, so every one of them is judged with its lists and in its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import torch
 
 from legcf.climb import climb
 from legcf.configuration import RunConfig
@@ -35,7 +37,7 @@ _FIRST_RIDGE, _LEAST_RIDGE, _MOST_RIDGE = 10.0, 1.25, 80.0  # λ of a factorisat
 _POPULARITY_POWERS = (0.3, 0.5)  # c of singular vectors
 _MOST_SINGULAR = 512
 _SHARES = (0.25, 0.5, 0.75)  # of the room, for the table; the rest is the lists'
-_BITS, _BITS_OF_MANY = (2, 4), (2,)  # where items are many, more bits have never been worth their room
+_BITS, _MORE_BITS = (2, 3, 4), (6,)
 _LEAST_WIDTH = 16
 _NEAR = 0.98  # of the better kind of table: what few bits may still turn round
 _TRIAL_FACTORS = 64  # wide enough to find α by
@@ -51,6 +53,14 @@ class Choice:
     score: float
     leads: bool = False
     """Whether it is so far ahead of a model's start that training cannot make up for it."""
+    weights: Mapping[str, torch.Tensor] | None = None
+    """Of a model that is trained meanwhile: those it was judged with."""
+
+    def taken(self) -> tuple[GraphModel, Tuned, RunConfig]:
+        if self.weights is not None:
+            self.model.load_state_dict(self.weights)
+            self.model.rebuild()
+        return self.model, self.tuned, self.config
 
 
 def best_table(
@@ -66,17 +76,18 @@ def best_table(
     settings = config.ranking
     lists = fitter.lists(settings, round(_entries_per_item(room, dataset) * dataset.num_items), refit=False)
     best: dict[str, tuple[float, RunConfig, GraphModel]] = {}  # of each kind
-    weights: dict[str, float] = {}  # of the lists: what suits the first table of a kind suits the others
+    weights: dict[str, float] = {}  # of the lists, for each kind
+    few = dataset.num_items <= MANY_ITEMS
 
     def score(start: RunConfig) -> float:
         model, kind = build(start), start.method.model_dump()["initial"]
-        if kind in weights:
-            found = fitter.judged(model.ranking(), lists, weights[kind], _named(judge, start), settings)
-        else:
-            ranking = model.ranking()
-            weights[kind], found = fitter.weighed(ranking, lists, settings.list_weight, _named(judge, start), settings)
+        ranking, told = model.ranking(), _named(judge, start)
+        if few or kind not in weights:
+            weight, found = fitter.weighed(ranking, lists, weights.get(kind, settings.list_weight), told, settings)
+        else:  # what suits the first table of a kind suits the others, about, and judging takes long
+            weight, found = weights[kind], fitter.judged(ranking, lists, weights[kind], told, settings)
         if kind not in best or found > best[kind][0]:
-            best[kind] = found, start, model
+            best[kind], weights[kind] = (found, start, model), weight
         return found
 
     _try_factorisations(config, dataset, widest, score)
@@ -123,20 +134,29 @@ def _fitted(
 
 
 def _try_factorisations(config: RunConfig, dataset: Dataset, widest: int, score: Callable[[RunConfig], float]) -> None:
-    """λ by doubling and halving; then wider while that is better, with the λ that was best."""
-    rng = np.random.default_rng(config.seed)
-    alpha = with_alpha(dataset.train, min(_TRIAL_FACTORS, widest), rng, AlsSettings(), quiet=True).alpha or 1.0
-    scores: dict[tuple[int, float], float] = {}
+    """λ by doubling and halving; then wider while that is better, with the λ that was best.
 
+    α is found on training pairs alone, with the usual λ. Where items are few, which takes seconds, also the α that is
+    found with the λ in question is tried.
+    """
+
+    @cache
+    def alpha(ridge: float) -> float:
+        settings, rng = AlsSettings(regularisation=ridge), np.random.default_rng(config.seed)
+        return with_alpha(dataset.train, min(_TRIAL_FACTORS, widest), rng, settings, quiet=True).alpha or 1.0
+
+    @cache
     def tried(factors: int, ridge: float) -> float:
-        als = {"alpha": alpha, "regularisation": ridge}
-        start = _table(config, {"initial": "als", "dim": min(factors, widest), "als": als}, item_power=0.5)
-        scores[factors, ridge] = score(start)
-        return scores[factors, ridge]
+        usual = AlsSettings().regularisation
+        alphas = {alpha(usual), alpha(ridge if dataset.num_items <= MANY_ITEMS else usual)}
+        method = {"initial": "als", "dim": min(factors, widest)}
+        made = [{**method, "als": {"alpha": one, "regularisation": ridge}} for one in sorted(alphas)]
+        return max(score(_table(config, one, item_power=0.5)) for one in made)
 
+    tried(_FACTORS[0], _FIRST_RIDGE)  # first of all: a λ that is too large would give the lists too large a weight
     best = climb(lambda ridge: tried(_FACTORS[0], ridge), _FIRST_RIDGE, _LEAST_RIDGE, _MOST_RIDGE)
     for before, factors in pairwise(_FACTORS):
-        if factors > widest or tried(factors, best) <= scores[before, best]:
+        if factors > widest or tried(factors, best) <= tried(before, best):
             break
 
 
@@ -154,12 +174,16 @@ def _table(config: RunConfig, method: dict[str, Any], item_power: float) -> RunC
 
 
 def _forms(room: int, num_items: int, most: int) -> Iterator[tuple[int, int]]:
-    """Widths and bits that take about these shares of the room."""
+    """Widths and bits that take about these shares of the room.
+
+    More than four bits, or more than two where items are many, are only worth their room beside all of the columns.
+    """
     seen = set()
-    for bits in _BITS if num_items <= MANY_ITEMS else _BITS_OF_MANY:
+    for bits in (*_BITS, *_MORE_BITS):
+        least = _LEAST_WIDTH if bits in (_BITS if num_items <= MANY_ITEMS else _BITS[:1]) else most
         for share in _SHARES:
             width = min(int(share * room / max(num_items, 1) * 8 / bits) // 8 * 8, most)
-            if width >= _LEAST_WIDTH and packed_table_bytes(num_items, width, bits) <= 0.9 * room:
+            if width >= least and packed_table_bytes(num_items, width, bits) <= 0.9 * room:
                 if (width, bits) not in seen:
                     yield width, bits
                 seen.add((width, bits))

@@ -152,7 +152,8 @@ class Recommender:
             threshold: The share of what an item is learnt from that must be new for it to be solved again.
             item_features: A table with a row per item, for items that nobody or hardly anybody has yet.
             events: The folder of a server's event log; what the model does not know yet is taken in, once.
-            evaluate: Whether to measure the updated model on what was held out, which may take longer than the update.
+            evaluate: Whether to measure the updated model on what was held out, and where much is new to weigh its
+                lists by it.
             data_options: The same as `options`, by name.
 
         Returns:
@@ -168,8 +169,8 @@ class Recommender:
             raise UserError(f"threshold = {threshold} is not possible: it is a share, from 0 to 1.")
         if data is None and item_features is None and events is None:
             raise UserError("There is nothing to update with: give new interactions, item_features, or events.")
-        mark, told = (None, None) if events is None else new_events(events, trained)
-        if told is not None and data is None and item_features is None and told.is_empty():
+        told = None if events is None else new_events(events, trained)
+        if told is not None and data is None and item_features is None and told.is_empty:
             raise UserError(f"{events} holds no event that the model does not know already: there is nothing to do.")
         new = None if data is None else interactions(data, chosen)
         about = None if item_features is None else ItemTable(*read_items(item_features, chosen.item_col))
@@ -178,11 +179,13 @@ class Recommender:
             with suppress(UserError):  # its source is gone: nothing to measure by, but nothing that is needed
                 first = self._first_dataset()
         if new is not None or about is not None:
-            trained = update(trained, new, first, threshold, about)
-        if mark is not None and told is not None and not told.is_empty():
+            last = told is None or told.is_empty  # what is measured is where all is in
+            trained = update(trained, new, first if last else None, threshold, about)
+        if told is not None and not told.is_empty:
             reading = options_of_events(chosen.half_life)
-            trained = update(trained, interactions(told, reading), first, threshold)
-            mark.to_card(trained.metrics)
+            pairs = None if told.pairs.is_empty() else interactions(told.pairs, reading)
+            trained = update(trained, pairs, first, threshold, told.about)
+            told.mark.to_card(trained.metrics)
         self._trained = trained
         self._dataset = None
         self._first = first or self._first

@@ -15,16 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf import ranks, shared_work, threads
+from legcf.arrays import Positions
 from legcf.choose import Choice, best_table
 from legcf.configuration import RunConfig, migrated
 from legcf.data.interactions import MANY_PAIRS, Dataset
 from legcf.embeddings.base import bytes_of
 from legcf.embeddings.popularity import sizes_by_popularity
 from legcf.errors import UserError
-from legcf.evaluation import accuracy
+from legcf.evaluation import accuracies
 from legcf.files import read_json, write_json
 from legcf.model import GraphModel
-from legcf.ranking.fit_lists import CLEARLY, ListFitter
+from legcf.ranking.fit_lists import CLEARLY, MANY_ITEMS, ListFitter
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.tune import Tuned, Tuning, facts
 from legcf.registry import BACKBONES, METHODS, config_from_json
@@ -41,7 +42,7 @@ _LEAST_ROOM = 6  # bytes per item, for a code and an entry
 # Of each user's training pairs, to choose by where a protocol has no validation. Of a tenth, lists that know the other
 # nine by heart are chosen, which a test part of other habits does not reward (docs/findings.md).
 _HELD_OUT = 1 / 3
-_HOPELESS = 0.95  # of a table's score: what training has never made up for
+_HOPELESS, _HOPELESS_OF_FEW = 0.95, 0.97  # of a table's score: what training has never made up for; where items are few
 
 
 def prepare_folder(folder: Path, config: RunConfig, dataset: Dataset, resume: bool) -> bool:
@@ -205,10 +206,10 @@ def _train(
     session = Session(model, dataset, config, stages, rng, folder, quiet, folds, on_epoch, tuning)
     set_up = time.perf_counter() - started
     going_on = resume and session.can_resume()
-    table = _table(session, dataset, config, left, tuning, not going_on, work)
+    untrained = _untrained(session, dataset, config, left, tuning, not going_on, work)
     if going_on:
         session.resume()
-    model, tuned, config = _run(session, config, table, work)
+    model, tuned, config = _run(session, config, untrained, work)
     ranking = tuned.ranking
     judged = time.perf_counter()
     metrics = assess(model, ranking, dataset, config)
@@ -283,7 +284,7 @@ def room(config: RunConfig, dataset: Dataset) -> int | None:
     return size - fixed
 
 
-def _table(
+def _untrained(
     session: Session,
     dataset: Dataset,
     config: RunConfig,
@@ -292,7 +293,7 @@ def _table(
     reported: bool,
     work: SharedWork | None,
 ) -> Choice | None:
-    """The table that what is about to be trained has to better, where the making of vectors is to be chosen.
+    """What training has to better, where the making of vectors is to be chosen: the best table, or its own start.
 
     It is found before any training, and so the same again when a run is resumed; then nothing is reported twice.
     """
@@ -304,41 +305,56 @@ def _table(
 
     judge = session.judge("choose", reported=reported)
     if config.ranking.fit_lists:
-        start, fitter = tuning.rounded(session.model.ranking()), tuning.fitter
+        rounded, fitter = tuning.rounded(session.model.ranking()), tuning.fitter
         key = shared_work.without_size(config, "list settings")
-        found = shared_work.once(work, dataset.train, key, lambda: fitter.settings(start, config.ranking, judge))
+        found = shared_work.once(work, dataset.train, key, lambda: fitter.settings(rounded, config.ranking, judge))
         tuning.config = found.model_copy(update={"fit_lists": False, "bytes": config.ranking.bytes})
     settled_lists = config.model_copy(update={"ranking": tuning.config})
     table = best_table(settled_lists, dataset, room, tuning.fitter, build, judge)
-    if table is None:
-        return None
-    own = judge(tuning.fitted(session.model.ranking(), judge).ranking, {"start": config.method.name})
-    return replace(table, leads=own < _HOPELESS * table.score)
+    tuned = tuning.fitted(session.model.ranking(), judge)
+    score = judge(tuned.ranking, {"start": config.method.name})
+    untaught = config.training.model_copy(update={"epochs": 0})
+    weights = {name: tensor.clone() for name, tensor in session.model.state_dict().items()}
+    as_it_is = config.model_copy(update={"training": untaught, "ranking": tuned.config})
+    start = Choice(session.model, tuned, as_it_is, score, weights=weights)
+    if table is None or table.score <= score:
+        return start
+    hopeless = _HOPELESS if dataset.num_items > MANY_ITEMS else _HOPELESS_OF_FEW
+    return replace(table, leads=score < hopeless * table.score)
 
 
 def _run(
-    session: Session, config: RunConfig, table: Choice | None, work: SharedWork | None
+    session: Session, config: RunConfig, untrained: Choice | None, work: SharedWork | None
 ) -> tuple[GraphModel, Tuned, RunConfig]:
-    """Train and tune; the table instead, if clearly better or so far ahead that there is no point in training."""
-    if table is not None and table.leads:
-        return table.model, table.tuned, table.config
+    """Train and tune, or take what is not trained: without training where that has no point, else if it is better.
+
+    Better is by some margin where items are many, and not worse by it where they are few. Lists change what is best:
+    codes that rank better after training may do worse beside them.
+    """
+    if untrained is not None and untrained.leads:
+        return untrained.taken()
     shared_work.run(work, session)
     tuned = session.tuned()
-    if table is not None and CLEARLY * session.validate(tuned.ranking)[config.training.monitor] < table.score:
-        return table.model, table.tuned, table.config
+    margin = CLEARLY if session.dataset.num_items > MANY_ITEMS else 1 / CLEARLY
+    if untrained is not None and margin * session.worth(session.validate(tuned.ranking)) < untrained.score:
+        return untrained.taken()
     return session.model, tuned, config.model_copy(update={"ranking": tuned.config})
 
 
-def assess(model: GraphModel, ranking: Ranking, dataset: Dataset, config: RunConfig) -> dict[str, Any]:
-    """Everything a result has to say for itself: accuracy, size both ways, split, protocol, preset and seed."""
+def assess(
+    model: GraphModel, ranking: Ranking, dataset: Dataset, config: RunConfig, among: Positions | None = None
+) -> dict[str, Any]:
+    """Everything a result has to say for itself: accuracy, size both ways, split, protocol, preset and seed.
+
+    Accuracy is a mean over everyone, or over the users `among` them who are named.
+    """
     layer, term = model.layer, ranking.term
     sizes = layer.entity_sizes()
     backbone_params = sum(parameter.numel() for parameter in model.backbone.parameters())
+    parts = {"test": dataset.test, "validation": dataset.validation}
+    measured = accuracies(ranking, {name: part for name, part in parts.items() if part.num_pairs}, among=among)
     return {
-        **{
-            name: accuracy(ranking, part) if part.num_pairs else {}
-            for name, part in (("test", dataset.test), ("validation", dataset.validation))
-        },
+        **{name: measured.get(name, {}) for name in parts},
         "num_params": layer.num_params() + (0 if term is None else term.num_params()),
         **({} if sizes is None else {"sizes": sizes_by_popularity(sizes, dataset.train)}),
         "backbone_params": backbone_params,

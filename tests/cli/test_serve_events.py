@@ -17,7 +17,7 @@ import httpx
 
 from legcf.serving.events import EventLog
 from tests.cli.test_serve import MAIN, serving
-from tests.serving.conftest import model, model_file, toy  # noqa: F401 - fixtures
+from tests.serving.conftest import model, model_file, placing, placing_file, toy  # noqa: F401 - fixtures
 
 EVENTS, KILLS, SENDERS, TOGETHER, PATIENCE = 2000, 2, 8, 10, 120.0
 
@@ -106,6 +106,37 @@ def test_every_worker_knows_what_one_was_told(model_file: Path, tmp_path: Path) 
         for _ in range(6):
             found = httpx.get(f"{base}/recommend/somebody-0?k=80", timeout=30).json()["items"]
             assert "i/4" not in [item["id"] for item in found]
+
+
+def test_a_described_item_outlives_a_kill(placing_file: Path, tmp_path: Path) -> None:  # noqa: F811
+    """Known to the worker that was told at once, to the other within a second or so, and to both after a kill."""
+    victim = Victim(placing_file, tmp_path / "log")
+    base, end = f"http://127.0.0.1:{victim.port}", time.monotonic() + PATIENCE
+
+    def shown() -> bool:
+        found = httpx.get(f"{base}/recommend/u4?k=80", timeout=30).json()["items"]
+        return "i/new" in [item["id"] for item in found]
+
+    def until_all_answers_have_it() -> None:
+        in_a_row = 0
+        while in_a_row < 12:
+            assert time.monotonic() < end
+            try:
+                in_a_row = in_a_row + 1 if shown() else 0
+            except httpx.TransportError:  # not up yet
+                time.sleep(0.05)
+
+    with running(victim):
+        taken = False
+        while not taken:
+            assert time.monotonic() < end
+            with contextlib.suppress(httpx.TransportError):
+                answer = httpx.put(f"{base}/items/i/new", json={"features": {"kind": "group 1"}}, timeout=30)
+                taken = answer.status_code == 200 and answer.json()["known"]
+            time.sleep(0.05)
+        victim.kill()
+        victim.start()
+        until_all_answers_have_it()
 
 
 def test_a_folder_that_cannot_be_written_is_told_before_anything_starts(model_file: Path, tmp_path: Path) -> None:  # noqa: F811

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Metrics against ranx, and what they are over users who have something to find."""
 
+import sys
 import warnings
 
 import numpy as np
 import pytest
 
 from legcf.data.interactions import Interactions
-from legcf.evaluation import evaluate, evaluate_per_user
+from legcf.evaluation import accuracies, accuracy, evaluate, evaluate_per_user
 from legcf.evaluation.evaluate import find_hits
 from legcf.evaluation.metrics import METRICS
 from legcf.ranking.ranking import Ranking
+from legcf.ranking.topk import rank
 from tests.helpers import interactions, random_interactions
 
 IN_RANX = {
@@ -90,6 +92,22 @@ def test_a_perfect_model_scores_one_and_a_hidden_truth_scores_zero() -> None:
     assert best["recall@2"] == best["ndcg@2"] == best["map@2"] == best["mrr@2"] == 1
     masked = evaluate(Ranking(vectors, items, truth), truth, (2,))
     assert masked["recall@2"] == masked["hitrate@2"] == 0
+
+
+def test_several_parts_by_one_ranking(monkeypatch: pytest.MonkeyPatch) -> None:
+    users, items, truth, seen = random_case(3)
+    other = truth.subset(truth.users() % 3 == 0)
+    ranking, calls = Ranking(users, items, seen), []
+
+    def counted(*given: object) -> object:
+        calls.append(given)
+        return rank(*given)  # type: ignore[arg-type]
+
+    expected = {"test": accuracy(ranking, truth), "validation": accuracy(ranking, other)}
+    monkeypatch.setattr(sys.modules[evaluate.__module__], "rank", counted)  # the module, which its function hides
+    assert accuracies(ranking, {"test": truth, "validation": other}) == expected
+    assert len(calls) == 1
+    assert accuracies(ranking, {}) == {}
 
 
 def test_no_truth_at_all() -> None:

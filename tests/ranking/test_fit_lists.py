@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from legcf.configuration import RankingConfig
+from legcf.ranking import fit_lists
 from legcf.ranking.fit_lists import ListFitter
 from legcf.ranking.ranking import Ranking
 from tests.helpers import planted
@@ -26,3 +27,22 @@ def test_another_ridge_or_power_has_to_be_clearly_better(gain: float, ridge: flo
     found = fitter.settings(Ranking(*vectors, train), RankingConfig(lists=4), judge)
     assert (found.list_ridge, found.list_user_power, found.list_power) == (ridge, user_power, 0.0)
     assert found.list_weight == 0.25
+
+
+def test_room_for_more_than_all_candidates_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit_lists, "_MANY_DENSE", 4)
+    train = planted(80, 30, seed=1).train
+    fitter, config = ListFitter(train), RankingConfig(lists=4)
+    assert fitter.lists(config, 3 * train.num_items).num_entries == 3 * train.num_items
+    assert fitter.lists(config, 6 * train.num_items).num_entries == 6 * train.num_items
+
+
+def test_ridges_go_on_while_the_largest_is_best() -> None:
+    train = planted(40, 30).train
+    rng = np.random.default_rng(0)
+    vectors = [rng.standard_normal((count, 4)).astype(np.float32) for count in (train.num_users, train.num_items)]
+
+    def judge(ranking: Ranking, facts: dict[str, Any]) -> float:
+        return float(min(facts["ridge"], 32.0)) - 1e-6 * abs(facts["weight"] - 0.25)
+
+    assert ListFitter(train).settings(Ranking(*vectors, train), RankingConfig(lists=4), judge).list_ridge == 32.0

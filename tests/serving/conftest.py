@@ -14,7 +14,8 @@ import pytest
 
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Interactions
-from legcf.features.placing import Placing
+from legcf.features.coder import FeatureCoder, FeatureColumn
+from legcf.features.placing import FeatureMap, Placing
 from legcf.ranking.neighbours import Neighbours
 from legcf.ranking.ranking import Ranking
 from legcf.serving.artifact import ServingModel
@@ -86,6 +87,26 @@ def near_model(toy: Toy) -> ServingModel:
 def model_file(model: ServingModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model") / "toy.legcf"
     model.save(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def placing(model: ServingModel) -> Placing:
+    """The group of an item by its kind: the mean vector of the group."""
+    column = FeatureColumn("kind", "category", width=64)
+    vectors = model.item_rows.vectors(slice(None))
+    matrix = np.zeros((64, vectors.shape[1]), dtype=np.float32)
+    for group in range(GROUPS):
+        (place,), (sign,) = FeatureCoder((column,)).row({"kind": f"group {group}"})
+        matrix[place] = sign * vectors[group::GROUPS].mean(axis=0)
+    return Placing(FeatureCoder((column,)), FeatureMap(matrix, np.zeros(vectors.shape[1], dtype=np.float32)))
+
+
+@pytest.fixture(scope="session")
+def placing_file(model: ServingModel, placing: Placing, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file that places new items by their kind."""
+    path = tmp_path_factory.mktemp("placing") / "toy.legcf"
+    replace(model, placing=placing).save(path)
     return path
 
 

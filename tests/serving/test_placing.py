@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from legcf.errors import UserError
-from legcf.features.coder import FeatureCoder, FeatureColumn
-from legcf.features.placing import FeatureMap, Placing
+from legcf.features.placing import Placing
 from legcf.serving.artifact import ServingModel
 from legcf.serving.container import read_container, write_container
 from legcf.serving.extend import with_item
@@ -21,18 +20,6 @@ from legcf.serving.scorer import Request, Scorer
 from .conftest import GROUPS
 
 Store = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def placing(model: ServingModel) -> Placing:
-    """The group of an item by its kind: the mean vector of the group."""
-    column = FeatureColumn("kind", "category", width=64)
-    vectors = model.item_rows.vectors(slice(None))
-    matrix = np.zeros((64, vectors.shape[1]), dtype=np.float32)
-    for group in range(GROUPS):
-        (place,), (sign,) = FeatureCoder((column,)).row({"kind": f"group {group}"})
-        matrix[place] = sign * vectors[group::GROUPS].mean(axis=0)
-    return Placing(FeatureCoder((column,)), FeatureMap(matrix, np.zeros(vectors.shape[1], dtype=np.float32)))
 
 
 @pytest.fixture

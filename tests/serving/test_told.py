@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events and availability over HTTP: known to the next answer, kept over restarts, never counted twice."""
 
+import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,7 +14,8 @@ from starlette.testclient import TestClient
 
 from legcf.serving.artifact import ServingModel
 from legcf.serving.build import build
-from legcf.serving.events import EventLog
+from legcf.serving.events import FILE_NAME, Described, EventLog, LogMark
+from legcf.serving.extend import with_item
 from legcf.serving.scorer import Request, Scorer
 from legcf.serving.server import create_app
 from legcf.serving.settings import Settings
@@ -98,6 +101,87 @@ def test_what_is_not_available_is_not_recommended(client: TestClient, model_file
         assert _ids(again.get("/recommend/u4?k=3")) == before[2:5]
         again.put(f"/items/{before[0]}", json={"available": True})
     assert _ids(client.get("/recommend/u4?k=3")) == [before[0], *before[2:4]]
+
+
+def test_an_item_that_nobody_has_is_placed_by_what_is_said_of_it(placing_file: Path, tmp_path: Path) -> None:
+    told_of = {"features": {"kind": "group 1"}, "title": "New one"}
+    with told(placing_file, tmp_path / "log") as client:
+        before = client.get("/recommend/u4?k=80").json()  # of group 1
+        answer = client.put("/items/i/new", json=told_of).json()
+        assert answer == {"model": f"{before['model']}+1", "item": "i/new", "available": None, "known": True}
+        after = client.get("/recommend/u4?k=80").json()
+        assert after["model"] == answer["model"]
+        assert [item["title"] for item in after["items"] if item["id"] == "i/new"] == ["New one"]
+        assert [item for item in after["items"] if item["id"] != "i/new"] == before["items"][: len(after["items"]) - 1]
+        near = client.get("/similar?item=i/new&k=10")
+        assert {int(item[2:]) % 3 for item in _ids(near)} == {1}
+        assert "i/new" in _ids(client.get("/recommend/u4?k=90&explain=50"))  # by the process for long work
+        client.put("/items/i/new", json={"available": False})
+        assert "i/new" not in _ids(client.get("/recommend/u4?k=80"))
+        _send(client, ("stranger", "i/new", None))  # somebody takes it, and is shown what is like it
+        assert {int(item[2:]) % 3 for item in _ids(client.get("/recommend/stranger?k=5"))} == {1}
+        moved = client.put("/items/i/new", json={"features": {"kind": "group 2"}, "available": True}).json()
+        assert moved["model"] == f"{before['model']}+2"
+    with told(placing_file, tmp_path / "log") as again:
+        assert again.get("/ready").json()["model"] == moved["model"]
+        assert {int(item[2:]) % 3 for item in _ids(again.get("/similar?item=i/new&k=10"))} == {2}
+        assert again.get("/api/history?user=u4").status_code == 200
+
+
+def test_a_new_file_has_what_was_said_of_items(placing_file: Path, model_file: Path, tmp_path: Path) -> None:
+    path, newer = tmp_path / "model", with_item(ServingModel.load(placing_file), "i/b", features={"kind": "group 0"})
+    path.write_bytes(placing_file.read_bytes())
+    with told(path, tmp_path / "log", reload_seconds=0.02) as client:
+        for name in ("i/a", "i/b"):
+            client.put(f"/items/{name}", json={"features": {"kind": "group 1"}})
+
+        def served(model: ServingModel) -> dict[str, Any]:
+            before = client.get("/ready").json()["model"]
+            model.save(path)
+            while (state := client.get("/health").json())["model"] == before:
+                time.sleep(0.01)
+            found: dict[str, Any] = state
+            return found
+
+        assert served(newer)["items"] == 92  # i/b is the file's own, i/a was told
+        assert {int(item[2:]) % 3 for item in _ids(client.get("/similar?item=i/b&k=5&")) if item != "i/a"} == {0}
+        assert served(ServingModel.load(model_file))["items"] == 90  # it places nothing, and says so in the log
+        refused = client.put("/items/i/c", json={"features": {"kind": "group 1"}})
+        assert refused.status_code == 409
+        assert "--item-features" in refused.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({}, 422),
+        ({"title": "New"}, 422),
+        ({"available": True, "title": "New"}, 422),
+        ({"features": {}}, 422),
+        ({"features": {"kind": {"a": 1}}}, 422),
+        ({"features": {"colour": "red"}}, 409),
+        ({"features": {"kind": None}}, 409),
+    ],
+)
+def test_what_cannot_be_placed_is_refused(placing_file: Path, tmp_path: Path, body: Any, status: int) -> None:
+    with told(placing_file, tmp_path / "log") as client:
+        answer = client.put("/items/i/new", json=body)
+        assert (answer.status_code, isinstance(answer.json()["detail"], str)) == (status, True)
+        assert client.get("/health").json()["items"] == 90
+    assert not EventLog(tmp_path / "log").descriptions()
+
+
+def test_a_log_of_before_knows_no_descriptions(tmp_path: Path) -> None:
+    EventLog(tmp_path, create=True).close()
+    with sqlite3.connect(tmp_path / FILE_NAME) as connection:
+        connection.execute("DROP TABLE items")
+    log = EventLog(tmp_path)
+    assert (log.descriptions(), log.end().described) == ([], 0)
+    assert LogMark.from_card({"events": {"log": "x", "position": 3}}) == LogMark("x", 3, 0)
+    log.close()
+    again = EventLog(tmp_path, create=True)  # as a server opens it
+    again.write([[Described("tea", {"kind": "a"}, None, 1.0), Described("tea", {"kind": "b"}, "Tea", 2.0)]])
+    assert again.descriptions() == [Described("tea", {"kind": "b"}, "Tea", 2.0)]
 
 
 def test_numbers_and_their_digits_are_one_id(tmp_path: Path) -> None:

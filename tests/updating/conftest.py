@@ -74,6 +74,11 @@ def trained(request: pytest.FixtureRequest, later: Later) -> Recommender:
 @pytest.fixture
 def model(trained: Recommender, later: Later) -> Recommender:
     """To be updated: the trained one stays as it is."""
-    again = Recommender.of(trained.trained)
+    return twin(trained, later)
+
+
+def twin(one: Recommender, later: Later) -> Recommender:
+    """Another recommender of the same model, with the data that it was trained on at hand."""
+    again = Recommender.of(one.trained)
     again._first = again._dataset = later.first
     return again

@@ -10,6 +10,7 @@ import pytest
 from legcf import Recommender, UserError
 from legcf.serving.artifact import ServingModel
 from legcf.serving.build import build
+from legcf.serving.events import Described, EventLog
 from legcf.serving.extend import with_item
 from legcf.serving.scorer import Request, Scorer
 from tests.helpers import COMMUNITIES
@@ -61,12 +62,31 @@ def test_pairs_take_over_as_they_come(model: Recommender, later: Later, about: p
 def test_features_are_kept_for_the_next_update(
     model: Recommender, later: Later, about: pl.DataFrame, tmp_path: Path
 ) -> None:
-    at_once = Recommender.of(model.trained).update(later.both, item_features=about)
+    at_once = Recommender.of(model.trained).update(later.both, item_features=about)  # without data to judge by
     model.update(item_features=about).save(tmp_path / "run")
     again = Recommender.load(tmp_path / "run").update(later.both)
     assert_same(again.ranking, at_once.ranking)
     assert again.trained.features is not None
     assert again.trained.features.mapping is not None
+
+
+def test_what_a_server_was_told_of_items_is_taken_in(model: Recommender, about: pl.DataFrame, tmp_path: Path) -> None:
+    known, cold = about.filter(pl.col("item") < ITEMS), about.filter(pl.col("item") >= ITEMS)
+    told = [
+        Described(str(row.pop("item")), row, "Cold" if place == 0 else None, 1.0)
+        for place, row in enumerate(cold.to_dicts())
+    ]
+    EventLog(tmp_path / "log", create=True).write([told])
+    with pytest.raises(UserError, match="nothing to do"):  # it learns from no features
+        Recommender.of(model.trained).update(events=tmp_path / "log")
+    model.update(item_features=known)
+    at_once = Recommender.of(model.trained).update(item_features=cold)
+    again = Recommender.of(model.trained).update(events=tmp_path / "log")
+    assert_same(again.ranking, at_once.ranking)
+    with pytest.raises(UserError, match="nothing to do"):
+        again.update(events=tmp_path / "log")
+    EventLog(tmp_path / "log").write([[Described(str(ITEMS), {"kind": ["kind 1"], "size": 2}, None, 2.0)]])
+    assert again.update(events=tmp_path / "log").metrics["events"]["described"] == len(told) + 1
 
 
 def test_nothing_to_update_with(model: Recommender) -> None:

@@ -11,9 +11,9 @@ from legcf import Recommender, UserError
 from legcf.evaluation import evaluate
 from legcf.ranking.lists import ItemLists
 from legcf.ranking.ranking import Ranking
-from legcf.updating.update import MOST_GROWTH
+from legcf.updating.update import MOST_GROWTH, MUCH_GROWN
 from tests.helpers import COMMUNITIES
-from tests.updating.conftest import ITEMS, USERS, Later
+from tests.updating.conftest import ITEMS, USERS, Later, twin
 
 
 def assert_same(one: Ranking, other: Ranking) -> None:
@@ -27,8 +27,9 @@ def assert_same(one: Ranking, other: Ranking) -> None:
 
 
 def test_updates_in_a_row_give_what_one_gives(model: Recommender, later: Later) -> None:
-    at_once = Recommender.of(model.trained).update(later.both)
-    model.update(later.two).update(later.one)
+    at_once = twin(model, later).update(later.both)
+    assert at_once.metrics["updated"]["lists_weighed_again"]
+    model.update(later.two, evaluate=False).update(later.one)
     assert model.users.values.tolist() == at_once.users.values.tolist()
     assert model.items.values.tolist() == at_once.items.values.tolist()
     assert_same(model.ranking, at_once.ranking)
@@ -62,10 +63,27 @@ def test_an_updated_run_is_saved_and_loaded(model: Recommender, later: Later, tm
     loaded = Recommender.load(tmp_path / "run")
     assert_same(loaded.ranking, model.ranking)
     assert loaded.trained.base is not None
-    assert loaded.update(later.two).metrics["updated"] == model.update(later.two).metrics["updated"] | {
-        "validation_ratio": None  # a loaded one cannot find data that was never in a file
-    }
+    known = loaded.update(later.two).metrics["updated"]  # nothing to judge by: it was never in a file
+    model.update(later.two, evaluate=False)
+    assert known == model.metrics["updated"]
     assert_same(loaded.ranking, model.ranking)
+
+
+def test_lists_are_weighed_again_where_much_has_come(
+    model: Recommender, later: Later, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = twin(model, later).update(later.one[:20])
+    assert few.metrics["updated"]["growth"] < MUCH_GROWN
+    assert not few.metrics["updated"]["lists_weighed_again"]
+    weight = model.config.ranking.list_weight
+    assert few.trained.config.ranking.list_weight == weight
+    model.update(later.both)
+    assert model.metrics["updated"]["lists_weighed_again"]
+    monkeypatch.setattr("legcf.updating.update.MUCH_GROWN", 100.0)
+    as_before = twin(few, later).update(later.both)
+    assert as_before.trained.config.ranking.list_weight == weight
+    chosen, kept = (one.metrics["validation"]["ndcg@20"] for one in (model, as_before))
+    assert chosen >= kept * 0.999  # the weight from before is among those tried
 
 
 def test_held_out_pairs_that_come_are_held_out_no_more(model: Recommender, later: Later) -> None:
@@ -105,6 +123,7 @@ def test_nothing_is_measured_where_that_is_not_wanted(model: Recommender, later:
     quick = model.update(later.both, evaluate=False)
     assert quick.metrics["test"] == quick.metrics["validation"] == {}
     assert quick.metrics["updated"]["validation_ratio"] is None
+    assert not quick.metrics["updated"]["lists_weighed_again"]
     assert quick.evaluate()["recall@20"] > 0
 
 

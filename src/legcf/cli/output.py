@@ -49,6 +49,7 @@ def summary(metrics: dict[str, Any]) -> dict[str, Any]:
     return {
         **{f"test {name}": test[name] for name in ("recall@20", "ndcg@20", "recall@10", "ndcg@10") if name in test},
         "validation ndcg@20": metrics["validation"].get("ndcg@20"),
+        **({"measured on (users)": test["judged_users"]} if "judged_users" in test else {}),
         **({"best epoch of each stage": best} if (best := best_epochs(metrics)) else {}),
         **({"trained once more on all (pairs)": metrics["final"]["pairs"]} if "final" in metrics else {}),
         "values stored (the paper's count)": metrics["num_params"],

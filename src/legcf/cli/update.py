@@ -39,7 +39,11 @@ def update(
         ),
     ] = None,
     evaluate: Annotated[
-        bool, typer.Option(help="Measure the updated model on what was held out, and whether training anew is due.")
+        bool,
+        typer.Option(
+            help="Measure the updated model on what was held out, and whether training anew is due; where much is new,"
+            " weigh the lists by it."
+        ),
     ] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     as_json: AsJson = False,
@@ -85,6 +89,7 @@ def _lines(told: dict[str, Any]) -> dict[str, Any]:
         "items that nobody has": told["items_nobody_has"],
         "items solved again": told["solved_items"],
         "from a new share of": told["threshold"],
+        "lists weighed again": "yes" if told["lists_weighed_again"] else "no",
     }
 
 

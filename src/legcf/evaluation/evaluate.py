@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a ranking and the truth to metrics; a mean over the users that have something to find."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,15 +33,29 @@ def evaluate(
     its share of the users.
     """
     able = _able(truth, users)
-    mine = able[ranks.own(ranks.even_cuts(len(able)))]
     names = None if metrics is None else sorted(metrics)  # all ranks in the same order, of a set as well
-    per_user, ranked, _ = evaluate_per_user(ranking, truth, ks, mine, names)
+    mine = able[ranks.own(ranks.even_cuts(len(able)))]
+    ranked, _ = rank(ranking, max(ks), mine, ranking.histories)
+    return _means(ranking, truth, ks, mine, ranked, names, beyond)
+
+
+def _means(
+    ranking: Ranking,
+    truth: Interactions,
+    ks: Sequence[int],
+    mine: Positions,
+    ranked: IntArray,
+    metrics: Iterable[str] | None,
+    beyond: bool,
+) -> dict[str, float]:
+    """Over the users of all ranks, of whom these are mine, with the lists they are shown."""
+    per_user = _per_user(truth, ks, mine, ranked, metrics)
     means = {name: float(values.mean()) if values.size else 0.0 for name, values in per_user.items()}
     for k in ks if beyond else ():
         means[f"novelty@{k}"] = novelty(ranked[:, :k], ranking.popularity, ranking.num_users)
         means[f"similarity@{k}"] = similarity(ranked[:, :k], ranking.items)
-    sums = ranks.total(np.array([mean * len(mine) for mean in means.values()]))
-    result = {name: float(value / max(len(able), 1)) for name, value in zip(means, sums, strict=True)}
+    *sums, count = ranks.total(np.array([*(mean * len(mine) for mean in means.values()), len(mine)]))
+    result = {name: float(value / max(count, 1)) for name, value in zip(means, sums, strict=True)}
     for k in ks:
         result[f"coverage@{k}"] = coverage(ranked[:, :k], truth.num_items)
     return result
@@ -49,11 +63,31 @@ def evaluate(
 
 def accuracy(ranking: Ranking, truth: Interactions, ks: Sequence[int] = DEFAULT_KS) -> dict[str, float]:
     """All metrics, and how many of the users they are a mean of were shown what is popular, for lack of a history."""
-    judging = judges(truth)
-    able = _able(truth, judging)
-    told = {} if judging is None else {"judged_users": len(able)}
-    found = evaluate(ranking, truth, ks, judging, beyond=True)
-    return {**found, "fallback_users": int(ranking.strangers(able).sum()), **told}
+    return accuracies(ranking, {"": truth}, ks)[""]
+
+
+def accuracies(
+    ranking: Ranking,
+    truths: Mapping[str, Interactions],
+    ks: Sequence[int] = DEFAULT_KS,
+    among: Positions | None = None,
+) -> dict[str, dict[str, float]]:
+    """The same for several parts of one data set, with one ranking of all users who have anything to find in any, or of
+    those `among` them who are named."""
+    judging = {name: judges(truth) if among is None else among for name, truth in truths.items()}
+    able = {name: _able(truth, judging[name]) for name, truth in truths.items()}
+    everyone = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *able.values()]))
+    mine = everyone[ranks.own(ranks.even_cuts(len(everyone)))]
+    ranked, _ = rank(ranking, max(ks), mine, ranking.histories)
+    strangers = np.zeros(ranking.num_users, dtype=np.bool_)
+    strangers[everyone] = ranking.strangers(everyone)
+    found = {}
+    for name, truth in truths.items():
+        asked = np.isin(mine, able[name], assume_unique=True)
+        means = _means(ranking, truth, ks, mine[asked], ranked[asked], None, beyond=True)
+        told = {} if judging[name] is None else {"judged_users": len(able[name])}
+        found[name] = {**means, "fallback_users": int(strangers[able[name]].sum()), **told}
+    return found
 
 
 def judges(truth: Interactions) -> Positions | None:
@@ -61,6 +95,15 @@ def judges(truth: Interactions) -> Positions | None:
     the same for the same data. None: everyone."""
     able, most = _able(truth, None), max(_LEAST_JUDGES, _MOST_SCORES // max(truth.num_items, 1))
     return None if len(able) <= most else np.sort(np.random.default_rng(0).choice(able, most, replace=False))
+
+
+def some_judges(truth: Interactions, count: int | None, seed: int) -> Positions | None:
+    """So many of those who have anything to find, where they are more: enough to choose by. None: everyone."""
+    able = _able(truth, None)
+    if count is None or count >= len(able):
+        return None
+    # A generator of its own: how many users judge must not change what is sampled for training.
+    return np.sort(np.random.default_rng(seed).choice(able, count, replace=False))
 
 
 def evaluate_per_user(
@@ -73,10 +116,14 @@ def evaluate_per_user(
     """Metrics of every user, their ranked lists without what their histories have, and which users they are."""
     chosen = _able(truth, users)
     ranked, _ = rank(ranking, max(ks), chosen, ranking.histories)
-    hits = find_hits(ranked, chosen, truth)
-    relevant = truth.user_degrees[chosen]
-    per_user = {f"{name}@{k}": METRICS[name](hits, relevant, k) for name in metrics or METRICS for k in ks}
-    return per_user, ranked, chosen
+    return _per_user(truth, ks, chosen, ranked, metrics), ranked, chosen
+
+
+def _per_user(
+    truth: Interactions, ks: Sequence[int], users: Positions, ranked: IntArray, metrics: Iterable[str] | None
+) -> dict[str, NDArray[np.float64]]:
+    hits, relevant = find_hits(ranked, users, truth), truth.user_degrees[users]
+    return {f"{name}@{k}": METRICS[name](hits, relevant, k) for name in metrics or METRICS for k in ks}
 
 
 def _able(truth: Interactions, users: Positions | None) -> NDArray[np.int64]:

@@ -56,7 +56,7 @@ class FeatureColumn:
         """Places and values of one item; nothing where nothing is said."""
         if self.kind != "number":
             return self._hashed(self.tokens(value))
-        number = _number(value)
+        number = float_or_none(value)
         if number is None:
             return {}
         distance = min(max((number - self.mean) / self.deviation, -_FAR), _FAR) / _FAR
@@ -67,8 +67,8 @@ class FeatureColumn:
         if value is None:
             return []
         if isinstance(value, list | tuple):
-            return [_text(one) for one in value if one is not None]
-        text = _text(value)
+            return [as_written(one) for one in value if one is not None]
+        text = as_written(value)
         if self.kind == "text":
             return words(text)
         if self.kind == "category":
@@ -132,12 +132,12 @@ def _unit(row: dict[int, float]) -> dict[int, float]:
     return {at: value / length for at, value in row.items() if value} if length > 0 else {}
 
 
-def _text(value: Any) -> str:
+def as_written(value: Any) -> str:
     """As tables write it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _number(value: Any) -> float | None:
+def float_or_none(value: Any) -> float | None:
     try:
         number = float(value)
     except (TypeError, ValueError):

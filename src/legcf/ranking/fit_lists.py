@@ -25,6 +25,7 @@ Judge = Callable[[Ranking, dict[str, Any]], float]
 CLEARLY = 1.01
 """Times better, for anything but the default: less is the luck of those who judge, or of the split."""
 _RIDGES = (0.5, 1.0, 2.0, 4.0, 8.0)
+_MOST_RIDGE = 128.0
 _USER_POWERS = (0.0,)  # beside the one that is configured, ½: 1 only seemed better while codes were not trained yet
 _POWERS = (0.0, 0.25, 0.5)
 _FEW, _MANY = 32, 64  # candidates per item: while settings are found, and then
@@ -61,6 +62,11 @@ class ListFitter:
         solved = self._solve(self._few, config.list_user_power, ridges)
         for place, ridge in enumerate(ridges):
             attempt(best.model_copy(update={"list_ridge": ridge}), solved.lists(place, config.list_power))
+        largest = max(ridges)
+        while best.list_ridge == largest < _MOST_RIDGE:  # where pairs are few, what is solved may need to be held back
+            largest *= 2
+            lists = self._solve(self._few, config.list_user_power, (largest,)).lists(0, config.list_power)
+            attempt(best.model_copy(update={"list_ridge": largest}), lists)
         for power in _USER_POWERS:
             lists = self._solve(self._few, power, (best.list_ridge,)).lists(0, config.list_power)
             attempt(best.model_copy(update={"list_user_power": power}), lists)
@@ -73,7 +79,10 @@ class ListFitter:
     def lists(self, config: RankingConfig, entries: int, refit: bool = True) -> ItemLists:
         """As configured, the `entries` that explain most; `refit` solves their weights once more without the others."""
         ridges = (config.list_ridge,)
-        solved = self._solve(config.list_candidates or self._many, config.list_user_power, ridges)
+        count = config.list_candidates or self._many
+        if config.list_candidates is None and entries >= count * self.train.num_items:
+            count *= 2  # there is room for more than all of them
+        solved = self._solve(count, config.list_user_power, ridges)
         if entries < solved.candidates.num_pairs:
             kept = strongest(solved.candidates, solved.gains[0], entries)
             if refit and config.list_candidates is None:

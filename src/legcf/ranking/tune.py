@@ -105,17 +105,24 @@ class Tuning:
         assert ranking.rows is not None
         return entries_within(self._room - ranking.rows.packed_bytes, ranking.num_items, self.config.list_bits)
 
-    def _listed(self, ranking: Ranking, judge: Judge | None) -> Tuned:
-        fitter, config = self.fitter, self.config
-        if fitter is None or fitter.train is not ranking.histories:
-            fitter = self.fitter = ListFitter(ranking.histories)
-        if judge is not None and config.fit_lists:
-            config = fitter.settings(ranking, config, judge)
-        lists = fitter.lists(config, self.entries(ranking))
+    def weighed(self, ranking: Ranking, lists: ItemLists, config: RankingConfig, judge: Judge | None) -> Tuned:
+        """With these lists, of the weight that is judged best where it is to be chosen."""
+        fitter = self._fitter_of(ranking)
         if judge is not None and config.fit_weight:
             weight, _ = fitter.weighed(ranking, lists, config.list_weight, judge, config, _STEPS)
             config = config.model_copy(update={"list_weight": weight})
         return Tuned(fitter.added(ranking, lists, config.list_weight), _chosen(config))
+
+    def _listed(self, ranking: Ranking, judge: Judge | None) -> Tuned:
+        fitter, config = self._fitter_of(ranking), self.config
+        if judge is not None and config.fit_lists:
+            config = fitter.settings(ranking, config, judge)
+        return self.weighed(ranking, fitter.lists(config, self.entries(ranking)), config, judge)
+
+    def _fitter_of(self, ranking: Ranking) -> ListFitter:
+        if self.fitter is None or self.fitter.train is not ranking.histories:
+            self.fitter = ListFitter(ranking.histories)
+        return self.fitter
 
     def _near(self, ranking: Ranking, weight: float) -> Ranking:
         if self._graph is None or self._graph.train is not ranking.histories:

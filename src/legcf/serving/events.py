@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The event log: what users did and which items are available, told to a running server. One SQLite file in a folder.
+"""The event log: what users did, which items are available and what new ones are like, told to a running server. One
+SQLite file in a folder.
 
 Whoever writes gets an answer once the transaction is on disk (write-ahead log, synced at every commit), so a process
 may be killed at any moment: what was acknowledged is there. Ids of events are unique, so that what a client sends again
@@ -7,6 +8,7 @@ is counted once. Transactions of several processes come one after the other: the
 says exactly which events somebody knows.
 """
 
+import json
 import sqlite3
 import time
 import uuid
@@ -30,6 +32,10 @@ CREATE TABLE IF NOT EXISTS events (
 CREATE INDEX IF NOT EXISTS events_of_user ON events (user);
 CREATE TABLE IF NOT EXISTS availability (
     position INTEGER PRIMARY KEY AUTOINCREMENT, item TEXT NOT NULL, available INTEGER NOT NULL, time REAL NOT NULL
+);
+CREATE TABLE IF NOT EXISTS items (
+    position INTEGER PRIMARY KEY AUTOINCREMENT,
+    item TEXT NOT NULL, features TEXT NOT NULL, title TEXT, time REAL NOT NULL
 );
 """
 _MOST_ROWS = 1000  # in one statement
@@ -56,15 +62,30 @@ class Change:
 
 
 @dataclass(frozen=True)
+class Described:
+    """What an item is like, by the names of the features that a model learnt from."""
+
+    item: str
+    features: Mapping[str, Any]
+    title: str | None
+    time: float
+
+
+Entry = Event | Change | Described
+
+
+@dataclass(frozen=True)
 class LogMark:
-    """How far into which log a model knows events. It travels inside the model: both are there or neither is."""
+    """How far into which log a model knows events, and descriptions of items. It travels inside the model: both are
+    there or neither is."""
 
     log: str
     position: int
+    described: int = 0
 
     def to_card(self, card: dict[str, Any]) -> None:
         """Into the metrics of a run, which `legcf export` copies into the model file."""
-        card[MARK_KEY] = {"log": self.log, "position": self.position}
+        card[MARK_KEY] = {"log": self.log, "position": self.position, "described": self.described}
 
     @classmethod
     def from_card(cls, card: Mapping[str, Any]) -> "LogMark | None":
@@ -73,7 +94,8 @@ class LogMark:
         told = card.get(MARK_KEY) or (metrics.get(MARK_KEY) if isinstance(metrics, dict) else None)
         if not isinstance(told, dict) or type(told.get("position")) is not int:
             return None
-        return cls(str(told.get("log")), told["position"])
+        described = told.get("described", 0)  # marks of before have none
+        return cls(str(told.get("log")), told["position"], described if type(described) is int else 0)
 
 
 class EventLog:
@@ -97,34 +119,40 @@ class EventLog:
                 with self._transaction():
                     self._create()
             self.name: str = self._connection.execute("SELECT name FROM log").fetchone()[0]
+            known = "SELECT count(*) FROM sqlite_master WHERE name = 'items'"
+            self._describes = self._number(known) > 0  # logs of before do not, until a server opens them
         except (OSError, sqlite3.Error, TypeError) as error:
             raise UserError(f"{path} cannot be opened as a log of events: {error}.") from error
 
     def close(self) -> None:
         self._connection.close()
 
-    def write(self, parcels: Sequence[Sequence[Event | Change]]) -> list[int]:
+    def write(self, parcels: Sequence[Sequence[Entry]]) -> list[int]:
         """All parcels in one transaction, on disk when this returns; how many entries of each were new."""
         with self._transaction():
             known = self._known([entry.id for parcel in parcels for entry in parcel if isinstance(entry, Event)])
             events: list[tuple[object, ...]] = []
             changes: list[tuple[object, ...]] = []
+            items: list[tuple[object, ...]] = []
             counts = []
             for parcel in parcels:
-                before = len(events) + len(changes)
+                before = len(events) + len(changes) + len(items)
                 for entry in parcel:
                     if isinstance(entry, Change):
                         changes.append((entry.item, entry.available, entry.time))
+                    elif isinstance(entry, Described):
+                        items.append((entry.item, json.dumps(dict(entry.features)), entry.title, entry.time))
                     elif entry.id not in known:
                         known.add(entry.id)
                         events.append((entry.id, entry.user, entry.item, entry.time))
-                counts.append(len(events) + len(changes) - before)
+                counts.append(len(events) + len(changes) + len(items) - before)
             self._insert("events (id, user, item, time)", events)
             self._insert("availability (item, available, time)", changes)
+            self._insert("items (item, features, title, time)", items)
         return counts
 
     def end(self) -> LogMark:
-        return LogMark(self.name, self._number("SELECT max(position) FROM events"))
+        return LogMark(self.name, self._number("SELECT max(position) FROM events"), self.last_description)
 
     def position_in(self, mark: LogMark | None) -> int:
         """Up to where a model knows this log; 0 if its mark is of another one."""
@@ -149,6 +177,21 @@ class EventLog:
         return self._connection.execute(
             "SELECT position, item, available FROM availability WHERE position > ? ORDER BY position", (after,)
         ).fetchall()
+
+    @property
+    def last_description(self) -> int:
+        """The position of the last one."""
+        return self._number("SELECT max(position) FROM items") if self._describes else 0
+
+    def descriptions(self, after: int = 0) -> list[Described]:
+        """Of items, behind a position: of several of one item the last one counts."""
+        if not self._describes:
+            return []
+        rows = self._connection.execute(
+            "SELECT item, features, title, time FROM items WHERE position > ? ORDER BY position", (after,)
+        )
+        last = {item: Described(item, json.loads(features), title, at) for item, features, title, at in rows}
+        return list(last.values())
 
     def __len__(self) -> int:
         return self._number("SELECT count(*) FROM events")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model with one more item, by what is known of it or by the users who have it: no retraining. Numpy only."""
+"""A model with more items, by what is known of them or by the users who have them: no retraining. Numpy only."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,21 +36,49 @@ def with_item(
     if model.items.find(item) is not None:
         raise UserError(f"The item {item!r} is already in the model.")
     if model.items.is_text != isinstance(item, str):
-        raise UserError(
-            f"The item id {item!r} is not of the kind of the model's ids, such as {model.items.values[0]!r}."
-        )
+        raise _other_kind(model, item)
     if not users and features is None:
         raise UserError(f"The item {item!r} has no users to be solved from: name at least one, or its features.")
     holders, vector = _solved(model, users) if users else (_NOBODY, np.zeros(model.item_rows.width, dtype=np.float32))
     if features is not None:
         own = trust(np.array([len(holders)]))[0] if len(holders) else np.float32(0)
-        vector = own * vector + (1 - own) * _placed(model, features)
+        vector = own * vector + (1 - own) * placed(model, features)
     longer = with_rows(model, [item], vector[None], [len(holders)])
     return replace(
         longer,
         titles=longer.titles if longer.titles is None or title is None else [*longer.titles[:-1], title],
         history=None if model.history is None else _with_pairs(model.history, holders, len(model.items)),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class NewItem:
+    """That nobody has yet, where its features place it."""
+
+    id: ExternalId
+    vector: FloatArray
+    title: str | None = None
+
+    @classmethod
+    def of(cls, model: ServingModel, item: str, features: Mapping[str, Any], title: str | None = None) -> "NewItem":
+        """From an id as text, whatever ids are in the model."""
+        try:
+            identifier = item if model.items.is_text else int(item)
+        except ValueError:
+            raise _other_kind(model, item) from None
+        return cls(identifier, placed(model, features), title)
+
+
+def with_new_items(model: ServingModel, items: Sequence[NewItem]) -> ServingModel:
+    """The same model with all of them at the end, in the order of their ids."""
+    ordered = sorted(items, key=lambda one: str(one.id) if model.items.is_text else int(one.id))
+    vectors = np.stack([one.vector for one in ordered])
+    longer = with_rows(model, [one.id for one in ordered], vectors, [0] * len(ordered))
+    titles = longer.titles
+    if titles is not None:
+        titles = [*titles[: -len(ordered)], *(str(one.id) if one.title is None else one.title for one in ordered)]
+    history = None if model.history is None else _with_pairs(model.history, _NOBODY, len(longer.items) - 1)
+    return replace(longer, titles=titles, history=history)
 
 
 def with_rows(
@@ -83,10 +111,15 @@ def _solved(model: ServingModel, users: Sequence[ExternalId]) -> tuple[IntArray,
     return holders, FoldInSolver(model.user_rows, counts, model.fold_in_item).vector(holders)
 
 
-def _placed(model: ServingModel, features: Mapping[str, Any]) -> FloatArray:
+def placed(model: ServingModel, features: Mapping[str, Any]) -> FloatArray:
+    """The vector of an item of which this is said."""
     if model.placing is None:
         raise UserError("This model has learnt nothing from features: train or update it with --item-features.")
     return model.placing.vector(features)
+
+
+def _other_kind(model: ServingModel, item: ExternalId) -> UserError:
+    return UserError(f"The item id {item!r} is not of the kind of the model's ids, such as {model.items.values[0]!r}.")
 
 
 def _longer(rows: Rows, vectors: FloatArray) -> Rows:

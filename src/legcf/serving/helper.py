@@ -102,7 +102,7 @@ def work(path: Path, jobs: IO[bytes], answers: IO[bytes], latest: Latest) -> Non
             return
         try:
             if job["model"] not in models:
-                loaded = Loaded.of(path)
+                loaded = Loaded.of(path).with_described(latest.log)
                 models[loaded.tag] = loaded
                 models = dict(list(models.items())[-_MODELS:])
             results, errors = perform(models[job["model"]], job, latest)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model in use: replaced as a whole with its file, while requests under way keep the one they began with."""
+"""The model in use: replaced as a whole with its file, and when new items are described, while requests under way keep
+the one they began with."""
 
 import asyncio
 from collections.abc import Iterable
@@ -7,6 +8,7 @@ from pathlib import Path
 
 from prometheus_client.core import GaugeMetricFamily
 
+from legcf.serving.events import EventLog
 from legcf.serving.loaded import Loaded, tag_of
 from legcf.serving.logs import log
 from legcf.serving.telemetry import Telemetry
@@ -18,11 +20,16 @@ Mark = tuple[int, int, int]
 
 
 class Holder:
-    """`warning` is what is wrong with the file on disk, None if it is the one in use."""
+    """`warning` is what is wrong with the file on disk, None if it is the one in use. `events` is the folder of the log
+    that items are described in."""
 
-    def __init__(self, path: Path, telemetry: Telemetry, cache_bytes: int = 0) -> None:
+    def __init__(self, path: Path, telemetry: Telemetry, cache_bytes: int = 0, events: str | None = None) -> None:
         self.path, self._telemetry, self._cache_bytes = path, telemetry, cache_bytes
-        self.current, self._mark = self._load(None)
+        self._told = None if events is None else EventLog(events)
+        self._looking = asyncio.Lock()
+        self._described = self._last_description()
+        self._file, self._mark = self._load(None)
+        self.current = self._file.with_described(self._told)
         self.warning: str | None = None
         self._refused: Mark | None = None
         telemetry.gauges(self._gauges)
@@ -33,7 +40,25 @@ class Holder:
             await self.look()
 
     async def look(self) -> None:
-        """Load a replaced file beside the running model, then switch. A bad file changes nothing and is told once."""
+        """Load a replaced file beside the running model, then switch. A bad file changes nothing and is told once.
+
+        When this returns, the model in use also has what was described before.
+        """
+        async with self._looking:
+            await self._look_at_file()
+            try:
+                described = self._last_description()
+                if described != self._described:
+                    self.current = await asyncio.to_thread(self._file.with_described, self._told)
+                    self._described = described
+            except Exception as error:  # such as a disk that cannot be read now: it is looked at again
+                log("items_not_read", "error", reason=str(error) or repr(error))
+
+    def close(self) -> None:
+        if self._told is not None:
+            self._told.close()
+
+    async def _look_at_file(self) -> None:
         mark = _mark(self.path)
         if mark is None:
             self._warn(GONE)
@@ -41,7 +66,10 @@ class Holder:
             self.warning = None
         elif mark != self._refused:
             try:
-                self.current, self._mark = await asyncio.to_thread(self._load, self.current)
+                described = self._last_description()
+                file, loaded = await asyncio.to_thread(self._load, self._file)
+                self.current = await asyncio.to_thread(file.with_described, self._told)
+                self._file, self._mark, self._described = file, loaded, described
             except Exception as error:  # whatever is wrong with a file, the next one is looked at
                 self._refused = mark
                 self._telemetry.refusals.inc()
@@ -57,6 +85,9 @@ class Holder:
         if self.warning != warning or facts:
             log("model_refused" if facts else "model_gone", "error", path=str(self.path), **facts)
         self.warning = warning
+
+    def _last_description(self) -> int:
+        return 0 if self._told is None else self._told.last_description
 
     def _load(self, before: Loaded | None) -> tuple[Loaded, Mark | None]:
         """What the file holds now: the model from before, with all it remembers, if its content is the same."""

@@ -38,7 +38,7 @@ class Latest:
     """Looked up for every answer, so every worker knows what any of them has acknowledged."""
 
     def __init__(self, log: EventLog | None = None) -> None:
-        self._log = log
+        self.log = log
         self._hidden: dict[str, tuple[NDArray[np.bool_], Hidden]] = {}
 
     @classmethod
@@ -48,31 +48,31 @@ class Latest:
     @property
     def is_told(self) -> bool:
         """Whether there is a log at all."""
-        return self._log is not None
+        return self.log is not None
 
     def close(self) -> None:
-        if self._log is not None:
-            self._log.close()
+        if self.log is not None:
+            self.log.close()
 
     def news(self, loaded: Loaded, user: ExternalId | None) -> News:
         """Items of the user that the file does not hold. What the file knows of nobody it knows of no event either."""
-        if self._log is None or user is None:
+        if self.log is None or user is None:
             return NO_NEWS
         model = loaded.scorer.model
         known = model.users is not None and model.users.find(user) is not None
-        after = self._log.position_in(LogMark.from_card(model.card)) if known else 0
-        events = self._log.of_user(id_text(model.users, user), after)
+        after = self.log.position_in(LogMark.from_card(model.card)) if known else 0
+        events = self.log.of_user(id_text(model.users, user), after)
         places = {place for _, item in events if (place := model.items.find(item)) is not None}
         return News(np.array(sorted(places), dtype=np.int32), events[-1][0]) if events else NO_NEWS
 
     def hidden(self, loaded: Loaded) -> Hidden:
-        if self._log is None:
+        if self.log is None:
             return NOTHING_HIDDEN
         flags, before = self._hidden.get(loaded.tag) or (
             np.zeros(len(loaded.scorer.model.items), np.bool_),
             NOTHING_HIDDEN,
         )
-        changes = self._log.changes(before.version)
+        changes = self.log.changes(before.version)
         if not changes and loaded.tag in self._hidden:
             return before
         for _, item, available in changes:

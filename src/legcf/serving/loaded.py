@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model file in memory, under a name for its content."""
+"""A model file in memory, with items that the server was told of since, under a name for its content."""
 
 import hashlib
 import time
@@ -9,6 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from legcf.errors import UserError
+from legcf.serving.events import EventLog
+from legcf.serving.extend import NewItem, with_new_items
+from legcf.serving.logs import log
 from legcf.serving.memory import Memory
 from legcf.serving.scorer import Scorer
 
@@ -17,7 +21,8 @@ _TAG_DIGITS = 12
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """A scorer with what only the page needs, computed when first asked for. `tag` names the file's content."""
+    """A scorer with what only the page needs, computed when first asked for. `tag` names the file's content, and behind
+    a plus how many descriptions of items there were, where they brought new ones."""
 
     scorer: Scorer
     bytes: int
@@ -32,6 +37,22 @@ class Loaded:
             scorer = Scorer.load(path).prepare()
             if tag_of(path)[0] == tag:  # else it was replaced meanwhile
                 return cls(scorer, size, tag, Memory(cache_bytes))
+
+    def with_described(self, told: EventLog | None) -> "Loaded":
+        """With every item that the log describes and the file does not have. What the file cannot place is left out."""
+        model, new = self.scorer.model, []
+        position = 0 if told is None else told.last_description
+        for entry in told.descriptions() if told is not None else ():
+            if model.items.find(entry.item) is not None:
+                continue
+            try:
+                new.append(NewItem.of(model, entry.item, entry.features, entry.title))
+            except UserError as error:  # said to another file, which had learnt from other features
+                log("item_not_placed", "warning", item=entry.item, reason=str(error))
+        if not new:
+            return self
+        scorer = Scorer(with_new_items(model, new), self.scorer.path).prepare()
+        return Loaded(scorer, self.bytes, f"{self.tag}+{position}", Memory(self.given.most_bytes))
 
     @cached_property
     def folded_names(self) -> list[str]:

@@ -11,7 +11,7 @@ class Memory:
     """Forgets what was not asked for longest, once all entries together take more than `most_bytes`."""
 
     def __init__(self, most_bytes: int) -> None:
-        self._most_bytes, self._bytes = most_bytes, 0
+        self.most_bytes, self._bytes = most_bytes, 0
         self._entries: OrderedDict[Hashable, bytes] = OrderedDict()
 
     def get(self, key: Hashable) -> bytes | None:
@@ -22,11 +22,11 @@ class Memory:
 
     def keep(self, key: Hashable, content: bytes) -> None:
         size = len(content) + _OVERHEAD
-        if size > self._most_bytes or key in self._entries:
+        if size > self.most_bytes or key in self._entries:
             return
         self._entries[key] = content
         self._bytes += size
-        while self._bytes > self._most_bytes:
+        while self._bytes > self.most_bytes:
             _, forgotten = self._entries.popitem(last=False)
             self._bytes -= len(forgotten) + _OVERHEAD
 

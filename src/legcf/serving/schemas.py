@@ -12,6 +12,7 @@ from pydantic import (
     Json,
     StringConstraints,
     Tag,
+    model_validator,
 )
 from typing_extensions import TypedDict
 
@@ -32,6 +33,8 @@ _Number = Annotated[int, Field(strict=True)]
 Id = Annotated[_Number | _Text, BeforeValidator(_whole), Field(description="An id as it was in the training data.")]
 _Count = Annotated[int, BeforeValidator(_whole), Field(strict=True)]
 _YesNo = Annotated[bool, Field(strict=True)]
+_Said = bool | int | float | _Text
+_Feature = _Said | Annotated[list[_Said], Field(max_length=1000)] | None
 _K = Annotated[int, Field(ge=1, le=MAX_K, description="How many, at most.", examples=[5])]
 _WHY = "Say why for so many of the first items."
 _SEEN = "Leave out what the user is known to have."
@@ -167,10 +170,34 @@ class NewEvents(_Strict):
     events: list[NewEvent] = Field(min_length=1, max_length=MAX_EVENTS)
 
 
-class Stock(_Strict):
-    model_config = ConfigDict(json_schema_extra={"examples": [{"available": True}]})
+class ItemNews(_Strict):
+    """What is new about an item: whether it is to be had, what it is like, or both."""
 
-    available: _YesNo = Field(description="Items that are not available are never recommended.")
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"available": True},
+                {"features": {"category": "tea", "price": 12.5}, "title": "White tea"},
+            ]
+        }
+    )
+
+    available: _YesNo | None = Field(None, description="Items that are not available are never recommended.")
+    features: dict[str, _Feature] | None = Field(
+        None,
+        min_length=1,
+        max_length=1000,
+        description="By the names of the columns that the model learnt from: they place an item that nobody has yet.",
+    )
+    title: str | None = Field(None, max_length=1000, description="How the item is shown; only with `features`.")
+
+    @model_validator(mode="after")
+    def _says_something(self) -> "ItemNews":
+        if self.available is None and self.features is None:
+            raise ValueError("give `available`, or `features`, or both")
+        if self.title is not None and self.features is None:
+            raise ValueError("a `title` comes with `features`")
+        return self
 
 
 class Item(BaseModel):
@@ -232,9 +259,9 @@ class Acknowledged(_Answer):
     unknown_items: list[int | str] = Field(description="Items of a later model, maybe: kept, but of no effect yet.")
 
 
-class Stocked(_Answer):
+class ItemTaken(_Answer):
     item: str
-    available: bool
+    available: bool | None = Field(description="As it was said; null where nothing was.")
     known: bool = Field(description="Whether the model has this item; if not, a later one may.")
 
 

@@ -40,7 +40,7 @@ def app_from_environment() -> Starlette:
 
 def create_app(settings: Settings) -> Starlette:
     telemetry = Telemetry(settings.counts)
-    holder = Holder(Path(settings.model), telemetry, settings.cache_bytes)
+    holder = Holder(Path(settings.model), telemetry, settings.cache_bytes, settings.events)
     latest = Latest.of(settings.events)
     journal = None if settings.events is None else Journal(settings.events)
     lane, helper = Lane(), Helper(holder.path, latest, settings.events)
@@ -62,6 +62,7 @@ def create_app(settings: Settings) -> Starlette:
         if journal is not None:
             await journal.close()
         latest.close()
+        holder.close()
         log("stopped")
 
     app = Starlette(

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operations that tell the server something: events, and which items are available. Kept in the event log."""
+"""The operations that tell the server something: events, which items are available, what new ones are like. Kept in the
+event log."""
 
 import time
 from functools import partial
@@ -8,7 +9,8 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from legcf.serving import schemas
-from legcf.serving.events import Change, new_event
+from legcf.serving.events import Change, Described, Entry, new_event
+from legcf.serving.extend import NewItem
 from legcf.serving.gate import Json
 from legcf.serving.holder import Holder
 from legcf.serving.journal import Journal
@@ -24,12 +26,12 @@ class Told:
         item = partial(
             Operation,
             "PUT",
-            answer=schemas.Stocked,
+            answer=schemas.ItemTaken,
             query=schemas.ItemQuery,
-            body=schemas.Stock,
-            problems=(413, 503),
+            body=schemas.ItemNews,
+            problems=(409, 413, 422, 503),
         )
-        available = "Whether an item may be recommended from now on"
+        about = "Whether an item may be recommended from now on, and what it is like"
         taken = "What users took: acknowledged once it is on disk, known to every answer after that."
         return [
             Operation(
@@ -41,8 +43,8 @@ class Told:
                 body=schemas.NewEvents,
                 problems=(413, 422, 503),
             ),
-            item("/items/{item:id}", f"{available}.", self.available),
-            item("/items", f"{available}, with the id in the query.", self.available),
+            item("/items/{item:id}", f"{about}.", self.item),
+            item("/items", f"{about}, with the id in the query.", self.item),
         ]
 
     async def interactions(self, request: HttpRequest) -> Response:
@@ -57,11 +59,20 @@ class Told:
         unknown = list(dict.fromkeys(event.item for event in events if model.items.find(event.item) is None))
         return Json({"model": loaded.tag, "new": new, "repeated": len(parcel) - new, "unknown_items": unknown})
 
-    async def available(self, request: HttpRequest) -> Response:
+    async def item(self, request: HttpRequest) -> Response:
         item = read_query(request, schemas.ItemQuery).item
-        available = (await read_body(request, schemas.Stock)).available
+        news = await read_body(request, schemas.ItemNews)
+        model, now = self._holder.current.scorer.model, time.time()
+        name = id_text(model.items, item)
+        entries: list[Entry] = []
+        if news.available is not None:
+            entries.append(Change(name, news.available, now))
+        if news.features is not None:
+            NewItem.of(model, name, news.features)  # refused before it is written where it cannot be placed
+            entries.append(Described(name, news.features, news.title, now))
+        await self._journal.write(entries)
+        if news.features is not None:
+            await self._holder.look()
         loaded = self._holder.current
-        items = loaded.scorer.model.items
-        await self._journal.write([Change(id_text(items, item), available, time.time())])
-        known = items.find(item) is not None
-        return Json({"model": loaded.tag, "item": item, "available": available, "known": known})
+        known = loaded.scorer.model.items.find(item) is not None
+        return Json({"model": loaded.tag, "item": item, "available": news.available, "known": known})

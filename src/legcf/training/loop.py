@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from legcf import ranks
 from legcf.configuration import RunConfig, TrainingConfig
 from legcf.data.interactions import Dataset, Interactions
 from legcf.errors import UserError
-from legcf.evaluation import evaluate, judges
+from legcf.evaluation import evaluate, judges, some_judges
 from legcf.evaluation.metrics import METRICS
 from legcf.files import written_whole
 from legcf.model import GraphModel
@@ -86,7 +86,7 @@ class Session:
         self.lines: list[dict[str, Any]] = []
         self.tuning = tuning or Tuning(config.ranking)
         self._monitor = _parse_metric(training.monitor)
-        self._judges = self._validation_users(training.validation_users)
+        self._judges = some_judges(dataset.validation, training.validation_users, config.seed)
         self._saved_at = time.monotonic()
 
     @property
@@ -300,7 +300,7 @@ class Session:
         return self.tuning.fitted(self.model.ranking(), judge if self.validates else None)
 
     def judge(self, stage: str, by_all: bool = False, reported: bool = True) -> Judge:
-        """The monitored metric on validation, each ranking that is judged reported as an epoch of `stage`.
+        """How good rankings are on validation (`worth`), each reported as an epoch of `stage`.
 
         Lists are judged at last by all validation users, however few watch the training.
         """
@@ -312,9 +312,13 @@ class Session:
             if reported:
                 told = {"search": facts, "validation": metrics}
                 self._tell(stage, next(tried), None, told, time.perf_counter() - started)
-            return metrics[self.config.training.monitor]
+            return self.worth(metrics)
 
         return score
+
+    def worth(self, metrics: Mapping[str, float]) -> float:
+        """The geometric mean of the monitored metric and recall: two rankings differ in both, and less by luck."""
+        return math.sqrt(metrics[self.config.training.monitor] * metrics[f"recall@{self._monitor[1]}"])
 
     def _judge(self) -> dict[str, Any]:
         """Validate, and remember these weights if none were better."""
@@ -343,13 +347,6 @@ class Session:
         if self.best:
             self.model.load_state_dict(self.best)
             self.model.rebuild()
-
-    def _validation_users(self, count: int | None) -> np.ndarray | None:
-        able = np.flatnonzero(self.dataset.validation.user_degrees > 0)
-        if count is None or count >= len(able):
-            return None
-        # A generator of its own: how many users judge must not change what is sampled for training.
-        return np.sort(np.random.default_rng(self.config.seed).choice(able, count, replace=False))
 
     # What is written ----------------------------------------------------------------------------------------------
 

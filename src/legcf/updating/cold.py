@@ -75,7 +75,7 @@ def known_features(
     coder = before.coder if before is not None else fitted_coder(about.rows, about.kinds)
     newer = ItemFeatures(coder, coded(coder, about.rows)).moved(places(about.items, merged.items), count)
     found = newer if before is None else before.overlaid(newer)
-    _, vectors, pooling = trained_vectors(base)
+    vectors, pooling = trained_vectors(base)
     trained_on = found.rows[: len(base.items)]
     return replace(found, mapping=fit_map(trained_on, found.coder.widths, vectors, base.ranking.histories, pooling))
 

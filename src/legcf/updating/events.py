@@ -1,31 +1,74 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a server was told, for an update: every event that a run does not know yet, once each."""
+"""What a server was told, for an update: every event and every described item that a run does not know yet."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from legcf.data.ids import IdMap
 from legcf.data.kinds import to_integer
 from legcf.data.options import DataOptions
-from legcf.serving.events import EventLog, LogMark
+from legcf.features.coder import FeatureColumn, as_written, float_or_none
+from legcf.serving.events import Described, EventLog, LogMark
 from legcf.trained_model import TrainedModel
+from legcf.updating.cold import ItemTable
 
+_TITLE = "title"
 _COLUMNS = {"user": pl.String, "item": pl.String, "timestamp": pl.Float64}
 
 
-def new_events(folder: Path | str, trained: TrainedModel) -> tuple[LogMark, pl.DataFrame]:
-    """A row for each event behind the run's mark, and the mark of a run that has them."""
-    log = EventLog(folder)
-    mark, events = log.since(LogMark.from_card(trained.metrics))
+@dataclass(frozen=True, eq=False)
+class Reported:
+    """`mark` is that of a run that knows it all."""
+
+    mark: LogMark
+    pairs: pl.DataFrame
+    """A row for each event."""
+    about: ItemTable | None
+    """Items that were described, where the run learns from features."""
+
+    @property
+    def is_empty(self) -> bool:
+        return self.pairs.is_empty() and self.about is None
+
+
+def new_events(folder: Path | str, trained: TrainedModel) -> Reported:
+    """What stands behind the run's mark."""
+    log, before = EventLog(folder), LogMark.from_card(trained.metrics)
+    mark, events = log.since(before)
     rows = [(event.user, event.item, event.time) for event in events]
+    described = log.descriptions(before.described if before is not None and before.log == log.name else 0)
     log.close()
     frame = pl.DataFrame(rows, schema=_COLUMNS, orient="row")
-    return mark, frame.with_columns(_as_in(trained.users, frame["user"]), _as_in(trained.items, frame["item"]))
+    pairs = frame.with_columns(_as_in(trained.users, frame["user"]), _as_in(trained.items, frame["item"]))
+    return Reported(mark, pairs, _table(described, trained))
+
+
+def _table(described: Sequence[Described], trained: TrainedModel) -> ItemTable | None:
+    """The columns that the run learns from; a list of values is what a column of tags has."""
+    if trained.features is None or not described:
+        return None
+    names = pl.Series([entry.item for entry in described], dtype=pl.String)
+    coder = trained.features.coder
+    columns = [_column(one, [entry.features.get(one.name) for entry in described]) for one in coder.columns]
+    if not any(column.name == _TITLE for column in columns) and any(entry.title for entry in described):
+        columns.append(pl.Series(_TITLE, [entry.title or entry.item for entry in described], dtype=pl.String))
+    return ItemTable(IdMap.of(_as_in(trained.items, names).to_list(), "item"), pl.DataFrame(columns))
+
+
+def _column(column: FeatureColumn, said: list[Any]) -> pl.Series:
+    if column.kind == "number":
+        return pl.Series(column.name, [float_or_none(value) for value in said], dtype=pl.Float64)
+    if any(isinstance(value, list) for value in said):
+        return pl.Series(column.name, [column.tokens(value) for value in said], dtype=pl.List(pl.String))
+    return pl.Series(column.name, [None if value is None else as_written(value) for value in said], dtype=pl.String)
 
 
 def options_of_events(half_life: str | None) -> DataOptions:
-    """How the frame of `new_events` is read."""
+    """How the pairs of `new_events` are read."""
     return DataOptions(user_col="user", item_col="item", time_col="timestamp", half_life=half_life)
 
 

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf import runs, threads
+from legcf.arrays import Positions
 from legcf.data.interactions import Dataset, Interactions
 from legcf.errors import UserError
-from legcf.evaluation import evaluate, judges
+from legcf.evaluation import evaluate, judges, some_judges
 from legcf.features.known import ItemFeatures
 from legcf.features.placing import Placing
 from legcf.model import GraphModel
@@ -39,6 +40,9 @@ LEAST_RATIO = 0.97
 """Of the validation NDCG that the model was trained to: below it, training anew is due."""
 MOST_GROWTH = 0.5
 """Pairs since the training, as a share of those it had: from there on training anew is due as well."""
+MUCH_GROWN = 0.05
+"""The same share, from which on the weight of the lists is chosen again: what stands beside vectors best depends on how
+many pairs the lists were solved from. Below, trying weights would take longer than all else."""
 _DRIFT = "ndcg@20"
 
 
@@ -52,8 +56,8 @@ def update(
     """`trained` with every pair of `new` and with what is said `about` items, some of which nobody may have yet.
 
     `data` is what it was first trained on, to measure by, if it is at hand. Items are solved again of which at least
-    the share `threshold` is new (`updating.change`). The metrics of what comes back say under `updated` what was done
-    and whether training anew is due.
+    the share `threshold` is new (`updating.change`), and where `MUCH_GROWN` has come validation pairs choose the weight
+    of the lists. The metrics of what comes back say under `updated` what was done and whether training anew is due.
     """
     started = time.perf_counter()
     threads.use(trained.config.training.threads)
@@ -65,12 +69,15 @@ def update(
     model = _grown_model(base, merged, changed, features)
     empty = _without_held_out(base, merged)
     ranking = _ranked(base, model, empty, changed, None if features is None else features.placing)
-    config = model_config(base)
+    config, growth = model_config(base), merged.added.num_pairs / max(base.ranking.histories.num_pairs, 1)
     result = TrainedModel(
         model, ranking, merged.known, config, merged.users, merged.items, merged.titles, {}, base.curve, features, base
     )
     dataset = empty if data is None else grown_dataset(data, result)
-    metrics = runs.assess(model, ranking, dataset, config)
+    watching = some_judges(dataset.validation, config.training.validation_users, config.seed)
+    again = growth >= MUCH_GROWN and _can_weigh(result, dataset)
+    result = _weighed_again(result, dataset.validation, watching) if again else result
+    metrics = runs.assess(model, result.ranking, dataset, result.config, watching)
     if merged.weighed_at is not None:
         metrics["weighed_at"] = merged.weighed_at
     metrics["content_hash"] = base.metrics.get("content_hash")  # of the data, which is where held-out pairs are from
@@ -81,7 +88,9 @@ def update(
         "items_nobody_has": int((merged.train.item_degrees[len(base.items) :] == 0).sum()),
         "solved_items": int(changed.sum()),
         "threshold": threshold,
-        **_drift(base, merged, metrics["validation"].get(_DRIFT), dataset.validation, data),
+        "lists_weighed_again": again,
+        "growth": growth,
+        **_drift(base, growth, metrics["validation"].get(_DRIFT), dataset.validation, watching, data),
     }
     metrics["seconds"] = {"this_session": time.perf_counter() - started}
     metrics["peak_rss_mb"] = runs.peak_memory_mb()
@@ -116,7 +125,7 @@ def model_config(base: TrainedModel) -> Any:
 def _grown_model(
     base: TrainedModel, merged: Grown, changed: NDArray[np.bool_], features: ItemFeatures | None
 ) -> GraphModel:
-    _, items, pooling = trained_vectors(base)
+    items, pooling = trained_vectors(base)
     settings = settings_for(base.config.method, items, base.ranking.histories, pooling)
     places = np.flatnonzero(changed | described(base, features, len(merged.items)))
     vectors = changed_vectors(items, base.ranking.histories, merged.train, places, pooling, settings)
@@ -152,21 +161,47 @@ def _ranked(
     return Tuning(settings, room, ListFitter(dataset.train)).fitted(model.ranking(), None).ranking
 
 
+def _can_weigh(result: TrainedModel, dataset: Dataset) -> bool:
+    term = result.ranking.term
+    has_lists = isinstance(term, ItemLists) and term.num_entries > 0 and term.scale > 0
+    return has_lists and result.config.ranking.fit_weight and dataset.validation.num_pairs > 0
+
+
+def _weighed_again(result: TrainedModel, validation: Interactions, watching: Positions | None) -> TrainedModel:
+    """As a training weighs lists."""
+    config, lists = result.config, result.ranking.term
+    assert isinstance(lists, ItemLists)
+    monitor = config.training.monitor
+    name, k = monitor.split("@")
+
+    def judge(ranking: Ranking, facts: dict[str, Any]) -> float:
+        return evaluate(ranking, validation, (int(k),), watching, (name,))[monitor]
+
+    tuned = Tuning(config.ranking).weighed(result.ranking, lists, config.ranking, judge)
+    return replace(result, ranking=tuned.ranking, config=config.model_copy(update={"ranking": tuned.config}))
+
+
 def _drift(
-    base: TrainedModel, merged: Grown, after: float | None, left: Interactions, data: Dataset | None
+    base: TrainedModel,
+    growth: float,
+    after: float | None,
+    left: Interactions,
+    watching: Positions | None,
+    data: Dataset | None,
 ) -> dict[str, Any]:
     """How the updated model does on what was held out, beside the trained one on the same pairs; and what follows.
 
-    What the trained model has on them was measured when it was trained, unless some of them have come as new ones.
+    What the trained model has on them was measured when it was trained, where everyone is asked and none of them has
+    come as a new one.
     """
-    growth = merged.added.num_pairs / max(base.ranking.histories.num_pairs, 1)
-    told: dict[str, Any] = {"growth": growth, "validation_ratio": None}
+    ratio = None
     if after is not None and data is not None:
         kept = Interactions(left.indptr[: len(base.users) + 1], left.items, len(base.items))
-        before = base.metrics["validation"].get(_DRIFT) if left.num_pairs == data.validation.num_pairs else None
+        everything = watching is None and left.num_pairs == data.validation.num_pairs
+        before = base.metrics["validation"].get(_DRIFT) if everything else None
         if before is None:
-            before = evaluate(base.ranking, kept, (20,), judges(kept), metrics=("ndcg",))[_DRIFT]
-        told["validation_ratio"] = after / before if before else None
-    ratio = told["validation_ratio"]
+            asked = judges(kept) if watching is None else watching
+            before = evaluate(base.ranking, kept, (20,), asked, metrics=("ndcg",))[_DRIFT]
+        ratio = after / before if before else None
     fallen = ratio is not None and ratio < LEAST_RATIO
-    return {**told, "retrain": fallen or growth >= MOST_GROWTH}
+    return {"validation_ratio": ratio, "retrain": fallen or growth >= MOST_GROWTH}
