@@ -27,32 +27,42 @@ SERIES = {  # label: kind, names, marker, line, colour
     "LightGCN, product quantised": ("full", "PQ", "^", ":", "#c3a6d1"),
     "EASE": ("ease", "float32", "P", "", "#444444"),
 }
+PROTOCOL, SEED = "legcf", 11
 LOWEST = 0.8  # of the best: what is shown
 Row = dict[str, Any]
 
 
 def results() -> dict[str, list[Row]]:
-    """Rows of every data set that was run."""
-    paths = {name: RESULTS / f"frontier-{name}.json" for name in DATA}
-    return {name: json.loads(path.read_text()) for name, path in paths.items() if path.exists()}
+    """Rows of every data set that was run; those of one_file.py are model files too."""
+    found = {}
+    for name in DATA:
+        path = RESULTS / f"frontier-{name}.json"
+        if path.exists():
+            rows = json.loads(path.read_text())
+            have = {row["name"] for row in rows if row["kind"] == "legcf"}
+            found[name] = rows + [row for row in _of_one_file(name) if row["name"] not in have]
+    return found
+
+
+def _of_one_file(data: str) -> list[Row]:
+    rows = json.loads((RESULTS / "one-file.json").read_text()).values()
+    wanted = [row for row in rows if (row["data"], row["protocol"], row["seed"]) == (data, PROTOCOL, SEED)]
+    return [{**row, "kind": "legcf", "name": row["size"]} for row in wanted]
 
 
 def table(known: dict[str, list[Row]]) -> str:
     """A line for every model, a column for every data set."""
     labels: dict[tuple[str, str], None] = {}
     for kind in KINDS:
-        for rows in known.values():
-            labels |= {(kind, row["name"]): None for row in _sorted(rows) if row["kind"] == kind}
+        names = dict.fromkeys(row["name"] for rows in known.values() for row in rows if row["kind"] == kind)
+        ordered = sorted(names, key=_bytes) if kind == "legcf" else names
+        labels |= {(kind, name): None for name in ordered}
     lines = [f"| | {' | '.join(DATA[name] for name in known)} |", "|---" * (1 + len(known)) + "|"]
     for kind, name in labels:
         found = [_cell(rows, kind, name) for rows in known.values()]
         label = KINDS[kind].format(re.sub("^items, ", "items alone, ", name))
         lines.append(f"| {label} | {' | '.join(found)} |")
     return "\n".join(lines)
-
-
-def _sorted(rows: list[Row]) -> list[Row]:
-    return sorted(rows, key=lambda row: _bytes(row["name"]) if row["kind"] == "legcf" else 0.0)
 
 
 def _bytes(size: str) -> float:
@@ -62,7 +72,7 @@ def _bytes(size: str) -> float:
 def _cell(rows: list[Row], kind: str, name: str) -> str:
     found = [row for row in rows if (row["kind"], row["name"]) == (kind, name)]
     if not found:
-        return "not run"
+        return "–"
     row = found[0]
     if "refused" in row:
         return "too small for the items"

@@ -218,4 +218,4 @@ def test_frontier() -> None:
     page = benchmark("frontier_page")
     text = (ROOT / "docs" / "size.md").read_text()
     for line in page.table(page.results()).splitlines():
-        assert line in text, line
+        assert line in text, f"{line}: python benchmarks/frontier.py --page"
