@@ -102,7 +102,10 @@ def draw(known: dict[str, list[Row]]) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     figure, places = plt.subplots(2, 2, figsize=(9, 7.2))
-    for place, (data, rows) in zip(places.flat, known.items(), strict=False):
+    shown = {data: rows for data, rows in known.items() if any("ndcg@20" in row for row in rows)}
+    for place in places.flat[len(shown) :]:
+        place.set_visible(False)
+    for place, (data, rows) in zip(places.flat, shown.items(), strict=False):
         for label, (kind, names, marker, line, colour) in SERIES.items():
             found = [row for row in rows if row["kind"] == kind and "ndcg@20" in row and _belongs(row["name"], names)]
             found.sort(key=lambda row: row["bytes"])
@@ -118,10 +121,7 @@ def draw(known: dict[str, list[Row]]) -> None:
         place.xaxis.set_minor_locator(NullLocator())
         place.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         place.grid(alpha=0.25)
-    for place in places[-1]:
-        place.set_xlabel("megabytes that are needed to rank")
-    for place in places[:, 0]:
-        place.set_ylabel("test NDCG@20")
+        place.set(xlabel="megabytes that are needed to rank", ylabel="test NDCG@20")
     handles, labels = places[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=2, frameon=False)
     figure.tight_layout(rect=(0, 0.14, 1, 1))
