@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rank with one thread against several with one thread each, on the same generated data.
+"""One rank with one thread against several with one thread each, on the same data.
 
-    python benchmarks/bench_scale.py [--ranks 1 2] [--users 40000 --items 20000 --pairs 2000000] [--out FILE]
+    python benchmarks/bench_scale.py [--ranks 1 2] [--ready FOLDER | --users 40000 --items 20000 --pairs 2000000]
+        [--parts factorisation training ...] [--out FILE]
 
 Seconds and CPU seconds of the busiest rank for the parts that ranks share: the factorisation, the coding of items,
-the steps of the codebook's training, item lists, evaluation. Ratios are those of one rank to the most ranks; the one
-of CPU seconds also holds beside other work. With --out the figures are added to a JSON file.
+the steps of the codebook's training, item lists, evaluation, recommendations. Start, imports, compilation and reading
+are not counted. Ratios are those of one rank to the most ranks; the one of CPU seconds also holds beside other work.
+The data is a prepared folder, or generated. With --out the figures are added to a JSON file.
 """
 
 import argparse
@@ -14,41 +16,57 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
+from numpy.typing import NDArray
 
 from legcf import ranks, threads
+from legcf.arrays import FloatArray
 from legcf.assignment.dictionary import learn
 from legcf.data.interactions import Dataset
-from legcf.data.synthetic import planted
+from legcf.data.options import DataOptions
+from legcf.data.source import load, prepare_source
+from legcf.data.synthetic import Planted, planted, write_folder
 from legcf.evaluation import evaluate
 from legcf.factorisation.als import AlsSettings, factorise
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.ridge import find_candidates, solve
+from legcf.ranking.topk import rank
 from legcf.registry import METHODS, resolve
 from legcf.runs import build_model
 from legcf.training.loop import Session
 
-STEPS = 60
+STEPS, FIRST_STEPS = 100, 10  # the first are not counted: they find memory
+JUDGED = 20_000  # users of the evaluation and of the recommendations
+PARTS = ("factorisation", "coding", "training", "lists", "evaluation", "recommendations")
+WIDTH, CODES = 128, 512  # as items-only has it, and about half of its codebook
+Figures = dict[str, dict[str, float]]
 
 
-def measure(shape: tuple[int, int, int]) -> None:
+def measure(data: str, parts: tuple[str, ...]) -> None:
     """As one rank: print the figures of the busiest, if it is the first."""
     ranks.join()
     threads.use(1)
-    figures_of(planted(400, 200, 4000, 20, np.random.default_rng(0)))  # compiles
-    figures = figures_of(planted(*shape, 20, np.random.default_rng(0)))
+    figures_of(planted(400, 200, 4000, 20, np.random.default_rng(0)), PARTS)  # compiles
+    dataset = load(data, DataOptions())
+    # Generated users are sorted by how much they have; a rank's range of them is to be like any other.
+    dataset = dataset.of_users(np.random.default_rng(6).permutation(dataset.num_users))
+    figures = figures_of(dataset, parts)
     if ranks.is_first():
-        print(json.dumps(figures))
+        shape = {"users": dataset.num_users, "items": dataset.num_items, "pairs": dataset.train.num_pairs}
+        print(json.dumps({"data": shape, "parts": figures}))
     ranks.leave()
 
 
-def figures_of(data: Dataset) -> dict[str, dict[str, float]]:
-    figures: dict[str, dict[str, float]] = {}
+def figures_of(data: Dataset, parts: tuple[str, ...]) -> Figures:
+    figures: Figures = {}
 
     def timed(name: str, work: Callable[[], Any]) -> Any:
         ranks.total(np.zeros(1))  # all begin together
@@ -59,35 +77,57 @@ def figures_of(data: Dataset) -> dict[str, dict[str, float]]:
         figures[name] = {"seconds": time.perf_counter() - wall, "cpu": ranks.most(used)}
         return result
 
-    settings = AlsSettings(alpha=10.0, rounds=2)
-    users, items = timed("factorisation", lambda: factorise(data.train, 64, np.random.default_rng(1), settings))
-    c = min(512, len(items) // 4)
-    timed("coding", lambda: learn(items, c, 2, np.random.default_rng(2), rounds=2))
-    session = session_of(data, c)
-    batches = session.sampler_of(data.train, steps=STEPS)
-    timed("training", lambda: [session.step(batch) for batch in batches.epoch(ranks.own_generator(session.rng))])
-    by_item = data.train.transposed()
-    timed("lists", lambda: solve(data.train, find_candidates(data.train, 32, by_item), (1.0,), 0.5, by_item))
-    judging = np.arange(min(data.num_users, 4000))
-    timed("evaluation", lambda: evaluate(Ranking(users, items, data.train), data.validation, users=judging))
+    settings = AlsSettings(alpha=10.0, rounds=4)
+    users, items = timed("factorisation", lambda: factorise(data.train, WIDTH, np.random.default_rng(1), settings))
+    c = min(CODES, len(items) // 4)
+    if "coding" in parts:
+        timed("coding", lambda: learn(items, c, 2, np.random.default_rng(2), rounds=2))
+    if "training" in parts:
+        session = session_of(data, users, items, c)
+        batches = session.sampler_of(data.train, steps=FIRST_STEPS + STEPS).epoch(ranks.own_generator(session.rng))
+        for batch in islice(batches, FIRST_STEPS):
+            session.step(batch)
+        timed("training", lambda: [session.step(batch) for batch in batches])
+    if "lists" in parts:
+        by_item = data.train.transposed()
+        timed("lists", lambda: solve(data.train, find_candidates(data.train, 32, by_item), (1.0,), 0.5, by_item))
+    judging = np.sort(np.random.default_rng(5).permutation(data.num_users)[:JUDGED])
+    ranking = Ranking(users, items, data.train)
+    if "evaluation" in parts:
+        timed("evaluation", lambda: evaluate(ranking, data.validation, users=judging))
+    if "recommendations" in parts:
+        timed("recommendations", lambda: recommended(ranking, judging))
     return figures
 
 
-def session_of(data: Dataset, c: int) -> Session:
-    changes = {"method": {"als": {"alpha": 10.0, "rounds": 1}, "c": c}}
-    config = resolve("legcf", preset="items-only", overrides=changes)
-    model = build_model(config, data, np.random.default_rng(3), None)
+def recommended(ranking: Ranking, users: NDArray[np.int64]) -> None:
+    """As `legcf recommend --output FOLDER` does it: the best items of a rank's share of the users, into its part."""
+    mine = users[ranks.number() :: ranks.count()]
+    found, scores = rank(ranking, 20, mine, ranking.histories)
+    frame = pl.DataFrame({"user": np.repeat(mine, 20), "item": found.ravel(), "score": scores.ravel()})
+    with tempfile.TemporaryDirectory() as folder:
+        frame.write_parquet(Path(folder) / "part.parquet")
+
+
+def session_of(data: Dataset, users: FloatArray, items: FloatArray, c: int) -> Session:
+    """Training of a codebook that starts from the factorisation, as the preset items-only has it."""
+    with tempfile.TemporaryDirectory() as folder:
+        table = Path(folder) / "table.npz"
+        np.savez(table, users=users, items=items)
+        changes = {"method": {"start": "table", "table": str(table), "c": c, "d": WIDTH}}
+        config = resolve("legcf", preset="items-only", overrides=changes)
+        model = build_model(config, data, np.random.default_rng(3), None)
     stages = METHODS["legcf"].recipe(config.method, config.training)
     return Session(model, data, config, stages, np.random.default_rng(4), quiet=True)
 
 
-def run(count: int, shape: tuple[int, int, int]) -> dict[str, dict[str, float]]:
+def run(count: int, data: str, parts: tuple[str, ...]) -> dict[str, Any]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     job = {"TORCHELASTIC_RUN_ID": "bench", "WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     one_thread = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    command = [sys.executable, __file__, "--as-rank", *(str(size) for size in shape)]
+    command = [sys.executable, __file__, "--as-rank", "--ready", data, "--parts", *parts]
     started = [
         subprocess.Popen(
             command, env={**os.environ, **job, **one_thread, "RANK": str(rank)}, stdout=subprocess.PIPE, text=True
@@ -97,34 +137,45 @@ def run(count: int, shape: tuple[int, int, int]) -> dict[str, dict[str, float]]:
     printed = [process.communicate(timeout=1800)[0] for process in started]
     if any(process.returncode for process in started):
         raise SystemExit(f"a rank of {count} failed")
-    figures: dict[str, dict[str, float]] = json.loads(printed[0])
-    return figures
+    told: dict[str, Any] = json.loads(printed[0])
+    return told
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--ready", help="a prepared folder")
     parser.add_argument("--users", type=int, default=40_000)
     parser.add_argument("--items", type=int, default=20_000)
     parser.add_argument("--pairs", type=int, default=2_000_000)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--as-rank", type=int, nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--as-rank", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
-    if chosen.as_rank is not None:
-        measure(tuple(chosen.as_rank))
+    parts = tuple(chosen.parts)
+    if chosen.as_rank:
+        measure(chosen.ready, parts)
         return
-    shape = (chosen.users, chosen.items, chosen.pairs)
-    found = {count: run(count, shape) for count in chosen.ranks}
-    least, most = found[min(found)], found[max(found)]
+    with tempfile.TemporaryDirectory() as folder:
+        ready = chosen.ready or generated((chosen.users, chosen.items, chosen.pairs), Path(folder))
+        found = {count: run(count, ready, parts) for count in chosen.ranks}
+    least, most = (found[count]["parts"] for count in (min(found), max(found)))
     ratios = {
         name: {kind: round(least[name][kind] / most[name][kind], 2) for kind in ("seconds", "cpu")} for name in least
     }
     for name in least:
-        seconds = "  ".join(f"{count} × 1: {figures[name]['seconds']:7.2f} s" for count, figures in found.items())
-        print(f"{name:>14}  {seconds}  ratio {ratios[name]['seconds']:.2f}, of CPU {ratios[name]['cpu']:.2f}")
+        seconds = "  ".join(f"{count} × 1: {told['parts'][name]['seconds']:7.2f} s" for count, told in found.items())
+        print(f"{name:>15}  {seconds}  ratio {ratios[name]['seconds']:.2f}, of CPU {ratios[name]['cpu']:.2f}")
     if chosen.out is not None:
-        content = {"users, items, pairs": shape, "ranks": found, "ratios": ratios}
-        chosen.out.write_text(json.dumps(content, indent=1) + "\n")
+        rows = json.loads(chosen.out.read_text()) if chosen.out.exists() else []
+        rows.append({**found[min(found)]["data"], "ranks": {c: f["parts"] for c, f in found.items()}, "ratios": ratios})
+        chosen.out.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def generated(shape: tuple[int, int, int], folder: Path) -> str:
+    write_folder(Planted(*shape), 0, folder / "big", quiet=True)
+    prepare_source(str(folder / "big"), folder / "ready", DataOptions(), quiet=True)
+    return str(folder / "ready")
 
 
 if __name__ == "__main__":

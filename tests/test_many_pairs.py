@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Very many pairs: what is chosen is chosen on a sample of users, and the rest costs no more per pair."""
+"""Very many pairs: what is chosen is chosen on a sample, and the rest costs no more per pair."""
 
 import json
 import sys
@@ -39,13 +39,35 @@ def test_settings_are_chosen_on_a_sample_and_trained_on_all(tmp_path: Path) -> N
     assert trained.ranking.num_users == 80
 
 
-def test_a_sample_of_users_has_no_more_pairs_than_asked() -> None:
+def test_a_sample_has_no_more_pairs_than_asked() -> None:
     dataset = planted(80, 80)
-    some = dataset.of_users(dataset.train.some_users(MANY, np.random.default_rng(0)))
+    some = dataset.sample(MANY, dataset.num_items, np.random.default_rng(0))
     assert MANY - 40 < some.train.num_pairs <= MANY
     assert (some.num_items, len(some.users)) == (80, some.train.num_users)
     place = dataset.users.position(some.users.values[3])
     assert np.array_equal(some.test.of(3), dataset.test.of(place))
+
+
+def test_of_many_items_a_sample_has_the_popular_ones() -> None:
+    dataset = planted(80, 80)
+    some = dataset.sample(MANY, 30, np.random.default_rng(0))
+    assert some.num_items == some.train.num_items == some.test.num_items == 30
+    assert some.train.num_pairs <= MANY
+    degrees = dataset.train.item_degrees
+    kept = np.array([dataset.items.position(item) for item in some.items.values.tolist()])
+    assert degrees[kept].min() >= np.delete(degrees, kept).max()
+    user = dataset.users.position(some.users.values[3])
+    shown = [item for item in dataset.train.of(user).tolist() if item in kept]
+    assert kept[some.train.of(3)].tolist() == shown
+
+
+@pytest.mark.usefixtures("few_are_many")
+def test_settings_are_chosen_on_popular_items_and_trained_on_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (runs, als):
+        monkeypatch.setattr(module, "SAMPLE_ITEMS", 40)
+    overrides = {"method": {"d": 8, "als": {"rounds": 2}}, "training": {"epochs": 1}}
+    trained = runs.train(planted(80, 80), resolve("legcf", overrides=overrides), quiet=True)
+    assert trained.ranking.num_items == 80
 
 
 def test_a_codebook_stays_small_unless_a_budget_asks_for_more() -> None:
@@ -64,3 +86,6 @@ def test_few_judge_where_all_would_take_hours(monkeypatch: pytest.MonkeyPatch) -
     assert chosen is not None
     assert len(set(chosen.tolist())) == 20
     assert np.array_equal(chosen, judges(truth))
+    fewer = judges(truth, 50)
+    assert fewer is not None
+    assert len(fewer) == 10

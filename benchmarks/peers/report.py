@@ -13,6 +13,7 @@ from legcf.experiments.machine import describe
 
 Record = dict[str, Any]
 _ORDER = ("gowalla", "yelp2018", "lastfm", "ml-1m")
+_ANYTIME = ("legcf fast", "legcf default")
 _INTRODUCTION = """# Side by side
 
 Other projects on the same split, machine and day, each in an environment and a process of its own, all judged by our
@@ -28,6 +29,8 @@ evaluator from the lists that they rank. `make peers` writes this page; the vers
 - Settings stand in `benchmarks/peers/roster.py`; most are a project's defaults but for the sizes in the labels. A row
   that says *tuned* chose among {trials} settings on validation pairs, and the time of the choice is not in **fit**;
   `default` chooses among more, within **fit**. A default that does not suit the data says little of a project.
+- `fast` chooses nothing, *untrained* is `default` without training and with codes alone, `default` has all of it: the
+  line in the plots of seconds shows what more time gives.
 - A run ends after {limit} s. RecBole's learned models stop at 60 % of that with their best epoch, so they need not have
   converged: read these rows as what this much time gives.
 """
@@ -123,6 +126,9 @@ def _plot(records: Sequence[Record], axis: str, unit: str) -> str:
     colours = {True: "tab:red", False: "tab:gray"}
     points = [(one[axis], one["ndcg@20"], _title(one), colours[one["project"] == "legcf"]) for one in done]
     axes.scatter([x for x, *_ in points], [y for _, y, *_ in points], c=[colour for *_, colour in points], s=16)
+    if axis == "fit_seconds":  # what more time gives: from `fast` to `default` with all that it chooses
+        anytime = sorted((one[axis], one["ndcg@20"]) for one in done if _title(one).startswith(_ANYTIME))
+        axes.plot(*zip(*anytime, strict=True) if anytime else ((), ()), color=colours[True], linewidth=0.8)
     axes.set_xscale("log")
     axes.set_xlabel(unit)
     axes.set_ylabel("test ndcg@20")

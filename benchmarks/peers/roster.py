@@ -47,6 +47,7 @@ _LEARNED = {"embedding_size": 64, "train_batch_size": 2048, "epochs": 300, "stop
 ROWS = (
     Row("legcf", "default", "default"),
     Row("legcf", "fast", "fast"),
+    Row("legcf", "default", "default, untrained", {"training": {"epochs": 0}, "ranking": {"choose": False}}),
     Row("legcf", "popularity", "popularity"),
     Row("legcf", "item-knn", "item-knn"),
     Row("legcf", "ease", "ease"),
@@ -78,5 +79,11 @@ ROWS = (
         [{"regularization": ridge} for ridge in (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)], _DENSE,
     ),
     Row("rectools", "svd", "PureSVD 128", {"factors": 128}),
-    Row("cornac", "bpr", "BPR 128", {"k": 128, "max_iter": 100}),
+    Row(
+        "cornac", "bpr", "BPR 128 (tuned)",
+        [
+            {"k": 128, "max_iter": 50, "learning_rate": rate, "lambda_reg": ridge}
+            for rate in (0.02, 0.05, 0.1) for ridge in (0.003, 0.02)
+        ],
+    ),
 )  # fmt: skip

@@ -52,6 +52,22 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
+def held(path: Path, otherwise: str) -> Iterator[None]:
+    """Keep others out while this process is at work; who comes second is told so. A lock ends with its process."""
+    try:
+        import fcntl
+    except ImportError:  # Windows has none
+        yield
+        return
+    with open(path, "a", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(otherwise) from error
+        yield
+
+
+@contextmanager
 def folder_written_whole(path: Path) -> Iterator[Path]:
     """Like `written_whole`, for a folder; an existing folder is replaced only once the new one is complete."""
     temporary: Path | None = None

@@ -35,7 +35,7 @@ Array = TypeVar("Array", bound=NDArray[Any])
 def join() -> None:
     """Meet the other ranks, if the process was started as one of several (by torchrun, which sets these variables)."""
     global _count, _number
-    if "TORCHELASTIC_RUN_ID" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    if place()[1] == 1:
         return
     import torch.distributed as dist
 
@@ -46,6 +46,13 @@ def join() -> None:
             f"Set {_UNSHARED_STORE}=1 for torchrun: without it, a job does not recover from the loss of a rank.",
             file=sys.stderr,
         )
+
+
+def place() -> tuple[int, int]:
+    """Which rank this process was started as, and of how many: for work that needs nothing of the others."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return 0, 1
+    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def leave() -> None:
@@ -139,8 +146,12 @@ def most(value: float) -> float:
 def fill(array: Array, bounds: NDArray[np.int64]) -> Array:
     """Give everyone the rows that each rank has found, in place."""
     if _count > 1:
-        for rank in range(_count):
-            _from(rank, array[bounds[rank] : bounds[rank + 1]])
+        import torch.distributed as dist
+
+        _together(
+            lambda rank, rows: dist.broadcast(_bytes(rows), src=rank, async_op=True),
+            (array[bounds[rank] : bounds[rank + 1]] for rank in range(_count)),
+        )
     return array
 
 
@@ -150,10 +161,17 @@ def total_of_own(array: NDArray[Any], bounds: NDArray[np.int64]) -> NDArray[Any]
         import torch
         import torch.distributed as dist
 
-        for rank in range(_count):
-            if bounds[rank] < bounds[rank + 1]:
-                dist.reduce(torch.from_numpy(array[bounds[rank] : bounds[rank + 1]]), dst=rank)
+        _together(
+            lambda rank, rows: dist.reduce(torch.from_numpy(rows), dst=rank, async_op=True),
+            (array[bounds[rank] : bounds[rank + 1]] for rank in range(_count)),
+        )
     return array[own(bounds)]
+
+
+def _together(send: Callable[[int, NDArray[Any]], Any], parts: Iterable[NDArray[Any]]) -> None:
+    """One exchange for each rank's part, all at once: what goes one way need not wait for what goes the other."""
+    for under_way in [send(rank, rows) for rank, rows in enumerate(parts) if rows.size]:
+        under_way.wait()
 
 
 def average_gradients(parameters: Iterable["torch.Tensor"], weight: float) -> None:
@@ -209,9 +227,14 @@ def told_bytes(ask: Callable[[], bytes]) -> bytes:
 
 def _from(rank: int, array: Array) -> Array:
     """The array as that rank has it, in place, whatever its type; rows must be contiguous."""
-    import torch
     import torch.distributed as dist
 
     if array.size:
-        dist.broadcast(torch.from_numpy(array.reshape(-1).view(np.uint8)), src=rank)
+        dist.broadcast(_bytes(array), src=rank)
     return array
+
+
+def _bytes(array: NDArray[Any]) -> "torch.Tensor":
+    import torch
+
+    return torch.from_numpy(array.reshape(-1).view(np.uint8))

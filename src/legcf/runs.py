@@ -18,7 +18,7 @@ from legcf import ranks, shared_work, threads
 from legcf.arrays import Positions
 from legcf.choose import Choice, best_table
 from legcf.configuration import RunConfig, migrated
-from legcf.data.interactions import MANY_PAIRS, Dataset
+from legcf.data.interactions import MANY_PAIRS, SAMPLE_ITEMS, Dataset
 from legcf.embeddings.base import bytes_of
 from legcf.embeddings.popularity import sizes_by_popularity
 from legcf.errors import UserError
@@ -120,15 +120,16 @@ def train(
     """Train, keep the best weights, test once, and write the run's files.
 
     Where there is something to choose and no validation pairs to choose by, a third of everyone's training pairs is
-    held out first; what is chosen is then trained on all of them. Of very many pairs, those of some users are enough to
-    choose by (`MANY_PAIRS`). A `final` model is chosen and tested as usual (in the folder `chosen` of the run) and then
-    trained once more, with what was chosen, on every pair there is. Runs on one dataset may share `work`.
+    held out first; what is chosen is then trained on all of them. Of very many pairs, those of some users with popular
+    items are enough to choose by (`MANY_PAIRS`, `SAMPLE_ITEMS`). A `final` model is chosen and tested as usual (in the
+    folder `chosen` of the run) and then trained once more, with what was chosen, on every pair there is. Runs on
+    one dataset may share `work`.
     """
     if final:
         rehearsal = dataset
     elif config.ranking.choose and dataset.train.num_pairs > MANY_PAIRS:
         rng = np.random.default_rng([config.seed, 4])
-        rehearsal = dataset.of_users(dataset.train.some_users(MANY_PAIRS, rng))
+        rehearsal = dataset.sample(MANY_PAIRS, SAMPLE_ITEMS, rng)
     elif config.ranking.chooses and not dataset.validation.num_pairs:
         rehearsal = dataset.holding_out(_HELD_OUT, np.random.default_rng([config.seed, 3]))
     else:

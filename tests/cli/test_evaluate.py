@@ -4,6 +4,8 @@
 import json
 import pickle
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,13 @@ def test_says_what_the_run_said(part: str, run: Path) -> None:
     found = json.loads(answer.out)
     assert found["metrics"] == pytest.approx(json.loads((run / "metrics.json").read_text())[part])
     assert found["protocol"] == "legcf"
+
+
+def test_two_workers_find_what_one_finds(run: Path) -> None:
+    program = [sys.executable, "-m", "legcf", "evaluate", str(run), "--json", "--workers", "2"]
+    told = subprocess.run(program, check=True, capture_output=True, text=True, timeout=120)
+    alone = json.loads(legcf("evaluate", run, "--json").out)["metrics"]
+    assert json.loads(told.stdout)["metrics"] == pytest.approx(alone)
 
 
 def test_any_list_length(run: Path) -> None:

@@ -2,6 +2,8 @@
 """`legcf recommend`: one user, some, all; printed, as JSON, or in a file."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -53,6 +55,29 @@ def test_all_users_into_a_file(run: Path, tmp_path: Path) -> None:
     answer = legcf("recommend", run, "--output", tmp_path / "recs.parquet", "-k", 3, "--json")
     assert json.loads(answer.out)["rows"] == 120
     assert pl.read_parquet(tmp_path / "recs.parquet")["user"].n_unique() == 40
+
+
+def test_two_workers_write_a_part_each(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "recs"
+    program = [sys.executable, "-m", "legcf", "recommend", str(run), "-k", "3", "--output", str(out), "--workers", "2"]
+    told = subprocess.run(program, check=True, capture_output=True, text=True, timeout=120)
+    assert "60 recommendations written" in told.stdout
+    assert sorted(path.name for path in out.iterdir()) == [f"part-0000{rank}-of-00002.parquet" for rank in (0, 1)]
+    legcf("recommend", run, "--output", tmp_path / "recs.parquet", "-k", 3)
+    together = pl.read_parquet(out).sort("user", "rank")
+    assert together.drop("score").equals(pl.read_parquet(tmp_path / "recs.parquet").drop("score"))
+    assert "such as part-00000-of-00002.parquet" in refused("recommend", run, "--output", out)
+
+
+def test_a_folder_from_one_process(run: Path, tmp_path: Path) -> None:
+    answer = legcf("recommend", run, "--output", tmp_path / "recs", "-k", 3)
+    assert answer.code == 0, answer.err
+    assert pl.read_parquet(tmp_path / "recs" / "part-00000-of-00001.parquet").height == 120
+
+
+def test_several_workers_need_a_folder(run: Path, tmp_path: Path) -> None:
+    assert "name a folder" in refused("recommend", run, "--output", tmp_path / "recs.csv", "--workers", 2)
+    assert "--output FOLDER" in refused("recommend", run, "--user", 7, "--workers", 2)
 
 
 def test_what_cannot_be(run: Path, tmp_path: Path) -> None:

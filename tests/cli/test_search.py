@@ -14,7 +14,7 @@ import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
-from legcf.experiments.store import owner_mark
+from legcf.experiments.machine import owner_mark
 from legcf.registry import resolve
 from tests.cli.typed import legcf, refused
 

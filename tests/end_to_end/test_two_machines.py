@@ -6,16 +6,21 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.helpers import planted, write_folder
 
-SLOW = ("netem", "rate", "100mbit", "delay", "5ms")  # each way, where the kernel can: a round trip takes 10 ms
+# Each way, so that a round trip takes 10 ms; a kernel without netem can at least limit the rate.
+SLOW = (("netem", "rate", "100mbit", "delay", "5ms"), ("tbf", "rate", "100mbit", "burst", "64kb", "latency", "200ms"))
+CUT_SECONDS = float(os.environ.get("LEGCF_CUT_SECONDS", "8"))  # for how long there is no link
 C = D = 64
 EPOCHS, BATCH = 4, 20
+PATIENCE = 240
 
 
 def ip(*words: str) -> str:
@@ -39,8 +44,10 @@ def machines() -> Iterator[tuple[str, str]]:
             ip("-n", name, "addr", "add", f"10.77.0.{number}/24", "dev", name)
             ip("-n", name, "link", "set", "lo", "up")
             ip("-n", name, "link", "set", name, "up")
-            slow_down = ["ip", "netns", "exec", name, "tc", "qdisc", "add", "dev", name, "root", *SLOW]
-            subprocess.run(slow_down, capture_output=True, timeout=20)
+            for way in SLOW:
+                slow_down = ["ip", "netns", "exec", name, "tc", "qdisc", "add", "dev", name, "root", *way]
+                if subprocess.run(slow_down, capture_output=True, timeout=20).returncode == 0:
+                    break
         yield names
     finally:
         for name in names:
@@ -51,22 +58,26 @@ def bytes_sent(machine: str) -> int:
     return int(json.loads(ip("-n", machine, "-s", "-j", "link", "show", machine))[0]["stats64"]["tx"]["bytes"])
 
 
+def command(data: Path, out: Path, epochs: int) -> list[str]:
+    settings = (
+        f"method.c={C}", f"method.d={D}", "method.update=none", f"training.batch_size={BATCH}", "training.patience=100",
+        "training.threads=1", "method.start=random", "training.checkpoint_seconds=0.1",
+    )  # fmt: skip
+    asked = ["train", str(data), "--out", str(out), "--preset", "paper", "--quiet", "--epochs", str(epochs)]
+    return [*asked, *(word for setting in settings for word in ("--set", setting))]
+
+
 @pytest.mark.slow
 def test_a_run_over_a_cable_sends_what_the_plan_says(machines: tuple[str, str], tmp_path: Path) -> None:
     dataset = planted(60, 60)
-    settings = (
-        f"method.c={C}", f"method.d={D}", "method.update=none", f"training.batch_size={BATCH}", "training.patience=100",
-        "training.threads=1", "method.start=random",
-    )  # fmt: skip
     started, before = [], bytes_sent(machines[1])
     for rank, machine in enumerate(machines):
         data = write_folder(dataset, tmp_path / machine / "data")
         job = {"TORCHELASTIC_RUN_ID": "cable", "WORLD_SIZE": "2", "RANK": str(rank), "GLOO_SOCKET_IFNAME": machine}
-        command = ["train", str(data), "--out", str(tmp_path / machine / "run"), "--preset", "paper", "--quiet"]
-        command += ["--epochs", str(EPOCHS), *(word for setting in settings for word in ("--set", setting))]
+        words = command(data, tmp_path / machine / "run", EPOCHS)
         started.append(
             subprocess.Popen(
-                ["ip", "netns", "exec", machine, sys.executable, "-m", "legcf", *command],
+                ["ip", "netns", "exec", machine, sys.executable, "-m", "legcf", *words],
                 env={**os.environ, **job, "MASTER_ADDR": "10.77.0.1", "MASTER_PORT": "29777"},
                 stderr=subprocess.PIPE,
                 text=True,
@@ -80,3 +91,61 @@ def test_a_run_over_a_cable_sends_what_the_plan_says(machines: tuple[str, str], 
     steps = EPOCHS * -(-dataset.train.num_pairs // BATCH)
     planned = steps * 4 * (C * D + 1)  # of two ranks, each sends the gradient of the codebook once
     assert planned < bytes_sent(machines[1]) - before < 1.5 * planned
+
+
+@pytest.mark.slow
+def test_a_link_that_is_cut_and_a_side_that_is_killed_do_not_end_the_job(
+    machines: tuple[str, str], tmp_path: Path
+) -> None:
+    """Under torchrun, as docs/scale.md has it; first no packet passes for a while, then the far rank is killed."""
+    dataset, epochs = planted(60, 60), 1000
+    agents = []
+    for machine in machines:
+        data = write_folder(dataset, tmp_path / machine / "data")
+        launcher = [
+            "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1", "--max-restarts", "5",
+            "--rdzv-backend", "c10d", "--rdzv-endpoint", "10.77.0.1:29400", "--rdzv-id", "cut",
+            "--local-addr", f"10.77.0.{1 + len(agents)}", "--rdzv-conf", f"is_host={not agents}",
+        ]  # fmt: skip
+        words = [*launcher, "-m", "legcf", *command(data, tmp_path / machine / "run", epochs)]
+        agents.append(
+            subprocess.Popen(
+                ["ip", "netns", "exec", machine, sys.executable, "-m", *words],
+                env={**os.environ, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "GLOO_SOCKET_IFNAME": machine},
+                stdout=subprocess.DEVNULL,
+                stderr=open(tmp_path / f"{machine}.log", "w"),  # noqa: SIM115
+            )
+        )
+    run = tmp_path / machines[0] / "run"
+    try:
+        wait_for_lines(run, 20, agents)
+        ip("-n", machines[1], "link", "set", machines[1], "down")
+        time.sleep(1)
+        still = lines_of(run)
+        time.sleep(CUT_SECONDS)
+        assert lines_of(run) == still, "nothing goes on without the other side"
+        ip("-n", machines[1], "link", "set", machines[1], "up")
+        wait_for_lines(run, still + 20, agents)
+        (victim,) = [one for one in psutil.Process(agents[1].pid).children(recursive=True) if "legcf" in one.cmdline()]
+        victim.kill()
+        wait_for_lines(run, lines_of(run) + 40, agents)  # it goes on from a checkpoint, so some come once more
+    finally:
+        for agent in agents:
+            below = psutil.Process(agent.pid).children(recursive=True) if agent.poll() is None else []
+            for process in [*below, agent]:
+                process.kill()
+            agent.wait(60)
+
+
+def lines_of(run: Path) -> int:
+    path = run / "metrics.jsonl"
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def wait_for_lines(run: Path, lines: int, agents: list[subprocess.Popen[bytes]]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while lines_of(run) < lines:
+        ended = [number for number, agent in enumerate(agents) if agent.poll() is not None]
+        assert not ended, [path.read_text() for path in run.parents[1].glob("*.log")]
+        assert time.monotonic() < deadline, f"{lines_of(run)} lines, not {lines}"
+        time.sleep(0.1)

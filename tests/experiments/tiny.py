@@ -42,7 +42,7 @@ def _reproduce(*words: str) -> None:
 
 def pretend_finished(store: ResultStore, run: Run, score: float, users: int = 50, state: bytes | None = None) -> None:
     """Put a result into the store that no training made."""
-    assert store.claim(run, "planted", "0", 0)
+    store.begin(run, "planted", "0")
     rng = np.random.default_rng([run.seed, round(score * 1000)])
     names = ("ndcg@10", "recall@10", "ndcg@20", "recall@20")
     per_user = {name: np.clip(score + 0.1 * rng.standard_normal(users), 0, 1).astype(np.float32) for name in names}

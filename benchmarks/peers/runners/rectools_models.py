@@ -45,6 +45,6 @@ if __name__ == "__main__":
     main(
         {
             "ease": of(EASEModel, ["weight"], recommend_use_gpu_ranking=False),
-            "svd": of(PureSVDModel, ["user_factors", "item_factors"], random_state=0, recommend_use_gpu_ranking=False),
+            "svd": of(PureSVDModel, ["user_factors", "item_factors"], recommend_use_gpu_ranking=False),
         }
     )

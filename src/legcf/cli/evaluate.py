@@ -8,6 +8,9 @@ import typer
 
 from legcf.cli.data_options import option_name, with_data_options
 from legcf.cli.output import AsJson, print_json, print_table
+from legcf.cli.workers import are_wanted as workers_are_wanted
+from legcf.cli.workers import join as join_ranks
+from legcf.cli.workers import start as start_workers
 from legcf.data.options import DataOptions
 from legcf.errors import UserError
 
@@ -21,9 +24,11 @@ def evaluate(
         str | None, typer.Option(help="Other data to measure on; only pairs that the run was not trained on count.")
     ] = None,
     k: Annotated[list[int] | None, typer.Option("-k", help="List length; may be repeated.")] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Processes of this machine that share the users.")] = 1,
     as_json: AsJson = False,
 ) -> None:
     """Rank all items for every user of RUN's data and print the metrics."""
+    from legcf import ranks
     from legcf.evaluation.metrics import METRICS
     from legcf.recommender import Recommender
 
@@ -35,8 +40,16 @@ def evaluate(
         raise UserError(f"{names} says how other data is read, but there is no --data.")
     if part not in ("test", "validation"):
         raise UserError(f"--part {part} is not possible: choose test or validation.")
+    if workers_are_wanted(workers):
+        start_workers(workers)
+        return
+    join_ranks()
     recommender = Recommender.load(run)
     metrics = recommender.evaluate(part if data is None else data, ks, data_options)
+    speaks = ranks.is_first()
+    ranks.leave()
+    if not speaks:
+        return
     protocol = recommender.metrics["protocol"]
     measured_by = {"part": part, "protocol": protocol} if data is None else {"data": data}
     if as_json:

@@ -32,6 +32,9 @@ def reproduce(
         Path | None, typer.Option(help="The results store, to be shared or kept.  [default: OUT/store.sqlite]")
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Runs side by side.  [default: the number of cores]")] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Address of a Dask scheduler whose workers do the runs; they must see the data.")
+    ] = None,
     minutes_per_run: Annotated[
         float | None, typer.Option(help="Most minutes of training per run.  [default: none]")
     ] = None,
@@ -57,7 +60,7 @@ def reproduce(
     source = str(Path(data).resolve()) if Path(data).exists() else data
     options = data_options.model_dump(mode="json", exclude_defaults=True)
     overrides = parse_assignments(settings or [])
-    request = StudyRequest(study, source, options, seeds, preset, minutes_per_run, overrides, workers)
+    request = StudyRequest(study, source, options, seeds, preset, minutes_per_run, overrides, workers, scheduler)
     request.check()
     opened = ResultStore(store or out / "store.sqlite")
     dataset = load(data, data_options)
@@ -129,5 +132,5 @@ class _teller:
             )
         elif event == "failed":
             name += f": {self._store.status(run.key)[1]}"
-        words = {"kept": "has it already", "elsewhere": "is run by another process"}
+        words = {"kept": "has it already"}
         typer.echo(f"{words.get(event, event):>25}  {name}", err=True)

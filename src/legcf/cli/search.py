@@ -32,7 +32,10 @@ def search(
         typer.Option(help="Search this key in place of the method's own space, e.g. method.t=1,2,4. May be repeated."),
     ] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="A configuration key for all trials.")] = None,
-    workers: Annotated[int, typer.Option(help="Processes side by side; start more on any machine that sees OUT.")] = 1,
+    workers: Annotated[int, typer.Option(help="Processes of this machine side by side.")] = 1,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Address of a Dask scheduler whose workers train; they must see the data.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No line per trial.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -55,10 +58,12 @@ def search(
     request.config({})
     dataset = load(data, data_options)
     prepare(request, dataset, out, trials)
+    if workers > 1 and scheduler is not None:
+        raise UserError("--workers are processes of this machine; with --scheduler leave them out.")
     if workers > 1:
         one = [word for word in sys.argv[1:] if word != "--json"]
         side_by_side([*one, "--workers", "1"], workers)
-    found = look(request, dataset, out, trials, (lambda _: None) if quiet or as_json else _tell)
+    found = look(request, dataset, out, trials, (lambda _: None) if quiet or as_json else _tell, scheduler)
     if as_json:
         print_json(found)
         return

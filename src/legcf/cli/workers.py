@@ -81,8 +81,8 @@ def launch(count: int, arguments: list[str]) -> int:
     return 0
 
 
-def join() -> None:
-    """As one of several ranks: meet the others, and let only the first speak."""
+def join(meet: bool = True) -> None:
+    """As one of several ranks: meet the others, if there is need to, and let only the first speak."""
     if _REFUSAL in os.environ:
         _end_with_parent(at_once=True)
         if os.getppid() != int(os.environ[_LAUNCHER]):
@@ -91,8 +91,9 @@ def join() -> None:
             raise typer.Exit
     from legcf import jit, progress, ranks
 
-    ranks.join()
-    if not ranks.is_first():
+    if meet:
+        ranks.join()
+    if ranks.place()[0] > 0:
         jit.silence()
         progress.silence()
 

@@ -44,17 +44,18 @@ def prepare_on_dask(
     protocol = options.protocol or "ratio"
     if protocol not in ("ratio", "leave-last-out"):
         raise UserError(f"--engine dask splits by ratio or leave-last-out, not by {protocol}: leave --engine out.")
-    with _client(scheduler) as client:
+    with dask_client(scheduler, "--engine dask") as client:
         job = _Job(client, [path.absolute() for path in paths], options, find_protocol(protocol).name, quiet)
         return write_prepared(out, options, job.build)
 
 
 @contextmanager
-def _client(scheduler: str | None) -> Iterator[Any]:
+def dask_client(scheduler: str | None, asked_by: str) -> Iterator[Any]:
+    """A client of the scheduler at this address, or of one with workers of this machine."""
     try:
         from distributed import Client, LocalCluster
     except ModuleNotFoundError as error:
-        raise MissingExtra("--engine dask", "dask") from error
+        raise MissingExtra(asked_by, "dask") from error
 
     if scheduler is None:
         with (

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MANY_PAIRS = 3_000_000
 """More training pairs than this are not needed to choose settings, nor for an epoch of a small codebook."""
+SAMPLE_ITEMS = 2**16
+"""More items than this are not needed to choose settings either: what is tried costs time for each of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +100,20 @@ class Interactions:
         places = np.repeat(self.indptr[users] - indptr[:-1], counts) + np.arange(indptr[-1])
         weights = None if self.weights is None else self.weights[places]
         return Interactions(indptr, self.items[places], self.num_items, weights)
+
+    def of_items(self, items: NDArray[np.integer]) -> "Interactions":
+        """The pairs with some items, which are numbered in this order; they must be sorted."""
+        places = np.full(self.num_items, -1, dtype=np.int32)
+        places[items] = np.arange(len(items), dtype=np.int32)
+        renumbered = places[self.items]
+        kept = renumbered >= 0
+        ends = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(kept, dtype=np.int64)])
+        weights = None if self.weights is None else self.weights[kept]
+        return Interactions(ends[self.indptr], renumbered[kept], len(items), weights)
+
+    def most_popular(self, count: int) -> NDArray[np.int64]:
+        """The items with the most pairs, in their order."""
+        return np.sort(np.argsort(-self.item_degrees, kind="stable")[:count])
 
     def some_users(self, pairs: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Users drawn at random who together have nearly this many pairs, and no more; at least one."""
@@ -222,6 +238,27 @@ class Dataset:
         """The pairs of some users, over the same items."""
         parts = {name: getattr(self, name).of_users(users) for name in ("train", "validation", "test")}
         return replace(self, users=IdMap(self.users.values[users], self.users.kind), **parts)
+
+    def sample(self, pairs: int, items: int, rng: np.random.Generator) -> "Dataset":
+        """Users drawn at random who together have so many training pairs with the most popular items.
+
+        Popular items, because of a few users' pairs most items would have next to none.
+
+        Args:
+            pairs: How many pairs there are to be, nearly.
+            items: How many items, at most.
+            rng: Draws the users.
+
+        Returns:
+            Another dataset of fewer users and items.
+        """
+        some = self if self.num_items <= items else self._of_items(self.train.most_popular(items))
+        return some.of_users(some.train.some_users(pairs, rng))
+
+    def _of_items(self, items: NDArray[np.int64]) -> "Dataset":
+        parts = {name: getattr(self, name).of_items(items) for name in ("train", "validation", "test")}
+        titles = None if self.titles is None else [self.titles[item] for item in items]
+        return replace(self, items=IdMap(self.items.values[items], self.items.kind), titles=titles, **parts)
 
     def whole(self) -> "Dataset":
         """Take every pair as training, none to choose or test by.

@@ -1,6 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """How good the rankings are: full ranking in blocks, then metrics over it."""
 
-from legcf.evaluation.evaluate import accuracies, accuracy, evaluate, evaluate_per_user, judges, some_judges
+from legcf.evaluation.evaluate import (
+    CHOOSING_SCORES,
+    accuracies,
+    accuracy,
+    evaluate,
+    evaluate_per_user,
+    judges,
+    some_judges,
+)
 
-__all__ = ["accuracies", "accuracy", "evaluate", "evaluate_per_user", "judges", "some_judges"]
+__all__ = [
+    "CHOOSING_SCORES",
+    "accuracies",
+    "accuracy",
+    "evaluate",
+    "evaluate_per_user",
+    "judges",
+    "some_judges",
+]

@@ -17,6 +17,7 @@ from legcf.ranking.topk import rank
 
 DEFAULT_KS = (5, 10, 20)
 _MOST_SCORES, _LEAST_JUDGES = 10**10, 10_000
+CHOOSING_SCORES = 2 * 10**9  # what one of many choices may cost; a report is made once
 
 
 def evaluate(
@@ -34,9 +35,14 @@ def evaluate(
     """
     able = _able(truth, users)
     names = None if metrics is None else sorted(metrics)  # all ranks in the same order, of a set as well
-    mine = able[ranks.own(ranks.even_cuts(len(able)))]
+    mine = _mine(able)
     ranked, _ = rank(ranking, max(ks), mine, ranking.histories)
     return _means(ranking, truth, ks, mine, ranked, names, beyond)
+
+
+def _mine(users: Positions) -> Positions:
+    """My rank's share, not a range: busy users may stand together."""
+    return users[ranks.number() :: ranks.count()]
 
 
 def _means(
@@ -77,7 +83,7 @@ def accuracies(
     judging = {name: judges(truth) if among is None else among for name, truth in truths.items()}
     able = {name: _able(truth, judging[name]) for name, truth in truths.items()}
     everyone = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *able.values()]))
-    mine = everyone[ranks.own(ranks.even_cuts(len(everyone)))]
+    mine = _mine(everyone)
     ranked, _ = rank(ranking, max(ks), mine, ranking.histories)
     strangers = np.zeros(ranking.num_users, dtype=np.bool_)
     strangers[everyone] = ranking.strangers(everyone)
@@ -90,10 +96,13 @@ def accuracies(
     return found
 
 
-def judges(truth: Interactions) -> Positions | None:
+def judges(truth: Interactions, scores: int | None = None) -> Positions | None:
     """Who is asked where users and items are so many that to rank all items for all users would take hours: a sample,
-    the same for the same data. None: everyone."""
-    able, most = _able(truth, None), max(_LEAST_JUDGES, _MOST_SCORES // max(truth.num_items, 1))
+    the same for the same data, for about so many scores. None: everyone."""
+    most = max(_LEAST_JUDGES, _MOST_SCORES // max(truth.num_items, 1))
+    if scores is not None:
+        most = min(most, max(_LEAST_JUDGES // 2, scores // max(truth.num_items, 1)))
+    able = _able(truth, None)
     return None if len(able) <= most else np.sort(np.random.default_rng(0).choice(able, most, replace=False))
 
 

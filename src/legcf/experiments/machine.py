@@ -13,6 +13,8 @@ import psutil
 
 import legcf
 
+_CLOCK_SECONDS = 2.0  # how far apart two readings of one process's start may be
+
 
 def cores() -> int:
     """Those this process may use, which can be fewer than there are."""
@@ -45,6 +47,25 @@ def code_version() -> str:
     for path in sorted(folder.rglob("*.py")):
         hasher.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
     return f"{legcf.__version__}+{hasher.hexdigest()[:8]}"
+
+
+def owner_mark() -> str:
+    """This process, told from every other one on any machine."""
+    process = psutil.Process(os.getpid())
+    return f"{socket.gethostname()} {process.pid} {process.create_time():.2f}"
+
+
+def is_gone(owner: str) -> bool:
+    """Whether the process of this mark is known to be no more; of another machine we cannot know."""
+    host, pid, created = owner.rsplit(" ", 2)
+    if host != socket.gethostname():
+        return False
+    try:
+        process = psutil.Process(int(pid))
+        other = abs(process.create_time() - float(created)) > _CLOCK_SECONDS
+        return bool(other or process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _processor() -> str:

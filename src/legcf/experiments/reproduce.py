@@ -11,7 +11,7 @@ from legcf.data.interactions import Dataset
 from legcf.errors import UserError
 from legcf.experiments import published
 from legcf.experiments.cells import Plan, Run, Setting, plan
-from legcf.experiments.scheduler import Scheduler
+from legcf.experiments.scheduler import DaskScheduler, HereScheduler, Scheduler
 from legcf.experiments.store import ResultStore
 from legcf.experiments.studies import EFFORTS, STUDIES, chosen_studies
 
@@ -28,6 +28,8 @@ class StudyRequest:
     minutes: float | None = None
     overrides: Mapping[str, Any] = field(default_factory=dict)
     workers: int | None = None
+    scheduler: str | None = None
+    """The address of a Dask scheduler whose workers do the runs."""
 
     def check(self) -> None:
         chosen_studies(self.study)
@@ -63,7 +65,12 @@ def reproduce(
     asked = plans(request, dataset)
     for name, planned in asked.items():
         store.remember_study(name, dataset.name, request.preset, _remembered(planned, request, dataset))
-    scheduler = Scheduler(store, request.source, request.options, _setting(request, dataset), request.workers, tell)
+    told = (store, request.source, request.options, _setting(request, dataset), tell)
+    scheduler: Scheduler = (
+        HereScheduler(*told, workers=request.workers)
+        if request.scheduler is None
+        else DaskScheduler(*told, address=request.scheduler)
+    )
     scheduler.work([run for planned in asked.values() for run in planned.runs])
     return asked
 

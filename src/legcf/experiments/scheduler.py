@@ -1,40 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs side by side: as many processes as there are workers, started while cores and memory allow."""
+"""Runs side by side: on this machine as many processes as there are workers, started while cores and memory allow, or
+on the workers of a Dask scheduler. Only this process writes the store."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from legcf.errors import UserError
+from legcf.data.dask_engine import dask_client
 from legcf.experiments.cells import Run, Setting
-from legcf.experiments.machine import cores, free_memory_mb
-from legcf.experiments.store import ResultStore, mark_of
-from legcf.experiments.worker import WorkerJob
+from legcf.experiments.machine import code_version, cores, free_memory_mb
+from legcf.experiments.store import ResultStore
+from legcf.experiments.worker import OUTCOME, Outcome, WorkerJob, done_here, how_it_ended, started
+from legcf.files import held
 
 _POLL_SECONDS = 0.1
 _BASE_MB, _COPIES_OF_A_TABLE, _BASIS_MB = 500.0, 12, 1024.0
-
-
-@dataclass
-class _Started:
-    run: Run
-    process: subprocess.Popen[str]
-    mark: str
-    expected_mb: float
-    log: Path
+RETRIES = 2  # of a run whose process on a Dask worker dies; a lost worker's runs are moved by Dask itself
 
 
 class Scheduler:
-    """Works through runs until every one is finished or has failed; those that others are at are waited for."""
+    """Works through runs until every one is finished or has failed."""
 
     def __init__(
         self,
@@ -42,47 +36,71 @@ class Scheduler:
         source: str,
         options: Mapping[str, Any],
         setting: Setting,
-        workers: int | None = None,
         tell: Callable[[str, Run], None] = lambda event, run: None,
     ) -> None:
         self._store, self._source, self._options, self._setting = store, source, dict(options), setting
-        self._workers = workers or cores()
-        if self._workers < 1:
-            raise UserError(f"--workers {workers} cannot do anything; give at least 1.")
         self._tell = tell
-        self._since = time.time()
-        self._started: list[_Started] = []
-        self._elsewhere: set[str] = set()
 
     def work(self, runs: Sequence[Run]) -> None:
         waiting = list({run.key: run for run in reversed(runs)}.values())[::-1]
-        for run in [run for run in waiting if self._store.status(run.key)[0] == "finished"]:
-            waiting.remove(run)
-            self._tell("kept", run)
+        kept = {run.key for run in waiting if self._store.status(run.key)[0] == "finished"}
+        for run in waiting:
+            if run.key in kept:
+                self._tell("kept", run)
+        self._store.work_folder.mkdir(parents=True, exist_ok=True)
+        in_use = f"Another command works on {self._store.path}; wait for it, or choose another --store."
+        with held(self._store.work_folder / "lock", in_use):
+            self._do([run for run in waiting if run.key not in kept])
+
+    def _do(self, runs: list[Run]) -> None:
+        raise NotImplementedError
+
+    def _begin(self, run: Run) -> WorkerJob:
+        self._store.begin(run, self._setting.dataset, code_version())
+        return WorkerJob(
+            self._source, self._options, run.content_hash, run.config.to_json(), code_version(),
+            keep_state=run.cell.keep_state,
+        )  # fmt: skip
+
+    def _record(self, run: Run, outcome: Outcome) -> None:
+        if outcome.error is not None:
+            self._store.fail(run.key, outcome.error)
+            self._tell("failed", run)
+            return
+        self._store.finish(
+            run.key, outcome.metrics, outcome.curve, outcome.per_user, outcome.machine,
+            run.cell.command(self._source, run.seed, self._options), outcome.state,
+        )  # fmt: skip
+        self._tell("finished", run)
+
+
+@dataclass
+class _Started:
+    run: Run
+    process: subprocess.Popen[str]
+    expected_mb: float
+    folder: Path
+    log: Path
+
+
+class HereScheduler(Scheduler):
+    """In processes of this machine. What was stopped goes on from its checkpoint."""
+
+    def __init__(self, *told: Any, workers: int | None = None, **further: Any) -> None:
+        super().__init__(*told, **further)
+        self._workers = workers or cores()
+        self._started: list[_Started] = []
+
+    def _do(self, runs: list[Run]) -> None:
+        waiting = list(runs)
         try:
             while waiting or self._started:
                 self._collect()
-                for run in list(waiting):
-                    if self._has_room():
-                        self._take_up(run, waiting)
+                while waiting and self._has_room():
+                    self._start(waiting.pop(0))
                 time.sleep(_POLL_SECONDS)
         finally:
             self._stop()
-
-    def _take_up(self, run: Run, waiting: list[Run]) -> None:
-        """Start a run, or note that it ended, or that somebody else is at it."""
-        if any(started.run.key == run.key for started in self._started):
-            return
-        if self._store.is_open(run, self._since):
-            self._start(run)
-            return
-        status, _ = self._store.status(run.key)
-        if status in ("finished", "failed"):
-            waiting.remove(run)
-            self._tell(status, run)
-        elif run.key not in self._elsewhere:
-            self._elsewhere.add(run.key)
-            self._tell("elsewhere", run)
 
     def _has_room(self) -> bool:
         """A free worker, and memory for what runs already and one more; a single run is always tried."""
@@ -93,53 +111,75 @@ class Scheduler:
         return len(self._started) < self._workers and free_memory_mb() - still_growing > expected
 
     def _start(self, run: Run) -> None:
-        job = WorkerJob(
-            str(self._store.path.resolve()), self._source, self._options, self._setting.dataset,
-            run.cell.command(self._source, run.seed, self._options), os.getpid(), self._since, run,
-        )  # fmt: skip
-        threads = str(max(1, cores() // self._workers))
-        names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
-        self._store.work_folder.mkdir(parents=True, exist_ok=True)
+        folder = self._store.work_folder / run.key[:16]
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / OUTCOME).unlink(missing_ok=True)
+        job = replace(self._begin(run), folder=str(folder.resolve()), parent=os.getpid())
         log = self._store.work_folder / f"{run.key[:16]}.log"
-        environment = {**os.environ, **dict.fromkeys(names, threads)}
-        with open(log, "w", encoding="utf-8") as file:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "legcf.experiments.worker"],
-                stdin=subprocess.PIPE, stdout=file, stderr=file, text=True, env=environment,
-            )  # fmt: skip
-        mark = mark_of(psutil.Process(process.pid))
-        assert process.stdin is not None
-        process.stdin.write(job.to_json())
-        process.stdin.close()
-        self._started.append(_Started(run, process, mark, expected_memory_mb(self._setting), log))
+        process = started(job, max(1, cores() // self._workers), log)
+        self._started.append(_Started(run, process, expected_memory_mb(self._setting), folder, log))
         self._tell("started", run)
 
     def _collect(self) -> None:
-        """Take note of processes that ended; one that could not say why was killed."""
-        for started in list(self._started):
-            code = started.process.poll()
+        """Take in what has ended; a process that could not say why was killed."""
+        for one in list(self._started):
+            code = one.process.poll()
             if code is None:
                 continue
-            self._started.remove(started)
-            if self._store.status(started.run.key)[0] == "running":
-                reason = (
-                    f"was killed by signal {-code}, perhaps for want of memory" if code < 0 else f"ended with {code}"
-                )
-                self._store.fail(started.run.key, f"The run {reason}; see {started.log}.", started.mark)
-            elif code not in (0, 1):
-                raise UserError(f"A worker could not start (exit code {code}); see {started.log}.")
+            self._started.remove(one)
+            said = one.folder / OUTCOME
+            if said.exists():
+                self._record(one.run, Outcome.from_bytes(said.read_bytes()))
+                shutil.rmtree(one.folder, ignore_errors=True)
+            else:
+                self._record(one.run, Outcome(error=f"The run {how_it_ended(code)}; see {one.log}."))
             if code == 0:
-                started.log.unlink(missing_ok=True)
+                one.log.unlink(missing_ok=True)
 
     def _stop(self) -> None:
-        """Ask what still runs to end; claims are given back and checkpoints stay."""
-        for started in self._started:
-            started.process.terminate()
-        for started in self._started:
+        """Ask what still runs to end; checkpoints stay."""
+        for one in self._started:
+            one.process.terminate()
+        for one in self._started:
             try:
-                started.process.wait(timeout=20)
+                one.process.wait(timeout=20)
             except subprocess.TimeoutExpired:
-                started.process.kill()
+                one.process.kill()
+            self._store.release(one.run.key)
+
+
+class DaskScheduler(Scheduler):
+    """By the workers of a Dask scheduler, each of which must be able to open the data."""
+
+    def __init__(self, *told: Any, address: str, **further: Any) -> None:
+        super().__init__(*told, **further)
+        self._address = address
+
+    def _do(self, runs: list[Run]) -> None:
+        with dask_client(self._address, "--scheduler") as client:
+            from distributed import as_completed
+
+            sent = {
+                client.submit(
+                    done_here, self._begin(run).to_json(), key=f"legcf-{run.key}", retries=RETRIES, pure=False
+                ): run
+                for run in runs
+            }
+            try:
+                for future in as_completed(list(sent)):  # type: ignore[no-untyped-call]
+                    self._record(sent.pop(future), _outcome(future))
+                    future.release()
+            finally:
+                client.cancel(list(sent))
+                for run in sent.values():
+                    self._store.release(run.key)
+
+
+def _outcome(future: Any) -> Outcome:
+    try:
+        return Outcome.from_bytes(future.result())
+    except Exception as error:  # whatever a task or a lost worker ended with
+        return Outcome(error=f"{type(error).__name__}: {error}".splitlines()[0])
 
 
 def expected_memory_mb(setting: Setting) -> float:

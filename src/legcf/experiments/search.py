@@ -7,20 +7,26 @@ import math
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from legcf.configuration import RunConfig, merged, parse_assignments
+from legcf.data.dask_engine import dask_client
 from legcf.data.interactions import Dataset
 from legcf.errors import MissingExtra, UserError
-from legcf.experiments.store import is_gone, owner_mark
+from legcf.experiments.machine import code_version, is_gone, owner_mark
+from legcf.experiments.scheduler import RETRIES
+from legcf.experiments.worker import Outcome, WorkerJob, done_here
 from legcf.files import read_json, write_json
 from legcf.registry import METHODS, chosen, resolve
 from legcf.runs import train
 from legcf.search_space import OneOf, Space
 
+_Judge = Callable[[dict[str, Any]], None]
+_Train = Callable[[RunConfig, _Judge], dict[str, Any]]
 _SMALL_SPACE = 200  # a finite space of so many points is gone through without repeating any
 _UNTOUCHED_TRIALS, _UNTOUCHED_EPOCHS = 3, 1  # no trial is pruned before there is something to compare it with
 
@@ -69,18 +75,24 @@ def search(
     folder: Path,
     trials: int,
     tell: Callable[[Any], None] = lambda trial: None,
+    scheduler: str | None = None,
 ) -> dict[str, Any]:
-    """Trials until there are `trials` of them (with those of other processes), then the best as best.json."""
+    """Trials until there are `trials` of them (with those of other processes), then the best as best.json.
+
+    With the address of a Dask scheduler its workers train, as many trials at a time as they have threads; this process
+    draws the settings and keeps the results.
+    """
     optuna = _optuna()
     prepare(request, dataset, folder, trials)
     _revive(_study(folder, optuna.samplers.RandomSampler(request.seed)))
     study = _study(folder, _sampler(request))
     size = _points(request.space())
-    while len(_counted(study)) < min(trials, size):
-        study.optimize(
-            lambda trial: _attempt(trial, request, dataset, trials), n_trials=1, catch=(UserError, _Enough),
-            callbacks=[lambda _, trial: tell(trial)],
-        )  # fmt: skip
+    with _trainers(request, dataset, scheduler) as (train_with, lanes):
+        while (left := int(min(trials, size)) - len(_counted(study))) > 0:
+            study.optimize(
+                lambda trial: _attempt(trial, request, train_with, trials), n_trials=min(left, lanes),
+                n_jobs=min(left, lanes), catch=(UserError, _Enough), callbacks=[lambda _, trial: tell(trial)],
+            )  # fmt: skip
     complete = [trial for trial in study.trials if trial.state == optuna.trial.TrialState.COMPLETE]
     refused = [trial.user_attrs["error"] for trial in study.trials if "error" in trial.user_attrs]
     if refused and not complete:
@@ -106,7 +118,32 @@ class _Enough(Exception):
     """Another process began the last trial first."""
 
 
-def _attempt(trial: Any, request: SearchRequest, dataset: Dataset, trials: int) -> float:
+@contextmanager
+def _trainers(request: SearchRequest, dataset: Dataset, scheduler: str | None) -> Iterator[tuple[_Train, int]]:
+    """What trains a configuration and gives its metrics, telling each epoch; and how many at a time."""
+    if scheduler is None:
+        yield lambda config, judge: train(dataset, config, quiet=True, on_epoch=judge).metrics, 1
+        return
+    with dask_client(scheduler, "--scheduler") as client:
+
+        def there(config: RunConfig, judge: _Judge) -> dict[str, Any]:
+            told = request.data
+            job = WorkerJob(
+                told["source"], told.get("options", {}), dataset.content_hash, config.to_json(), code_version(),
+                per_user=False,
+            )  # fmt: skip
+            outcome = Outcome.from_bytes(client.submit(done_here, job.to_json(), retries=RETRIES, pure=False).result())
+            if outcome.error is not None:
+                raise UserError(outcome.error)
+            for line in outcome.curve:
+                with suppress(_optuna().TrialPruned):  # to give up what has ended would save nothing
+                    judge(line)
+            return outcome.metrics
+
+        yield there, max(1, sum(client.nthreads().values()))
+
+
+def _attempt(trial: Any, request: SearchRequest, train_with: _Train, trials: int) -> float:
     optuna = _optuna()
     trial.set_user_attr("owner", owner_mark())
     earlier = [one for one in _counted(trial.study) if one.number < trial.number]
@@ -127,12 +164,12 @@ def _attempt(trial: Any, request: SearchRequest, dataset: Dataset, trials: int) 
             raise optuna.TrialPruned
 
     try:
-        trained = train(dataset, config, quiet=True, on_epoch=judge)
+        metrics = train_with(config, judge)
     except UserError as error:
         trial.set_user_attr("error", str(error))
         raise
-    trial.set_user_attr("num_params", trained.metrics["num_params"])
-    return float(trained.metrics.get("validation", {}).get(monitor, max(scores)))
+    trial.set_user_attr("num_params", metrics["num_params"])
+    return float(metrics.get("validation", {}).get(monitor, max(scores)))
 
 
 def _sampler(request: SearchRequest) -> Any:

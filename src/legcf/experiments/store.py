@@ -1,16 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The results store: one SQLite file, one row per run, shared by any number of processes and machines.
-
-A run is claimed in the store before it starts, so that no two processes do the same work. A claim ends with the
-process that holds it: on its own machine as soon as the process is gone, elsewhere when it has not been renewed for a
-while. The file keeps SQLite's rollback journal (a write-ahead log would not work on a network drive).
-"""
+"""The results store: one SQLite file, one row per run. One process writes it; any number may read it meanwhile."""
 
 from __future__ import annotations
 
 import json
-import os
-import socket
 import sqlite3
 import time
 import zlib
@@ -21,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 from numpy.typing import NDArray
 
 from legcf.errors import UserError
@@ -29,17 +21,14 @@ from legcf.experiments.cells import Run
 
 STORE_VERSION = 1
 _APPLICATION = 0x6C656763  # "legc": tells our files from other SQLite databases
-RENEW_SECONDS = 5.0
-STALE_SECONDS = 120.0  # a claim of another machine that was not renewed for so long may be taken over
 _WAIT_SECONDS = 60.0
-_CLOCK_SECONDS = 2.0  # how far apart two readings of one process's start may be
 
 _SCHEMA = """
 CREATE TABLE runs (
     key TEXT PRIMARY KEY, cell TEXT NOT NULL, dataset TEXT NOT NULL, seed INTEGER NOT NULL,
     config_hash TEXT NOT NULL, content_hash TEXT NOT NULL, code_version TEXT NOT NULL,
     status TEXT NOT NULL CHECK (status IN ('running', 'finished', 'failed', 'stopped')),
-    error TEXT, owner TEXT, renewed REAL, started REAL, ended REAL, attempts INTEGER NOT NULL DEFAULT 0,
+    error TEXT, started REAL, ended REAL, attempts INTEGER NOT NULL DEFAULT 0,
     seconds REAL, peak_memory_mb REAL, machine TEXT, command TEXT, config TEXT NOT NULL, metrics TEXT, curve TEXT
 );
 CREATE TABLE per_user (
@@ -107,39 +96,21 @@ class ResultStore:
         """Where unfinished runs keep their checkpoints."""
         return self.path.with_name(f"{self.path.name}.work")
 
-    # Claims -------------------------------------------------------------------------------------------------------
+    # What is written ----------------------------------------------------------------------------------------------
 
-    def is_open(self, run: Run, retry_failed_before: float) -> bool:
-        """Whether the run is there to be taken. A failed one is, unless it failed since the given time."""
-        return self._may_be_taken(run.key, retry_failed_before)
-
-    def claim(self, run: Run, dataset: str, code_version: str, retry_failed_before: float) -> bool:
-        """Take the run for this process; False if it is finished, or somebody is at it."""
-        now = time.time()
+    def begin(self, run: Run, dataset: str, code_version: str) -> None:
+        """Note that the run is under way, once more if it was before."""
         with self._writing() as connection:
-            if not self._may_be_taken(run.key, retry_failed_before):
-                return False
             connection.execute(
-                "INSERT INTO runs (key, cell, dataset, seed, config_hash, content_hash, code_version, status, owner,"
-                " renewed, started, attempts, config) VALUES (?, ?, ?, ?, ?, ?, ?, 'running', ?, ?, ?, 1, ?)"
-                " ON CONFLICT (key) DO UPDATE SET status = 'running', owner = excluded.owner,"
-                " renewed = excluded.renewed, started = excluded.started, code_version = excluded.code_version,"
-                " error = NULL, ended = NULL, attempts = attempts + 1",
+                "INSERT INTO runs (key, cell, dataset, seed, config_hash, content_hash, code_version, status,"
+                " started, attempts, config) VALUES (?, ?, ?, ?, ?, ?, ?, 'running', ?, 1, ?)"
+                " ON CONFLICT (key) DO UPDATE SET status = 'running', started = excluded.started,"
+                " code_version = excluded.code_version, error = NULL, ended = NULL, attempts = attempts + 1",
                 (
                     run.key, run.cell.name, dataset, run.seed, run.config_hash, run.content_hash, code_version,
-                    owner_mark(), now, now, json.dumps(run.config.to_json()),
+                    time.time(), json.dumps(run.config.to_json()),
                 ),
             )  # fmt: skip
-        return True
-
-    def renew(self, key: str) -> bool:
-        """Say that this process is still at it; False if the claim was taken over by another."""
-        with self._writing() as connection:
-            changed = connection.execute(
-                "UPDATE runs SET renewed = ? WHERE key = ? AND owner = ? AND status = 'running'",
-                (time.time(), key, owner_mark()),
-            )
-        return changed.rowcount == 1
 
     def finish(
         self,
@@ -192,33 +163,19 @@ class ResultStore:
             )
         return taken
 
-    def fail(self, key: str, error: str, owner: str | None = None) -> None:
-        """Mark a run that `owner` (this process by default) had claimed."""
-        self._end(key, "failed", error, owner or owner_mark())
+    def fail(self, key: str, error: str) -> None:
+        self._end(key, "failed", error)
 
     def release(self, key: str) -> None:
-        """Give a claim back: the run was stopped and may go on later."""
-        self._end(key, "stopped", None, owner_mark())
+        """The run was stopped and may go on later."""
+        self._end(key, "stopped", None)
 
-    def _end(self, key: str, status: str, error: str | None, owner: str) -> None:
+    def _end(self, key: str, status: str, error: str | None) -> None:
         with self._writing() as connection:
             connection.execute(
-                "UPDATE runs SET status = ?, error = ?, ended = ? WHERE key = ? AND owner = ? AND status = 'running'",
-                (status, error, time.time(), key, owner),
+                "UPDATE runs SET status = ?, error = ?, ended = ? WHERE key = ? AND status = 'running'",
+                (status, error, time.time(), key),
             )
-
-    def _may_be_taken(self, key: str, retry_failed_before: float) -> bool:
-        found = self._connection.execute(
-            "SELECT status, owner, renewed, ended FROM runs WHERE key = ?", (key,)
-        ).fetchone()
-        if found is None:
-            return True
-        status, owner, renewed, ended = found
-        if status == "running":
-            return owner is None or is_gone(owner) or time.time() - (renewed or 0) > STALE_SECONDS
-        if status == "failed":
-            return bool((ended or 0) < retry_failed_before)
-        return bool(status == "stopped")
 
     # What is known ------------------------------------------------------------------------------------------------
 
@@ -288,28 +245,6 @@ class ResultStore:
 
     def _tables(self) -> list[str]:
         return [name for (name,) in self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-
-
-def owner_mark() -> str:
-    """This process, told from every other one on any machine that shares the store."""
-    return mark_of(psutil.Process(os.getpid()))
-
-
-def mark_of(process: psutil.Process) -> str:
-    return f"{socket.gethostname()} {process.pid} {process.create_time():.2f}"
-
-
-def is_gone(owner: str) -> bool:
-    """Whether the process that holds a claim is known to be no more; of another machine we cannot know."""
-    host, pid, created = owner.rsplit(" ", 2)
-    if host != socket.gethostname():
-        return False
-    try:
-        process = psutil.Process(int(pid))
-        other = abs(process.create_time() - float(created)) > _CLOCK_SECONDS
-        return bool(other or process.status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True
 
 
 def _training_seconds(metrics: Mapping[str, Any]) -> float | None:

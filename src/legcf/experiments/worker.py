@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run in a process of its own: claim it, train it, write its result. `python -m legcf.experiments.worker` < job."""
+"""One training in a process of its own, and what it came to. `python -m legcf.experiments.worker` < job.
+
+The process writes its outcome to a file; whoever started it puts that where it belongs. So a results store is written
+by one process alone, wherever its runs are trained: on this machine, or by the workers of a Dask cluster.
+"""
 
 from __future__ import annotations
 
@@ -7,103 +11,177 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
+import tempfile
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from legcf.data.options import DataOptions
 from legcf.data.source import load
 from legcf.errors import UserError
 from legcf.evaluation import evaluate_per_user
-from legcf.experiments.cells import Cell, Run
-from legcf.experiments.machine import code_version, describe
+from legcf.experiments.machine import code_version, cores, describe
 from legcf.experiments.published import PUBLISHED_METRICS
-from legcf.experiments.store import RENEW_SECONDS, ResultStore
+from legcf.files import written_whole
 from legcf.registry import config_from_json
 from legcf.runs import train
 from legcf.trained_model import TrainedModel
 
 _PARENT_SECONDS = 0.5
+_STATE = "state"
+OUTCOME = "outcome.safetensors"
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 @dataclass(frozen=True)
 class WorkerJob:
-    """What a worker is told, as JSON."""
+    """What to train; as JSON it goes to the process that does it."""
 
-    store: str
     source: str
     options: dict[str, Any]
-    dataset: str
-    command: str
-    parent: int
-    retry_failed_before: float
-    run: Run
+    content_hash: str
+    config: dict[str, Any]
+    code: str
+    """The version of the code that asks: a result must not come from another."""
+    folder: str = ""
+    """Where checkpoints and the outcome are."""
+    parent: int = 0
+    per_user: bool = True
+    """Whether to measure every test user apart."""
+    keep_state: bool = False
 
     def to_json(self) -> str:
-        told = {name: value for name, value in self.__dict__.items() if name != "run"}
-        told["cell"] = asdict(self.run.cell)
-        told["config"] = self.run.config.to_json()
-        return json.dumps({**told, "seed": self.run.seed, "content_hash": self.run.content_hash})
+        return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> WorkerJob:
-        told = json.loads(text)
-        cell = Cell(**{**told.pop("cell")})
-        run = Run(cell, told.pop("seed"), config_from_json(told.pop("config")), told.pop("content_hash"))
-        return cls(run=run, **told)
+        return cls(**json.loads(text))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a training came to: its results, or the sentence it failed with."""
+
+    error: str | None = None
+    metrics: dict[str, Any] = field(default_factory=dict)
+    curve: list[dict[str, Any]] = field(default_factory=list)
+    machine: dict[str, Any] = field(default_factory=dict)
+    per_user: Mapping[str, NDArray[np.floating]] = field(default_factory=dict)
+    state: bytes | None = None
+
+    def to_bytes(self) -> bytes:
+        from safetensors.numpy import save
+
+        arrays = {f"of {name}": np.asarray(values, dtype=np.float32) for name, values in self.per_user.items()}
+        if self.state is not None:
+            arrays[_STATE] = np.frombuffer(self.state, dtype=np.uint8)
+        told = {"error": self.error, "metrics": self.metrics, "curve": self.curve, "machine": self.machine}
+        return bytes(save({**arrays, "told": np.frombuffer(json.dumps(told).encode(), dtype=np.uint8)}))
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Outcome:
+        from safetensors.numpy import load
+
+        arrays = load(content)
+        told = json.loads(arrays.pop("told").tobytes())
+        state = arrays.pop(_STATE, None)
+        per_user = {name.removeprefix("of "): values for name, values in arrays.items()}
+        return cls(**told, per_user=per_user, state=None if state is None else state.tobytes())
+
+
+def started(job: WorkerJob, threads: int, log: Path) -> subprocess.Popen[str]:
+    """The process that does the job."""
+    with open(log, "w", encoding="utf-8") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "legcf.experiments.worker"],
+            stdin=subprocess.PIPE, stdout=file, stderr=file, text=True,
+            env={**os.environ, **dict.fromkeys(_THREADS, str(threads))},
+        )  # fmt: skip
+    assert process.stdin is not None
+    process.stdin.write(job.to_json())
+    process.stdin.close()
+    return process
+
+
+def done_here(text: str) -> bytes:
+    """A job (as JSON) done on this machine for somebody elsewhere: a Dask task. Returns the outcome's bytes.
+
+    A process that dies without a word is an error, so that Dask tries again; a failure that would repeat is an outcome.
+    """
+    from distributed import get_worker
+
+    threads = max(1, cores() // max(1, get_worker().state.nthreads))
+    with tempfile.TemporaryDirectory(prefix="legcf-run-") as folder:
+        job = WorkerJob(**{**json.loads(text), "folder": folder, "parent": os.getpid()})
+        log = Path(folder) / "log"
+        code = started(job, threads, log).wait()
+        outcome = Path(folder) / OUTCOME
+        if not outcome.exists():
+            raise RuntimeError(f"The run {how_it_ended(code)}: {log.read_text(encoding='utf-8')[-2000:]}")
+        return outcome.read_bytes()
+
+
+def how_it_ended(code: int) -> str:
+    return f"was killed by signal {-code}, perhaps for want of memory" if code < 0 else f"ended with {code}"
 
 
 def work(job: WorkerJob) -> int:
-    """0 if the run is finished (by us or by others), 1 if it failed, 130 if it was stopped."""
-    store, key = ResultStore(Path(job.store)), job.run.key
-    if not store.claim(job.run, job.dataset, code_version(), job.retry_failed_before):
-        return 0
-    folder = store.work_folder / key[:16]
+    """0 if the run is finished, 1 if it failed, 130 if it was stopped; only then there is no outcome."""
+    folder = Path(job.folder)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with _renewing(job):
-            _carry_out(job, store, folder)
+        with _ending_with(job.parent):
+            outcome = _carried_out(job, folder / "run")
     except KeyboardInterrupt:
-        store.release(key)
         return 130
     except Exception as error:
         sentence = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}".splitlines()[0]
         if not isinstance(error, UserError):
             traceback.print_exc()
-        shutil.rmtree(folder, ignore_errors=True)
-        store.fail(key, sentence)
-        return 1
-    shutil.rmtree(folder, ignore_errors=True)
-    return 0
+        outcome = Outcome(error=sentence)
+    with written_whole(folder / OUTCOME) as temporary:
+        temporary.write_bytes(outcome.to_bytes())
+    return 0 if outcome.error is None else 1
 
 
-def _carry_out(job: WorkerJob, store: ResultStore, folder: Path) -> None:
+def _carried_out(job: WorkerJob, folder: Path) -> Outcome:
+    if job.code != code_version():
+        raise UserError(
+            f"This worker has legcf {code_version()}, and {job.code} asks: install the same on all machines."
+        )
     dataset = load(job.source, DataOptions(**job.options))
-    if dataset.content_hash != job.run.content_hash:
-        raise UserError(f"{job.source} has changed since the reproduction was started; start it again.")
+    if dataset.content_hash != job.content_hash:
+        raise UserError(f"{job.source} is not the data that the command was started with; start it again.")
     trained = _trained(job, dataset, folder)
-    ks = sorted({int(name.partition("@")[2]) for name in PUBLISHED_METRICS})
-    names = {name.partition("@")[0] for name in PUBLISHED_METRICS}
-    per_user, _, _ = evaluate_per_user(trained.ranking, dataset.test, ks, metrics=names)
-    state = _state(trained) if job.run.cell.keep_state else None
-    chosen = {name: per_user[name] for name in PUBLISHED_METRICS}
-    store.finish(job.run.key, trained.metrics, trained.curve, chosen, describe(), job.command, state)
+    per_user = {}
+    if job.per_user:
+        ks = sorted({int(name.partition("@")[2]) for name in PUBLISHED_METRICS})
+        names = {name.partition("@")[0] for name in PUBLISHED_METRICS}
+        found, _, _ = evaluate_per_user(trained.ranking, dataset.test, ks, metrics=names)
+        per_user = {name: found[name] for name in PUBLISHED_METRICS}
+    state = _state(trained) if job.keep_state else None
+    return Outcome(None, trained.metrics, trained.curve, describe(), per_user, state)
 
 
 def _trained(job: WorkerJob, dataset: Any, folder: Path) -> TrainedModel:
     """Go on from the checkpoint of an earlier attempt where there is one that fits."""
+    config = config_from_json(job.config)
     if (folder / "config.json").exists():
         try:
-            return train(dataset, job.run.config, folder, resume=True, quiet=True)
+            return train(dataset, config, folder, resume=True, quiet=True)
         except UserError:
             pass  # of other code or damaged; or it fails again below, with the same sentence
     shutil.rmtree(folder, ignore_errors=True)
-    return train(dataset, job.run.config, folder, quiet=True)
+    return train(dataset, config, folder, quiet=True)
 
 
 def _state(trained: TrainedModel) -> bytes:
@@ -113,21 +191,16 @@ def _state(trained: TrainedModel) -> bytes:
 
 
 @contextmanager
-def _renewing(job: WorkerJob) -> Iterator[None]:
-    """Renew the claim now and then, and leave at once when whoever started us is gone: nobody is waiting any more."""
+def _ending_with(parent: int) -> Iterator[None]:
+    """Leave at once when whoever started us is gone: nobody is waiting any more."""
     ended = threading.Event()
 
-    def renew() -> None:
-        store, passed = ResultStore(Path(job.store)), 0.0
+    def watch() -> None:
         while not ended.wait(_PARENT_SECONDS):
-            if os.getppid() != job.parent:
+            if os.getppid() != parent:
                 os._exit(137)
-            passed += _PARENT_SECONDS
-            if passed >= RENEW_SECONDS:
-                passed = 0.0
-                store.renew(job.run.key)
 
-    thread = threading.Thread(target=renew, daemon=True)
+    thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     try:
         yield

@@ -6,6 +6,8 @@ gradient steps a row instead of an exact solution (Takács, Pilászy and Tikk, R
 Σ_observed c (1 − u·v)² + Σ_others (u·v)² + λ (‖U‖² + ‖V‖²), where c = α · the pair's weight.
 """
 
+from itertools import pairwise
+
 import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
@@ -15,7 +17,7 @@ from legcf.arrays import FloatArray, inverse_power
 from legcf.assignment.dictionary import balance
 from legcf.climb import climb
 from legcf.configuration import Frozen
-from legcf.data.interactions import MANY_PAIRS, Interactions
+from legcf.data.interactions import MANY_PAIRS, SAMPLE_ITEMS, Interactions
 from legcf.evaluation import evaluate
 from legcf.graph.adjacency import bipartite, normalised
 from legcf.jit import njit, prange
@@ -29,6 +31,9 @@ _HIDDEN = 0.1  # share of the training pairs that α is judged by
 _JUDGES = 5000
 _TRIAL_ROUNDS = 4
 _ROWS_DRAWN = 2**16
+_TILE_BYTES = 2**19  # vectors of one side that stay in a core's cache while they are met
+_PAIRS_A_ROW = 8  # in a tile, for each row of the other side: fewer, and passing over the rows costs more than it saves
+_Tiles = list[tuple[slice, sp.csr_matrix]]
 
 
 class AlsSettings(Frozen):
@@ -60,14 +65,16 @@ def factorise(
     shares = ranks.cuts(train.indptr)
     mine = ranks.own(shares)
     by_user = confidences(train, settings, mine)
-    by_item = by_user.T.tocsr()
+    tiles = tiles_of(by_user, width) if ranks.count() > 1 else [(slice(None), by_user.T.tocsr())]
     users = _drawn(train.num_users, width, rng, mine)
     items = _drawn(train.num_items, width, rng, slice(0, train.num_items))
-    solve_items = solve_side if ranks.count() == 1 else solve_shared
     with progress(title, settings.rounds, "rounds", quiet) as task:
         for _ in range(settings.rounds):
             solve_side(by_user, users, items, settings)
-            solve_items(by_item, items, users, settings)
+            if ranks.count() > 1:
+                solve_shared(tiles, items, users, settings)
+            else:
+                solve_side(tiles[0][1], items, users, settings)
             task.advance()
     if ranks.count() == 1:
         return users, items
@@ -96,6 +103,8 @@ def with_alpha(
     not depend on validation pairs, which some protocols do not have. Of many pairs, those of some users are enough.
     """
     if train.num_pairs > MANY_PAIRS:
+        if train.num_items > SAMPLE_ITEMS:
+            train = train.of_items(train.most_popular(SAMPLE_ITEMS))
         train = train.of_users(train.some_users(MANY_PAIRS, rng))
     hidden = rng.random(train.num_pairs) < _HIDDEN
     seen, truth = train.subset(~hidden), train.subset(hidden)
@@ -140,7 +149,19 @@ def solve_side(confidence: sp.csr_matrix, own: FloatArray, others: FloatArray, s
     _solve_rows(confidence.indptr, confidence.indices, confidence.data, own, others, gram, settings.gradient_steps)
 
 
-def solve_shared(confidence: sp.csr_matrix, own: FloatArray, others: FloatArray, settings: AlsSettings) -> None:
+def tiles_of(by_user: sp.csr_matrix, width: int) -> _Tiles:
+    """Ranges of users whose vectors fit a cache, and what they have, by item.
+
+    A sum over an item's users is made once per exchange. All items together come by no user twice in a row, so its
+    vector would be fetched from memory each time; tile by tile it is near.
+    """
+    rows, items = by_user.shape
+    count = min(-(-rows * 4 * width // _TILE_BYTES), by_user.nnz // (_PAIRS_A_ROW * max(items, 1)))
+    bounds = np.linspace(0, rows, max(count, 1) + 1).astype(np.int64)
+    return [(slice(first, last), by_user[first:last].T.tocsr()) for first, last in pairwise(bounds.tolist())]
+
+
+def solve_shared(tiles: _Tiles, own: FloatArray, others: FloatArray, settings: AlsSettings) -> None:
     """The same where each rank has some of the others: sums over them are exchanged, at every step of the gradient.
 
     All steps are those of `_solve_rows`, for all rows together; between the sums, a rank goes on with a share of them.
@@ -151,7 +172,9 @@ def solve_shared(confidence: sp.csr_matrix, own: FloatArray, others: FloatArray,
     pulled = np.empty_like(own)
 
     def pull(towards: FloatArray, target: float) -> FloatArray:
-        _pull(confidence.indptr, confidence.indices, confidence.data, towards, others, np.float32(target), pulled)
+        pulled.fill(0)
+        for near, part in tiles:
+            _pull(part.indptr, part.indices, part.data, towards, others[near], np.float32(target), pulled)
         return ranks.total_of_own(pulled, shares)
 
     found = own[mine].copy()
@@ -170,7 +193,7 @@ def solve_shared(confidence: sp.csr_matrix, own: FloatArray, others: FloatArray,
         previous, size = size, _squares(residual)
         further = np.divide(size, previous, out=np.zeros_like(size), where=goes_on)
         directions[mine] = residual + further[:, None] * direction
-    known = ranks.total(np.diff(confidence.indptr).astype(np.int64)) > 0
+    known = ranks.total(sum((np.diff(part.indptr) for _, part in tiles), np.zeros(len(own), dtype=np.int64))) > 0
     own[mine] = found * known[mine, None]
     ranks.fill(own, shares)
 
@@ -223,11 +246,10 @@ def _times(matrix, vector, out):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, parallel=True, fastmath=True)
 def _pull(indptr, indices, confidence, own, others, target, pulled):  # type: ignore[no-untyped-def]
-    """Σ (target · c − (c − 1) v·x) v over the others v of every row x."""
+    """Add Σ (target · c − (c − 1) v·x) v over the others v of every row x."""
     width = own.shape[1]
     for row in prange(own.shape[0]):
         x, out = own[row], pulled[row]
-        out[:] = 0
         for place in range(indptr[row], indptr[row + 1]):
             other = others[indices[place]]
             fit = np.float32(0)

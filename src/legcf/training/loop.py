@@ -20,7 +20,7 @@ from legcf import ranks
 from legcf.configuration import RunConfig, TrainingConfig
 from legcf.data.interactions import Dataset, Interactions
 from legcf.errors import UserError
-from legcf.evaluation import evaluate, judges, some_judges
+from legcf.evaluation import CHOOSING_SCORES, evaluate, judges, some_judges
 from legcf.evaluation.metrics import METRICS
 from legcf.files import written_whole
 from legcf.model import GraphModel
@@ -290,7 +290,7 @@ class Session:
         """The monitored metric on the validation pairs, with recall and NDCG at 20."""
         name, k = self._monitor
         names = {name, "recall", "ndcg"}
-        users = judges(self.dataset.validation) if by_all else self._judges
+        users = judges(self.dataset.validation, CHOOSING_SCORES) if by_all else self._judges
         return evaluate(ranking, self.dataset.validation, sorted({k, 20}), users, names)
 
     def tuned(self) -> Tuned:
