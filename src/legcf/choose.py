@@ -37,7 +37,7 @@ _FIRST_RIDGE, _LEAST_RIDGE, _MOST_RIDGE = 10.0, 1.25, 80.0  # λ of a factorisat
 _POPULARITY_POWERS = (0.3, 0.5)  # c of singular vectors
 _MOST_SINGULAR = 512
 _SHARES = (0.25, 0.5, 0.75)  # of the room, for the table; the rest is the lists'
-_BITS, _MORE_BITS = (2, 3, 4), (6,)
+_BITS, _BITS_OF_ALL, _BITS_OF_MANY = (2, 3, 4), (6,), (2,)
 _LEAST_WIDTH = 16
 _NEAR = 0.98  # of the better kind of table: what few bits may still turn round
 _TRIAL_FACTORS = 64  # wide enough to find α by
@@ -176,11 +176,12 @@ def _table(config: RunConfig, method: dict[str, Any], item_power: float) -> RunC
 def _forms(room: int, num_items: int, most: int) -> Iterator[tuple[int, int]]:
     """Widths and bits that take about these shares of the room.
 
-    More than four bits, or more than two where items are many, are only worth their room beside all of the columns.
+    Six bits are only worth their room beside all of the columns. Where items are many, more than two never were: pairs
+    held out once preferred three on Gowalla, and test pairs did not (docs/findings.md).
     """
     seen = set()
-    for bits in (*_BITS, *_MORE_BITS):
-        least = _LEAST_WIDTH if bits in (_BITS if num_items <= MANY_ITEMS else _BITS[:1]) else most
+    for bits in (*_BITS, *_BITS_OF_ALL) if num_items <= MANY_ITEMS else _BITS_OF_MANY:
+        least = most if bits in _BITS_OF_ALL else _LEAST_WIDTH
         for share in _SHARES:
             width = min(int(share * room / max(num_items, 1) * 8 / bits) // 8 * 8, most)
             if width >= least and packed_table_bytes(num_items, width, bits) <= 0.9 * room:
