@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from legcf import runs
+from legcf import choose
 from legcf.choose import _forms
 from legcf.configuration import RankingConfig, parse_bytes
 from legcf.data.interactions import Dataset, Interactions
@@ -137,8 +137,8 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 
 
 def test_a_start_that_training_does_not_better_is_kept(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "best_table", lambda *_: None)
-    monkeypatch.setattr(runs, "CLEARLY", 1e9)  # which training never is
+    monkeypatch.setattr(choose, "best_table", lambda *_: None)
+    monkeypatch.setattr(choose, "CLEARLY", 1e9)  # which training never is
     training = {**QUICK, "epochs": 2, "learning_rate": 10.0}
     config = resolve(overrides={"method": SMALL, "training": training, "ranking": {"bytes": 20_000}})
     trained = train(dataset, config, quiet=True)
@@ -151,10 +151,12 @@ def test_a_start_that_training_does_not_better_is_kept(dataset: Dataset, monkeyp
     np.testing.assert_allclose(*vectors, rtol=1e-5, atol=1e-6)
 
 
-def test_further_bits_come_after_all_columns() -> None:
-    few, many = (list(_forms(room, items, 256)) for room, items in ((400_000, 4_000), (4_000_000, 40_000)))
-    assert {bits for _, bits in few} == {2, 3, 4}
-    assert {bits for _, bits in many} == {2}
-    few, many = (list(_forms(room, items, 128)) for room, items in ((1_000_000, 4_000), (6_000_000, 40_000)))
-    assert {bits for _, bits in few} == {bits for _, bits in many} == {2, 3, 4, 6}
-    assert {width for width, bits in few if bits > 4} == {width for width, bits in many if bits > 2} == {128}
+def test_six_bits_come_after_all_columns() -> None:
+    assert {bits for _, bits in _forms(400_000, 4_000, 256)} == {2, 3, 4}
+    roomy = list(_forms(1_000_000, 4_000, 128))
+    assert {bits for _, bits in roomy} == {2, 3, 4, 6}
+    assert {width for width, bits in roomy if bits > 4} == {128}
+
+
+def test_many_items_have_two_bits() -> None:
+    assert {bits for room in (4_000_000, 6_000_000) for _, bits in _forms(room, 40_000, 128)} == {2}

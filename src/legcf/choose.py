@@ -17,16 +17,20 @@ from typing import Any
 import numpy as np
 import torch
 
+from legcf import shared_work
 from legcf.climb import climb
 from legcf.configuration import RunConfig
 from legcf.data.interactions import Dataset
+from legcf.evaluation import worth
 from legcf.factorisation.als import AlsSettings, with_alpha
 from legcf.model import GraphModel
-from legcf.ranking.fit_lists import MANY_ITEMS, Judge, ListFitter
+from legcf.ranking.fit_lists import CLEARLY, MANY_ITEMS, Judge, ListFitter
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.rows import packed_table_bytes
 from legcf.ranking.tune import Tuned, Tuning
 from legcf.registry import resolve
+from legcf.shared_work import SharedWork
+from legcf.training.loop import Session
 
 Build = Callable[[RunConfig], GraphModel]
 """A model with its first values."""
@@ -39,6 +43,7 @@ _MOST_SINGULAR = 512
 _SHARES = (0.25, 0.5, 0.75)  # of the room, for the table; the rest is the lists'
 _BITS, _BITS_OF_ALL, _BITS_OF_MANY = (2, 3, 4), (6,), (2,)
 _LEAST_WIDTH = 16
+_HOPELESS, _HOPELESS_OF_FEW = 0.95, 0.97  # of a table's score: what training has never made up for; where items are few
 _NEAR = 0.98  # of the better kind of table: what few bits may still turn round
 _TRIAL_FACTORS = 64  # wide enough to find α by
 
@@ -61,6 +66,63 @@ class Choice:
             self.model.load_state_dict(self.weights)
             self.model.rebuild()
         return self.model, self.tuned, self.config
+
+
+def best_untrained(
+    session: Session,
+    config: RunConfig,
+    room: int | None,
+    tuning: Tuning,
+    build: Build,
+    reported: bool,
+    work: SharedWork | None,
+) -> Choice | None:
+    """What training has to better, where the making of vectors is to be chosen: the best table, or its own start.
+
+    It is found before any training, and so the same again when a run is resumed; then nothing is reported twice.
+    """
+    if not (config.ranking.choose and room is not None and session.validates and tuning.fitter is not None):
+        return None
+    dataset = session.dataset
+    judge = session.judge("choose", reported=reported)
+    if config.ranking.fit_lists:
+        rounded, fitter = tuning.rounded(session.model.ranking()), tuning.fitter
+        key = shared_work.without_size(config, "list settings")
+        found = shared_work.once(work, dataset.train, key, lambda: fitter.settings(rounded, config.ranking, judge))
+        tuning.config = found.model_copy(update={"fit_lists": False, "bytes": config.ranking.bytes})
+    settled_lists = config.model_copy(update={"ranking": tuning.config})
+    table = best_table(settled_lists, dataset, room, tuning.fitter, build, judge)
+    tuned = tuning.fitted(session.model.ranking(), judge)
+    score = judge(tuned.ranking, {"start": config.method.name})
+    untaught = config.training.model_copy(update={"epochs": 0})
+    weights = {name: tensor.clone() for name, tensor in session.model.state_dict().items()}
+    as_it_is = config.model_copy(update={"training": untaught, "ranking": tuned.config})
+    start = Choice(session.model, tuned, as_it_is, score, weights=weights)
+    if table is None or table.score <= score:
+        return start
+    hopeless = _HOPELESS if dataset.num_items > MANY_ITEMS else _HOPELESS_OF_FEW
+    return replace(table, leads=score < hopeless * table.score)
+
+
+def better_of(
+    session: Session, config: RunConfig, untrained: Choice | None, work: SharedWork | None
+) -> tuple[GraphModel, Tuned, RunConfig]:
+    """Train and tune, or take what is not trained: without training where that has no point, else if it is better.
+
+    Better is by some margin where items are many, and not worse by it where they are few. Lists change what is best:
+    codes that rank better after training may do worse beside them.
+    """
+    if untrained is not None and untrained.leads:
+        return untrained.taken()
+    shared_work.run(work, session)
+    tuned = session.tuned()
+    margin = CLEARLY if session.dataset.num_items > MANY_ITEMS else 1 / CLEARLY
+    if (
+        untrained is not None
+        and margin * worth(session.validate(tuned.ranking), config.training.monitor) < untrained.score
+    ):
+        return untrained.taken()
+    return session.model, tuned, config.model_copy(update={"ranking": tuned.config})
 
 
 def best_table(

@@ -7,7 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +16,18 @@ from numpy.typing import NDArray
 
 from legcf import ranks, shared_work, threads
 from legcf.arrays import Positions
-from legcf.choose import Choice, best_table
+from legcf.choose import best_untrained, better_of
 from legcf.configuration import RunConfig, migrated
 from legcf.data.interactions import MANY_PAIRS, SAMPLE_ITEMS, Dataset
 from legcf.embeddings.base import bytes_of
 from legcf.embeddings.popularity import sizes_by_popularity
 from legcf.errors import UserError
-from legcf.evaluation import accuracies, worth
+from legcf.evaluation import accuracies
 from legcf.files import read_json, write_json
 from legcf.model import GraphModel
-from legcf.ranking.fit_lists import CLEARLY, MANY_ITEMS, ListFitter
+from legcf.ranking.fit_lists import ListFitter
 from legcf.ranking.ranking import Ranking
-from legcf.ranking.tune import Tuned, Tuning, facts
+from legcf.ranking.tune import Tuning, facts
 from legcf.registry import BACKBONES, METHODS, config_from_json
 from legcf.serving.artifact import fixed_bytes
 from legcf.shared_work import SharedWork
@@ -42,7 +42,6 @@ _LEAST_ROOM = 6  # bytes per item, for a code and an entry
 # Of each user's training pairs, to choose by where a protocol has no validation. Of a tenth, lists that know the other
 # nine by heart are chosen, which a test part of other habits does not reward (docs/findings.md).
 _HELD_OUT = 1 / 3
-_HOPELESS, _HOPELESS_OF_FEW = 0.95, 0.97  # of a table's score: what training has never made up for; where items are few
 
 
 def prepare_folder(folder: Path, config: RunConfig, dataset: Dataset, resume: bool) -> bool:
@@ -207,10 +206,14 @@ def _train(
     session = Session(model, dataset, config, stages, rng, folder, quiet, folds, on_epoch, tuning)
     set_up = time.perf_counter() - started
     going_on = resume and session.can_resume()
-    untrained = _untrained(session, dataset, config, left, tuning, not going_on, work)
+
+    def start(one: RunConfig) -> GraphModel:
+        return build_model(one, dataset, np.random.default_rng(one.seed), None, work=work)
+
+    untrained = best_untrained(session, config, left, tuning, start, not going_on, work)
     if going_on:
         session.resume()
-    model, tuned, config = _run(session, config, untrained, work)
+    model, tuned, config = better_of(session, config, untrained, work)
     ranking = tuned.ranking
     judged = time.perf_counter()
     metrics = assess(model, ranking, dataset, config)
@@ -283,66 +286,6 @@ def room(config: RunConfig, dataset: Dataset) -> int | None:
             f" names and header take {fixed:,}, and {least:,} are the least for all; raise --bytes."
         )
     return size - fixed
-
-
-def _untrained(
-    session: Session,
-    dataset: Dataset,
-    config: RunConfig,
-    room: int | None,
-    tuning: Tuning,
-    reported: bool,
-    work: SharedWork | None,
-) -> Choice | None:
-    """What training has to better, where the making of vectors is to be chosen: the best table, or its own start.
-
-    It is found before any training, and so the same again when a run is resumed; then nothing is reported twice.
-    """
-    if not (config.ranking.choose and room is not None and session.validates and tuning.fitter is not None):
-        return None
-
-    def build(one: RunConfig) -> GraphModel:
-        return build_model(one, dataset, np.random.default_rng(one.seed), None, work=work)
-
-    judge = session.judge("choose", reported=reported)
-    if config.ranking.fit_lists:
-        rounded, fitter = tuning.rounded(session.model.ranking()), tuning.fitter
-        key = shared_work.without_size(config, "list settings")
-        found = shared_work.once(work, dataset.train, key, lambda: fitter.settings(rounded, config.ranking, judge))
-        tuning.config = found.model_copy(update={"fit_lists": False, "bytes": config.ranking.bytes})
-    settled_lists = config.model_copy(update={"ranking": tuning.config})
-    table = best_table(settled_lists, dataset, room, tuning.fitter, build, judge)
-    tuned = tuning.fitted(session.model.ranking(), judge)
-    score = judge(tuned.ranking, {"start": config.method.name})
-    untaught = config.training.model_copy(update={"epochs": 0})
-    weights = {name: tensor.clone() for name, tensor in session.model.state_dict().items()}
-    as_it_is = config.model_copy(update={"training": untaught, "ranking": tuned.config})
-    start = Choice(session.model, tuned, as_it_is, score, weights=weights)
-    if table is None or table.score <= score:
-        return start
-    hopeless = _HOPELESS if dataset.num_items > MANY_ITEMS else _HOPELESS_OF_FEW
-    return replace(table, leads=score < hopeless * table.score)
-
-
-def _run(
-    session: Session, config: RunConfig, untrained: Choice | None, work: SharedWork | None
-) -> tuple[GraphModel, Tuned, RunConfig]:
-    """Train and tune, or take what is not trained: without training where that has no point, else if it is better.
-
-    Better is by some margin where items are many, and not worse by it where they are few. Lists change what is best:
-    codes that rank better after training may do worse beside them.
-    """
-    if untrained is not None and untrained.leads:
-        return untrained.taken()
-    shared_work.run(work, session)
-    tuned = session.tuned()
-    margin = CLEARLY if session.dataset.num_items > MANY_ITEMS else 1 / CLEARLY
-    if (
-        untrained is not None
-        and margin * worth(session.validate(tuned.ranking), config.training.monitor) < untrained.score
-    ):
-        return untrained.taken()
-    return session.model, tuned, config.model_copy(update={"ranking": tuned.config})
 
 
 def assess(
