@@ -185,7 +185,8 @@ def commands(source: Path, whole: Dataset, seed: int, kept: Path, wanted: list[s
         lines = (f"{user},{item}" for user, item in zip(users, items, strict=True))
         new.write_text("user,item\n" + "\n".join(lines) + "\n")
         costs: dict[str, Any] = {"seed": seed, "cores": len(os.sched_getaffinity(0))}
-        _command("update", str(run), str(new), "--out", f"{place}/first")  # compiled before anything is timed
+        if "update" in wanted:
+            _command("update", str(run), str(new), "--out", f"{place}/first")  # compiled before anything is timed
         for name, told in (("update", []), ("update --no-evaluate", ["--no-evaluate"])) if "update" in wanted else ():
             out = Path(place) / f"new{len(told)}"
             costs[name] = _command("update", str(run), str(new), "--out", str(out), *told)

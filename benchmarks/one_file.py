@@ -39,7 +39,7 @@ ROWS = {
 def model_file(data: Path, protocol: str, seed: int, size: str) -> Row | None:
     """A model file as users make it; None where it cannot be so small."""
     with tempfile.TemporaryDirectory() as folder:
-        run, file = Path(folder) / "run", Path(folder) / "model.legcf"
+        run = Path(folder) / "run"
         words = [str(data), "--protocol", protocol, "--cold", "keep", "--bytes", size, "--seed", str(seed)]
         started = time.perf_counter()
         done = _legcf("train", *words, "--out", str(run), "--quiet", "--json")
@@ -48,21 +48,28 @@ def model_file(data: Path, protocol: str, seed: int, size: str) -> Row | None:
         if done.returncode:
             raise RuntimeError(done.stderr)
         seconds = time.perf_counter() - started
+        return {**described(run), "seconds": seconds}
+
+
+def described(run: Path) -> Row:
+    """Accuracy of a run, the bytes of the file that is exported from it, and what it is made of."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "model.legcf"
         _legcf("export", str(run), str(file)).check_returncode()
-        metrics = json.loads((run / "metrics.json").read_text())
-        config = json.loads((run / "model.json").read_text())["config"]
-        return {
-            **{name: metrics["test"][name] for name in ("recall@20", "ndcg@20")},
-            "bytes": file.stat().st_size,
-            "seconds": seconds,
-            "vectors": _told(config),
-            "list_entries": metrics.get("list_entries", 0),
-            **({"chosen_on": metrics["chosen_on"]["validation"]["ndcg@20"]} if "chosen_on" in metrics else {}),
-            "ranking": {name: value for name, value in config["ranking"].items() if name.startswith("list_")},
-        }
+        size = file.stat().st_size
+    metrics = json.loads((run / "metrics.json").read_text())
+    config = json.loads((run / "model.json").read_text())["config"]
+    return {
+        **{name: metrics["test"][name] for name in ("recall@20", "ndcg@20")},
+        "bytes": size,
+        "vectors": told(config),
+        "list_entries": metrics.get("list_entries", 0),
+        **({"chosen_on": metrics["chosen_on"]["validation"]["ndcg@20"]} if "chosen_on" in metrics else {}),
+        "ranking": {name: value for name, value in config["ranking"].items() if name.startswith("list_")},
+    }
 
 
-def _told(config: dict[str, Any]) -> str:
+def told(config: dict[str, Any]) -> str:
     """What the vectors are made of, in a few words."""
     method = config["method"]
     if method["name"] == "legcf":

@@ -16,6 +16,16 @@ def written(name: str) -> Any:
     return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
 
 
+def benchmark(name: str) -> Any:
+    """The script of this name, to ask it for the table it prints."""
+    place = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
+    assert place is not None
+    assert place.loader is not None
+    module = importlib.util.module_from_spec(place)
+    place.loader.exec_module(module)
+    return module
+
+
 def rows(document: str, start: str) -> list[list[str]]:
     """The cells of the table whose header begins so."""
     text = (ROOT / document).read_text()
@@ -67,7 +77,10 @@ def test_served_file() -> None:
         assert f"{found['throughput_ratio']:.1f}×" in text
         assert f"{ours['users_per_second']:,.0f} against {theirs['users_per_second']:,.0f}" in text
         assert f"{found['memory_ratio']:.2f}" in text
-    assert f"{file['request_ms']['ratio']:.2f}×" in text
+    for found in (file["request_ms"], file["request_ms_same_codes"]):
+        assert f"{found['model']:.3f} against {found['against']:.3f} ms of CPU: {found['ratio']:.2f}×" in text
+    for ratio in file["request_ms"]["ratios_of_further_rounds"]:
+        assert f"{ratio:.2f}×" in text
     assert f"{file['batches']['p99_ratio']:.1f}×" in text
     for server in (*file["servers"].values(), *file["random_codes"].values()):
         assert f"{server['per_second']:,.0f}" in text
@@ -140,16 +153,6 @@ def test_serving() -> None:
         assert f"{batch[way]['throughput_ratio']:.1f}×" in text
         assert f"{batch[way]['legcf']['users_per_second']:,.0f}" in text
         assert f"{batch[way]['implicit']['users_per_second']:,.0f}" in text
-
-
-def benchmark(name: str) -> Any:
-    """The script that wrote it, as a module."""
-    place = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
-    assert place is not None
-    assert place.loader is not None
-    module = importlib.util.module_from_spec(place)
-    place.loader.exec_module(module)
-    return module
 
 
 def test_unseen() -> None:
@@ -230,6 +233,14 @@ def test_updates() -> None:
         assert cells[5:] == [*kept, *costs], name
 
 
+def test_commands_of_updates() -> None:
+    (draw,) = written("bench_update-commands-gowalla")["draws"]
+    for name, *cells in rows("docs/updating.md", "| command | seconds |"):
+        took, training = draw[name.removeprefix("`legcf ").rstrip("`")], draw["train"]
+        parts = " / ".join(f"{100 * took[key] / training[key]:.1f} %" for key in ("clock", "processor"))
+        assert cells == [f"{took['clock']:.1f}", f"{took['processor']:.1f}", parts], name
+
+
 def test_thresholds() -> None:
     table = rows("docs/updating.md", "| threshold | movielens-small |")
     for column, name in enumerate(("movielens-small", "ml-1m"), 1):
@@ -253,3 +264,10 @@ def _shares(found: dict[str, float] | None) -> str:
 
 def _both(found: dict[str, float], form: str) -> str:
     return " / ".join(form.format(found[key]) for key in ("recall@20", "ndcg@20"))
+
+
+def test_frontier() -> None:
+    page = benchmark("frontier_page")
+    text = (ROOT / "docs" / "size.md").read_text()
+    for line in page.table(page.results()).splitlines():
+        assert line in text, f"{line}: python benchmarks/frontier.py --page"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf import ranks, threads
+from legcf import ranks, shared_work, threads
 from legcf.arrays import Positions
 from legcf.choose import Choice, best_table
 from legcf.configuration import RunConfig, migrated
@@ -22,7 +22,7 @@ from legcf.data.interactions import MANY_PAIRS, SAMPLE_ITEMS, Dataset
 from legcf.embeddings.base import bytes_of
 from legcf.embeddings.popularity import sizes_by_popularity
 from legcf.errors import UserError
-from legcf.evaluation import accuracies
+from legcf.evaluation import accuracies, worth
 from legcf.files import read_json, write_json
 from legcf.model import GraphModel
 from legcf.ranking.fit_lists import CLEARLY, MANY_ITEMS, ListFitter
@@ -30,6 +30,7 @@ from legcf.ranking.ranking import Ranking
 from legcf.ranking.tune import Tuned, Tuning, facts
 from legcf.registry import BACKBONES, METHODS, config_from_json
 from legcf.serving.artifact import fixed_bytes
+from legcf.shared_work import SharedWork
 from legcf.trained_model import TrainedModel, read_description, save_model
 from legcf.training.loop import Session, check
 from legcf.training.losses import LOSSES
@@ -88,12 +89,14 @@ def build_model(
     rng: np.random.Generator,
     folder: Path | None,
     folds: NDArray[np.integer] | None = None,
+    work: SharedWork | None = None,
 ) -> GraphModel:
     """A model ready to train: sizes from the configuration, first values from the data and the generator."""
     layer = METHODS[config.method.name].layer(config.method, dataset.num_users, dataset.num_items)
     backbone = BACKBONES[config.backbone.name](config.backbone, layer.width)
     if layer.start_table is None:
-        layer.initialise(dataset.train, rng)
+        key = config.method.model_dump_json()
+        shared_work.first_values(work, layer, dataset.train, rng, key, lambda: layer.initialise(dataset.train, rng))
     else:
         vectors = read_vectors(Path(layer.start_table), (dataset.num_users, dataset.num_items), layer.width)
         layer.initialise_from(*vectors, dataset.train, rng)
@@ -112,13 +115,15 @@ def train(
     quiet: bool = False,
     on_epoch: Callable[[dict[str, Any]], None] | None = None,
     final: bool = False,
+    work: SharedWork | None = None,
 ) -> TrainedModel:
     """Train, keep the best weights, test once, and write the run's files.
 
     Where there is something to choose and no validation pairs to choose by, a third of everyone's training pairs is
     held out first; what is chosen is then trained on all of them. Of very many pairs, those of some users with popular
     items are enough to choose by (`MANY_PAIRS`, `SAMPLE_ITEMS`). A `final` model is chosen and tested as usual (in the
-    folder `chosen` of the run) and then trained once more, with what was chosen, on every pair there is.
+    folder `chosen` of the run) and then trained once more, with what was chosen, on every pair there is. Runs on
+    one dataset may share `work`.
     """
     if final:
         rehearsal = dataset
@@ -128,7 +133,7 @@ def train(
     elif config.ranking.chooses and not dataset.validation.num_pairs:
         rehearsal = dataset.holding_out(_HELD_OUT, np.random.default_rng([config.seed, 3]))
     else:
-        return _train(dataset, config, folder, resume, quiet, on_epoch)
+        return _train(dataset, config, folder, resume, quiet, on_epoch, work=work)
     if not (final or (rehearsal.train.num_pairs and rehearsal.validation.num_pairs)):
         return _train(dataset, config, folder, resume, quiet, on_epoch)  # too few pairs to choose anything by
     rehearsed_in = None if folder is None else folder / "chosen"
@@ -173,6 +178,7 @@ def _train(
     quiet: bool,
     on_epoch: Callable[[dict[str, Any]], None] | None,
     chosen: Chosen | None = None,
+    work: SharedWork | None = None,
 ) -> TrainedModel:
     """One training; `chosen` is the model whose settings it has, if it is a repetition."""
     started = time.perf_counter()
@@ -192,17 +198,19 @@ def _train(
     rng = np.random.default_rng(config.seed)
     count = config.training.edge_folds
     folds = edge_folds(dataset.train, count, rng) if count else None
-    model = build_model(config, dataset, rng, folder, folds)
+    model = build_model(config, dataset, rng, folder, folds, work)
     stages = method.recipe(config.method, config.training)
-    fitter = ListFitter(dataset.train) if config.ranking.has_lists else None
+    fitter = None
+    if config.ranking.has_lists:
+        fitter = shared_work.once(work, dataset.train, "lists", lambda: ListFitter(dataset.train))
     tuning = Tuning(config.ranking, left, fitter, model.layer.item_lists(dataset.train))
     session = Session(model, dataset, config, stages, rng, folder, quiet, folds, on_epoch, tuning)
     set_up = time.perf_counter() - started
     going_on = resume and session.can_resume()
-    untrained = _untrained(session, dataset, config, left, tuning, reported=not going_on)
+    untrained = _untrained(session, dataset, config, left, tuning, not going_on, work)
     if going_on:
         session.resume()
-    model, tuned, config = _run(session, config, untrained)
+    model, tuned, config = _run(session, config, untrained, work)
     ranking = tuned.ranking
     judged = time.perf_counter()
     metrics = assess(model, ranking, dataset, config)
@@ -278,7 +286,13 @@ def room(config: RunConfig, dataset: Dataset) -> int | None:
 
 
 def _untrained(
-    session: Session, dataset: Dataset, config: RunConfig, room: int | None, tuning: Tuning, reported: bool
+    session: Session,
+    dataset: Dataset,
+    config: RunConfig,
+    room: int | None,
+    tuning: Tuning,
+    reported: bool,
+    work: SharedWork | None,
 ) -> Choice | None:
     """What training has to better, where the making of vectors is to be chosen: the best table, or its own start.
 
@@ -288,12 +302,14 @@ def _untrained(
         return None
 
     def build(one: RunConfig) -> GraphModel:
-        return build_model(one, dataset, np.random.default_rng(one.seed), None)
+        return build_model(one, dataset, np.random.default_rng(one.seed), None, work=work)
 
     judge = session.judge("choose", reported=reported)
     if config.ranking.fit_lists:
-        found = tuning.fitter.settings(tuning.rounded(session.model.ranking()), config.ranking, judge)
-        tuning.config = found.model_copy(update={"fit_lists": False})
+        rounded, fitter = tuning.rounded(session.model.ranking()), tuning.fitter
+        key = shared_work.without_size(config, "list settings")
+        found = shared_work.once(work, dataset.train, key, lambda: fitter.settings(rounded, config.ranking, judge))
+        tuning.config = found.model_copy(update={"fit_lists": False, "bytes": config.ranking.bytes})
     settled_lists = config.model_copy(update={"ranking": tuning.config})
     table = best_table(settled_lists, dataset, room, tuning.fitter, build, judge)
     tuned = tuning.fitted(session.model.ranking(), judge)
@@ -308,7 +324,9 @@ def _untrained(
     return replace(table, leads=score < hopeless * table.score)
 
 
-def _run(session: Session, config: RunConfig, untrained: Choice | None) -> tuple[GraphModel, Tuned, RunConfig]:
+def _run(
+    session: Session, config: RunConfig, untrained: Choice | None, work: SharedWork | None
+) -> tuple[GraphModel, Tuned, RunConfig]:
     """Train and tune, or take what is not trained: without training where that has no point, else if it is better.
 
     Better is by some margin where items are many, and not worse by it where they are few. Lists change what is best:
@@ -316,10 +334,13 @@ def _run(session: Session, config: RunConfig, untrained: Choice | None) -> tuple
     """
     if untrained is not None and untrained.leads:
         return untrained.taken()
-    session.run()
+    shared_work.run(work, session)
     tuned = session.tuned()
     margin = CLEARLY if session.dataset.num_items > MANY_ITEMS else 1 / CLEARLY
-    if untrained is not None and margin * session.worth(session.validate(tuned.ranking)) < untrained.score:
+    if (
+        untrained is not None
+        and margin * worth(session.validate(tuned.ranking), config.training.monitor) < untrained.score
+    ):
         return untrained.taken()
     return session.model, tuned, config.model_copy(update={"ranking": tuned.config})
 

@@ -9,6 +9,7 @@ from legcf.evaluation.evaluate import (
     evaluate_per_user,
     judges,
     some_judges,
+    worth,
 )
 
 __all__ = [
@@ -19,4 +20,5 @@ __all__ = [
     "evaluate_per_user",
     "judges",
     "some_judges",
+    "worth",
 ]

@@ -96,6 +96,12 @@ def accuracies(
     return found
 
 
+def worth(metrics: Mapping[str, float], monitor: str) -> float:
+    """What is chosen by: the geometric mean of the monitored metric and of recall at the same length. Two rankings
+    differ in both, and less by luck."""
+    return float(np.sqrt(metrics[monitor] * metrics[f"recall@{monitor.partition('@')[2]}"]))
+
+
 def judges(truth: Interactions, scores: int | None = None) -> Positions | None:
     """Who is asked where users and items are so many that to rank all items for all users would take hours: a sample,
     the same for the same data, for about so many scores. None: everyone."""

@@ -50,10 +50,7 @@ class Pooling:
         return sums
 
     def vector(self, history: Positions, vectors: FloatArray, relative: FloatArray | None = None) -> FloatArray:
-        """Of one user, from the vectors of its items, which count alike or so much each.
-
-        Without weights it is the same as among others, to the last bit.
-        """
+        """Of one user, from the vectors of its items, which count alike or so much each."""
         weighed = vectors * self.item_weights[history, None]
         if relative is not None:
             weighed *= relative[:, None]

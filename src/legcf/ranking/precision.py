@@ -18,7 +18,7 @@ _LARGEST_HALF = 65504.0
 def as_stored(ranking: Ranking, bits: int | None) -> Ranking:
     """The ranking with its items in so many bits per value; without a number codes stay codes, in bytes.
 
-    For users that are their histories: they follow from the rounded items.
+    For users that are their histories: they follow from the rounded items. Compiled: needs numba.
     """
     if ranking.pooling is None:
         raise ValueError("users that have vectors of their own cannot follow rounded items")
@@ -28,8 +28,10 @@ def as_stored(ranking: Ranking, bits: int | None) -> Ranking:
         rows = keep_codes(ranking.codes, "int8")
     else:
         return ranking
+    from legcf.ranking.pooling_compiled import pooled_users  # here: the rest of this module is for serving, too
+
     items = rows.vectors(slice(None))
-    users = ranking.pooling.vectors(ranking.histories, items.__getitem__, items.shape[1])
+    users = pooled_users(ranking.pooling, ranking.histories, items)
     return replace(ranking, users=users, items=items, rows=rows)
 
 

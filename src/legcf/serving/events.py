@@ -71,7 +71,7 @@ class Described:
     time: float
 
 
-Entry = Event | Change | Described
+LogEntry = Event | Change | Described
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class EventLog:
     def close(self) -> None:
         self._connection.close()
 
-    def write(self, parcels: Sequence[Sequence[Entry]]) -> list[int]:
+    def write(self, parcels: Sequence[Sequence[LogEntry]]) -> list[int]:
         """All parcels in one transaction, on disk when this returns; how many entries of each were new."""
         with self._transaction():
             known = self._known([entry.id for parcel in parcels for entry in parcel if isinstance(entry, Event)])

@@ -5,14 +5,14 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from legcf.serving.events import Entry, EventLog
+from legcf.serving.events import EventLog, LogEntry
 from legcf.serving.lane import Busy
 from legcf.serving.logs import log
 
 _MOST_WAITING = 20_000  # entries; beyond, the disk does not keep up
 _SPREAD_SECONDS = 0.02  # over which the acknowledgements of a transaction are sent
 
-Parcel = Sequence[Entry]
+Parcel = Sequence[LogEntry]
 
 
 class NotWritten(Exception):

@@ -14,6 +14,7 @@ from pydantic import (
     Tag,
     model_validator,
 )
+from pydantic.json_schema import SkipJsonSchema
 from typing_extensions import TypedDict
 
 MAX_K = 500
@@ -34,7 +35,9 @@ Id = Annotated[_Number | _Text, BeforeValidator(_whole), Field(description="An i
 _Count = Annotated[int, BeforeValidator(_whole), Field(strict=True)]
 _YesNo = Annotated[bool, Field(strict=True)]
 _Said = bool | int | float | _Text
-_Feature = _Said | Annotated[list[_Said], Field(max_length=1000)] | None
+_Features = Annotated[
+    dict[str, _Said | Annotated[list[_Said], Field(max_length=1000)] | None], Field(min_length=1, max_length=1000)
+]
 _K = Annotated[int, Field(ge=1, le=MAX_K, description="How many, at most.", examples=[5])]
 _WHY = "Say why for so many of the first items."
 _SEEN = "Leave out what the user is known to have."
@@ -175,25 +178,28 @@ class ItemNews(_Strict):
 
     model_config = ConfigDict(
         json_schema_extra={
+            "anyOf": [{"required": ["features"]}, {"required": ["available"], "not": {"required": ["title"]}}],
             "examples": [
                 {"available": True},
                 {"features": {"category": "tea", "price": 12.5}, "title": "White tea"},
-            ]
+            ],
         }
     )
 
-    available: _YesNo | None = Field(None, description="Items that are not available are never recommended.")
-    features: dict[str, _Feature] | None = Field(
+    available: _YesNo | SkipJsonSchema[None] = Field(
+        None, description="Items that are not available are never recommended."
+    )
+    features: _Features | SkipJsonSchema[None] = Field(
         None,
-        min_length=1,
-        max_length=1000,
         description="By the names of the columns that the model learnt from: they place an item that nobody has yet.",
     )
-    title: str | None = Field(None, max_length=1000, description="How the item is shown; only with `features`.")
+    title: _Text | SkipJsonSchema[None] = Field(None, description="How the item is shown; only with `features`.")
 
     @model_validator(mode="after")
     def _says_something(self) -> "ItemNews":
-        if self.available is None and self.features is None:
+        if any(getattr(self, name) is None for name in self.model_fields_set):
+            raise ValueError("null says nothing: leave the field out")
+        if not self.model_fields_set & {"available", "features"}:
             raise ValueError("give `available`, or `features`, or both")
         if self.title is not None and self.features is None:
             raise ValueError("a `title` comes with `features`")

@@ -9,7 +9,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from legcf.serving import schemas
-from legcf.serving.events import Change, Described, Entry, new_event
+from legcf.serving.events import Change, Described, LogEntry, new_event
 from legcf.serving.extend import NewItem
 from legcf.serving.gate import Json
 from legcf.serving.holder import Holder
@@ -64,7 +64,7 @@ class Told:
         news = await read_body(request, schemas.ItemNews)
         model, now = self._holder.current.scorer.model, time.time()
         name = id_text(model.items, item)
-        entries: list[Entry] = []
+        entries: list[LogEntry] = []
         if news.available is not None:
             entries.append(Change(name, news.available, now))
         if news.features is not None:

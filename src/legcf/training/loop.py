@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from legcf import ranks
 from legcf.configuration import RunConfig, TrainingConfig
 from legcf.data.interactions import Dataset, Interactions
 from legcf.errors import UserError
-from legcf.evaluation import CHOOSING_SCORES, evaluate, judges, some_judges
+from legcf.evaluation import CHOOSING_SCORES, evaluate, judges, some_judges, worth
 from legcf.evaluation.metrics import METRICS
 from legcf.files import written_whole
 from legcf.model import GraphModel
@@ -312,13 +312,9 @@ class Session:
             if reported:
                 told = {"search": facts, "validation": metrics}
                 self._tell(stage, next(tried), None, told, time.perf_counter() - started)
-            return self.worth(metrics)
+            return worth(metrics, self.config.training.monitor)
 
         return score
-
-    def worth(self, metrics: Mapping[str, float]) -> float:
-        """The geometric mean of the monitored metric and recall: two rankings differ in both, and less by luck."""
-        return math.sqrt(metrics[self.config.training.monitor] * metrics[f"recall@{self._monitor[1]}"])
 
     def _judge(self) -> dict[str, Any]:
         """Validate, and remember these weights if none were better."""

@@ -17,7 +17,7 @@ from legcf import runs, threads
 from legcf.arrays import Positions
 from legcf.data.interactions import Dataset, Interactions
 from legcf.errors import UserError
-from legcf.evaluation import evaluate, judges, some_judges
+from legcf.evaluation import evaluate, judges, some_judges, worth
 from legcf.features.known import ItemFeatures
 from legcf.features.placing import Placing
 from legcf.model import GraphModel
@@ -175,7 +175,7 @@ def _weighed_again(result: TrainedModel, validation: Interactions, watching: Pos
     name, k = monitor.split("@")
 
     def judge(ranking: Ranking, facts: dict[str, Any]) -> float:
-        return evaluate(ranking, validation, (int(k),), watching, (name,))[monitor]
+        return worth(evaluate(ranking, validation, (int(k),), watching, {name, "recall"}), monitor)
 
     tuned = Tuning(config.ranking).weighed(result.ranking, lists, config.ranking, judge)
     return replace(result, ranking=tuned.ranking, config=config.model_copy(update={"ranking": tuned.config}))

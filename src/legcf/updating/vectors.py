@@ -6,7 +6,7 @@ pairs of the training tells how the two differ: a changed item moves by the diff
 and after, and a new item stands where a linear map takes its half step, the map that fits the trained items best.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,8 @@ from legcf.climb import climb
 from legcf.configuration import MethodConfig
 from legcf.data.interactions import Interactions
 from legcf.factorisation.als import AlsSettings, confidences, solve_side
-from legcf.graph.propagate import Operator
 from legcf.ranking.pooling import Pooling
+from legcf.ranking.pooling_compiled import pooled_users
 from legcf.trained_model import TrainedModel
 
 _FIRST_ALPHA, _LEAST_ALPHA, _MOST_ALPHA = 10.0, 1.25, 40.0
@@ -117,13 +117,8 @@ def settings_for(method: MethodConfig, items: FloatArray, train: Interactions, p
 
 
 def _pooled(pooling: Pooling, train: Interactions, items: FloatArray) -> FloatArray:
-    """Users by these pairs, which also tell how many users an item has. A compiled product is many times as fast as
-    `Pooling.vectors`, and rounds otherwise."""
-    pooled = Pooling(pooling.user_power, pooling.item_power, train.item_degrees)
-    counted = replace(train, weights=train.relative_weights).to_scipy()
-    users = Operator(counted, symmetric=False).times(items * pooled.item_weights[:, None])
-    users *= pooled.user_scales(train)[:, None]
-    return users
+    """Users by these pairs, which also tell how many users an item has."""
+    return pooled_users(Pooling(pooling.user_power, pooling.item_power, train.item_degrees), train, items)
 
 
 def _linear_map(rows: FloatArray, wanted: FloatArray) -> FloatArray:

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table and the figure of docs/size.md, from what `frontier.py` has kept."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results"
+PAGE = HERE.parent / "docs" / "size.md"
+FIGURE = HERE.parent / "docs" / "images" / "frontier.svg"
+BEGIN, END = "<!-- frontier: begin -->", "<!-- frontier: end -->"
+DATA = {"gowalla": "Gowalla", "yelp2018": "Yelp2018", "lastfm": "LastFM", "ml-1m": "ml-1m"}
+KINDS = {
+    "legcf": "`legcf train --bytes {}`, the whole file",
+    "als": "ALS, {}",
+    "full": "LightGCN, 64 wide, users and items, {}",
+    "ease": "EASE, {}",
+}
+SERIES = {  # label: kind, names, marker, line, colour
+    "legcf, the whole file": ("legcf", "", "o", "-", "#d1495b"),
+    "ALS, items alone: float32, 8 and 4 bits": ("als", "items, f8 4", "s", "-", "#30638e"),
+    "the same, product quantised": ("als", "items, PQ", "s", ":", "#7ba6c9"),
+    "the same in float32, with item lists": ("als", "items, float32, with lists", "D", "", "#2f9e8f"),
+    "LightGCN, users and items: float32, 8 and 4 bits": ("full", "f8 4", "^", "-", "#8d6a9f"),
+    "LightGCN, product quantised": ("full", "PQ", "^", ":", "#c3a6d1"),
+    "EASE": ("ease", "float32", "P", "", "#444444"),
+}
+PROTOCOL, SEED = "legcf", 11
+LOWEST = 0.8  # of the best: what is shown
+Row = dict[str, Any]
+
+
+def results() -> dict[str, list[Row]]:
+    """Rows of every data set that was run; those of one_file.py are model files too."""
+    found = {}
+    for name in DATA:
+        path = RESULTS / f"frontier-{name}.json"
+        if path.exists():
+            rows = json.loads(path.read_text())
+            have = {row["name"] for row in rows if row["kind"] == "legcf"}
+            found[name] = rows + [row for row in _of_one_file(name) if row["name"] not in have]
+    return found
+
+
+def _of_one_file(data: str) -> list[Row]:
+    rows = json.loads((RESULTS / "one-file.json").read_text()).values()
+    wanted = [row for row in rows if (row["data"], row["protocol"], row["seed"]) == (data, PROTOCOL, SEED)]
+    return [{**row, "kind": "legcf", "name": row["size"]} for row in wanted]
+
+
+def table(known: dict[str, list[Row]]) -> str:
+    """A line for every model, a column for every data set."""
+    labels: dict[tuple[str, str], None] = {}
+    for kind in KINDS:
+        names = dict.fromkeys(row["name"] for rows in known.values() for row in rows if row["kind"] == kind)
+        ordered = sorted(names, key=_bytes) if kind == "legcf" else names
+        labels |= {(kind, name): None for name in ordered}
+    lines = [f"| | {' | '.join(DATA[name] for name in known)} |", "|---" * (1 + len(known)) + "|"]
+    for kind, name in labels:
+        found = [_cell(rows, kind, name) for rows in known.values()]
+        label = KINDS[kind].format(re.sub("^items, ", "items alone, ", name))
+        lines.append(f"| {label} | {' | '.join(found)} |")
+    return "\n".join(lines)
+
+
+def _bytes(size: str) -> float:
+    return float(size[:-2]) * {"kB": 1e3, "MB": 1e6}[size[-2:]]
+
+
+def _cell(rows: list[Row], kind: str, name: str) -> str:
+    found = [row for row in rows if (row["kind"], row["name"]) == (kind, name)]
+    if not found:
+        return "–"
+    row = found[0]
+    if "refused" in row:
+        return "too small for the items"
+    size = f"{row['bytes'] / 1e6:,.2f} MB" if row["bytes"] < 1e9 else f"{row['bytes'] / 1e9:,.1f} GB"
+    if "ndcg@20" not in row:
+        return f"{size}: not run"
+    scores = f"{row['recall@20']:.4f} / {row['ndcg@20']:.4f}"
+    return f"{size}: **{scores}**" if kind == "legcf" else f"{size}: {scores}"
+
+
+def show() -> None:
+    """Write both."""
+    known = results()
+    text = PAGE.read_text()
+    before, after = text[: text.index(BEGIN) + len(BEGIN)], text[text.index(END) :]
+    PAGE.write_text(f"{before}\n{table(known)}\n{after}")
+    draw(known)
+
+
+def draw(known: dict[str, list[Row]]) -> None:
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams |= {"svg.hashsalt": "legcf", "font.size": 9, "axes.spines.top": False}
+    matplotlib.rcParams["axes.spines.right"] = False
+    import matplotlib.pyplot as plt
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    figure, places = plt.subplots(2, 2, figsize=(9, 7.2))
+    shown = {data: rows for data, rows in known.items() if any("ndcg@20" in row for row in rows)}
+    for place in places.flat[len(shown) :]:
+        place.set_visible(False)
+    for place, (data, rows) in zip(places.flat, shown.items(), strict=False):
+        for label, (kind, names, marker, line, colour) in SERIES.items():
+            found = [row for row in rows if row["kind"] == kind and "ndcg@20" in row and _belongs(row["name"], names)]
+            found.sort(key=lambda row: row["bytes"])
+            thick = 2.2 if kind == "legcf" else 1.2
+            place.plot(
+                [row["bytes"] / 1e6 for row in found], [row["ndcg@20"] for row in found], marker=marker,
+                linestyle=line or "none", color=colour, label=label, linewidth=thick, markersize=5,
+                zorder=3 if kind == "legcf" else 2,
+            )  # fmt: skip
+        best = max(row.get("ndcg@20", 0.0) for row in rows)
+        place.set(xscale="log", title=DATA[data], ylim=(LOWEST * best, 1.01 * best))
+        place.xaxis.set_major_locator(FixedLocator([0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64]))
+        place.xaxis.set_minor_locator(NullLocator())
+        place.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        place.grid(alpha=0.25)
+        place.set(xlabel="megabytes that are needed to rank", ylabel="test NDCG@20")
+    handles, labels = places[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncols=2, frameon=False)
+    figure.tight_layout(rect=(0, 0.14, 1, 1))
+    FIGURE.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(FIGURE, metadata={"Date": None})
+
+
+def _belongs(name: str, names: str) -> bool:
+    """Whether a row is of a series: all, those product quantised, those in so many bits, or the one of this name."""
+    if names.endswith("PQ"):
+        return name.startswith(names)
+    if names.endswith("f8 4"):
+        return name in {f"{names.removesuffix('f8 4')}{one}" for one in ("float32", "8 bits", "4 bits")}
+    return names in ("", name)
