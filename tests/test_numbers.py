@@ -109,6 +109,18 @@ def test_two_ranks_against_one() -> None:
     assert f"training was {told}" in text
 
 
+def test_growing_pairs() -> None:
+    found = {(row["step"], row["size"]): row for row in written("pairs")}
+    for label, *cells in rows("docs/scale.md", "| | 10^6 pairs |"):
+        for size, cell in zip(("1e6", "1e7", "1e8"), cells, strict=True):
+            row = found.get((label.split()[0], size))
+            assert cell == ("not measured" if row is None else f"{row['cpu']:.1f} s, {row['peak_mb'] / 1024:.2f} GB")
+    requests = [found["serve", size] for size in ("1e6", "1e7")]
+    text = (ROOT / "docs" / "scale.md").read_text()
+    assert all(f"{row['request_ms']:.2f} ms" in text for row in requests)
+    assert " and ".join(f"{row['peak_mb']:.0f}" for row in requests) + " MB" in text
+
+
 def test_model_of_cost() -> None:
     model = written("cost_model")
     checks = [[one["part"], f"{one['measured']:.2f}", f"{one['predicted']:.2f}"] for one in model["checks"]]
