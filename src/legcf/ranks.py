@@ -146,12 +146,7 @@ def most(value: float) -> float:
 def fill(array: Array, bounds: NDArray[np.int64]) -> Array:
     """Give everyone the rows that each rank has found, in place."""
     if _count > 1:
-        import torch.distributed as dist
-
-        _together(
-            lambda rank, rows: dist.broadcast(_bytes(rows), src=rank, async_op=True),
-            (array[bounds[rank] : bounds[rank + 1]] for rank in range(_count)),
-        )
+        _together(_sent, (array[bounds[rank] : bounds[rank + 1]] for rank in range(_count)))
     return array
 
 
@@ -242,14 +237,14 @@ def told_bytes(ask: Callable[[], bytes]) -> bytes:
 
 def _from(rank: int, array: Array) -> Array:
     """The array as that rank has it, in place, whatever its type; rows must be contiguous."""
-    import torch.distributed as dist
-
     if array.size:
-        dist.broadcast(_bytes(array), src=rank)
+        _sent(rank, array).wait()
     return array
 
 
-def _bytes(array: NDArray[Any]) -> "torch.Tensor":
+def _sent(rank: int, array: NDArray[Any]) -> Any:
+    """The array of that rank on its way to all others."""
     import torch
+    import torch.distributed as dist
 
-    return torch.from_numpy(array.reshape(-1).view(np.uint8))
+    return dist.broadcast(torch.from_numpy(array.reshape(-1).view(np.uint8)), src=rank, async_op=True)
