@@ -28,9 +28,10 @@ evaluator from the lists that they rank. `make peers` writes this page; the vers
   file is packed, and users are not in it where they are their histories.
 - Settings stand in `benchmarks/peers/roster.py`; most are a project's defaults but for the sizes in the labels. A row
   that says *tuned* chose among {trials} settings on validation pairs, and the time of the choice is not in **fit**;
-  `default` chooses among more, within **fit**. A default that does not suit the data says little of a project.
-- `fast` chooses nothing, *untrained* is `default` without training and with codes alone, `default` has all of it: the
-  line in the plots of seconds shows what more time gives.
+  `default` chooses within **fit**; how much it tries stands below each table. A default that does not suit the data says
+  little of a project.
+- `fast` chooses nothing, *untrained* is `default` with its usual codes and lists, nothing trained and only the weight of
+  the lists chosen, `default` has all of it: the line in the plots of seconds shows what more time gives.
 - A run ends after {limit} s. RecBole's learned models stop at 60 % of that with their best epoch, so they need not have
   converged: read these rows as what this much time gives.
 """
@@ -52,7 +53,7 @@ def write(page: Path, work: Path, note: str = "") -> None:
         images = " ".join(
             f"![{name}: ndcg@20 against {what}](peers/{name}-{what}.svg)" for what in ("bytes", "seconds")
         )
-        blocks += [f"## {name}", _table(records), _failed(records), images]
+        blocks += [f"## {name}", _table(records), _choices(records), _failed(records), images]
     page.write_text("\n\n".join(block for block in [*blocks, _conditions(found)] if block) + "\n")
 
 
@@ -113,6 +114,18 @@ def _accuracy(one: Record) -> list[str]:
 def _costs(one: Record) -> list[str]:
     times = ("fit_seconds", "fit_cpu_seconds", "first_answer_seconds", "recommend_seconds")
     return [*(f"{one[name]:.1f} s" for name in times), f"{one['peak_mb']:,.0f} MB"]
+
+
+def _choices(records: Sequence[Record]) -> str:
+    """How much `default` was allowed to try."""
+    ours = next((one for one in _done(records) if _title(one) == "legcf default"), {})
+    judged = ours.get("judged")
+    if not judged:
+        return ""
+    return (
+        f"`default` made vectors in {judged['vectors']} ways and judged {judged['settings']} settings (mostly of lists"
+        " beside the same vectors) on validation."
+    )
 
 
 def _failed(records: Sequence[Record]) -> str:

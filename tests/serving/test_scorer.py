@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from legcf.errors import UserError
-from legcf.ranking.rows import CodedRows
+from legcf.ranking.rows import CodedRows, FullRows
 from legcf.serving.artifact import ServingModel
 from legcf.serving.explain import explain
 from legcf.serving.scorer import Request, Scorer
@@ -102,6 +102,18 @@ def test_compiled_and_numpy_agree_to_the_last_bit(
     fast = scorer.recommend_all(k, exclude_seen, compiled=True)
     np.testing.assert_array_equal(plain[0], fast[0])
     np.testing.assert_array_equal(plain[1], fast[1])
+
+
+@pytest.mark.parametrize("exclude_seen", [False, True])
+def test_a_table_is_ranked_for_many_users_at_once(model: ServingModel, exclude_seen: bool) -> None:
+    """One product for a block of users instead of one for each, which rounds otherwise."""
+    bias = np.linspace(0, 0.3, len(model.items)).astype(np.float32)
+    table = FullRows(model.item_rows.vectors(slice(None)))
+    scorer = Scorer(replace(model, item_rows=table, item_bias=bias))
+    one_by_one = scorer.recommend_all(7, exclude_seen, compiled=False)
+    at_once = scorer.recommend_all(7, exclude_seen, compiled=True)
+    np.testing.assert_array_equal(one_by_one[0], at_once[0])
+    np.testing.assert_allclose(one_by_one[1], at_once[1], rtol=1e-4)
 
 
 def test_ties_go_to_the_lower_index_in_both_paths(model: ServingModel) -> None:

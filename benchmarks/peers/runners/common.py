@@ -128,6 +128,6 @@ def main(models: dict[str, Fit]) -> None:
     fitted.save(saved)
     record["bytes"] = sum(path.stat().st_size for path in saved.rglob("*") if path.is_file())
     record["settings"] = settings
-    record["own"] = getattr(fitted, "own", None)
+    record["own"], record["judged"] = getattr(fitted, "own", None), getattr(fitted, "judged", None)
     np.savez(out / "ranked.npz", users=users, items=ranked)
     (out / "record.json").write_text(json.dumps(record))

@@ -61,6 +61,8 @@ class Model:
         with TestingClock() as clock:
             trained = Recommender(method, preset=preset, **settings).fit(dataset).trained
         self.testing = clock.seconds, clock.cpu_seconds
+        tried = [line["search"] for line in trained.curve if "search" in line]
+        self.judged = {"settings": len(tried), "vectors": len({one["start"] for one in tried if "start" in one})}
         # A user is known by the training pairs alone, as with the others.
         self.trained = replace(trained, known=trained.ranking.histories)
 

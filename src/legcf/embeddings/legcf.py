@@ -179,7 +179,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
                 **_ITEMS_ONLY["method"], "c": 500, "d": 32, "als": {"alpha": 20.0, "rounds": 4, "gradient_steps": 2},
             },
             "backbone": {"name": "history"},
-            "training": {"epochs": 0, "validation_users": 500},
+            "training": {"epochs": 0, "validation_users": 500, "propagation": "stepwise"},  # there are no steps to save
             "ranking": {
                 "bytes": "1MB", "lists": None, "list_ridge": 4.0, "list_candidates": 32, "list_weight": 0.25,
                 "fit_weight": False,

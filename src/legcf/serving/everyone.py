@@ -29,7 +29,7 @@ def blocks(
     scorer: "Scorer", count: int, k: int, exclude_seen: bool, compiled: bool | None
 ) -> Iterator[tuple[slice, NDArray[np.int32], FloatArray]]:
     """Slices of the `count` users, and positions and scores of the k best items of each."""
-    fast = None if compiled is False else _compiled(scorer, bool(compiled))
+    fast = None if compiled is False else _compiled(bool(compiled))
     for start in range(0, count, _BLOCK):
         users = slice(start, min(start + _BLOCK, count))
         yield users, *_top_block(scorer, users, k, exclude_seen, fast)
@@ -57,10 +57,8 @@ def _top_block(scorer: "Scorer", users: slice, k: int, exclude_seen: bool, fast:
     return items, scores
 
 
-def _compiled(scorer: "Scorer", wanted: bool) -> ModuleType | None:
-    """The compiled search: None without numba (an error if it is `wanted`), or where numpy is as fast."""
-    if scorer.term is None and not isinstance(scorer.model.item_rows, CodedRows):
-        return None
+def _compiled(wanted: bool) -> ModuleType | None:
+    """The compiled search: None without numba (an error if it is `wanted`)."""
     try:
         from legcf.serving import compiled
     except ImportError:
@@ -96,7 +94,6 @@ def _top_compiled(
     if isinstance(rows, CodedRows) and _lists_are_short(scorer, histories):
         found = fast.top_k_with_lists(rows, projected, k, bias, seen, scorer.model.lists, histories)
         return found
-    assert term is not None
     parts: list[Found] = []
     few = max(1, _BLOCK_BYTES // (4 * len(scorer.model.items)))
     for start in range(0, len(projected), few):
@@ -104,7 +101,8 @@ def _top_compiled(
         scores = rows.scores(projected[some])
         if bias is not None:
             scores += bias
-        term.add_for(scores, histories.of_users(some))
+        if term is not None:
+            term.add_for(scores, histories.of_users(some))
         parts.append(fast.best_k(scores, k, seen.of_users(some)))
     return np.concatenate([items for items, _ in parts]), np.concatenate([scores for _, scores in parts])
 

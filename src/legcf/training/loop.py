@@ -55,8 +55,6 @@ class TrainingState:
 class Session:
     """A run under way: the model, its data, its generator, its optimiser and where it stands."""
 
-    optimiser: torch.optim.Optimizer
-
     def __init__(
         self,
         model: GraphModel,
@@ -128,9 +126,21 @@ class Session:
 
     def new_optimiser(self) -> None:
         """Adam without memory of earlier steps, over all parameters; a stage that starts afresh asks for one."""
-        training = self.config.training
-        groups = [{"params": [weight], "scale": self._rate_scale(weight)} for weight in self.model.parameters()]
-        self.optimiser = torch.optim.Adam(groups, lr=training.learning_rate, betas=(0.9, training.adam_memory))
+        self._groups = [{"params": [weight], "scale": self._rate_scale(weight)} for weight in self.model.parameters()]
+        self._optimiser: torch.optim.Optimizer | None = None
+
+    @property
+    def optimiser(self) -> torch.optim.Optimizer:
+        """Made when it is first used: torch takes more than a second for it, and some runs train nothing."""
+        if self._optimiser is None:
+            training = self.config.training
+            betas = (0.9, training.adam_memory)
+            self._optimiser = torch.optim.Adam(self._groups, lr=training.learning_rate, betas=betas)
+        return self._optimiser
+
+    @property
+    def _trains(self) -> bool:
+        return any(stage.epochs for stage in self.stages)
 
     def sampler_of(
         self, pairs: Interactions, folds: NDArray[np.integer] | None = None, steps: int | None = None
@@ -364,7 +374,7 @@ class Session:
         groups = {
             "model": self.model.state_dict(),
             "best": self.best,
-            "optimiser": checkpoint.optimiser_tensors(self.optimiser),
+            "optimiser": checkpoint.optimiser_tensors(self.optimiser) if self._trains else {},
             "stage": self.stages[self.state.stage].state() if self.state.stage < len(self.stages) else {},
         }
         facts = {"state": asdict(self.state), "generator": self.rng.bit_generator.state}
@@ -393,7 +403,8 @@ class Session:
             self.rng.bit_generator.state = facts["generator"]
             self.best = groups.get("best", {})
             self.model.load_state_dict(groups["model"])
-            checkpoint.restore_optimiser(self.optimiser, groups["optimiser"])
+            if self._trains:
+                checkpoint.restore_optimiser(self.optimiser, groups["optimiser"])
             if groups.get("stage"):
                 self.stages[self.state.stage].load_state(groups["stage"])
         except (KeyError, TypeError, ValueError, RuntimeError) as error:

@@ -31,7 +31,6 @@ class TrainingView(Protocol[L_co]):
     config: RunConfig
     rng: np.random.Generator
     loss: Loss
-    optimiser: torch.optim.Optimizer
     quiet: bool
 
     pairs: Interactions
@@ -43,6 +42,9 @@ class TrainingView(Protocol[L_co]):
 
     @property
     def layer(self) -> L_co: ...
+
+    @property
+    def optimiser(self) -> torch.optim.Optimizer: ...
 
     @property
     def seconds(self) -> float:
