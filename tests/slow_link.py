@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cable between two network namespaces that is slow and long: for kernels whose `tc` has no netem.
 
-`python -m tests.slow_link A B MEGABITS MILLISECONDS` makes a device in each namespace, called like it, and carries packets
-from one to the other, each way at the given rate and delay, until it is killed.
+`python -m tests.slow_link A B MEGABITS MILLISECONDS` makes a device in each namespace, called like it, and carries
+packets from one to the other, each way at the given rate and delay, until it is killed.
 """
 
 import contextlib

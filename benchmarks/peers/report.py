@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from roster import ROWS, TRIALS
+from roster import PROJECTS, ROWS, TRIALS
 
 from legcf.experiments.figure import new_figure, place_labels, plain, to_svg
 from legcf.experiments.machine import describe
@@ -28,10 +28,10 @@ evaluator from the lists that they rank. `make peers` writes this page; the vers
   file is packed, and users are not in it where they are their histories.
 - Settings stand in `benchmarks/peers/roster.py`; most are a project's defaults but for the sizes in the labels. A row
   that says *tuned* chose among {trials} settings on validation pairs, and the time of the choice is not in **fit**;
-  `default` chooses within **fit**; how much it tries stands below each table. A default that does not suit the data says
-  little of a project.
-- `fast` chooses nothing, *untrained* is `default` with its usual codes and lists, nothing trained and only the weight of
-  the lists chosen, `default` has all of it: the line in the plots of seconds shows what more time gives.
+  `default` chooses within **fit**; how much it tries stands below each table. A default that does not suit the data
+  says little of a project.
+- `fast` chooses nothing, *untrained* is `default` with its usual codes and lists, nothing trained and only the weight
+  of the lists chosen, `default` has all of it: the line in the plots of seconds shows what more time gives.
 - A run ends after {limit} s. RecBole's learned models stop at 60 % of that with their best epoch, so they need not have
   converged: read these rows as what this much time gives.
 """
@@ -129,7 +129,11 @@ def _choices(records: Sequence[Record]) -> str:
 
 
 def _failed(records: Sequence[Record]) -> str:
-    return " ".join(f"{_title(one)}: {one['failed']}." for one in records if "failed" in one)
+    """Why rows are not in the table."""
+    told = [f"{_title(one)}: {one['failed']}." for one in records if "failed" in one]
+    known = {_title(one) for one in records}
+    missing = [title for title in (f"{PROJECTS[row.project].label} {row.label}" for row in ROWS) if title not in known]
+    return " ".join([*told, f"Not run on these data: {', '.join(missing)}."] if missing else told)
 
 
 def _plot(records: Sequence[Record], axis: str, unit: str) -> str:
