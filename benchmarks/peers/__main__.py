@@ -60,8 +60,8 @@ def exported(data: str, name: str, options: argparse.Namespace) -> Path:
     split = options.work / name / "split"
     if not split.exists():
         split.parent.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "legcf", "data", "export", data, str(split), "--protocol", options.protocol]
-        subprocess.run(command, check=True)
+        command = [sys.executable, "-m", "legcf", "data", "export", data, str(split)]
+        subprocess.run([*command, "--protocol", options.protocol, "--cold", "keep"], check=True)
     return split
 
 
