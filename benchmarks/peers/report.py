@@ -44,7 +44,8 @@ def write(page: Path, work: Path, note: str = "") -> None:
     pictures = page.with_suffix("")
     pictures.mkdir(parents=True, exist_ok=True)
     limits = sorted({one["limit"] for some in found.values() for one in some})
-    introduction = _INTRODUCTION.format(trials=TRIALS, limit=" or ".join(f"{limit:.0f}" for limit in limits))
+    trials = sorted({one.get("trials", TRIALS) for some in found.values() for one in some if "tuned" in one["label"]})
+    introduction = _INTRODUCTION.format(trials=_either(trials or [TRIALS]), limit=_either(limits))
     blocks = [introduction.rstrip(), note, _better_elsewhere(found, names)]
     for name in names:
         records = found[name]
@@ -55,6 +56,10 @@ def write(page: Path, work: Path, note: str = "") -> None:
         )
         blocks += [f"## {name}", _table(records), _choices(records), _failed(records), images]
     page.write_text("\n\n".join(block for block in [*blocks, _conditions(found)] if block) + "\n")
+
+
+def _either(numbers: Sequence[float]) -> str:
+    return " or ".join(f"{number:.0f}" for number in numbers)
 
 
 def _records(folder: Path) -> list[Record]:
