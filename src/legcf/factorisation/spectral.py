@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from legcf import ranks
 from legcf.arrays import FloatArray, inverse_power
 from legcf.data.interactions import Interactions
+from legcf.graph.propagate import Operator
 
 _MORE = 16  # columns beside those that are wanted, so that the last of them are right as well
 _ROUNDS = 3
@@ -19,18 +20,17 @@ _ROUNDS = 3
 
 def singular_vectors(train: Interactions, width: int, rng: np.random.Generator) -> FloatArray:
     """Q (items × width), largest singular value first; fewer columns where the data has no more."""
-    scaled = (
+    normalised = (
         sp.diags(inverse_power(train.user_degrees, 0.5))
         @ train.to_scipy()
         @ sp.diags(inverse_power(train.item_degrees, 0.5))
     ).tocsr()
-    scaled = scaled[ranks.own(ranks.cuts(train.indptr))].astype(np.float32)
-    across = scaled.T.tocsr()
+    scaled = Operator(normalised[ranks.own(ranks.cuts(train.indptr))].astype(np.float32), symmetric=False)
     columns = min(width + _MORE, train.num_items, train.num_users)
     basis: FloatArray = rng.standard_normal((train.num_items, columns)).astype(np.float32)
     for _ in range(_ROUNDS):
-        basis = np.linalg.qr(ranks.total(across @ (scaled @ basis)))[0].astype(np.float32)
-    image = scaled @ basis
+        basis = np.linalg.qr(ranks.total(scaled.transposed.times(scaled.times(basis))))[0].astype(np.float32)
+    image = scaled.times(basis)
     _, directions = np.linalg.eigh(ranks.total(image.T @ image))
     vectors: FloatArray = np.ascontiguousarray((basis @ directions[:, ::-1])[:, :width], dtype=np.float32)
     return vectors
