@@ -84,7 +84,7 @@ def figures_of(data: Dataset, parts: tuple[str, ...], batch_size: int) -> Figure
         timed("coding", lambda: learn(items, c, 2, np.random.default_rng(2), rounds=2))
     if "training" in parts:
         session = session_of(data, users, items, c, batch_size)
-        batches = session.sampler_of(data.train, steps=FIRST_STEPS + STEPS).epoch(ranks.own_generator(session.rng))
+        batches = session.sampler_of(data.train, steps=FIRST_STEPS + STEPS).epoch(session.rng)
         for batch in islice(batches, FIRST_STEPS):
             session.step(batch)
         timed("training", lambda: [session.step(batch) for batch in batches])

@@ -10,12 +10,16 @@ import torch
 
 from legcf import ranks
 from legcf.assignment.matching_pursuit import encode
+from legcf.data.interactions import Dataset
 from legcf.errors import UserError
 from legcf.evaluation import evaluate
 from legcf.factorisation.als import AlsSettings, factorise
 from legcf.factorisation.spectral import singular_vectors
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.ridge import find_candidates, solve
+from legcf.registry import METHODS, resolve
+from legcf.runs import build_model
+from legcf.training.loop import Session
 from legcf.training.sampler import Sampler
 from tests.helpers import planted
 
@@ -39,7 +43,8 @@ def main(out: Path) -> None:
     metrics = evaluate(Ranking(rows[np.arange(300) % 50], rows[np.arange(120) % 50], train), dataset.validation)
     found["metrics"] = np.array(list(metrics.values()))
     found["gradient"] = averaged_gradient()
-    found["passed"], found["batch"] = passed_through(Sampler(train, 64, 4, "interaction", "shared").of_rank())
+    found |= passed_through(Sampler(train, 63, 4, "interaction", "shared").of_rank())
+    found["trained"] = trained(dataset)
     refuse()
     if ranks.is_first():
         np.savez(out, **found)
@@ -56,14 +61,27 @@ def averaged_gradient() -> np.ndarray:
     return np.array([weight.grad.item()])
 
 
-def passed_through(sampler: Sampler) -> tuple[np.ndarray, np.ndarray]:
-    """How often an epoch meets each pair, over all ranks, and how large its first batch is."""
+def passed_through(sampler: Sampler) -> dict[str, np.ndarray]:
+    """How often an epoch meets each pair, what each of its batches sums up to, over all ranks, and their negatives."""
     times = np.zeros((300, 120), dtype=np.int64)
-    sizes = []
-    for batch in sampler.epoch(ranks.own_generator(np.random.default_rng(4))):
-        np.add.at(times, (batch.entities[batch.users], batch.entities[batch.positives] - 300), 1)
-        sizes.append(batch.num_pairs)
-    return ranks.total(times), ranks.total(np.array([sizes[0], 0]))
+    sums, negatives = [], []
+    for batch in sampler.epoch(np.random.default_rng(4)):
+        users, items = batch.entities[batch.users], batch.entities[batch.positives] - 300
+        counts = (batch.weights > 0).astype(np.int64)
+        np.add.at(times, (users, items), counts)
+        sums.append([(counts * (users * 120 + items) ** 2).sum(), counts.sum()])
+        negatives.append(batch.entities[batch.negatives])
+    return {"passed": ranks.total(times), "batches": ranks.total(np.array(sums)), "negatives": np.array(negatives)}
+
+
+def trained(dataset: Dataset) -> np.ndarray:
+    """The codebook after an epoch, by shared negatives."""
+    changes = {"method": {"c": 16, "d": 8}, "training": {"epochs": 1, "batch_size": 63, "negatives": 16}}
+    config = resolve("legcf", preset="items-only", overrides=changes)
+    model = build_model(config, dataset, np.random.default_rng(5), None)
+    stages = METHODS["legcf"].recipe(config.method, config.training)
+    Session(model, dataset, config, stages, np.random.default_rng(6), quiet=True).run()
+    return next(iter(model.parameters())).detach().numpy()
 
 
 def refuse() -> None:

@@ -7,6 +7,7 @@ numbers that all have. One rank, the first, has the run's folder and speaks. Alo
 here does anything.
 """
 
+import copy
 import json
 import os
 import sys
@@ -114,8 +115,8 @@ def own(bounds: NDArray[np.int64]) -> slice:
 
 
 def own_generator(rng: np.random.Generator) -> np.random.Generator:
-    """For draws that differ between ranks, while `rng` stays the same for all."""
-    return rng if _count == 1 else np.random.default_rng([int(rng.integers(2**63)), _number])
+    """For draws that differ between ranks; `rng` stays as it is, the same for all and as far as one rank would be."""
+    return rng if _count == 1 else np.random.default_rng([int(copy.deepcopy(rng).integers(2**63)), _number])
 
 
 # From parts to a whole ------------------------------------------------------------------------------------------------

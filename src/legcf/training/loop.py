@@ -197,7 +197,7 @@ class Session:
         steps = self.sampler.steps_per_epoch
         title = f"{stage.name} {self.state.epoch + 1}/{stage.epochs}"
         with progress(title, steps, "steps", self.quiet) as task:
-            for number, batch in enumerate(self.sampler.epoch(ranks.own_generator(self.rng))):
+            for number, batch in enumerate(self.sampler.epoch(self.rng)):
                 self.set_learning_rate((self.state.epoch + number / steps) / max(stage.epochs, 1))
                 stage.before_step(self, batch)
                 total += self.step(batch) * batch.num_pairs

@@ -82,7 +82,8 @@ class Sampler:
         self._folds = folds
         self._steps = steps
         self._pool = None if pool is None or pool >= train.num_items else max(pool, negatives)
-        self._users = train.users()
+        self._own = slice(0, train.num_pairs)  # the pairs of which users, items and weights are at hand
+        self._users, self._items = train.users(), train.items
         self._weights = pair_weights(train, user_power, item_power)
         self._active = np.flatnonzero(train.user_degrees > 0)
         self._all_items = np.arange(train.num_items, dtype=np.int64)
@@ -100,23 +101,21 @@ class Sampler:
         return int(sum(-(-size // self._batch_size) for size in sizes))
 
     def of_rank(self) -> "Sampler":
-        """The batches of this rank: pairs of its own users, as large a share of each batch as it has of them all."""
+        """The batches of this rank: of every batch that all ranks draw alike, the pairs of its own users.
+
+        So several ranks see the pairs and shared negatives that one would see, and differ from it by rounding alone.
+        """
         if ranks.count() == 1:
             return self
         train = self._train
-        shares = ranks.cuts(train.indptr)
-        drawn = np.searchsorted(self._active, shares) if self._order == "user" else train.indptr[shares]
-        if not np.diff(train.indptr[shares]).all():
+        shares = train.indptr[ranks.cuts(train.indptr)]
+        if not np.diff(shares).all():
             raise UserError(f"{train.num_pairs:,} pairs are too few for {ranks.count()} workers: take fewer.")
-        mine, number = ranks.own(shares), ranks.number()
-        pairs = slice(int(train.indptr[mine.start]), int(train.indptr[mine.stop]))
         part = copy.copy(self)
-        part._train = train.of_range(mine)
-        part._batch_size = max(1, round(self._batch_size * (drawn[number + 1] - drawn[number]) / drawn[-1]))
-        part._steps = self.steps_per_epoch
-        part._users, part._weights = self._users[pairs].copy(), self._weights[pairs].copy()
-        part._folds = None if self._folds is None else self._folds[pairs]
-        part._active = np.flatnonzero(part._train.user_degrees > 0)
+        part._own = own = ranks.own(shares)
+        part._users, part._items, part._weights = (
+            array[own].copy() for array in (self._users, self._items, self._weights)
+        )
         return part
 
     def epoch(self, rng: np.random.Generator) -> Iterator[TrainingBatch]:
@@ -129,8 +128,15 @@ class Sampler:
         if self._kind == "none":
             yield self._whole()
             return
+        own = ranks.own_generator(rng)
         for fold, chosen in self._chosen_pairs(rng):
-            yield self._batch(chosen, fold, rng)
+            yield self._batch(self._at_hand(chosen), fold, rng, own)
+
+    def _at_hand(self, chosen: LongArray) -> LongArray:
+        """Places of those pairs of a batch that this rank has."""
+        if ranks.count() == 1:
+            return chosen
+        return chosen[(chosen >= self._own.start) & (chosen < self._own.stop)] - self._own.start
 
     def _chosen_pairs(self, rng: np.random.Generator) -> Iterator[tuple[int, LongArray]]:
         train, size = self._train, self._batch_size
@@ -166,12 +172,16 @@ class Sampler:
             entities, users, positives, np.empty(0, dtype=np.int64), self._weights, train.num_users, WHOLE
         )
 
-    def _batch(self, chosen: LongArray, fold: int, rng: np.random.Generator) -> TrainingBatch:
+    def _batch(self, chosen: LongArray, fold: int, rng: np.random.Generator, own: np.random.Generator) -> TrainingBatch:
+        """`rng` draws what ranks have in common, `own` what each draws for its own pairs."""
         train = self._train
-        users, positives = self._users[chosen], train.items[chosen]
+        weights = self._weights[chosen]
+        if not len(chosen):  # a last batch may be so small that a rank has nothing of it: a pair of no weight stands in
+            chosen, weights = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.float32)
+        users, positives = self._users[chosen], self._items[chosen]
         if self._kind == "each":
             negatives = np.empty((len(users), self._negatives), dtype=np.int64)
-            _draw_unseen(rng, users, self._seen.indptr, self._seen.items, self._candidates(rng), negatives)
+            _draw_unseen(own, users, self._seen.indptr, self._seen.items, self._candidates(rng), negatives)
         else:
             count = min(self._negatives, train.num_items)
             negatives = rng.choice(train.num_items, count, replace=False).astype(np.int64)
@@ -184,7 +194,7 @@ class Sampler:
             local[:pairs],
             local[pairs : 2 * pairs],
             local[2 * pairs :].reshape(negatives.shape),
-            self._weights[chosen],
+            weights,
             train.num_users,
             fold,
         )
