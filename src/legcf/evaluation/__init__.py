@@ -3,6 +3,7 @@
 
 from legcf.evaluation.evaluate import (
     CHOOSING_SCORES,
+    Ranker,
     accuracies,
     accuracy,
     evaluate,
@@ -14,6 +15,7 @@ from legcf.evaluation.evaluate import (
 
 __all__ = [
     "CHOOSING_SCORES",
+    "Ranker",
     "accuracies",
     "accuracy",
     "evaluate",

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a ranking and the truth to metrics; a mean over the users that have something to find."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from legcf import ranks
-from legcf.arrays import IntArray, Positions
+from legcf.arrays import FloatArray, IntArray, Positions
 from legcf.data.interactions import Interactions
 from legcf.evaluation.beyond import coverage, novelty, similarity
 from legcf.evaluation.metrics import METRICS
@@ -16,6 +16,8 @@ from legcf.ranking.ranking import Ranking
 from legcf.ranking.topk import rank
 
 DEFAULT_KS = (5, 10, 20)
+Ranker = Callable[[Ranking, int, Positions | None, Interactions | None], tuple[IntArray, FloatArray]]
+"""The best items of users, and their scores: `topk.rank`, or what gives the same."""
 _MOST_SCORES, _LEAST_JUDGES = 10**10, 10_000
 CHOOSING_SCORES = 2 * 10**9  # what one of many choices may cost; a report is made once
 
@@ -27,11 +29,12 @@ def evaluate(
     users: Positions | None = None,
     metrics: Iterable[str] | None = None,
     beyond: bool = False,
+    rank: Ranker = rank,
 ) -> dict[str, float]:
     """Mean metrics such as "recall@20", and catalogue coverage, over `users` with any truth; all of both by default.
 
     With `beyond` also how little known and how alike the items of lists are (`legcf.evaluation.beyond`). A rank judges
-    its share of the users.
+    its share of the users. Who judges many rankings of the same vectors may bring a `rank` that remembers.
     """
     able = _able(truth, users)
     names = None if metrics is None else sorted(metrics)  # all ranks in the same order, of a set as well

@@ -7,6 +7,7 @@ chosen apart from how the vectors are made.
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,9 @@ class ListFitter:
         self._solved: dict[tuple[int, float, tuple[float, ...]], Solved] = {}
         picked = np.linspace(0, train.num_users - 1, min(_SAMPLE, train.num_users)).astype(np.int64)
         self._sample = train.of_users(np.unique(picked))
+        # Both are asked for once per weight that is tried, of the same lists and the same vectors.
+        self._list_spread = lru_cache(maxsize=1)(self._spread_of)
+        self._product_spread = lru_cache(maxsize=1)(lambda ranking: product_spread(ranking.users, ranking.items))
         self._few, self._many = (_FEW_DENSE, _MANY_DENSE) if train.num_items <= MANY_ITEMS else (_FEW, _MANY)
 
     def settings(self, ranking: Ranking, config: RankingConfig, judge: Judge) -> RankingConfig:
@@ -125,12 +129,14 @@ class ListFitter:
         """The ranking with these lists, their term spread `weight` times as far as the inner products of vectors."""
         if not lists.num_entries:
             return ranking
-        term = np.zeros((self._sample.num_users, self.train.num_items), dtype=np.float32)
-        lists.add_for(term, self._sample)
-        spread = float(term.std())
-        own = product_spread(ranking.users, ranking.items)
+        spread, own = self._list_spread(lists), self._product_spread(ranking)
         factor = weight * (own if own > 0 else 1.0) / spread if spread > 0 else 1.0
         return replace(ranking, term=lists.scaled(factor))
+
+    def _spread_of(self, lists: ItemLists) -> float:
+        term = np.zeros((self._sample.num_users, self.train.num_items), dtype=np.float32)
+        lists.add_for(term, self._sample)
+        return float(term.std())
 
     def _solve(self, count: int, user_power: float, ridges: tuple[float, ...]) -> Solved:
         key = (count, user_power, ridges)

@@ -20,13 +20,15 @@ from legcf import ranks
 from legcf.configuration import RunConfig, TrainingConfig
 from legcf.data.interactions import Dataset, Interactions
 from legcf.errors import UserError
-from legcf.evaluation import CHOOSING_SCORES, evaluate, judges, some_judges, worth
+from legcf.evaluation import CHOOSING_SCORES, Ranker, evaluate, judges, some_judges, worth
 from legcf.evaluation.metrics import METRICS
 from legcf.files import written_whole
 from legcf.model import GraphModel
 from legcf.progress import progress
 from legcf.ranking.fit_lists import Judge
 from legcf.ranking.ranking import Ranking
+from legcf.ranking.rerank import Reranker
+from legcf.ranking.topk import rank
 from legcf.ranking.tune import Tuned, Tuning
 from legcf.training import checkpoint
 from legcf.training.losses import LOSSES
@@ -296,12 +298,12 @@ class Session:
     def validation_score(self) -> float:
         return self.validate(self.ranking())[self.config.training.monitor] if self.validates else 0.0
 
-    def validate(self, ranking: Ranking, by_all: bool = False) -> dict[str, float]:
+    def validate(self, ranking: Ranking, by_all: bool = False, rank: Ranker = rank) -> dict[str, float]:
         """The monitored metric on the validation pairs, with recall and NDCG at 20."""
         name, k = self._monitor
         names = {name, "recall", "ndcg"}
         users = judges(self.dataset.validation, CHOOSING_SCORES) if by_all else self._judges
-        return evaluate(ranking, self.dataset.validation, sorted({k, 20}), users, names)
+        return evaluate(ranking, self.dataset.validation, sorted({k, 20}), users, names, rank=rank)
 
     def tuned(self) -> Tuned:
         """After training: the ranking with what can still be chosen chosen on validation; every trial is reported."""
@@ -314,11 +316,11 @@ class Session:
 
         Lists are judged at last by all validation users, however few watch the training.
         """
-        tried = itertools.count(1)
+        tried, rank = itertools.count(1), Reranker()
 
         def score(ranking: Ranking, facts: dict[str, Any]) -> float:
             started = time.perf_counter()
-            metrics = self.validate(ranking, by_all)
+            metrics = self.validate(ranking, by_all, rank)
             if reported:
                 told = {"search": facts, "validation": metrics}
                 self._tell(stage, next(tried), None, told, time.perf_counter() - started)

@@ -113,9 +113,8 @@ class Sampler:
             raise UserError(f"{train.num_pairs:,} pairs are too few for {ranks.count()} workers: take fewer.")
         part = copy.copy(self)
         part._own = own = ranks.own(shares)
-        part._users, part._items, part._weights = (
-            array[own].copy() for array in (self._users, self._items, self._weights)
-        )
+        part._users, part._items = self._users[own].copy(), self._items[own].copy()
+        part._weights = self._weights[own].copy()
         return part
 
     def epoch(self, rng: np.random.Generator) -> Iterator[TrainingBatch]:
