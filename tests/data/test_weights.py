@@ -16,6 +16,7 @@ from legcf.ranking.pooling import Pooling
 from legcf.ranking.ridge import find_candidates, solve
 from legcf.recommender import Recommender
 from tests.helpers import random_interactions
+from tests.ranking.test_ridge import go_by
 
 DAY = 86_400
 LOG = pl.DataFrame(
@@ -88,11 +89,10 @@ def weighed(pairs: Interactions, seed: int = 0) -> Interactions:
     return Interactions(pairs.indptr, pairs.items, pairs.num_items, weights)
 
 
-@pytest.mark.parametrize("walk", [True, False])
-def test_lists_are_solved_by_weights(walk: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Against numpy, by the whole of G and by walking."""
-    if walk:
-        monkeypatch.setattr("legcf.ranking.ridge._DENSE_BYTES", 0)
+@pytest.mark.parametrize("way", ["whole", "users", "rows"])
+def test_lists_are_solved_by_weights(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against numpy, by the whole of G, by users of candidates and by rows that are walked to."""
+    go_by(way, monkeypatch)
     train = weighed(random_interactions(30, 12, 0.3, seed=4))
     by_item = train.transposed()
     candidates = find_candidates(train, 11, by_item)

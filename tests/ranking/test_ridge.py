@@ -18,10 +18,17 @@ def dense_gram(train: Interactions, power: float) -> np.ndarray:
     return pairs.T @ (weights[:, None] * pairs)
 
 
-@pytest.mark.parametrize("walking", [True, False])
+def go_by(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole of G, the users of candidates, or rows of G that are walked to, a few systems at a time."""
+    monkeypatch.setattr(ridge, "_DENSE_BYTES", 2**28 if way == "whole" else 0)
+    monkeypatch.setattr(ridge, "_walks_less", lambda *_: way == "rows")
+    monkeypatch.setattr(ridge, "_SYSTEM_BYTES", 4 * 8 * 7 * 10)
+
+
+@pytest.mark.parametrize("way", ["whole", "users", "rows"])
 @pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
-def test_weights_solve_the_dense_systems(walking: bool, power: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ridge, "_DENSE_BYTES", 0 if walking else 2**28)
+def test_weights_solve_the_dense_systems(way: str, power: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_by(way, monkeypatch)
     train = random_interactions(60, 25, 0.25, 3)
     by_item = train.transposed()
     candidates = find_candidates(train, 7, by_item)
@@ -37,6 +44,18 @@ def test_weights_solve_the_dense_systems(walking: bool, power: float, monkeypatc
             np.testing.assert_allclose(solved.weights[place, own], wanted, rtol=1e-3, atol=1e-5)
             gains = wanted**2 / np.diag(np.linalg.inv(system))
             np.testing.assert_allclose(solved.gains[place, own], gains, rtol=1e-2, atol=1e-6)
+
+
+def test_rows_are_walked_to_where_users_have_much_in_common() -> None:
+    """Forty users with all of thirty items, or four hundred with two each."""
+
+    def walks(train: Interactions) -> bool:
+        by_item = train.transposed()
+        candidates = find_candidates(train, 16, by_item)
+        return ridge._walks_less(train, by_item, candidates, slice(0, train.num_items), train.num_items)
+
+    assert walks(random_interactions(400, 30, 0.9, 1))
+    assert not walks(random_interactions(400, 300, 0.006, 1))
 
 
 @given(train=graphs(), count=st.integers(1, 8))

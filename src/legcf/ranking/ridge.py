@@ -7,8 +7,9 @@ Column i of S solves, over the candidates j ∈ C_i and users weighed by d_u^−
 
 where R has the root of a pair's weight, if pairs have weights
 
-(EASE, Steck, WWW 2019, restricted to candidates as in SLIM, Ning and Karypis, ICDM 2011). Rows of G are never kept: the
-small systems are made of the users of the candidates, so memory does not grow with the pairs of items that meet.
+(EASE, Steck, WWW 2019, restricted to candidates as in SLIM, Ning and Karypis, ICDM 2011). The whole of G is kept only
+where items are few. Else memory does not grow with the pairs of items that meet: the small systems are made of the
+users of the candidates or, where these have much in common, read off rows of G that are walked to one by one.
 """
 
 from dataclasses import dataclass
@@ -28,6 +29,10 @@ _DENSE_BYTES = 2**28  # small catalogues are dense: there the whole of G is smal
 _FEW_ROWS = 4  # for less than this part of the items, walking is faster all the same
 _BLOCK = 2048
 _ITEMS_A_CALL = 2**14  # between two looks at the clock
+_SYSTEM_BYTES = 2**28  # of small systems at a time, where they are read off rows of G
+_SAMPLED = 64  # items that tell how much work the users of candidates are
+# Nanoseconds, about: a step of a walk to a row of G, a value read off it; a user of a candidate, two that it has.
+_STEP, _VALUE, _USER, _TWO = 5.0, 9.0, 5.0, 1.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,17 +111,63 @@ def solve(
     shares = ranks.cuts(candidates.indptr)
     mine = ranks.own(shares)
     scaled = np.array([ridge * unit for ridge in ridges], dtype=np.float32)
+    no_systems = np.zeros((0, 0, 0), dtype=np.float32)
+    longest = int(candidates.user_degrees.max(initial=0))
+    block = max(1, min(_ITEMS_A_CALL, _SYSTEM_BYTES // (4 * (longest + 1) * max(longest, 1))))
+    walks = not len(whole) and not some and _walks_less(train, by_item, candidates, mine, block)
     with progress("Item lists", mine.stop - mine.start, "items", quiet=mine.stop - mine.start <= _ITEMS_A_CALL) as task:
-        for start in range(mine.start, mine.stop, _ITEMS_A_CALL):
-            stop = min(start + _ITEMS_A_CALL, mine.stop)
+        for start in range(mine.start, mine.stop, block):
+            stop = min(start + block, mine.stop)
+            systems = _systems(train, by_item, candidates, own, start, stop) if walks else no_systems
             _solve(
                 by_item.indptr, by_item.items, roots, candidates.indptr, candidates.items, own, scaled, weights, gains,
-                train.num_users, whole, start, stop, _chunks(stop - start),
+                train.num_users, whole, systems, start, stop, _chunks(stop - start),
             )  # fmt: skip
             task.advance(stop - start)
     for line in (*weights, *gains):
         ranks.fill(line, candidates.indptr[shares])
     return Solved(candidates, weights, gains)
+
+
+def _walks_less(train: Interactions, by_item: Interactions, candidates: Interactions, mine: slice, block: int) -> bool:
+    """Whether walking to the rows of G that blocks of items need is less work than to go by the users of candidates.
+
+    A row is walked to once a block, by way of all that its users have. By users it takes the square of how many of an
+    item's candidates a user has, which some items tell.
+    """
+    lengths = np.repeat(train.user_degrees, train.user_degrees)
+    ways = np.bincount(train.items, weights=lengths, minlength=train.num_items)
+    walking = _VALUE * float((candidates.user_degrees[mine].astype(np.float64) ** 2).sum())
+    for start in range(mine.start, mine.stop, block):
+        first, last = candidates.indptr[start], candidates.indptr[min(start + block, mine.stop)]
+        walking += _STEP * float(ways[np.unique(candidates.items[first:last])].sum())
+    some = np.unique(np.linspace(mine.start, max(mine.stop - 1, mine.start), _SAMPLED).astype(np.int64))
+    by_users = 0.0
+    for item in some if mine.stop > mine.start else ():
+        users = [by_item.of(candidate) for candidate in candidates.of(item)]
+        met = np.unique(np.concatenate([np.empty(0, dtype=np.int32), *users]), return_counts=True)[1]
+        by_users += _TWO * float((met.astype(np.float64) ** 2).sum()) + _USER * float(met.sum())
+    return bool(walking < by_users * (mine.stop - mine.start) / max(len(some), 1))
+
+
+def _systems(
+    train: Interactions, by_item: Interactions, candidates: Interactions, own: FloatArray, start: int, stop: int
+) -> FloatArray:
+    """For each item of the range: G_CC, and G_Ci in one more column."""
+    bounds = candidates.indptr[start : stop + 1]
+    places, longest = candidates.items[bounds[0] : bounds[-1]], int(np.diff(bounds).max(initial=0))
+    systems = np.zeros((stop - start, longest, longest + 1), dtype=np.float32)
+    order = np.argsort(places, kind="stable")  # by candidate: what its row of G is needed for stands together
+    needed, first = np.unique(places[order], return_index=True)
+    firsts = np.append(first, len(order)).astype(np.int64)
+    none = np.empty(0, dtype=np.float32)
+    _read_off(
+        by_item.indptr, by_item.items, none if by_item.weights is None else np.sqrt(by_item.weights),
+        train.indptr, train.items, none if train.weights is None else np.sqrt(train.weights), own,
+        bounds - bounds[0], places, order, needed, firsts, np.repeat(np.arange(stop - start), np.diff(bounds)),
+        start, systems, _chunks(len(needed)),
+    )  # fmt: skip
+    return systems
 
 
 def strongest(candidates: Interactions, gains: FloatArray, count: int) -> Interactions:
@@ -202,6 +253,35 @@ def _find(  # type: ignore[no-untyped-def]
                 values[at], found[row, at] = value, item
 
 
+@njit(cache=True, parallel=True)
+def _read_off(  # type: ignore[no-untyped-def]
+    item_indptr, item_users, item_roots, indptr, items, roots, user_weights, bounds, places, order, needed, firsts,
+    target_of, start, systems, chunks,
+):  # fmt: skip
+    """Walk to each row of G that is needed, and copy what the small systems want of it."""
+    longest = systems.shape[1]
+    for chunk in prange(chunks):
+        row = np.zeros(len(item_indptr) - 1, dtype=np.float32)
+        for number in range(chunk, len(needed), chunks):
+            item = needed[number]
+            for spot in range(item_indptr[item], item_indptr[item + 1]):
+                user = item_users[spot]
+                share = user_weights[user] * item_roots[spot] if len(item_roots) else user_weights[user]
+                for at in range(indptr[user], indptr[user + 1]):
+                    row[items[at]] += share * roots[at] if len(roots) else share
+            for place in order[firsts[number] : firsts[number + 1]]:
+                target = target_of[place]
+                first, last = bounds[target], bounds[target + 1]
+                line = systems[target, place - first]
+                for other in range(first, last):
+                    line[other - first] = row[places[other]]
+                line[longest] = row[start + target]
+            for spot in range(item_indptr[item], item_indptr[item + 1]):
+                user = item_users[spot]
+                for at in range(indptr[user], indptr[user + 1]):
+                    row[items[at]] = 0
+
+
 @njit(cache=True, fastmath=True)
 def _factorise(matrix, size):  # type: ignore[no-untyped-def]
     """Lower Cholesky factor in place, row by row so that the inner loops run along memory."""
@@ -235,7 +315,7 @@ def _invert_diagonal(lower, size, inverse, diagonal):  # type: ignore[no-untyped
 @njit(cache=True, parallel=True, fastmath=True)
 def _solve(  # type: ignore[no-untyped-def]
     item_indptr, item_users, amounts, first_of, candidates, user_weights, ridges, weights, gains, num_users, whole,
-    first_row, last_row, chunks,
+    systems, first_row, last_row, chunks,
 ):  # fmt: skip
     rows = len(first_of) - 1
     largest = 1
@@ -258,8 +338,9 @@ def _solve(  # type: ignore[no-untyped-def]
             if size == 0:
                 continue
             dense = len(whole) > 0
+            ready = dense or len(systems) > 0
             total = 0
-            for place in range(first, last if not dense else first):
+            for place in range(first, last if not ready else first):
                 item = candidates[place]
                 total += item_indptr[item + 1] - item_indptr[item]
             # Lists, one for each user of any candidate, of the candidates that it has.
@@ -268,7 +349,7 @@ def _solve(  # type: ignore[no-untyped-def]
             seen = np.empty(total, dtype=np.int32)
             amount = np.empty(total if is_weighed else 0, dtype=np.float32)
             filled = num_seen = 0
-            for place in range(size if not dense else 0):
+            for place in range(size if not ready else 0):
                 item = candidates[first + place]
                 for spot in range(item_indptr[item], item_indptr[item + 1]):
                     user = item_users[spot]
@@ -289,7 +370,12 @@ def _solve(  # type: ignore[no-untyped-def]
                     right[place] = line[row]
                     for other in range(place + 1):
                         gram[place, other] = line[candidates[first + other]]
-            for spot in range(item_indptr[row], item_indptr[row + 1]):
+            elif ready:
+                for place in range(size):
+                    line = systems[row - first_row, place]
+                    right[place] = line[len(line) - 1]
+                    gram[place, : place + 1] = line[: place + 1]
+            for spot in range(item_indptr[row], item_indptr[row + 1] if not ready else item_indptr[row]):
                 user = item_users[spot]
                 share = user_weights[user] * amounts[spot] if is_weighed else user_weights[user]
                 at = head[user]
