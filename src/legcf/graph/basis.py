@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from legcf.arrays import FloatArray
 from legcf.graph.propagate import Operator
-from legcf.jit import njit, prange
+from legcf.jit import get_num_threads, njit, prange
 
 _SPARSE_BELOW = 0.15  # share of non-zeros up to which a sparse product beats the dense one on two cores
 _COLUMNS_A_TASK = 32  # gradients are split by column, so threads never share a place and sums keep their order
@@ -137,7 +137,8 @@ class _SparseRows(torch.autograd.Function):
     def backward(ctx, gradient):  # type: ignore[no-untyped-def]
         result = np.zeros(ctx.shape, dtype=np.float32)
         matrix = ctx.matrix
-        _give_rows(matrix.indptr, matrix.indices, matrix.data, ctx.rows, gradient.contiguous().numpy(), result)
+        wide = max(_COLUMNS_A_TASK, -(-ctx.shape[1] // get_num_threads()))
+        _give_rows(matrix.indptr, matrix.indices, matrix.data, ctx.rows, gradient.contiguous().numpy(), result, wide)
         return torch.from_numpy(result), None, None
 
 
@@ -153,12 +154,14 @@ def _take_rows(indptr, indices, data, rows, dense, result):  # type: ignore[no-u
 
 
 @njit(cache=True, parallel=True, fastmath=True)
-def _give_rows(indptr, indices, data, rows, gradient, result):  # type: ignore[no-untyped-def]
+def _give_rows(indptr, indices, data, rows, gradient, result, wide):  # type: ignore[no-untyped-def]
+    """Tasks have `wide` columns each, so that no two write to the same place."""
     width = gradient.shape[1]
-    for task in prange(-(-width // _COLUMNS_A_TASK)):
-        first, last = task * _COLUMNS_A_TASK, min((task + 1) * _COLUMNS_A_TASK, width)
+    for task in prange(-(-width // wide)):
+        first, last = task * wide, min((task + 1) * wide, width)
         for place in range(len(rows)):
+            given = gradient[place, first:last]
             for entry in range(indptr[rows[place]], indptr[rows[place] + 1]):
-                weight, target = data[entry], indices[entry]
-                for column in range(first, last):
-                    result[target, column] += weight * gradient[place, column]
+                weight, target = data[entry], result[indices[entry], first:last]
+                for column in range(last - first):
+                    target[column] += weight * given[column]
