@@ -44,13 +44,21 @@ class TestKeys:
         one, other = plan(cells, 1, "data").runs
         assert one.key == other.key
 
+    def test_a_clock_counts_where_time_is_limited(self) -> None:
+        by_cpu, limited = {"training": {"clock": "cpu"}}, {"training": {"max_minutes": 5}}
+        both = {"training": by_cpu["training"] | limited["training"]}
+        cells = tuple(Cell(f"{number}", "", "legcf", ("paper",), one) for number, one in enumerate(({}, by_cpu)))
+        assert len({run.key for run in plan(cells, 1, "data").runs}) == 1
+        cells = tuple(Cell(f"{number}", "", "legcf", ("paper",), one) for number, one in enumerate((limited, both)))
+        assert len({run.key for run in plan(cells, 1, "data").runs}) == 2
+
     def test_a_setting_that_came_later_leaves_runs_what_they_were(self) -> None:
         run = runs()[0]
         config = run.config.to_json()
         assert hash_today(config, run.config_hash) == run.config_hash
         del config["ranking"]["list_bits"]
         sections = {name: {key: value for key, value in config[name].items()
-                           if key not in ("threads", "memory_cap_mb", "checkpoint_seconds")}
+                           if key not in ("threads", "memory_cap_mb", "checkpoint_seconds", "clock")}
                     for name in ("method", "backbone", "training", "ranking")}  # fmt: skip
         version = METHODS["legcf"].layer.version
         assert hash_today(config, digest({"version": version, **sections})) == run.config_hash
