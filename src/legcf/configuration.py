@@ -130,6 +130,10 @@ class TrainingConfig(Frozen):
         10, ge=0, description="least time between checkpoints: what a killed run loses at most, beside its epoch"
     )
     max_minutes: float | None = Field(None, gt=0, description="end the run after the epoch that passes this time")
+    clock: Literal["wall", "cpu"] = Field(
+        "wall",
+        description="what max_minutes counts: time that passes, or that of the cores, which other work does not use up",
+    )
     threads: int | None = Field(
         None, ge=1, description="threads to use; by default as many as affinity and the container's quota allow"
     )

@@ -220,6 +220,7 @@ def _train(
     metrics["seconds"] = {
         "set_up": set_up,
         "train": session.state.seconds,
+        "counted": session.state.spent,
         "evaluate": time.perf_counter() - judged,
         "this_session": time.perf_counter() - started,
     }

@@ -2,7 +2,7 @@
 import pytest
 
 from legcf.experiments.cells import Cell, Run, Setting, digest, hash_today, plan
-from legcf.experiments.studies import STUDIES
+from legcf.experiments.studies import RIVAL_MINUTES, STUDIES
 from legcf.registry import METHODS
 from tests.experiments.tiny import runs
 
@@ -44,13 +44,21 @@ class TestKeys:
         one, other = plan(cells, 1, "data").runs
         assert one.key == other.key
 
+    def test_a_clock_counts_where_time_is_limited(self) -> None:
+        by_cpu, limited = {"training": {"clock": "cpu"}}, {"training": {"max_minutes": 5}}
+        both = {"training": by_cpu["training"] | limited["training"]}
+        cells = tuple(Cell(f"{number}", "", "legcf", ("paper",), one) for number, one in enumerate(({}, by_cpu)))
+        assert len({run.key for run in plan(cells, 1, "data").runs}) == 1
+        cells = tuple(Cell(f"{number}", "", "legcf", ("paper",), one) for number, one in enumerate((limited, both)))
+        assert len({run.key for run in plan(cells, 1, "data").runs}) == 2
+
     def test_a_setting_that_came_later_leaves_runs_what_they_were(self) -> None:
         run = runs()[0]
         config = run.config.to_json()
         assert hash_today(config, run.config_hash) == run.config_hash
         del config["ranking"]["list_bits"]
         sections = {name: {key: value for key, value in config[name].items()
-                           if key not in ("threads", "memory_cap_mb", "checkpoint_seconds")}
+                           if key not in ("threads", "memory_cap_mb", "checkpoint_seconds", "clock")}
                     for name in ("method", "backbone", "training", "ranking")}  # fmt: skip
         version = METHODS["legcf"].layer.version
         assert hash_today(config, digest({"version": version, **sections})) == run.config_hash
@@ -87,14 +95,19 @@ class TestStudies:
                 known = {cell.name for cell in cells if cell.method in METHODS}
                 assert not known & {cell for cell, why in refused.items() if "backbone" not in why}, (name, refused)
 
-    def test_no_clock_ends_a_run_unless_asked(self) -> None:
-        """Rows must not depend on how busy the machine was; epochs and patience end them."""
+    def test_no_clock_on_the_wall_ends_a_run(self) -> None:
+        """Rows must not depend on how busy the machine was: epochs and patience end them, and minutes of a core."""
         for preset in ("quick", "full"):
             for study in STUDIES.values():
                 cells = study.cells(Setting("gowalla", 29_858, 40_981, preset))
-                assert all(run.config.training.max_minutes is None for run in plan(tuple(cells), 1, "data").runs)
+                for run in plan(tuple(cells), 1, "data").runs:
+                    training = run.config.training
+                    is_limited = study is STUDIES["table2"] and preset == "quick" and run.cell.method != "legcf"
+                    assert training.max_minutes == (RIVAL_MINUTES if is_limited else None), run.cell.name
+                    assert training.clock == ("cpu" if is_limited else "wall")
         asked = STUDIES["table2"].cells(Setting("gowalla", 29_858, 40_981, minutes=5))
         assert all(cell.config(0).training.max_minutes == 5 for cell in asked)
+        assert all(cell.config(0).training.clock == "cpu" for cell in asked)
 
     def test_rows_of_the_ablation_learn_for_equally_long(self) -> None:
         """No row is ended by time or patience; without an update one stage has the epochs of two."""
@@ -116,8 +129,10 @@ class TestStudies:
             assert cells["graph-pursuit"].batch_size == batch
 
     def test_rivals_have_one_loss_and_one_start(self) -> None:
-        runs = {run.cell.name: run.config for run in plan(tuple(STUDIES["rivals"].cells(GOWALLA)), 1, "data").runs}
+        planned = plan(tuple(STUDIES["table2"].cells(GOWALLA)), 1, "data").runs
+        runs = {run.cell.name: run.config for run in planned if run.cell.method != "legcf"}
         assert {config.training.loss for config in runs.values()} == {"bpr"}
+        assert {config.training.schedule for config in runs.values()} == {"constant"}
         assert {config.ranking.length for config in runs.values()} == {1.0}
         for name in ("qr-sum", "double-hash", "binary-code"):
             assert runs[name].to_json()["method"]["start"] == "als"

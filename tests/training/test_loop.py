@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loop: when it stops, what it keeps, what it writes, and how it goes on after a stop."""
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from legcf.configuration import RunConfig
 from legcf.data.interactions import Dataset, Interactions
 from legcf.errors import UserError
 from legcf.registry import resolve
-from legcf.training.loop import Session
+from legcf.training.loop import _CLOCKS, Session
 from legcf.training.sampler import TrainingBatch
 from legcf.training.stage import Stage
 from tests.helpers import planted
@@ -153,6 +154,20 @@ def test_time_runs_out_after_the_epoch_that_passes_it(dataset: Dataset) -> None:
     running = session(dataset, configured(max_minutes=1e-9, epochs=50))
     running.run()
     assert len(epochs(running)) <= 1
+
+
+def test_the_limit_counts_by_the_clock_that_was_chosen(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine: much time passes, and the processor has hardly begun."""
+    passing = itertools.count()
+    monkeypatch.setitem(_CLOCKS, "wall", lambda: float(next(passing)))
+    monkeypatch.setitem(_CLOCKS, "cpu", lambda: 0.0)
+    done = {}
+    for clock in ("wall", "cpu"):
+        running = session(dataset, configured(max_minutes=1e-3, clock=clock, patience=9), stages=one_stage(4))
+        running.run()
+        done[clock] = len(epochs(running))
+    assert done["cpu"] == 4
+    assert done["wall"] <= 1
 
 
 def test_cosine_falls_from_the_full_rate_to_nearly_nothing(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:

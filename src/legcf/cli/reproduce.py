@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 def reproduce(
     data_options: DataOptions,
     study: Annotated[
-        str, typer.Argument(metavar="STUDY", help="table2, ablation, hyperparameters, backbones, figures or all.")
+        str,
+        typer.Argument(
+            metavar="STUDY", help="table2, converged, ablation, hyperparameters, backbones, figures or all."
+        ),
     ],
     data: Annotated[str, typer.Option(help="A folder, a file, or a known name such as gowalla.")],
     seeds: Annotated[int, typer.Option(help="How many seeds: 0, 1, …")] = 1,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from legcf.configuration import Frozen, RunConfig, merged
+from legcf.configuration import RunConfig, merged
 from legcf.errors import UserError
 from legcf.registry import BACKBONES, METHODS, config_from_json, resolve
 
@@ -159,9 +159,7 @@ def hash_today(config: Mapping[str, Any], config_hash: str) -> str:
         stored = config_from_json(config)
     except UserError:
         return config_hash
-    sections = {
-        name: {key: value for key, value in config[name].items() if key not in _NO_DECISIONS} for name in _SECTIONS
-    }
+    sections = {name: _deciding(config[name]) for name in _SECTIONS}
     version = METHODS[stored.method.name].layer.version
     return digest(_decisions(stored)) if digest({"version": version, **sections}) == config_hash else config_hash
 
@@ -181,12 +179,14 @@ def with_overrides(cell_overrides: Mapping[str, Any], *more: Mapping[str, Any]) 
 def _decisions(config: RunConfig) -> dict[str, Any]:
     """All that a result depends on: every setting with its value, so that a default that changes makes another run, and
     the version of the method. What only decides about memory, threads and files stays out."""
-
-    def chosen(section: Frozen) -> dict[str, Any]:
-        return dict(section.model_dump(mode="json", exclude=_NO_DECISIONS))
-
-    sections = {name: chosen(getattr(config, name)) for name in _SECTIONS}
+    sections = {name: _deciding(getattr(config, name).model_dump(mode="json")) for name in _SECTIONS}
     return {"version": METHODS[config.method.name].layer.version, **sections}
+
+
+def _deciding(section: Mapping[str, Any]) -> dict[str, Any]:
+    """Without settings that decide nothing: a clock where no time is limited, and those of no result at all."""
+    idle = _NO_DECISIONS | ({"clock"} if section.get("max_minutes") is None else set())
+    return {key: value for key, value in section.items() if key not in idle}
 
 
 def _flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -55,7 +55,8 @@ def _seconds(run: Run, known: Mapping[str, float | None], paces: Mapping[str, fl
     if (seconds := known.get(run.config_hash)) is not None:
         return seconds
     config = run.config
-    pace = paces.get(f"{config.method.name} {config.backbone.name}", max(paces.values()))
+    usual = f"{config.method.name} {config.backbone.name}"
+    pace = paces.get(f"{usual} {config.training.propagation}", paces.get(usual, max(paces.values())))
     epochs = sum(stage.epochs for stage in METHODS[config.method.name].recipe(config.method, config.training))
     training = epochs * pace * num_pairs / 10**6
     limit = config.training.max_minutes
@@ -63,7 +64,8 @@ def _seconds(run: Run, known: Mapping[str, float | None], paces: Mapping[str, fl
 
 
 def _measured_paces() -> dict[str, float]:
-    """Seconds of an epoch for a million training pairs on one core, by method and backbone."""
+    """Seconds of an epoch for a million training pairs on one core, by method and backbone, and by propagation where
+    that is set."""
     text = resources.files("legcf.experiments").joinpath("paces.json").read_text(encoding="utf-8")
     return dict(json.loads(text)["seconds"])
 

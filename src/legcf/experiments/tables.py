@@ -176,8 +176,9 @@ def _mean_per_user(line: Line, store: ResultStore) -> dict[str, NDArray[np.float
 
 def was_capped(run: StoredRun) -> bool:
     limit = run.config["training"].get("max_minutes")
-    trained = run.metrics.get("seconds", {}).get("train", 0.0)
-    return limit is not None and trained > limit * 60
+    seconds = run.metrics.get("seconds", {})
+    counted = seconds.get("counted", seconds.get("train", 0.0))  # older runs knew one clock alone
+    return limit is not None and counted > limit * 60
 
 
 def ended_by(run: StoredRun) -> str:

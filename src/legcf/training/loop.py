@@ -36,6 +36,7 @@ from legcf.training.sampler import Sampler, TrainingBatch
 from legcf.training.stage import Stage
 
 _CHECKPOINT = "checkpoint/state.safetensors"
+_CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
 @dataclass
@@ -51,6 +52,8 @@ class TrainingState:
     best_epochs: dict[str, list[float]] = field(default_factory=dict)
     """Of every stage that was judged: its best epoch and the score of it."""
     seconds: float = 0.0
+    spent: float = 0.0
+    """Seconds by the clock that limits the run."""
     lines: int = 0
 
 
@@ -88,6 +91,7 @@ class Session:
         self._monitor = _parse_metric(training.monitor)
         self._judges = some_judges(dataset.validation, training.validation_users, config.seed)
         self._saved_at = time.monotonic()
+        self._clock = _CLOCKS[training.clock]
 
     @property
     def layer(self) -> Any:
@@ -95,8 +99,8 @@ class Session:
         return self.model.layer
 
     @property
-    def seconds(self) -> float:
-        return self.state.seconds
+    def spent(self) -> float:
+        return self.state.spent
 
     # The loop -----------------------------------------------------------------------------------------------------
 
@@ -109,7 +113,7 @@ class Session:
             stage = self.stages[self.state.stage]
             self._enter(stage)
             while self._goes_on(stage):
-                started = time.perf_counter()
+                started = self._now()
                 told = stage.before_epoch(self, self.state.epoch + 1)
                 loss = self._epoch(stage) if stage.steps else None
                 told |= stage.after_epoch(self, self.state.epoch + 1)
@@ -117,7 +121,7 @@ class Session:
                 watched = stage.steps and stage.validated and self.validates
                 if watched and self.state.epoch % training.evaluate_every == 0:
                     told |= self._judge()
-                self._tell(stage.name, self.state.epoch, loss, told, time.perf_counter() - started)
+                self._tell(stage.name, self.state.epoch, loss, told, started)
                 self._checkpoint(now=False)
             is_last = self.state.stage == len(self.stages) - 1
             if training.keep != "last" if is_last else training.continue_from == "best":
@@ -175,7 +179,7 @@ class Session:
                 self.pairs, self.folds, -(-stage.most_pairs // self.config.training.batch_size)
             )
         if self.state.epoch == 0 and (told := stage.begin(self)) is not None:
-            self._tell(stage.name, 0, None, told, 0.0)
+            self._tell(stage.name, 0, None, told, self._now())
 
     def _hold_out(self, share: float) -> None:
         if self.folds is not None:
@@ -190,7 +194,7 @@ class Session:
 
     def _goes_on(self, stage: Stage[Any]) -> bool:
         limit = self.config.training.max_minutes
-        in_time = limit is None or ranks.most(self.state.seconds) <= limit * 60 * stage.until
+        in_time = limit is None or ranks.most(self.state.spent) <= limit * 60 * stage.until
         patient = self.state.stale < self.config.training.patience
         return self.state.epoch < stage.epochs and patient and in_time and not stage.finished(self)
 
@@ -319,11 +323,11 @@ class Session:
         tried, rank = itertools.count(1), Reranker()
 
         def score(ranking: Ranking, facts: dict[str, Any]) -> float:
-            started = time.perf_counter()
+            started = self._now()
             metrics = self.validate(ranking, by_all, rank)
             if reported:
                 told = {"search": facts, "validation": metrics}
-                self._tell(stage, next(tried), None, told, time.perf_counter() - started)
+                self._tell(stage, next(tried), None, told, started)
             return worth(metrics, self.config.training.monitor)
 
         return score
@@ -347,9 +351,9 @@ class Session:
 
     def _judge_start(self) -> None:
         """The values that training starts from are a candidate too: a warm start may be hard to better."""
-        started = time.perf_counter()
+        started = self._now()
         told = self._judge()
-        self._tell(self.stages[0].name, 0, None, told, time.perf_counter() - started)
+        self._tell(self.stages[0].name, 0, None, told, started)
 
     def restore_best(self) -> None:
         if self.best:
@@ -358,8 +362,16 @@ class Session:
 
     # What is written ----------------------------------------------------------------------------------------------
 
-    def _tell(self, stage: str, epoch: int, loss: float | None, told: dict[str, Any], seconds: float) -> None:
+    def _now(self) -> tuple[float, float]:
+        """By the clock on the wall, and by the one that limits the run."""
+        return time.perf_counter(), self._clock()
+
+    def _tell(
+        self, stage: str, epoch: int, loss: float | None, told: dict[str, Any], started: tuple[float, float]
+    ) -> None:
+        seconds, spent = (now - then for now, then in zip(self._now(), started, strict=True))
         self.state.seconds += seconds
+        self.state.spent += spent
         line = {"stage": stage, "epoch": epoch, "loss": loss, **told, "seconds": seconds}
         self.lines.append(line)
         self.state.lines += 1

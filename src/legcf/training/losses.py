@@ -17,10 +17,10 @@ import scipy.sparse as sp
 import torch
 
 from legcf.graph.propagate import Operator
-from legcf.jit import njit, prange
+from legcf.jit import get_num_threads, njit, prange
 from legcf.training.sampler import Negatives, TrainingBatch
 
-_COLUMNS_A_TASK = 32  # gradients are split by column, so threads never share a place and sums keep their order
+_COLUMNS_A_TASK = 32  # at least; gradients are split by column: threads never share a place, sums keep their order
 
 Function = Callable[[torch.Tensor, TrainingBatch, float], torch.Tensor]
 ValueAndGradient = Callable[[torch.Tensor, TrainingBatch, float], tuple[float, torch.Tensor]]
@@ -62,7 +62,8 @@ def bpr(vectors: torch.Tensor, batch: TrainingBatch, negative_weight: float) -> 
     offset = float(np.log(negative_weight))
     value = _bpr_slopes(values, batch.users, batch.positives, batch.negatives, batch.weights, offset, slopes)
     gradient = np.zeros_like(values)
-    _bpr_gradient(values, batch.users, batch.positives, batch.negatives, slopes, gradient)
+    wide = max(_COLUMNS_A_TASK, -(-values.shape[1] // get_num_threads()))
+    _bpr_gradient(values, batch.users, batch.positives, batch.negatives, slopes, gradient, wide)
     return value, torch.from_numpy(gradient)
 
 
@@ -188,19 +189,29 @@ def _bpr_slopes(vectors, users, positives, negatives, weights, offset, slopes): 
 
 
 @njit(cache=True, parallel=True)
-def _bpr_gradient(vectors, users, positives, negatives, slopes, gradient):  # type: ignore[no-untyped-def]
+def _bpr_gradient(vectors, users, positives, negatives, slopes, gradient, wide):  # type: ignore[no-untyped-def]
+    """Tasks have `wide` columns. What goes to a pair's user is summed over its negatives first, and written once."""
     pairs, count = negatives.shape
     width = vectors.shape[1]
-    for task in prange(-(-width // _COLUMNS_A_TASK)):
-        first, last = task * _COLUMNS_A_TASK, min((task + 1) * _COLUMNS_A_TASK, width)
+    for task in prange(-(-width // wide)):
+        first, last = task * wide, min((task + 1) * wide, width)
+        towards = np.empty(last - first, dtype=np.float32)
         for row in range(pairs):
-            user, positive = users[row], positives[row]
+            user, positive = vectors[users[row], first:last], vectors[positives[row], first:last]
+            towards[:] = 0
+            steepness = np.float32(0)
             for place in range(count):
-                slope, negative = slopes[row, place], negatives[row, place]
-                for column in range(first, last):
-                    gradient[user, column] += slope * (vectors[negative, column] - vectors[positive, column])
-                    gradient[positive, column] -= slope * vectors[user, column]
-                    gradient[negative, column] += slope * vectors[user, column]
+                slope = slopes[row, place]
+                steepness += slope
+                negative = vectors[negatives[row, place], first:last]
+                back = gradient[negatives[row, place], first:last]
+                for column in range(last - first):
+                    towards[column] += slope * negative[column]
+                    back[column] += slope * user[column]
+            of_user, of_positive = gradient[users[row], first:last], gradient[positives[row], first:last]
+            for column in range(last - first):
+                of_user[column] += towards[column] - steepness * positive[column]
+                of_positive[column] -= steepness * user[column]
 
 
 @njit(cache=True, parallel=True, fastmath=True)

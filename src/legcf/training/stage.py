@@ -47,8 +47,8 @@ class TrainingView(Protocol[L_co]):
     def optimiser(self) -> torch.optim.Optimizer: ...
 
     @property
-    def seconds(self) -> float:
-        """How long the epochs took so far."""
+    def spent(self) -> float:
+        """How long the epochs took so far, in seconds of the clock that limits the run."""
 
     def new_optimiser(self) -> None: ...
 
@@ -163,11 +163,11 @@ def seconds_left(session: TrainingView[Any], stage: Stage[Any], epoch: int, an_e
     """How long the stage still has after this epoch, which took `an_epoch` seconds."""
     wanted = (stage.epochs - epoch) * an_epoch
     limit = session.config.training.max_minutes
-    allowed = np.inf if limit is None else limit * 60 * stage.until - session.seconds - an_epoch
+    allowed = np.inf if limit is None else limit * 60 * stage.until - session.spent - an_epoch
     return float(max(min(wanted, allowed), 0.0))
 
 
 def time_is_up(session: TrainingView[Any]) -> bool:
     """Whether no stage can train any more."""
     limit = session.config.training.max_minutes
-    return limit is not None and session.seconds > limit * 60
+    return limit is not None and session.spent > limit * 60
