@@ -197,9 +197,12 @@ def _fitted(
 
 
 def _try_factorisations(config: RunConfig, dataset: Dataset, widest: int, score: Callable[[RunConfig], float]) -> None:
-    """Where items are few, so are validation pairs, and of many tables they prefer one by luck: one table is tried, which
-    is best on folds of the training pairs as well. Where items are many, α is found on training pairs, with the usual λ;
-    then λ by doubling and halving, and wider while that is better."""
+    """One table where items are few, several where they are many.
+
+    Where items are few, so are validation pairs, and of many tables they prefer one by luck: the one that is tried is
+    best on folds of the training pairs as well. Where items are many, α is found on training pairs, with the usual λ;
+    then λ by doubling and halving on validation, and wider while that is better.
+    """
     rng = np.random.default_rng(config.seed)
 
     @cache

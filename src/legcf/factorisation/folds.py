@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """α, λ and width of a factorisation where pairs are few: judged by validation and by held-out training pairs together.
 
-α and λ belong together: λ shrinks what α makes large, and beyond some λ / α nothing is left of the vectors. So that ratio
-is climbed first, then both with the ratio kept; one of them alone ends beside the best. A few thousand validation pairs
-prefer one table of many by luck; folds of the training pairs are more, and validation pairs are more like those of test.
+α and λ belong together: λ shrinks what α makes large, and beyond some λ / α nothing is left of the vectors. So that
+ratio is climbed first, then both with the ratio kept; one of them alone ends beside the best. A few thousand validation
+pairs prefer one table of many by luck; folds of the training pairs are more, validation pairs are more like test.
 """
 
 from dataclasses import dataclass
