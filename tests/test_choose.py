@@ -10,7 +10,7 @@ import pytest
 
 from legcf import choose
 from legcf.choose import _forms
-from legcf.configuration import RankingConfig, parse_bytes
+from legcf.configuration import RankingConfig, RunConfig, parse_bytes
 from legcf.data.interactions import Dataset, Interactions
 from legcf.errors import UserError
 from legcf.evaluation import evaluate
@@ -160,3 +160,24 @@ def test_six_bits_come_after_all_columns() -> None:
 
 def test_many_items_have_two_bits() -> None:
     assert {bits for room in (4_000_000, 6_000_000) for _, bits in _forms(room, 40_000, 128)} == {2}
+
+
+@pytest.mark.parametrize("most", [8192, 0])
+def test_few_items_have_one_factorisation_and_many_are_climbed(
+    most: int, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[dict[str, Any]] = []
+
+    def score(config: RunConfig) -> float:
+        tried.append(config.method.model_dump())
+        return -abs(float(np.log(tried[-1]["als"]["regularisation"] / 20)))
+
+    monkeypatch.setattr(choose, "MANY_ITEMS", most)
+    choose._try_factorisations(resolve(), dataset, 24, score)
+    assert {method["dim"] for method in tried} == {24}
+    ridges = [method["als"]["regularisation"] for method in tried]
+    if most:
+        assert len(ridges) == 1
+    else:
+        assert ridges == [10.0, 20.0, 40.0]
+        assert len({method["als"]["alpha"] for method in tried}) == 1

@@ -23,6 +23,7 @@ from legcf.configuration import RunConfig
 from legcf.data.interactions import Dataset
 from legcf.evaluation import worth
 from legcf.factorisation.als import AlsSettings, with_alpha
+from legcf.factorisation.folds import best_factorisation
 from legcf.model import GraphModel
 from legcf.ranking.fit_lists import CLEARLY, MANY_ITEMS, Judge, ListFitter
 from legcf.ranking.ranking import Ranking
@@ -196,29 +197,32 @@ def _fitted(
 
 
 def _try_factorisations(config: RunConfig, dataset: Dataset, widest: int, score: Callable[[RunConfig], float]) -> None:
-    """λ by doubling and halving; then wider while that is better, with the λ that was best.
+    """One table where items are few, several where they are many.
 
-    α is found on training pairs alone, with the usual λ. Where items are few, which takes seconds, also the α that is
-    found with the λ in question is tried.
+    Where items are few, so are validation pairs, and of many tables they prefer one by luck: the one that is tried is
+    best on folds of the training pairs as well. Where items are many, α is found on training pairs, with the usual λ;
+    then λ by doubling and halving on validation, and wider while that is better.
     """
+    rng = np.random.default_rng(config.seed)
 
     @cache
-    def alpha(ridge: float) -> float:
-        settings, rng = AlsSettings(regularisation=ridge), np.random.default_rng(config.seed)
-        return with_alpha(dataset.train, min(_TRIAL_FACTORS, widest), rng, settings, quiet=True).alpha or 1.0
+    def tried(factors: int, settings: AlsSettings) -> float:
+        method = {"initial": "als", "dim": min(factors, widest), "als": settings.model_dump()}
+        return score(_table(config, method, item_power=0.5))
 
-    @cache
-    def tried(factors: int, ridge: float) -> float:
-        usual = AlsSettings().regularisation
-        alphas = {alpha(usual), alpha(ridge if dataset.num_items <= MANY_ITEMS else usual)}
-        method = {"initial": "als", "dim": min(factors, widest)}
-        made = [{**method, "als": {"alpha": one, "regularisation": ridge}} for one in sorted(alphas)]
-        return max(score(_table(config, one, item_power=0.5)) for one in made)
+    if dataset.num_items <= MANY_ITEMS:
+        widths = tuple(factors for factors in _FACTORS if factors <= widest) or (widest,)
+        tried(*best_factorisation(dataset, widths, rng, AlsSettings()))
+        return
+    usual = with_alpha(dataset.train, min(_TRIAL_FACTORS, widest), rng, AlsSettings(), quiet=True)
 
-    tried(_FACTORS[0], _FIRST_RIDGE)  # first of all: a λ that is too large would give the lists too large a weight
-    best = climb(lambda ridge: tried(_FACTORS[0], ridge), _FIRST_RIDGE, _LEAST_RIDGE, _MOST_RIDGE)
+    def ridged(ridge: float) -> AlsSettings:
+        return usual.model_copy(update={"regularisation": ridge})
+
+    tried(_FACTORS[0], ridged(_FIRST_RIDGE))  # first of all: a λ too large would give the lists too large a weight
+    best = climb(lambda ridge: tried(_FACTORS[0], ridged(ridge)), _FIRST_RIDGE, _LEAST_RIDGE, _MOST_RIDGE)
     for before, factors in pairwise(_FACTORS):
-        if factors > widest or tried(factors, best) <= tried(before, best):
+        if factors > widest or tried(factors, ridged(best)) <= tried(before, ridged(best)):
             break
 
 
