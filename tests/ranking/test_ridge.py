@@ -52,7 +52,7 @@ def test_rows_are_walked_to_where_users_have_much_in_common() -> None:
     def walks(train: Interactions) -> bool:
         by_item = train.transposed()
         candidates = find_candidates(train, 16, by_item)
-        return ridge._walks_less(train, by_item, candidates, slice(0, train.num_items), train.num_items)
+        return ridge._walks_less(train, by_item, candidates, np.arange(train.num_items), train.num_items)
 
     assert walks(random_interactions(400, 30, 0.9, 1))
     assert not walks(random_interactions(400, 300, 0.006, 1))

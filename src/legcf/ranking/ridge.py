@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf import ranks
-from legcf.arrays import FloatArray, IntArray, Positions, inverse_power
+from legcf.arrays import FloatArray, IntArray, LongArray, Positions, inverse_power
 from legcf.data.interactions import Interactions
 from legcf.jit import get_num_threads, njit, prange
 from legcf.progress import progress
@@ -33,6 +33,7 @@ _SYSTEM_BYTES = 2**28  # of small systems at a time, where they are read off row
 _SAMPLED = 64  # items that tell how much work the users of candidates are
 # Nanoseconds, about: a step of a walk to a row of G, a value read off it; a user of a candidate, two that it has.
 _STEP, _VALUE, _USER, _TWO = 5.0, 9.0, 5.0, 1.2
+_STEPS_LIKE_ALL = 8  # to go back over a row step by step costs this much more than to clear it
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,22 +115,40 @@ def solve(
     no_systems = np.zeros((0, 0, 0), dtype=np.float32)
     longest = int(candidates.user_degrees.max(initial=0))
     block = max(1, min(_ITEMS_A_CALL, _SYSTEM_BYTES // (4 * (longest + 1) * max(longest, 1))))
-    walks = not len(whole) and not some and _walks_less(train, by_item, candidates, mine, block)
+    rows = np.arange(mine.start, mine.stop)
+    if not len(whole) and not some:
+        together = rows[np.argsort(_hubs(candidates, train.item_degrees)[mine], kind="stable")]
+        walks = _walks_less(train, by_item, candidates, together, block)
+        rows = together if walks else rows
+    else:
+        walks = False
     with progress("Item lists", mine.stop - mine.start, "items", quiet=mine.stop - mine.start <= _ITEMS_A_CALL) as task:
-        for start in range(mine.start, mine.stop, block):
-            stop = min(start + block, mine.stop)
-            systems = _systems(train, by_item, candidates, own, start, stop) if walks else no_systems
+        for start in range(0, len(rows), block):
+            some_rows = rows[start : start + block]
+            systems = _systems(train, by_item, candidates, own, some_rows) if walks else no_systems
             _solve(
                 by_item.indptr, by_item.items, roots, candidates.indptr, candidates.items, own, scaled, weights, gains,
-                train.num_users, whole, systems, start, stop, _chunks(stop - start),
+                train.num_users, whole, systems, some_rows, _chunks(len(some_rows)),
             )  # fmt: skip
-            task.advance(stop - start)
+            task.advance(len(some_rows))
     for line in (*weights, *gains):
         ranks.fill(line, candidates.indptr[shares])
     return Solved(candidates, weights, gains)
 
 
-def _walks_less(train: Interactions, by_item: Interactions, candidates: Interactions, mine: slice, block: int) -> bool:
+def _hubs(candidates: Interactions, degrees: NDArray[np.integer]) -> LongArray:
+    """Of every item the most popular of its candidates: items that share it share more of them."""
+    hubs = np.full(candidates.num_users, -1, dtype=np.int64)
+    able = np.flatnonzero(candidates.user_degrees)
+    if len(able):
+        keys = degrees[candidates.items].astype(np.int64) * candidates.num_items + candidates.items
+        hubs[able] = np.maximum.reduceat(keys, candidates.indptr[able]) % candidates.num_items
+    return hubs
+
+
+def _walks_less(
+    train: Interactions, by_item: Interactions, candidates: Interactions, rows: LongArray, block: int
+) -> bool:
     """Whether walking to the rows of G that blocks of items need is less work than to go by the users of candidates.
 
     A row is walked to once a block, by way of all that its users have. By users it takes the square of how many of an
@@ -137,35 +156,33 @@ def _walks_less(train: Interactions, by_item: Interactions, candidates: Interact
     """
     lengths = np.repeat(train.user_degrees, train.user_degrees)
     ways = np.bincount(train.items, weights=lengths, minlength=train.num_items)
-    walking = _VALUE * float((candidates.user_degrees[mine].astype(np.float64) ** 2).sum())
-    for start in range(mine.start, mine.stop, block):
-        first, last = candidates.indptr[start], candidates.indptr[min(start + block, mine.stop)]
-        walking += _STEP * float(ways[np.unique(candidates.items[first:last])].sum())
-    some = np.unique(np.linspace(mine.start, max(mine.stop - 1, mine.start), _SAMPLED).astype(np.int64))
+    walking = _VALUE * float((candidates.user_degrees[rows].astype(np.float64) ** 2).sum())
+    for start in range(0, len(rows), block):
+        walking += _STEP * float(ways[np.unique(candidates.of_users(rows[start : start + block]).items)].sum())
+    some = rows[np.unique(np.linspace(0, max(len(rows) - 1, 0), _SAMPLED).astype(np.int64))] if len(rows) else rows
     by_users = 0.0
-    for item in some if mine.stop > mine.start else ():
+    for item in some:
         users = [by_item.of(candidate) for candidate in candidates.of(item)]
         met = np.unique(np.concatenate([np.empty(0, dtype=np.int32), *users]), return_counts=True)[1]
         by_users += _TWO * float((met.astype(np.float64) ** 2).sum()) + _USER * float(met.sum())
-    return bool(walking < by_users * (mine.stop - mine.start) / max(len(some), 1))
+    return bool(walking < by_users * len(rows) / max(len(some), 1))
 
 
 def _systems(
-    train: Interactions, by_item: Interactions, candidates: Interactions, own: FloatArray, start: int, stop: int
+    train: Interactions, by_item: Interactions, candidates: Interactions, own: FloatArray, rows: LongArray
 ) -> FloatArray:
-    """For each item of the range: G_CC, and G_Ci in one more column."""
-    bounds = candidates.indptr[start : stop + 1]
-    places, longest = candidates.items[bounds[0] : bounds[-1]], int(np.diff(bounds).max(initial=0))
-    systems = np.zeros((stop - start, longest, longest + 1), dtype=np.float32)
-    order = np.argsort(places, kind="stable")  # by candidate: what its row of G is needed for stands together
-    needed, first = np.unique(places[order], return_index=True)
+    """For each of some items: G_CC, and G_Ci in one more column."""
+    wanted = candidates.of_users(rows)
+    longest = int(wanted.user_degrees.max(initial=0))
+    systems = np.zeros((len(rows), longest, longest + 1), dtype=np.float32)
+    order = np.argsort(wanted.items, kind="stable")  # by candidate: what its row of G is needed for stands together
+    needed, first = np.unique(wanted.items[order], return_index=True)
     firsts = np.append(first, len(order)).astype(np.int64)
     none = np.empty(0, dtype=np.float32)
     _read_off(
         by_item.indptr, by_item.items, none if by_item.weights is None else np.sqrt(by_item.weights),
         train.indptr, train.items, none if train.weights is None else np.sqrt(train.weights), own,
-        bounds - bounds[0], places, order, needed, firsts, np.repeat(np.arange(stop - start), np.diff(bounds)),
-        start, systems, _chunks(len(needed)),
+        wanted.indptr, wanted.items, wanted.users(), order, needed, firsts, rows, systems, _chunks(len(needed)),
     )  # fmt: skip
     return systems
 
@@ -255,17 +272,18 @@ def _find(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, parallel=True)
 def _read_off(  # type: ignore[no-untyped-def]
-    item_indptr, item_users, item_roots, indptr, items, roots, user_weights, bounds, places, order, needed, firsts,
-    target_of, start, systems, chunks,
+    item_indptr, item_users, item_roots, indptr, items, roots, user_weights, bounds, places, target_of, order, needed,
+    firsts, targets, systems, chunks,
 ):  # fmt: skip
     """Walk to each row of G that is needed, and copy what the small systems want of it."""
     longest = systems.shape[1]
     for chunk in prange(chunks):
         row = np.zeros(len(item_indptr) - 1, dtype=np.float32)
         for number in range(chunk, len(needed), chunks):
-            item = needed[number]
+            item, steps = needed[number], 0
             for spot in range(item_indptr[item], item_indptr[item + 1]):
                 user = item_users[spot]
+                steps += indptr[user + 1] - indptr[user]
                 share = user_weights[user] * item_roots[spot] if len(item_roots) else user_weights[user]
                 for at in range(indptr[user], indptr[user + 1]):
                     row[items[at]] += share * roots[at] if len(roots) else share
@@ -275,7 +293,10 @@ def _read_off(  # type: ignore[no-untyped-def]
                 line = systems[target, place - first]
                 for other in range(first, last):
                     line[other - first] = row[places[other]]
-                line[longest] = row[start + target]
+                line[longest] = row[targets[target]]
+            if steps * _STEPS_LIKE_ALL > len(row):
+                row[:] = 0
+                continue
             for spot in range(item_indptr[item], item_indptr[item + 1]):
                 user = item_users[spot]
                 for at in range(indptr[user], indptr[user + 1]):
@@ -315,7 +336,7 @@ def _invert_diagonal(lower, size, inverse, diagonal):  # type: ignore[no-untyped
 @njit(cache=True, parallel=True, fastmath=True)
 def _solve(  # type: ignore[no-untyped-def]
     item_indptr, item_users, amounts, first_of, candidates, user_weights, ridges, weights, gains, num_users, whole,
-    systems, first_row, last_row, chunks,
+    systems, targets, chunks,
 ):  # fmt: skip
     rows = len(first_of) - 1
     largest = 1
@@ -331,8 +352,9 @@ def _solve(  # type: ignore[no-untyped-def]
         position = np.empty(largest, dtype=np.int64)
         share_of = np.empty(largest, dtype=np.float32)
         is_weighed = len(amounts) > 0
-        head = np.full(num_users, -1, dtype=np.int64)
-        for row in range(first_row + chunk, last_row, chunks):
+        head = np.full(num_users, -1, dtype=np.int32)
+        for number in range(chunk, len(targets), chunks):
+            row = targets[number]
             first, last = first_of[row], first_of[row + 1]
             size = last - first
             if size == 0:
@@ -344,7 +366,7 @@ def _solve(  # type: ignore[no-untyped-def]
                 item = candidates[place]
                 total += item_indptr[item + 1] - item_indptr[item]
             # Lists, one for each user of any candidate, of the candidates that it has.
-            following = np.empty(total, dtype=np.int64)
+            following = np.empty(total, dtype=np.int32)
             which = np.empty(total, dtype=np.int32)
             seen = np.empty(total, dtype=np.int32)
             amount = np.empty(total if is_weighed else 0, dtype=np.float32)
@@ -372,7 +394,7 @@ def _solve(  # type: ignore[no-untyped-def]
                         gram[place, other] = line[candidates[first + other]]
             elif ready:
                 for place in range(size):
-                    line = systems[row - first_row, place]
+                    line = systems[number, place]
                     right[place] = line[len(line) - 1]
                     gram[place, : place + 1] = line[: place + 1]
             for spot in range(item_indptr[row], item_indptr[row + 1] if not ready else item_indptr[row]):
@@ -382,8 +404,8 @@ def _solve(  # type: ignore[no-untyped-def]
                 while at >= 0:
                     right[which[at]] += share * amount[at] if is_weighed else share
                     at = following[at]
-            for number in range(num_seen):
-                user = seen[number]
+            for found in range(num_seen):
+                user = seen[found]
                 share = user_weights[user]
                 count = 0
                 at = head[user]
@@ -402,11 +424,11 @@ def _solve(  # type: ignore[no-untyped-def]
                     else:
                         for b in range(a, count):
                             line[position[b]] += share
-            for number in range(len(ridges)):
+            for which_ridge in range(len(ridges)):
                 for i in range(size):
                     for j in range(i + 1):
                         lower[i, j] = gram[i, j]
-                    lower[i, i] += ridges[number]
+                    lower[i, i] += ridges[which_ridge]
                 _factorise(lower, size)
                 for i in range(size):
                     value = right[i]
@@ -420,5 +442,5 @@ def _solve(  # type: ignore[no-untyped-def]
                         solution[k] -= lower[i, k] * value
                 _invert_diagonal(lower, size, scratch, diagonal)
                 for i in range(size):
-                    weights[number, first + i] = solution[i]
-                    gains[number, first + i] = solution[i] * solution[i] / diagonal[i]
+                    weights[which_ridge, first + i] = solution[i]
+                    gains[which_ridge, first + i] = solution[i] * solution[i] / diagonal[i]
