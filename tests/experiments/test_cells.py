@@ -102,7 +102,7 @@ class TestStudies:
                 cells = study.cells(Setting("gowalla", 29_858, 40_981, preset))
                 for run in plan(tuple(cells), 1, "data").runs:
                     training = run.config.training
-                    is_limited = study is STUDIES["table2"] and preset == "quick" and run.cell.method != "legcf"
+                    is_limited = preset == "quick" and run.cell.method != "legcf"
                     assert training.max_minutes == (RIVAL_MINUTES if is_limited else None), run.cell.name
                     assert training.clock == ("cpu" if is_limited else "wall")
         asked = STUDIES["table2"].cells(Setting("gowalla", 29_858, 40_981, minutes=5))

@@ -108,7 +108,9 @@ def hyperparameters(setting: Setting) -> list[Cell]:
 
 
 def backbones(setting: Setting) -> list[Cell]:
-    """LEGCF and full tables, wide and of similar size, on three base recommenders (Table 4)."""
+    """LEGCF and full tables, wide and of similar size, on three base recommenders (Table 4).
+
+    Full tables are trained as those of Table 2 are: with the same loss, until they converge or their time is up."""
     widths = (setting.width_within_budget, 64, 128)
     cells = []
     for backbone, label in (("lightgcn", "LightGCN"), ("ngcf", "NGCF"), ("lr-gccf", "LR-GCCF")):
@@ -120,8 +122,9 @@ def backbones(setting: Setting) -> list[Cell]:
             *(
                 _cell(
                     setting, f"{backbone}-ud" if width == widths[0] else f"{backbone}-ud-{width}",
-                    f"{label}, UD, {width} wide", "full", {"method": {"dim": width}}, base, label,
-                    reference=width != widths[0],
+                    f"{label}, UD, {width} wide", "full",
+                    with_overrides({"method": {"dim": width}}, _one_loss(setting, f"ud-{max(width, 64)}")),
+                    base, label, reference=width != widths[0],
                 )
                 for width in dict.fromkeys(widths)
             ),
