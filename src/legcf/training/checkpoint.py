@@ -2,8 +2,10 @@
 """Checkpoints: one file, replaced whole, holding everything a run needs to go on as if it had never stopped."""
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,24 @@ Tensors = dict[str, torch.Tensor]
 _GROUPS = "groups"
 
 
+@dataclass
+class TrainingState:
+    """Where a run stands. Counters only: tensors and the generator are saved beside it."""
+
+    stage: int = 0
+    epoch: int = 0
+    stale: int = 0
+    stage_best: float = -math.inf
+    best: float = -math.inf
+    best_at: list[int] = field(default_factory=list)
+    best_epochs: dict[str, list[float]] = field(default_factory=dict)
+    """Of every stage that was judged: its best epoch and the score of it."""
+    seconds: float = 0.0
+    spent: float = 0.0
+    """Seconds by the clock that limits the run."""
+    lines: int = 0
+
+
 def save(path: Path, groups: Mapping[str, Tensors], facts: Mapping[str, Any]) -> None:
     """Named groups of tensors and JSON facts in one safetensors file."""
     tensors = {f"{group}/{name}": tensor for group, members in groups.items() for name, tensor in members.items()}
@@ -32,6 +52,13 @@ def load(path: Path) -> tuple[dict[str, Tensors], dict[str, Any]]:
     with _read_as(path), safe_open(path, framework="pt") as file:
         facts: dict[str, Any] = json.loads((file.metadata() or {})["facts"])
         return _grouped((key, file.get_tensor(key)) for key in file.keys()), facts  # noqa: SIM118 (not a dictionary)
+
+
+def read(path: Path) -> bytes:
+    """The file as it is; what a killed run had begun to write beside it goes."""
+    for leftover in path.parent.glob(f".{path.name}.*.part"):
+        leftover.unlink(missing_ok=True)
+    return path.read_bytes()
 
 
 def loaded(content: bytes, path: Path) -> tuple[dict[str, Tensors], dict[str, Any]]:

@@ -8,7 +8,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -31,30 +31,14 @@ from legcf.ranking.rerank import Reranker
 from legcf.ranking.topk import rank
 from legcf.ranking.tune import Tuned, Tuning
 from legcf.training import checkpoint
+from legcf.training.checkpoint import TrainingState
 from legcf.training.losses import LOSSES
+from legcf.training.objective import left_out, squared_norms
 from legcf.training.sampler import Sampler, TrainingBatch
 from legcf.training.stage import Stage
 
 _CHECKPOINT = "checkpoint/state.safetensors"
 _CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
-
-
-@dataclass
-class TrainingState:
-    """Where a run stands. Counters only: tensors and the generator are saved beside it."""
-
-    stage: int = 0
-    epoch: int = 0
-    stale: int = 0
-    stage_best: float = -math.inf
-    best: float = -math.inf
-    best_at: list[int] = field(default_factory=list)
-    best_epochs: dict[str, list[float]] = field(default_factory=dict)
-    """Of every stage that was judged: its best epoch and the score of it."""
-    seconds: float = 0.0
-    spent: float = 0.0
-    """Seconds by the clock that limits the run."""
-    lines: int = 0
 
 
 class Session:
@@ -228,10 +212,10 @@ class Session:
         vectors = encoded = self.model.encode(entities, batch.fold, self.rng)
         pairs = batch
         if training.leave_out:
-            vectors, pairs = self._left_out(vectors, entities, batch)
+            vectors, pairs = left_out(self.model, vectors, entities, batch)
         loss = self.loss_of(vectors, pairs)
         if training.l2:
-            loss = loss + training.l2 * self._squared_norms(batch, entities, encoded)
+            loss = loss + training.l2 * squared_norms(self.model, training.l2_on, batch, entities, encoded)
         penalty = self.model.layer.penalty()
         if penalty is not None:
             loss = loss + penalty
@@ -249,34 +233,6 @@ class Session:
         """The configured loss of a batch's vectors, without any penalty."""
         training = self.config.training
         return self.loss(vectors, batch, training.negative_weight, training.temperature)
-
-    def _left_out(
-        self, vectors: torch.Tensor, entities: torch.Tensor, batch: TrainingBatch
-    ) -> tuple[torch.Tensor, TrainingBatch]:
-        """Give every pair a user of its own that does not know of the pair."""
-        users, positives = torch.from_numpy(batch.users), torch.from_numpy(batch.positives)
-        own = self.model.backbone.without_pairs(vectors, entities, users, positives)
-        if own is None:
-            raise UserError(
-                f"Backbone {self.config.backbone.name} cannot do training.leave_out; use training.edge_folds instead."
-            )
-        places = np.arange(len(vectors), len(vectors) + batch.num_pairs)
-        return torch.cat([vectors, own]), replace(batch, users=places)
-
-    def _squared_norms(self, batch: TrainingBatch, entities: torch.Tensor, encoded: torch.Tensor) -> torch.Tensor:
-        """‖Θ‖² of Eq. 4: over the layer's parameters, or per triplet over its input rows or its final vectors."""
-        if self.config.training.l2_on == "parameters":
-            return torch.stack([parameter.square().sum() for parameter in self.model.layer.parameters()]).sum()
-        each = batch.negatives.shape[1] if batch.negatives.ndim == 2 else 1
-        counts = each * (
-            np.bincount(batch.users, minlength=len(entities)) + np.bincount(batch.positives, minlength=len(entities))
-        ) + np.bincount(batch.negatives.ravel(), minlength=len(entities))
-        if self.config.training.l2_on == "final":
-            penalised = encoded if self.model.layer.item_bias is None else encoded[:, :-1]
-        else:
-            penalised = self.model.layer.rows(entities)
-        norms = penalised.square().sum(dim=1)
-        return norms @ torch.from_numpy(counts.astype(np.float32)) / (batch.num_pairs * each)
 
     def set_learning_rate(self, done: float) -> None:
         """As the schedule wants it after this share of a stage; a stage of many trainings asks for its own."""
@@ -397,21 +353,22 @@ class Session:
 
     def can_resume(self) -> bool:
         """Whether there is a checkpoint; without one a run starts anew, and what it had reported is dropped."""
-        return bool(ranks.told(self._has_checkpoint))
 
-    def _has_checkpoint(self) -> bool:
-        assert self.folder is not None
-        if (self.folder / _CHECKPOINT).exists():
-            return True
-        (self.folder / "metrics.jsonl").unlink(missing_ok=True)
-        return False
+        def exists() -> bool:
+            assert self.folder is not None
+            found = (self.folder / _CHECKPOINT).exists()
+            if not found:
+                (self.folder / "metrics.jsonl").unlink(missing_ok=True)
+            return found
+
+        return bool(ranks.told(exists))
 
     def resume(self) -> bool:
         """Go back to the last checkpoint, if there is one; the lines told after it are dropped."""
         if not self.can_resume():
             return False
         path = (self.folder or Path()) / _CHECKPOINT
-        groups, facts = checkpoint.loaded(ranks.told_bytes(self._read_checkpoint), path)
+        groups, facts = checkpoint.loaded(ranks.told_bytes(lambda: checkpoint.read(path)), path)
         try:
             self.state = TrainingState(**facts["state"])
             self.rng.bit_generator.state = facts["generator"]
@@ -428,13 +385,6 @@ class Session:
         self.model.rebuild()
         self._drop_later_lines()
         return True
-
-    def _read_checkpoint(self) -> bytes:
-        assert self.folder is not None
-        path = self.folder / _CHECKPOINT
-        for leftover in path.parent.glob(f".{path.name}.*.part"):
-            leftover.unlink(missing_ok=True)
-        return path.read_bytes()
 
     def _drop_later_lines(self) -> None:
         if self.folder is None:
