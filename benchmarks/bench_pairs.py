@@ -118,15 +118,15 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
     for step, (marker, line) in SHOWN.items():
         found = [(row["pairs"], 1e6 * row["cpu"] / row["pairs"]) for row in rows if row["step"] == step]
         left.plot(*zip(*found, strict=True), marker=marker, linestyle=line, color="#1a1a1a", label=step)
-    found = [(row["pairs"], row["request_ms"]) for row in rows if row["step"] == "serve"]
+    found = [(row["items"], row["request_ms"]) for row in rows if row["step"] == "serve"]
     right.plot(*zip(*found, strict=True), marker="D", linestyle="-.", color="#1a1a1a")
-    for axes, title in ((left, "CPU microseconds per pair"), (right, "CPU ms of a request, HTTP included")):
+    titles = {"pairs": "CPU microseconds per pair", "items": "CPU ms of a request, HTTP included"}
+    for axes, (across, title) in zip((left, right), titles.items(), strict=True):
         axes.set_xscale("log")
         axes.set_ylim(bottom=0)
-        axes.set_xlabel("pairs")
+        axes.set_xlabel(across)
         axes.set_title(title, fontsize=9)
         plain(axes)
-    left.set_yscale("log")
     left.legend(frameon=False)
     path.write_text(to_svg(figure), encoding="utf-8")
 
