@@ -17,7 +17,7 @@ QUICK_EPOCHS = 12
 """Of either stage of LEGCF, for every row: none is ended by time or patience, so rows have learned for equally long."""
 RIVAL_MINUTES = 15.0
 """Of one core, for a method that LEGCF is compared with and that has not converged before. They are minutes of the
-processor, not of the clock on the wall: a busy machine changes no result."""
+processor, not of the clock on the wall: a busy machine changes hardly anything."""
 
 _RIVAL_EPOCHS, _RIVAL_PATIENCE = 100, 5
 
@@ -46,7 +46,7 @@ def table2(setting: Setting) -> list[Cell]:
     """All methods at (or near) LEGCF's size, beside the full table.
 
     Rivals have one loss, and one start wherever a layer can be fitted to a factorisation, each at a rate that was
-    searched for, and are trained until they converge or their time is up: rows differ in their method alone."""
+    searched for, and are trained until they converge or their time is up: their rows differ in the method alone."""
     return [
         *(_rival(setting, method, name, row) for method, name, row in _rival_rows()),
         _legcf(setting, "legcf", "LEGCF (paper, closed form)", group="LEGCF"),
