@@ -27,7 +27,12 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]
         table.add_column(column, justify="left" if text or position == 0 else "right")
     for row in rows:
         table.add_row(*(_cell(value) for value in row))
-    Console().print(table)
+    console = Console()
+    if not console.is_terminal:  # in a file or a pipe no line is too long, and a number cut short is no number
+        console.width = max(
+            console.width, console.measure(table, options=console.options.update(max_width=10**4)).maximum
+        )
+    console.print(table)
 
 
 def print_pairs(title: str, pairs: Mapping[str, Any]) -> None:
