@@ -82,6 +82,13 @@ class GraphModel(nn.Module):
 
     def encode(self, entities: torch.Tensor, view: int = WHOLE, rng: np.random.Generator | None = None) -> torch.Tensor:
         """Final vectors of some distinct entities, differentiable; dropout of the backbone draws from `rng`."""
+        return self.encoded(entities, view, rng)[0]
+
+    def encoded(
+        self, entities: torch.Tensor, view: int = WHOLE, rng: np.random.Generator | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Final vectors as by `encode`, and all rows if they had to be made for it: to make them again can be dear."""
+        travelled = None
         operator, on_basis = self._views[view].operator, self._views[view].basis
         coefficients = self.backbone.coefficients()
         if on_basis is not None:
@@ -90,8 +97,9 @@ class GraphModel(nn.Module):
         elif coefficients is not None and coefficients.shape == (1, 1):
             vectors = float(coefficients[0, 0]) * self.layer.rows(entities)  # nothing travels: only these rows matter
         else:
-            vectors = self.backbone.propagate(operator, self.layer.input_rows(), rng, entities)
-        return self._with_bias(vectors, entities)
+            travelled = self.layer.input_rows()
+            vectors = self.backbone.propagate(operator, travelled, rng, entities)
+        return self._with_bias(vectors, entities), travelled
 
     def ranking(self) -> Ranking:
         """What ranks, made with one propagation: vectors, bias and, where they suffice, codes."""

@@ -191,10 +191,11 @@ def test_clip_bounds_every_entry_of_the_gradient(dataset: Dataset) -> None:
     assert all(gradient is not None and gradient.abs().max() <= 1e-6 for gradient in gradients)
 
 
+@pytest.mark.parametrize("propagation", ["basis", "stepwise"])
 @pytest.mark.parametrize(("loss", "kind"), [("bpr", "each"), ("softmax", "shared")])
-def test_l2_over_the_rows_of_every_triplet(loss: str, kind: str, dataset: Dataset) -> None:
+def test_l2_over_the_rows_of_every_triplet(loss: str, kind: str, propagation: str, dataset: Dataset) -> None:
     penalty = 0.3
-    plain, heavy = (session(dataset, configured(loss=loss, l2=l2)) for l2 in (0.0, penalty))
+    plain, heavy = (session(dataset, configured(loss=loss, l2=l2, propagation=propagation)) for l2 in (0.0, penalty))
     batch = next(plain.sampler.epoch(np.random.default_rng(0)))
     table = plain.model.layer.table().detach().square().sum(dim=1).numpy()[batch.entities]
     if kind == "each":
@@ -203,6 +204,25 @@ def test_l2_over_the_rows_of_every_triplet(loss: str, kind: str, dataset: Datase
     else:
         wanted = (table[batch.users] + table[batch.positives]).mean() + table[batch.negatives].sum() / batch.num_pairs
     assert heavy.step(batch) - plain.step(batch) == pytest.approx(penalty * wanted, rel=1e-3)
+
+
+def test_l2_has_one_gradient_whether_rows_travel_or_not(dataset: Dataset) -> None:
+    gradients = []
+    for propagation in ("basis", "stepwise"):
+        running = session(dataset, configured(l2=0.3, propagation=propagation))
+        running.step(next(running.sampler.epoch(np.random.default_rng(0))))
+        gradients.append(running.model.layer.get_parameter("codebook").grad)
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-6)
+
+
+def test_rows_that_travel_are_not_made_again_for_l2(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = resolve("dhe", preset="paper", overrides={"method": {"hashes": 8, "width": 8, "dim": 8}})
+    running = session(dataset, config)
+    made: list[int] = []
+    table = running.model.layer.table
+    monkeypatch.setattr(running.model.layer, "table", lambda: made.append(1) or table())
+    running.step(next(running.sampler.epoch(np.random.default_rng(0))))
+    assert len(made) == 1
 
 
 def test_l2_over_the_final_vectors_of_every_triplet(dataset: Dataset) -> None:

@@ -91,8 +91,9 @@ class AutoEmb(EmbeddingLayer[AutoEmbConfig]):
             "method": {"widths": [2, 16, 128]},
             "training": {"batch_size": 500, "negatives": 1, "learning_rate": 1e-3},
         },
-        # 13 values per entity, the size in the paper's Table 2 for Gowalla; which widths it had is not said there.
-        "paper": {"method": {"widths": [1, 4, 8]}, "training": PAPER_TRAINING},
+        # 13 values per entity, the size in the paper's Table 2 for Gowalla; which widths it had, and how long it
+        # searched, is not said there. Nothing but its epochs ends the search.
+        "paper": {"method": {"widths": [1, 4, 8], "search_epochs": 30}, "training": PAPER_TRAINING},
         # Sized for two cores: one product instead of M normalised tables, and fewer steps of the controller.
         "quick": _QUICK,
         "default": _QUICK,
@@ -166,15 +167,13 @@ class AutoEmb(EmbeddingLayer[AutoEmbConfig]):
         if whole:  # one product; with one candidate per entity there is nothing to weigh after it
             mapped = (tables * weights[:, self._of_column]) @ self.maps[side] + weights @ self.biases[side]
             return torch.tanh(self.norms[side](mapped)) if self.norms else mapped
-        candidates = [self._of_column == number for number in range(len(self.config.widths))]
-        mapped = torch.cat(
-            [
-                torch.addmm(bias, tables[:, columns], self.maps[side][columns])
-                for columns, bias in zip(candidates, self.biases[side], strict=True)
-            ]
-        )
+        candidates, maps = torch.split(tables, self.config.widths, 1), torch.split(self.maps[side], self.config.widths)
+        mapped = torch.cat([torch.addmm(*own) for own in zip(self.biases[side], candidates, maps, strict=True)])
         squashed = torch.tanh(self.norms[side](mapped)).reshape(len(self.config.widths), len(tables), -1)
-        return torch.einsum("mnd,nm->nd", squashed, weights)
+        composed = weights[:, :1] * squashed[0]
+        for number in range(1, len(squashed)):  # an einsum would be as many products of a few numbers as there are rows
+            composed = torch.addcmul(composed, weights[:, number : number + 1], squashed[number])
+        return composed
 
     def entity_weights(self) -> torch.Tensor:
         """α, N × M: what every candidate of every entity counts for."""

