@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
+import json
+from importlib import resources
+
 import pytest
 
 from legcf.experiments.cells import Cell, Run, Setting, digest, hash_today, plan
-from legcf.experiments.studies import RIVAL_MINUTES, STUDIES
+from legcf.experiments.studies import RIVAL_MINUTES, STUDIES, searched
 from legcf.registry import METHODS
 from tests.experiments.tiny import runs
 
@@ -119,14 +122,28 @@ class TestStudies:
             assert sum(stage.epochs for stage in stages) == 24, run.cell.name
 
     def test_batches_go_with_the_data(self) -> None:
-        """About a hundred steps per epoch, for rivals too where their own batches would leave a handful."""
+        """About a hundred steps per epoch; on large data half as many for rivals, whose steps propagate the table."""
         small = Setting("lastfm", 1_880, 4_489, num_pairs=42_135)
         large = Setting("gowalla", 29_858, 40_981, num_pairs=810_128)
-        for setting, batch in ((small, 512), (large, 8192)):
+        for setting, batch, of_rivals in ((small, 512, 512), (large, 8192, 16384)):
             cells = {cell.name: cell.config(0).training for cell in STUDIES["table2"].cells(setting)}
             assert cells["legcf"].batch_size == batch
-            assert cells["qr"].batch_size == batch
+            assert cells["qr"].batch_size == of_rivals
             assert cells["graph-pursuit"].batch_size == batch
+
+    def test_rates_were_searched_for_every_rival_and_base(self) -> None:
+        """Raised by the root of how much larger the batch is than where they were found."""
+        text = resources.files("legcf.experiments").joinpath("rates.json").read_text(encoding="utf-8")
+        found = json.loads(text)
+        large = Setting("gowalla", 29_858, 40_981, num_pairs=810_128)
+        rivals = searched(large)
+        assert rivals.keys() == found["rates"].keys()
+        assert {cell.name for cell in STUDIES["table2"].cells(large) if cell.method != "legcf"} < rivals.keys()
+        assert {"ngcf-legcf", "ngcf-ud", "lr-gccf-legcf", "lr-gccf-ud"} < rivals.keys()
+        for name, rate in found["rates"].items():
+            training = rivals[name].config(0).training
+            expected = rate * (training.batch_size / found["batch_size"]) ** 0.5
+            assert training.learning_rate == pytest.approx(expected, rel=0.05), name
 
     def test_rivals_have_one_loss_and_one_start(self) -> None:
         planned = plan(tuple(STUDIES["table2"].cells(GOWALLA)), 1, "data").runs

@@ -84,8 +84,8 @@ class TestStages:
         }
         changed = replace(run, metrics={**run.metrics, **told}, curve=curve)
         assert report._best_epoch(changed) == "alternate 2 of 2; pretrain 1"
-        assert report._largest_fall(changed) == "−2.0%"
-        assert report._largest_fall(run) == "", "nothing was updated"
+        assert report.largest_fall(changed) == "−2.0%"
+        assert report.largest_fall(run) == "", "nothing was updated"
 
     def test_what_had_not_converged(self, tmp_path: Path) -> None:
         store = filled(tmp_path / "store.sqlite", "ablation", {"refit-metis": 0.4})
@@ -117,6 +117,7 @@ class TestPages:
         assert len(ids) == len(set(ids))
         markdown = (tmp_path / "results.md").read_text()
         assert "| LEGCF (paper, closed form) | 210,000 |" in markdown
+        assert "4 runs, 16 s one after the other." in markdown
         assert re.search(r"\*\*0\.\d{4}\*\*", markdown)
         for picture in re.findall(r"\]\((plots/[^)]+)\)", markdown):
             assert (tmp_path / picture).read_text().startswith("<?xml")
@@ -159,6 +160,35 @@ class TestCaseStudies:
         store = filled(tmp_path / "store.sqlite", "figures", {"at-start": 0.1}, states=True)
         (table,) = all_tables(store)
         assert plots.pictures(table, store) == []
+
+    def test_a_report_is_enough_to_draw_them_again(self, tmp_path: Path) -> None:
+        """A fresh clone has reports and no states: what was drawn is drawn again, and nothing is run for it."""
+        scores = {"at-start": 0.1, "pretrained": 0.3, "at-end": 0.4}
+        write_report(filled(tmp_path / "store.sqlite", "figures", scores, states=True), tmp_path / "report")
+        fresh = ResultStore(tmp_path / "fresh.sqlite")
+        assert report.take_back(fresh, tmp_path / "report") == 3
+        planned = _remembered(
+            plan(tuple(STUDIES["figures"].cells(GOWALLA)), 1, "data"), StudyRequest("figures", "gowalla"), planted(4, 4)
+        )
+        fresh.remember_study("figures", "gowalla", "quick", {**planned, "has_published": True})  # the command once more
+        write_report(fresh, tmp_path / "again")
+        drawn = sorted((tmp_path / "report" / "plots").iterdir())
+        assert len(drawn) == 2
+        for picture in drawn:
+            assert (tmp_path / "again" / "plots" / picture.name).read_bytes() == picture.read_bytes()
+
+    def test_runs_whose_states_are_lost_before_anything_was_drawn_are_run_again(self, tmp_path: Path) -> None:
+        store = filled(tmp_path / "store.sqlite", "figures", {"at-start": 0.1, "pretrained": 0.3}, states=True)
+        write_report(store, tmp_path / "report")
+        assert report.take_back(ResultStore(tmp_path / "fresh.sqlite"), tmp_path / "report") == 0
+
+    def test_another_run_is_not_shown_as_it_was(self, tmp_path: Path) -> None:
+        scores = {"at-start": 0.1, "pretrained": 0.3, "at-end": 0.4}
+        store = filled(tmp_path / "store.sqlite", "figures", scores, states=True)
+        write_report(store, tmp_path)
+        (table,) = all_tables(store)
+        table.lines[2].runs[0] = replace(table.lines[2].runs[0], key="another")
+        assert plots.pictures(table, store) == [], "its state is not known"
 
     def test_sampled_entities_have_the_anchor(self) -> None:
         state = case_study.AssignmentSnapshot.from_bytes(_state(0))

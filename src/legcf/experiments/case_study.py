@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +12,11 @@ from numpy.typing import NDArray
 from legcf.arrays import FloatArray
 from legcf.errors import MissingExtra
 from legcf.experiments.figure import NamedPicture, name_of, new_figure, plain, to_svg
-from legcf.experiments.store import ResultStore
+from legcf.experiments.store import DRAWING, ResultStore
 from legcf.experiments.tables import Line, ResultTable
 
 ANCHORS, ENTITIES_EACH, WEIGHTS = 5, 100, 20
+_PLACES = 4  # of a point's coordinates, which lie between −1 and 1
 _MARKERS = ("o", "^", "s", "D", "v")
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#7f7f7f")
 
@@ -50,19 +52,49 @@ class AssignmentSnapshot:
 
 
 def case_studies(table: ResultTable, store: ResultStore, seed: int = 0) -> list[NamedPicture]:
-    """Both figures, from the first seed's runs; nothing until all three moments are there."""
-    states = {line.cell: state for line in table.lines if (state := _state(line, store)) is not None}
-    if set(states) != {"at-start", "pretrained", "at-end"}:
-        return []
+    """Both figures, from the first seed's runs; nothing until all three moments are there.
+
+    What they show is remembered with the study: a report cannot hold the states, and can hold this.
+    """
+    runs = [line.runs[0].key for line in table.lines if line.runs]
+    shown = table.plan.get(DRAWING)
+    if shown is None or shown["runs"] != runs:
+        states = {line.cell: state for line in table.lines if (state := _state(line, store)) is not None}
+        if set(states) != {"at-start", "pretrained", "at-end"}:
+            return []
+        shown = {"runs": runs, **_shown(table, states, seed)}
+        store.remember_drawing(table.study, table.dataset, table.preset, shown)
+    return [_embeddings(table, shown), _weights(table, shown)]
+
+
+def _shown(table: ResultTable, states: dict[str, AssignmentSnapshot], seed: int) -> dict[str, Any]:
+    """Where t-SNE puts the sampled entities and their meta-embeddings at each moment, and the average weights."""
     rng = np.random.default_rng(seed)
     anchors, entities = sample(states["at-start"], rng)
     accuracy = {line.cell: line.runs[0].metrics["test"]["ndcg@20"] for line in table.lines}
     (last,) = (line.runs[0] for line in table.lines if line.cell == "at-end")
-    updates = sum("update" in told for told in last.curve)
-    return [
-        _embeddings(table, states, anchors, entities, accuracy, updates, seed),
-        _weights(table, states["at-start"], states["at-end"], updates, rng),
-    ]
+    after = f"after {sum('update' in told for told in last.curve)} updates"
+    titles = {"at-start": "initialisation", "pretrained": "after pretraining", "at-end": after}
+    moments = []
+    for moment, title in titles.items():
+        state = states[moment]
+        placed = flatten(np.concatenate([state.rows(entities.ravel()), state.codebook[anchors]]), seed).round(_PLACES)
+        of_anchors = placed[: entities.size].reshape(*entities.shape, 2)
+        moments.append(
+            {
+                "title": f"{title}, N@20 {accuracy[moment]:.4f}",
+                "entities": of_anchors.tolist(),
+                "meta-embeddings": placed[entities.size :].tolist(),
+            }
+        )
+    buckets = len(states["at-start"].codebook)
+    chosen = np.sort(rng.choice(buckets, min(WEIGHTS, buckets), replace=False))
+    weights = {
+        title: states[moment].average_weights()[chosen].tolist()
+        for moment, title in titles.items()
+        if moment != "pretrained"
+    }
+    return {"moments": moments, "sampled": chosen.tolist(), "weights": weights}
 
 
 def sample(start: AssignmentSnapshot, rng: np.random.Generator) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
@@ -96,52 +128,34 @@ def _state(line: Line, store: ResultStore) -> AssignmentSnapshot | None:
     return None if data is None else AssignmentSnapshot.from_bytes(data)
 
 
-def _embeddings(
-    table: ResultTable,
-    states: dict[str, AssignmentSnapshot],
-    anchors: NDArray[np.integer],
-    entities: NDArray[np.integer],
-    accuracy: dict[str, float],
-    updates: int,
-    seed: int,
-) -> NamedPicture:
+def _embeddings(table: ResultTable, shown: dict[str, Any]) -> NamedPicture:
     figure = new_figure(10, 3.6)
-    titles = {"at-start": "initialisation", "pretrained": "after pretraining", "at-end": f"after {updates} updates"}
-    for axes, (moment, title) in zip(figure.subplots(1, 3), titles.items(), strict=True):
-        state = states[moment]
-        placed = flatten(np.concatenate([state.rows(entities.ravel()), state.codebook[anchors]]), seed)
-        for number in range(len(anchors)):
-            own = placed[number * entities.shape[1] : (number + 1) * entities.shape[1]]
-            axes.scatter(*own.T, s=14, marker=_MARKERS[number], color=_COLOURS[number], alpha=0.7, linewidths=0)
-        for number, point in enumerate(placed[entities.size :]):
-            axes.scatter(
-                *point, s=130, marker="X", color=_COLOURS[number], edgecolors="black", linewidths=1.1, zorder=3
-            )
-        axes.set_title(f"{title}, N@20 {accuracy[moment]:.4f}", fontsize=9)
+    for axes, moment in zip(figure.subplots(1, 3), shown["moments"], strict=True):
+        for colour, marker, own in zip(_COLOURS, _MARKERS, moment["entities"], strict=False):
+            axes.scatter(*zip(*own, strict=True), s=14, marker=marker, color=colour, alpha=0.7, linewidths=0)
+        for colour, point in zip(_COLOURS, moment["meta-embeddings"], strict=False):
+            axes.scatter(*point, s=130, marker="X", color=colour, edgecolors="black", linewidths=1.1, zorder=3)
+        axes.set_title(moment["title"], fontsize=9)
         axes.set_xticks([])
         axes.set_yticks([])
         axes.set(xlim=(-1.12, 1.12), ylim=(-1.12, 1.12), aspect="equal")
+    of_anchors = shown["moments"][0]["entities"]
     caption = (
-        f"t-SNE of {entities.size} entities (one shape and colour for each anchor at the start) and of their "
-        f"{len(anchors)} meta-embeddings (crosses)."
+        f"t-SNE of {sum(map(len, of_anchors))} entities (one shape and colour for each anchor at the start) and of "
+        f"their {len(of_anchors)} meta-embeddings (crosses)."
     )
     return name_of(table, "embeddings"), to_svg(figure), caption
 
 
-def _weights(
-    table: ResultTable, start: AssignmentSnapshot, end: AssignmentSnapshot, updates: int, rng: np.random.Generator
-) -> NamedPicture:
-    buckets = len(start.codebook)
-    chosen = np.sort(rng.choice(buckets, min(WEIGHTS, buckets), replace=False))
+def _weights(table: ResultTable, shown: dict[str, Any]) -> NamedPicture:
+    sampled = shown["sampled"]
     figure = new_figure(10, 2.8)
-    for axes, state, title in zip(
-        figure.subplots(1, 2), (start, end), ("initialisation", f"after {updates} updates"), strict=True
-    ):
-        axes.bar(range(len(chosen)), state.average_weights()[chosen], color="#595959", width=0.75)
-        axes.set_xticks(range(len(chosen)), [str(bucket) for bucket in chosen], rotation=90, fontsize=7)
+    for axes, (title, weights) in zip(figure.subplots(1, 2), shown["weights"].items(), strict=True):
+        axes.bar(range(len(sampled)), weights, color="#595959", width=0.75)
+        axes.set_xticks(range(len(sampled)), [str(bucket) for bucket in sampled], rotation=90, fontsize=7)
         axes.set_title(title, fontsize=9)
         axes.set_xlabel("meta-embedding")
         plain(axes)
     figure.axes[0].set_ylabel("average weight")
-    caption = f"Average assignment weight of {len(chosen)} sampled meta-embeddings, over all entities."
+    caption = f"Average assignment weight of {len(sampled)} sampled meta-embeddings, over all entities."
     return name_of(table, "weights"), to_svg(figure), caption

@@ -103,7 +103,7 @@ def _against_published(table: ResultTable) -> NamedPicture:
 def _sweeps(table: ResultTable) -> NamedPicture:
     groups = list(dict.fromkeys(line.group for line in table.lines))
     figure = new_figure(10, 2.9)
-    for axes, group in zip(figure.subplots(1, len(groups), squeeze=False)[0], groups, strict=True):
+    for axes, group in zip(figure.subplots(1, len(groups), sharey=True, squeeze=False)[0], groups, strict=True):
         lines = [line for line in table.lines if line.group == group and line.runs]
         places = range(len(lines))
         for metric, style, marker in (("recall@20", "-", "o"), ("ndcg@20", "--", "s")):

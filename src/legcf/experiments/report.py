@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,8 @@ from legcf.experiments.document import (
     write_markdown,
 )
 from legcf.experiments.statistics import LEVEL
-from legcf.experiments.store import ResultStore, StoredRun
+from legcf.experiments.store import DRAWING, ResultStore, StoredRun
+from legcf.experiments.studies import STUDIES
 from legcf.experiments.tables import Line, ResultTable, all_tables, ended_by, was_rising
 from legcf.files import read_json, write_json
 
@@ -55,17 +56,38 @@ def take_back(store: ResultStore, folder: Path) -> int:
         return 0
     content = read_json(path)
     try:
-        runs = [_as_of_today(run) for run in content["runs"] if run["status"] == "finished"]
-        renamed = {old: run["key"] for old, run in runs}
-        studies = [
-            {**plan, "rows": [{**row, "runs": [renamed.get(key, key) for key in row["runs"]]} for row in plan["rows"]]}
-            for plan in content.get("studies", ())
+        without = _lacking_their_states(content.get("studies", ()))
+        runs = [
+            _as_of_today(run) for run in content["runs"] if run["status"] == "finished" and run["key"] not in without
         ]
+        renamed = {old: run["key"] for old, run in runs}
+        studies = [_renamed(plan, renamed) for plan in content.get("studies", ())]
         return store.take_in([run for _, run in runs], studies)
-    except (KeyError, TypeError) as error:
+    except (AttributeError, KeyError, TypeError) as error:
         raise UserError(
             f"{path} is no report that can be gone on from; move it away or choose another --out."
         ) from error
+
+
+def _lacking_their_states(studies: Iterable[dict[str, Any]]) -> set[str]:
+    """Runs whose states figures are still to be drawn from: a report has no states, so they have to be run again."""
+    return {
+        key
+        for plan in studies
+        if plan["study"] in STUDIES and STUDIES[plan["study"]].kind == "case study" and DRAWING not in plan
+        for row in plan["rows"]
+        for key in row["runs"]
+    }
+
+
+def _renamed(plan: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """A study whose runs have other keys now."""
+
+    def with_names(holder: dict[str, Any]) -> dict[str, Any]:
+        return {**holder, "runs": [names.get(key, key) for key in holder["runs"]]}
+
+    drawn = {DRAWING: with_names(plan[DRAWING])} if DRAWING in plan else {}
+    return {**plan, **drawn, "rows": [with_names(row) for row in plan["rows"]]}
 
 
 def _as_of_today(run: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -200,7 +222,7 @@ def _costs(table: ResultTable) -> Grid:
     rows = [
         [
             line.label, str(run.seed), _duration(run.seconds or 0), f"{run.peak_memory_mb or 0:,.0f}",
-            _best_epoch(run), _ended(run), _largest_fall(run), f"{run.metrics['storage_bytes']:,}",
+            _best_epoch(run), _ended(run), largest_fall(run), f"{run.metrics['storage_bytes']:,}",
             f"{run.metrics['total_trainable']:,}", run.code_version, run.config_hash[:12],
         ]
         for line in table.lines
@@ -232,8 +254,14 @@ def _machines(rows: Sequence[StoredRun]) -> list[Element]:
         f" {machine['system']}, Python {machine['python']}, torch {machine['torch']}."
         for machine in seen.values()
     ]
+    finished = [row for row in rows if row.status == "finished"]
     codes = sorted({row.code_version for row in rows})
-    return [Heading("Where it ran"), *(Text(line) for line in lines), Text(f"Code: legcf {', '.join(codes)}.")]
+    return [
+        Heading("Where it ran"),
+        *(Text(line) for line in lines),
+        Text(f"{len(finished)} runs, {_duration(sum(row.seconds or 0 for row in finished))} one after the other."),
+        Text(f"Code: legcf {', '.join(codes)}."),
+    ]
 
 
 def _best_epoch(run: StoredRun) -> str:
@@ -244,7 +272,7 @@ def _best_epoch(run: StoredRun) -> str:
     return "; ".join(own + others)
 
 
-def _largest_fall(run: StoredRun) -> str:
+def largest_fall(run: StoredRun) -> str:
     """How far validation fell at most from an epoch to the next, where S was updated in between."""
     scores = [(line, line["validation"]["ndcg@20"]) for line in run.curve if "ndcg@20" in line.get("validation", {})]
     changes = [after / before - 1 for (_, before), (line, after) in pairwise(scores) if "update" in line and before > 0]

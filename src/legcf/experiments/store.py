@@ -73,6 +73,9 @@ class StoredRun:
 _NESTED = ("machine", "config", "metrics", "curve")
 _PLAIN = [name for name in StoredRun.__dataclass_fields__ if name not in _NESTED]
 _NAME_OF_STUDY = ("study", "dataset", "preset")
+_THIS_STUDY = " AND ".join(f"{name} = ?" for name in _NAME_OF_STUDY)
+DRAWING = "drawing"
+"""In a study's plan: what its figures show, with the keys of the runs that it was made from."""
 
 
 class ResultStore:
@@ -199,11 +202,22 @@ class ResultStore:
         return None if found is None else zlib.decompress(found[0])
 
     def remember_study(self, study: str, dataset: str, preset: str, plan: Mapping[str, Any]) -> None:
-        """Which runs make up a table, so that the report needs nothing but the store."""
+        """Which runs make up a table, so that the report needs nothing but the store. A drawing stays."""
+        name = (study, dataset, preset)
         with self._writing() as connection:
+            found = connection.execute(f"SELECT plan FROM studies WHERE {_THIS_STUDY}", name).fetchone()
+            drawn = {key: value for key, value in json.loads(found[0]).items() if key == DRAWING} if found else {}
             connection.execute(
                 "INSERT OR REPLACE INTO studies VALUES (?, ?, ?, ?, ?)",
-                (study, dataset, preset, json.dumps(dict(plan)), time.time()),
+                (*name, json.dumps({**drawn, **plan}), time.time()),
+            )
+
+    def remember_drawing(self, study: str, dataset: str, preset: str, drawing: Mapping[str, Any]) -> None:
+        """What the figures of a remembered study show."""
+        with self._writing() as connection:
+            connection.execute(
+                f"UPDATE studies SET plan = json_set(plan, '$.{DRAWING}', json(?)) WHERE {_THIS_STUDY}",
+                (json.dumps(dict(drawing)), study, dataset, preset),
             )
 
     def studies(self) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The paper's tables and figures as cells. A new study is a function and one line in STUDIES."""
 
+import functools
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +25,7 @@ _RIVAL_EPOCHS, _RIVAL_PATIENCE = 100, 5
 # Every step propagates over the whole graph, so few large batches and the grid's highest rate.
 _QUICK_STEPWISE = {"batch_size": 16384, "learning_rate": 1e-2, "checkpoint_seconds": 60}
 _NO_PATIENCE = 10**6
+_WATCHED = {"monitor": "ndcg@20", "validation_users": 5000}
 _STEPS_PER_EPOCH = 100  # of a quick run on the basis, where an epoch takes seconds
 _SMALLEST_BATCH, _LARGEST_BATCH = 256, 8192
 _RATE_OF_LARGEST = 1e-2
@@ -31,6 +33,15 @@ _SMALLEST_POOL, _PAIRS_A_NEGATIVE = 512, 4  # of negatives that a batch shares: 
 _USUAL_BUCKETS, _FEW_BUCKETS = 500, 100
 _LARGE_CODEBOOK = 1000  # above it the basis is larger than the table it stands for, so steps propagate
 _REFIT = {"method": {"update": "pinv-refit"}}
+_LIGHTGCN = "lightgcn"
+_BASES: dict[str, tuple[str, dict[str, Any]]] = {
+    _LIGHTGCN: ("LightGCN", {}),
+    # As its paper has it (Eq. 7), and without dropout, which LightGCN has not either. The authors' code scales layers
+    # to length 1; in as few steps as these it learns popularity and little else from LEGCF's rows on Gowalla.
+    "ngcf": ("NGCF", {"adjacency": "sym", "activation": "joint", "normalise": False, "message_dropout": 0.0}),
+    "lr-gccf": ("LR-GCCF", {}),
+}
+"""Base recommenders: their names in the paper, and the settings that they have in the study."""
 
 
 @dataclass(frozen=True)
@@ -111,25 +122,23 @@ def backbones(setting: Setting) -> list[Cell]:
     """LEGCF and full tables, wide and of similar size, on three base recommenders (Table 4).
 
     Full tables are trained as those of Table 2 are: with the same loss, until they converge or their time is up."""
-    widths = (setting.width_within_budget, 64, 128)
-    cells = []
-    for backbone, label in (("lightgcn", "LightGCN"), ("ngcf", "NGCF"), ("lr-gccf", "LR-GCCF")):
-        # Only LightGCN with a small codebook trains on the basis quickly enough for small batches.
-        stepwise = {} if backbone == "lightgcn" else {"training": _stepwise(setting)}
-        base = None if backbone == "lightgcn" else backbone
-        cells += [
-            _legcf(setting, f"{backbone}-legcf", f"{label}, LEGCF", with_overrides(_REFIT, stepwise), base, label),
-            *(
-                _cell(
-                    setting, f"{backbone}-ud" if width == widths[0] else f"{backbone}-ud-{width}",
-                    f"{label}, UD, {width} wide", "full",
-                    with_overrides({"method": {"dim": width}}, _one_loss(setting, f"ud-{max(width, 64)}")),
-                    base, label, reference=width != widths[0],
-                )
-                for width in dict.fromkeys(widths)
-            ),
-        ]  # fmt: skip
-    return cells
+    return [cell for base in _BASES for cell in (_legcf_on(setting, base), *_tables_on(setting, base))]
+
+
+def searched(setting: Setting) -> dict[str, Cell]:
+    """Rows whose learning rate is searched for, by the name that the rate has in rates.json. On a base recommender the
+    full table of 64 stands for all widths."""
+    rivals = {cell.name: cell for cell in table2(setting) if cell.method != "legcf"}
+    for base in _BASES:
+        if base != _LIGHTGCN:
+            rivals[f"{base}-legcf"] = _legcf_on(setting, base)
+            (rivals[f"{base}-ud"],) = (cell for cell in _tables_on(setting, base) if cell.name == f"{base}-ud-64")
+    return rivals
+
+
+def rate_at(rate: float, batch_size: int) -> float:
+    """A rate of rates.json for batches of another size: rates go with the root of the batch."""
+    return float(f"{rate * (batch_size / _found_rates()['batch_size']) ** 0.5:.2g}")
 
 
 def figures(setting: Setting) -> list[Cell]:
@@ -184,7 +193,7 @@ def _quick_basis(setting: Setting) -> dict[str, Any]:
     return {
         "batch_size": batch, "negative_pool": _pool(batch), "learning_rate": _rate(batch),
         "epochs": QUICK_EPOCHS, "patience": _NO_PATIENCE,
-        "monitor": "ndcg@20", "validation_users": 5000,
+        **_WATCHED,
     }  # fmt: skip
 
 
@@ -267,16 +276,65 @@ def _one_loss(setting: Setting, name: str) -> dict[str, Any]:
         "loss": "bpr", "temperature": 1.0, "negatives": 5, "negative_weight": 1.0, "user_power": 0.0,
     }  # fmt: skip
     if setting.preset == "quick":
-        batch = _batch(setting)
+        batch = _rival_batch(setting)
         training |= {
-            "negative_pool": _pool(batch), "schedule": "constant",
+            "batch_size": batch, "negative_pool": _pool(batch), "schedule": "constant", **_WATCHED,
             "epochs": _RIVAL_EPOCHS, "patience": _RIVAL_PATIENCE,
             "max_minutes": setting.minutes or RIVAL_MINUTES, "clock": "cpu",
         }  # fmt: skip
-        found = json.loads(resources.files("legcf.experiments").joinpath("rates.json").read_text(encoding="utf-8"))
-        if name in found["rates"]:
-            training["learning_rate"] = float(f"{found['rates'][name] * (batch / found['batch_size']) ** 0.5:.2g}")
+        training |= _found_rate(name, batch)
     return {"training": training, "ranking": {"length": 1.0}}
+
+
+def _found_rate(name: str, batch: int) -> dict[str, float]:
+    """The rate, and L2 where it was found to help; nothing where none was searched for."""
+    found = _found_rates()
+    rate = {"learning_rate": rate_at(found["rates"][name], batch)} if name in found["rates"] else {}
+    return rate | ({"l2": found["l2"][name]} if name in found["l2"] else {})
+
+
+@functools.cache
+def _found_rates() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(
+        resources.files("legcf.experiments").joinpath("rates.json").read_text(encoding="utf-8")
+    )
+    return found
+
+
+def _legcf_on(setting: Setting, base: str) -> Cell:
+    """Only LightGCN with a small codebook trains on the basis quickly enough for small batches."""
+    label, settings = _BASES[base]
+    if base == _LIGHTGCN:
+        return _legcf(setting, f"{base}-legcf", f"{label}, LEGCF", _REFIT, group=label)
+    training = _stepwise(setting)
+    if training:
+        training |= _found_rate(f"{base}-legcf", training["batch_size"])
+    changed = with_overrides(_REFIT, {"training": training, "backbone": settings})
+    return _legcf(setting, f"{base}-legcf", f"{label}, LEGCF", changed, base, label)
+
+
+def _tables_on(setting: Setting, base: str) -> list[Cell]:
+    """Full tables: of LEGCF's size, then wide ones."""
+    label, settings = _BASES[base]
+    similar = setting.width_within_budget
+    return [
+        _cell(
+            setting, f"{base}-ud" if width == similar else f"{base}-ud-{width}", f"{label}, UD, {width} wide", "full",
+            with_overrides(
+                {"method": {"dim": width}, "backbone": settings},
+                _one_loss(setting, f"ud-{max(width, 64)}" if base == _LIGHTGCN else f"{base}-ud"),
+            ),
+            None if base == _LIGHTGCN else base, label, reference=width != similar,
+        )
+        for width in dict.fromkeys((similar, 64, 128))
+    ]  # fmt: skip
+
+
+def _rival_batch(setting: Setting) -> int:
+    """Most rivals propagate the whole table at every step: on large data twice as many pairs share it, as in rows of
+    LEGCF that do so too."""
+    batch = _batch(setting)
+    return batch if batch < _LARGEST_BATCH else 2 * batch
 
 
 def _stepwise(setting: Setting) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from legcf.experiments import published
 from legcf.experiments.statistics import LEVEL, Measured, holm, paired
-from legcf.experiments.store import ResultStore, StoredRun
+from legcf.experiments.store import DRAWING, ResultStore, StoredRun
 from legcf.experiments.studies import STUDIES
 
 
@@ -87,7 +87,7 @@ class ResultTable:
         return sum(run.seconds or 0.0 for run in {run.key: run for line in self.lines for run in line.runs}.values())
 
     def to_json(self) -> dict[str, Any]:
-        facts = {key: value for key, value in self.plan.items() if key != "rows"}
+        facts = {key: value for key, value in self.plan.items() if key not in ("rows", DRAWING)}
         return {
             "study": self.study,
             "dataset": self.dataset,
