@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of docs/paper-checked.md, from the reports that `legcf reproduce` has written into docs/reproduction.
+
+    python benchmarks/paper_tables.py
+
+A table stands between the lines `<!-- DATA STUDY PRESET: begin -->` and `<!-- DATA STUDY PRESET: end -->` of the page.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from legcf.experiments.report import largest_fall
+from legcf.experiments.statistics import Measured
+from legcf.experiments.store import StoredRun
+from legcf.experiments.tables import ended_by, was_rising
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+PAGE = DOCS / "paper-checked.md"
+TITLES = {"gowalla": "Gowalla", "lastfm": "LastFM"}
+WORDS = {"validation": "validation", "last epoch": "its epochs", "time": "**time**"}
+_PLACE = re.compile(r"(<!-- (\S+) (\S+) (\S+): begin -->\n)(.*?)(<!-- \2 \3 \4: end -->)", re.DOTALL)
+Line = tuple[dict[str, Any], list[StoredRun]]
+
+
+def page(text: str) -> str:
+    """The page with every table as the reports have it now."""
+    return _PLACE.sub(lambda found: f"{found[1]}\n{table(found[2], found[3], found[4])}\n\n{found[6]}", text)
+
+
+def table(data: str, study: str, preset: str) -> str:
+    """A line for every row of the study; columns that would be empty are left out."""
+    lines = _lines(data, study, preset)
+    columns = {
+        TITLES.get(data, data): [line["label"] for line, _ in lines],
+        "seeds": [", ".join(str(run.seed) for run in runs) or "not run" for _, runs in lines],
+        "values": [f"{line['params']:,}" if runs else "" for line, runs in lines],
+        "paper R@20 / N@20": [_published(line) for line, _ in lines],
+        "R@20": [_measured(runs, "recall@20") for _, runs in lines],
+        "N@20": [_measured(runs, "ndcg@20") for _, runs in lines],
+        "best validation N@20": [_validation(runs) for _, runs in lines],
+        "largest fall": [_falls(runs) for _, runs in lines],
+        "ended by": [_ends(runs) for _, runs in lines],
+    }
+    shown = {name: cells for name, cells in columns.items() if any(cells)}
+    rows = [f"| {' | '.join(cells)} |" for cells in zip(*shown.values(), strict=True)]
+    return "\n".join([f"| {' | '.join(shown)} |", "|---" * len(shown) + "|", *rows])
+
+
+def _lines(data: str, study: str, preset: str) -> list[Line]:
+    content = json.loads((DOCS / "reproduction" / data / "results.json").read_text())
+    runs = {run["key"]: StoredRun(**run) for run in content["runs"]}
+    (found,) = [one for one in content["tables"] if (one["study"], one["preset"]) == (study, preset)]
+    return [(line, [runs[key] for key in line["runs"]]) for line in found["lines"]]
+
+
+def _published(line: dict[str, Any]) -> str:
+    told = [line["published"].get(name) for name in ("recall@20", "ndcg@20")]
+    return "" if None in told else " / ".join(f"{value:.4f}" for value in told)
+
+
+def _measured(runs: list[StoredRun], metric: str) -> str:
+    if not runs:
+        return ""
+    found = Measured.of([run.metrics["test"][metric] for run in runs])
+    return f"{found.mean:.4f}" + (f" ±{found.spread:.4f}" if found.spread is not None else "")
+
+
+def _validation(runs: list[StoredRun]) -> str:
+    """The mean over seeds for each stage; nothing where stages have no names in common."""
+    stages = [run.metrics.get("best_epochs") or {} for run in runs]
+    if not stages:
+        return ""
+    means = [
+        sum(stage[name]["validation ndcg@20"] for stage in stages) / len(stages)
+        for name in stages[0]
+        if all("validation ndcg@20" in stage.get(name, {}) for stage in stages)
+    ]
+    return " → ".join(f"{mean:.4f}" for mean in means)
+
+
+def _falls(runs: list[StoredRun]) -> str:
+    falls = [largest_fall(run) for run in runs]
+    return ", ".join(falls) if all(falls) else ""
+
+
+def _ends(runs: list[StoredRun]) -> str:
+    ends = "; ".join(sorted({WORDS[ended_by(run)] for run in runs}))
+    return ends + (", still rising" if any(was_rising(run) for run in runs) else "")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text()))
