@@ -44,6 +44,6 @@ def squared_norms(
     if of == "final":
         penalised = encoded if model.layer.item_bias is None else encoded[:, :-1]
     else:
-        penalised = model.layer.rows(entities) if travelled is None else travelled[entities]
+        penalised = model.layer.rows(entities) if travelled is None else travelled.index_select(0, entities)
     norms = penalised.square().sum(dim=1)
     return norms @ torch.from_numpy(counts.astype(np.float32)) / (batch.num_pairs * each)
