@@ -78,3 +78,24 @@ def test_told_once_and_only_while_nothing_is_compiled(tmp_path: Path) -> None:
 
 def _path(first: Path) -> str:
     return os.pathsep.join([str(first), *(entry for entry in sys.path if entry)])
+
+
+FACTORISED = """
+import hashlib, numpy as np, scipy.sparse as sp
+from legcf.data.interactions import Interactions
+from legcf.factorisation.als import AlsSettings, factorise
+pairs = sp.random(300, 200, 0.05, "csr", random_state=np.random.default_rng(0))
+train = Interactions(pairs.indptr.astype(np.int64), pairs.indices.astype(np.int32), 200)
+users, items = factorise(train, 16, np.random.default_rng(0), AlsSettings(alpha=10.0))
+print(hashlib.sha256(users.tobytes() + items.tobytes()).hexdigest())
+"""
+
+
+def test_the_run_that_compiles_is_repeated_to_the_bit(tmp_path: Path) -> None:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": _path(SOURCE.parent)}
+    done = [
+        subprocess.run([sys.executable, "-c", FACTORISED], capture_output=True, text=True, check=True, env=environment)
+        for _ in range(2)
+    ]
+    assert ["Compiling for this machine" in one.stderr for one in done] == [True, False]
+    assert done[0].stdout == done[1].stdout

@@ -4,9 +4,17 @@
 Numba takes the package's own folder, and refuses to compile where no folder can be written: on a read-only file
 system, for a user without a home. Then legcf's cache folder is taken, and if that cannot be written either, nothing is
 kept and every process compiles anew. `NUMBA_CACHE_DIR` names another folder.
+
+Parallel loops are compiled by a process of their own. The process that compiles one keeps the loop's body as it was
+first optimised; what numba writes to disk is optimised once more. Where sums may be reordered (`fastmath`) the two
+differ in their last bits, and the first run on a machine would not be repeated by the second.
 """
 
+import contextlib
+import importlib
 import os
+import pickle
+import subprocess
 import sys
 import tempfile
 import warnings
@@ -17,6 +25,7 @@ from typing import Any
 from legcf.files import cache_folder
 
 _VARIABLE = "NUMBA_CACHE_DIR"  # numba reads it when it is imported
+_COMPILES_FOR_ANOTHER = "LEGCF_COMPILES_FOR_ANOTHER"  # set in the process that compiles a parallel loop
 
 
 def is_writable(folder: Path) -> bool:
@@ -65,8 +74,54 @@ numba.config.reload_config()  # type: ignore[no-untyped-call] # for the case tha
 
 def njit(cache: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:
     """`numba.njit`, for which `cache=True` is a wish."""
-    compiler: Callable[[Callable[..., Any]], Any] = numba.njit(cache=cache and _IS_KEPT, **options)
-    return compiler
+    keeps = cache and _IS_KEPT
+    compiler: Callable[[Callable[..., Any]], Any] = numba.njit(cache=keeps, **options)
+    if not (keeps and options.get("parallel") and options.get("fastmath")) or _COMPILES_FOR_ANOTHER in os.environ:
+        return compiler
+
+    def compiled(function: Callable[..., Any]) -> Any:
+        dispatcher = compiler(function)
+        dispatcher._cache = _CompiledElsewhere(dispatcher._cache, function)
+        return dispatcher
+
+    return compiled
+
+
+class _CompiledElsewhere:
+    """Numba's cache of one function; what it lacks is compiled by another process and read from disk.
+
+    Where no process can be started, numba goes on as it does without it.
+    """
+
+    def __init__(self, cache: Any, function: Callable[..., Any]) -> None:
+        self._cache, self._function = cache, function
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cache, name)
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        found = self._cache.load_overload(signature, target_context)
+        if found is None:
+            _teller.tell()
+            _compile_elsewhere(self._function, signature)
+            found = self._cache.load_overload(signature, target_context)
+        return found
+
+
+def _compile_elsewhere(function: Callable[..., Any], signature: Any) -> None:
+    """Have a new process compile a function of a module and keep it."""
+    wanted = pickle.dumps((function.__module__, function.__name__, signature))
+    code = f"import sys; sys.path = {sys.path!r}; from legcf.jit import compile_for_another; compile_for_another()"
+    environment = {**os.environ, _COMPILES_FOR_ANOTHER: "1"}
+    with contextlib.suppress(OSError):
+        subprocess.run([sys.executable, "-c", code], input=wanted, env=environment, capture_output=True, check=False)
+
+
+def compile_for_another() -> None:
+    """What the process does that `_compile_elsewhere` starts."""
+    _teller.has_told = True
+    module, name, signature = pickle.load(sys.stdin.buffer)
+    getattr(importlib.import_module(module), name).compile(signature)
 
 
 class _Teller(event.Listener):
@@ -75,6 +130,9 @@ class _Teller(event.Listener):
     has_told = False
 
     def on_start(self, event: Any) -> None:
+        self.tell()
+
+    def tell(self) -> None:
         if not self.has_told:
             self.has_told = True
             print("Compiling for this machine: the first time takes up to a minute.", file=sys.stderr, flush=True)
