@@ -1,28 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """A learning rate for every rival of the study `table2`, and for LEGCF and a full table on NGCF and LR-GCCF (study
-`backbones`): a climb over six rates on small data, by validation.
+`backbones`), found on validation: six rates on small data, for rivals with and without the L2 of the paper's loop.
 
-    python benchmarks/search_rates.py DATA [--only NAME …] [--rates X …] [--epochs N] [--l2]
+    python benchmarks/search_rates.py DATA [--only NAME …] [--epochs N]
+    python benchmarks/search_rates.py DATA --users SHARE [--only NAME …] [--epochs N]
 
-A climb begins at the rate of the method's preset (the nearest of those given) and goes on to the better neighbour until
-both neighbours of the best are worse: it finds the best rate of all where validation has one peak. Every trial has the
-loss and the start of that study and seed 0; it ends after N epochs of a stage (12), or earlier by patience. Rates are
-those of batches as large as rates.json says; a row with larger ones has more, by their root. Trials are kept in
-benchmarks/results/rates-DATA.json as they come, so a search that was stopped goes on; the best rate of every method
-whose climb is over is written into src/legcf/experiments/rates.json. With --l2 rivals climb once more with the L2 of
-the paper's loop, and keep it if that is better; those that have it are always asked both ways. Test is never looked at.
+The second form goes on from what was found on small data, with a share of the users of larger data: with the same L2,
+it lowers the rate step by step while that is better. Larger data has larger batches, and rates go with their root, so
+what may be wrong is a rate too high.
+
+Every trial has the loss and the start of that study and seed 0; it ends after N epochs of a stage (12), or earlier by
+patience. Trials are kept in benchmarks/results/rates-DATA.json as they come, so a search that was stopped goes on; the
+best of every method is written into src/legcf/experiments/rates.json. Test is never looked at.
 """
 
 import argparse
+import itertools
 import json
-import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from legcf.data.interactions import Dataset
 from legcf.data.source import DataOptions, load
 from legcf.embeddings.presets import PAPER_TRAINING
+from legcf.errors import UserError
 from legcf.experiments.cells import Cell, Setting, with_overrides
 from legcf.experiments.studies import rate_at, searched
 from legcf.files import write_json
@@ -35,78 +40,87 @@ RATES = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 EPOCHS = 12
 WATCHED = "validation ndcg@20"
 Trials = dict[str, dict[str, Any]]
+Tried = tuple[float, float]
+"""A rate and an L2."""
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("data", help="a folder, a file, or a known name; small")
+    options.add_argument("data", help="a folder, a file, or a known name")
+    options.add_argument("--users", type=float, help="share of the users, from whose pairs rates are lowered")
     options.add_argument("--only", nargs="+", help="rows of the study; all by default")
-    options.add_argument("--rates", type=float, nargs="+", default=list(RATES))
     options.add_argument("--epochs", type=int, default=EPOCHS, help="of a stage, at most")
-    options.add_argument("--l2", action="store_true", help="try rivals with the L2 of the paper's loop as well")
     given = options.parse_args()
     dataset = load(given.data, DataOptions(protocol="legcf"))
+    if given.users is not None:
+        drawn = np.random.default_rng(0).choice(dataset.num_users, int(given.users * dataset.num_users), replace=False)
+        dataset = dataset.of_users(np.sort(drawn))
     setting = Setting(dataset.name, dataset.num_users, dataset.num_items, num_pairs=dataset.train.num_pairs)
     path = HERE / "results" / f"rates-{dataset.name}.json"
     trials: Trials = json.loads(path.read_text()) if path.exists() else {}
     for name, cell in searched(setting).items():
-        if given.only and name not in given.only:
+        if (given.only and name not in given.only) or (given.users is not None and cell.backbone is not None):
             continue
 
-        found = {}
-        with_l2 = cell.method != "legcf" and (given.l2 or name in json.loads(KEPT.read_text())["l2"])
-        for l2 in (0.0, PAPER_TRAINING["l2"]) if with_l2 else (0.0,):
+        def score(tried: Tried, name: str = name, cell: Cell = cell) -> float:
+            rate, l2 = tried
+            of_method, key = trials.setdefault(name, {}), f"{rate:g}" + (f", l2 {l2:g}" if l2 else "")
+            if key not in of_method:
+                of_method[key] = trial(cell, rate, l2, given.epochs, dataset)
+                write_json(path, trials)
+                print(name, key, of_method[key], flush=True)
+            return float(of_method[key][WATCHED])
 
-            def score(rate: float, name: str = name, cell: Cell = cell, l2: float = l2) -> float:
-                tried, key = trials.setdefault(name, {}), f"{rate:g}" + (f", l2 {l2:g}" if l2 else "")
-                if key not in tried:
-                    tried[key] = trial(cell, rate, l2, given.epochs, dataset)
-                    write_json(path, trials)
-                    print(name, key, tried[key], flush=True)
-                return float(tried[key][WATCHED])
-
-            best = climbed(sorted(given.rates), rate_of_preset(cell), score)
-            found[score(best)] = best, l2
-        keep(name, *found[max(found)])
-
-
-def climbed(rates: Sequence[float], start: float, score: Callable[[float], float]) -> float:
-    """The rate from which no neighbour is better, going uphill from the one that is nearest to `start`."""
-    place = min(range(len(rates)), key=lambda place: abs(math.log(rates[place] / start)))
-    while True:
-        around = [near for near in (place, place - 1, place + 1) if 0 <= near < len(rates)]
-        best = max(around, key=lambda near: score(rates[near]))
-        if best == place:
-            return rates[place]
-        place = best
+        if given.users is None:
+            best = max(itertools.product(RATES, (0.0,) if cell.backbone else (0.0, PAPER_TRAINING["l2"])), key=score)
+            keep(dataset.name, name, best)
+        else:
+            small = found_on_small(name)
+            keep(f"{dataset.name}, {given.users:g} of the users", name, lowered(small, score))
 
 
-def rate_of_preset(cell: Cell) -> float:
-    preset = resolve(cell.method, cell.backbone, cell.preset, 0, {}).training
-    return preset.learning_rate / rate_at(1.0, preset.batch_size)
+def found_on_small(name: str) -> Tried:
+    found = next(iter(json.loads(KEPT.read_text())["found"].values()))
+    return found["rates"][name], found["l2"].get(name, 0.0)
 
 
-def trial(cell: Cell, rate: float, l2: float, epochs: int, dataset: Any) -> dict[str, float]:
-    """LEGCF has the L2 of its preset."""
-    given: dict[str, Any] = {"learning_rate": rate_at(rate, cell.config(0).training.batch_size), "epochs": epochs}
-    overrides = with_overrides(cell.overrides, {"training": given | ({} if cell.method == "legcf" else {"l2": l2})})
+def lowered(start: Tried, score: Callable[[Tried], float]) -> Tried:
+    """The lowest rate, from that of `start` on downwards, that each step down was better for."""
+    rate, l2 = start
+    for lower in reversed(RATES[: RATES.index(rate)]):
+        if score((lower, l2)) <= score((rate, l2)):
+            break
+        rate = lower
+    return rate, l2
+
+
+def trial(cell: Cell, rate: float, l2: float, epochs: int, dataset: Dataset) -> dict[str, float]:
+    """LEGCF has the L2 of its preset; a loss that is no number any more
+    scores nothing."""
+    training: dict[str, Any] = {"learning_rate": rate_at(rate, cell.config(0).training.batch_size)}
+    training |= {"epochs": epochs} | ({} if cell.method == "legcf" else {"l2": l2})
+    overrides = with_overrides(cell.overrides, {"training": training})
     started = time.process_time()
-    trained = train(dataset, resolve(cell.method, cell.backbone, cell.preset, 0, overrides), quiet=True)
-    best = trained.metrics["best_epoch"]
+    try:
+        metrics = train(dataset, resolve(cell.method, cell.backbone, cell.preset, 0, overrides), quiet=True).metrics
+    except UserError as diverged:
+        print(diverged, flush=True)
+        metrics = {"validation": {"ndcg@20": 0.0}, "best_epoch": {"epoch": 0}}
     return {
-        WATCHED: trained.metrics["validation"]["ndcg@20"],
-        "epoch": best["epoch"],
+        WATCHED: metrics["validation"]["ndcg@20"],
+        "epoch": metrics["best_epoch"]["epoch"],
         "epochs": epochs,
         "cpu seconds": round(time.process_time() - started, 1),
     }
 
 
-def keep(name: str, rate: float, l2: float) -> None:
+def keep(data: str, name: str, best: Tried) -> None:
     kept = json.loads(KEPT.read_text())
-    kept["rates"][name] = rate
-    kept["l2"].pop(name, None)
+    found = kept["found"][data]
+    found["rates"][name], l2 = best
+    found["l2"].pop(name, None)
     if l2:
-        kept["l2"][name] = l2
+        found["l2"][name] = l2
     KEPT.write_text(json.dumps(kept, indent=1) + "\n")
 
 

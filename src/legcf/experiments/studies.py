@@ -29,6 +29,7 @@ _WATCHED = {"monitor": "ndcg@20", "validation_users": 5000}
 _STEPS_PER_EPOCH = 100  # of a quick run on the basis, where an epoch takes seconds
 _SMALLEST_BATCH, _LARGEST_BATCH = 256, 8192
 _RATE_OF_LARGEST = 1e-2
+_MANY_PAIRS = 10**6  # where their number is not known
 _SMALLEST_POOL, _PAIRS_A_NEGATIVE = 512, 4  # of negatives that a batch shares: a step costs what it has of entities
 _USUAL_BUCKETS, _FEW_BUCKETS = 500, 100
 _LARGE_CODEBOOK = 1000  # above it the basis is larger than the table it stands for, so steps propagate
@@ -138,7 +139,7 @@ def searched(setting: Setting) -> dict[str, Cell]:
 
 def rate_at(rate: float, batch_size: int) -> float:
     """A rate of rates.json for batches of another size: rates go with the root of the batch."""
-    return float(f"{rate * (batch_size / _found_rates()['batch_size']) ** 0.5:.2g}")
+    return float(f"{rate * (batch_size / _rates_file()['batch_size']) ** 0.5:.2g}")
 
 
 def figures(setting: Setting) -> list[Cell]:
@@ -282,19 +283,23 @@ def _one_loss(setting: Setting, name: str) -> dict[str, Any]:
             "epochs": _RIVAL_EPOCHS, "patience": _RIVAL_PATIENCE,
             "max_minutes": setting.minutes or RIVAL_MINUTES, "clock": "cpu",
         }  # fmt: skip
-        training |= _found_rate(name, batch)
+        training |= _found_rate(setting, name, batch)
     return {"training": training, "ranking": {"length": 1.0}}
 
 
-def _found_rate(name: str, batch: int) -> dict[str, float]:
-    """The rate, and L2 where it was found to help; nothing where none was searched for."""
-    found = _found_rates()
-    rate = {"learning_rate": rate_at(found["rates"][name], batch)} if name in found["rates"] else {}
-    return rate | ({"l2": found["l2"][name]} if name in found["l2"] else {})
+def _found_rate(setting: Setting, name: str, batch: int) -> dict[str, float]:
+    """The rate, and L2 where it was found to help, of the data that is nearest in size and has the row; nothing where
+    none was searched for."""
+    pairs = setting.num_pairs or _MANY_PAIRS
+    for one in sorted(_rates_file()["found"].values(), key=lambda one: abs(math.log(pairs / one["pairs"]))):
+        if name in one["rates"]:
+            l2 = {"l2": one["l2"][name]} if name in one["l2"] else {}
+            return {"learning_rate": rate_at(one["rates"][name], batch)} | l2
+    return {}
 
 
 @functools.cache
-def _found_rates() -> dict[str, Any]:
+def _rates_file() -> dict[str, Any]:
     found: dict[str, Any] = json.loads(
         resources.files("legcf.experiments").joinpath("rates.json").read_text(encoding="utf-8")
     )
@@ -308,7 +313,7 @@ def _legcf_on(setting: Setting, base: str) -> Cell:
         return _legcf(setting, f"{base}-legcf", f"{label}, LEGCF", _REFIT, group=label)
     training = _stepwise(setting)
     if training:
-        training |= _found_rate(f"{base}-legcf", training["batch_size"])
+        training |= _found_rate(setting, f"{base}-legcf", training["batch_size"])
     changed = with_overrides(_REFIT, {"training": training, "backbone": settings})
     return _legcf(setting, f"{base}-legcf", f"{label}, LEGCF", changed, base, label)
 
