@@ -17,6 +17,7 @@ best of every method is written into src/legcf/experiments/rates.json. Test is n
 import argparse
 import itertools
 import json
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -37,6 +38,7 @@ from legcf.runs import train
 HERE = Path(__file__).resolve().parent
 KEPT = HERE.parent / "src" / "legcf" / "experiments" / "rates.json"
 RATES = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
+FROM_THE_MIDDLE = sorted(RATES, key=lambda rate: abs(math.log(rate / 3e-3)))  # of equals, the first is taken
 EPOCHS = 12
 WATCHED = "validation ndcg@20"
 Trials = dict[str, dict[str, Any]]
@@ -72,11 +74,11 @@ def main() -> None:
             return float(of_method[key][WATCHED])
 
         if given.users is None:
-            best = max(itertools.product(RATES, (0.0,) if cell.backbone else (0.0, PAPER_TRAINING["l2"])), key=score)
-            keep(dataset.name, name, best)
+            penalties = (0.0,) if cell.backbone else (0.0, PAPER_TRAINING["l2"])
+            keep(dataset.name, dataset, name, max(itertools.product(FROM_THE_MIDDLE, penalties), key=score))
         else:
-            small = found_on_small(name)
-            keep(f"{dataset.name}, {given.users:g} of the users", name, lowered(small, score))
+            best = lowered(found_on_small(name), score)
+            keep(f"{dataset.name}, {given.users:g} of the users", dataset, name, best)
 
 
 def found_on_small(name: str) -> Tried:
@@ -95,8 +97,7 @@ def lowered(start: Tried, score: Callable[[Tried], float]) -> Tried:
 
 
 def trial(cell: Cell, rate: float, l2: float, epochs: int, dataset: Dataset) -> dict[str, float]:
-    """LEGCF has the L2 of its preset; a loss that is no number any more
-    scores nothing."""
+    """LEGCF has the L2 of its preset; a loss that is no number any more scores nothing."""
     training: dict[str, Any] = {"learning_rate": rate_at(rate, cell.config(0).training.batch_size)}
     training |= {"epochs": epochs} | ({} if cell.method == "legcf" else {"l2": l2})
     overrides = with_overrides(cell.overrides, {"training": training})
@@ -114,9 +115,9 @@ def trial(cell: Cell, rate: float, l2: float, epochs: int, dataset: Dataset) -> 
     }
 
 
-def keep(data: str, name: str, best: Tried) -> None:
+def keep(data: str, dataset: Dataset, name: str, best: Tried) -> None:
     kept = json.loads(KEPT.read_text())
-    found = kept["found"][data]
+    found = kept["found"].setdefault(data, {"pairs": dataset.train.num_pairs, "rates": {}, "l2": {}})
     found["rates"][name], l2 = best
     found["l2"].pop(name, None)
     if l2:
