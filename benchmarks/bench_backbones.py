@@ -27,14 +27,14 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from legcf.data.catalogue.synthetic import planted
 from legcf.data.interactions import Dataset
 from legcf.data.source import DataOptions, load
-from legcf.data.synthetic import planted
 from legcf.graph.adjacency import bipartite, normalised
 from legcf.graph.propagate import Operator
-from legcf.registry import METHODS, resolve
-from legcf.runs import build_model
 from legcf.training.loop import Session
+from legcf.training.registry import METHODS, resolve
+from legcf.training.run import build_model
 
 HERE = Path(__file__).resolve().parent
 GOWALLA = HERE.parents[1] / "shared" / "data" / "gowalla"

@@ -25,13 +25,13 @@ from rich.console import Console
 from rich.table import Table
 
 from legcf.assignment.solvers import SOLVERS
+from legcf.data.catalogue.synthetic import planted
 from legcf.data.interactions import Dataset
 from legcf.data.source import DataOptions, load
-from legcf.data.synthetic import planted
 from legcf.evaluation import evaluate
-from legcf.registry import METHODS, resolve
-from legcf.runs import build_model, peak_memory_mb
 from legcf.training.loop import Session
+from legcf.training.registry import METHODS, resolve
+from legcf.training.run import build_model, peak_memory_mb
 from legcf.training.sampler import TrainingBatch
 
 HERE = Path(__file__).resolve().parent

@@ -26,8 +26,8 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
+from legcf.data.catalogue.synthetic import PRESETS, Planted, write_csv, write_folder
 from legcf.data.source import load, prepare_source
-from legcf.data.synthetic import PRESETS, Planted, write_csv, write_folder
 
 HERE = Path(__file__).resolve().parent
 GOWALLA = HERE.parents[1] / "shared" / "data" / "gowalla"

@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 from http_load import free_port, load, quantiles, wait
 
-from legcf.serving.events import EventLog
-from legcf.serving.scorer import Scorer
+from legcf.scoring.scorer import Scorer
+from legcf.server.state.event_log import EventLog
 
 
 def main() -> None:
@@ -59,9 +59,9 @@ def main() -> None:
 def random_model(path: Path, num_users: int = 5000, num_items: int = 20_000) -> Path:
     from legcf.data.ids import IdMap
     from legcf.data.interactions import Interactions
-    from legcf.ranking.rows import CodedRows
-    from legcf.serving.artifact import ServingModel
-    from legcf.serving.history import PackedHistories
+    from legcf.modelfile.histories import PackedHistories
+    from legcf.modelfile.served_model import ServingModel
+    from legcf.ranking.tables.rows import CodedRows
 
     rng = np.random.default_rng(0)
     codebook = rng.standard_normal((500, 64)).astype(np.float32)

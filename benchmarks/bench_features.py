@@ -23,8 +23,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from legcf.data.frames import frame_of
 from legcf.data.interactions import Interactions
+from legcf.data.reading.frames import frame_of
 from legcf.data.source import DataOptions
 from legcf.features.fitting import coded, fitted_coder
 from legcf.ranking.ranking import Ranking

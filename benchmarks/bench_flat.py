@@ -17,16 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from legcf.configuration import RankingConfig
+from legcf.core.config import RankingConfig
+from legcf.data.catalogue.synthetic import Planted
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Interactions
-from legcf.data.synthetic import Planted
-from legcf.ranking.fit_lists import ListFitter
-from legcf.ranking.pooling import Pooling
-from legcf.ranking.rows import CodedRows
-from legcf.serving.artifact import ServingModel
-from legcf.serving.history import PackedHistories
-from legcf.serving.scorer import Request, Scorer
+from legcf.modelfile.histories import PackedHistories
+from legcf.modelfile.served_model import ServingModel
+from legcf.ranking.item_lists.fit_lists import ListFitter
+from legcf.ranking.tables.pooling import Pooling
+from legcf.ranking.tables.rows import CodedRows
+from legcf.scoring.scorer import Request, Scorer
 
 CODES, WIDTH, TERMS, ENTRIES, HISTORY = 1000, 128, 2, 14, 50
 REQUESTS, BATCH, ROUNDS = 300, 3000, 5

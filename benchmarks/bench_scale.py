@@ -27,21 +27,21 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from legcf import ranks, threads
-from legcf.arrays import FloatArray
 from legcf.assignment.dictionary import learn
+from legcf.core import distributed, threads
+from legcf.core.arrays import FloatArray
+from legcf.data.catalogue.synthetic import Planted, planted, write_folder
 from legcf.data.interactions import Dataset
 from legcf.data.options import DataOptions
 from legcf.data.source import load, prepare_source
-from legcf.data.synthetic import Planted, planted, write_folder
 from legcf.evaluation import evaluate
 from legcf.factorisation.als import AlsSettings, factorise
+from legcf.ranking.item_lists.ridge import find_candidates, solve
 from legcf.ranking.ranking import Ranking
-from legcf.ranking.ridge import find_candidates, solve
 from legcf.ranking.topk import rank
-from legcf.registry import METHODS, resolve
-from legcf.runs import build_model
 from legcf.training.loop import Session
+from legcf.training.registry import METHODS, resolve
+from legcf.training.run import build_model
 
 STEPS, FIRST_STEPS = 100, 10  # the first are not counted: they find memory
 JUDGED = 20_000  # users of the evaluation and of the recommendations
@@ -52,29 +52,29 @@ Figures = dict[str, dict[str, float]]
 
 def measure(data: str, parts: tuple[str, ...], batch: int) -> None:
     """As one rank: print the figures of the busiest, if it is the first."""
-    ranks.join()
+    distributed.join()
     threads.use(1)
     figures_of(planted(400, 200, 4000, 20, np.random.default_rng(0)), PARTS, batch)  # compiles
     dataset = load(data, DataOptions())
     # Generated users are sorted by how much they have; a rank's range of them is to be like any other.
     dataset = dataset.of_users(np.random.default_rng(6).permutation(dataset.num_users))
     figures = figures_of(dataset, parts, batch)
-    if ranks.is_first():
+    if distributed.is_first():
         shape = {"users": dataset.num_users, "items": dataset.num_items, "pairs": dataset.train.num_pairs}
         print(json.dumps({"data": shape, "parts": figures}))
-    ranks.leave()
+    distributed.leave()
 
 
 def figures_of(data: Dataset, parts: tuple[str, ...], batch_size: int) -> Figures:
     figures: Figures = {}
 
     def timed(name: str, work: Callable[[], Any]) -> Any:
-        ranks.total(np.zeros(1))  # all begin together
+        distributed.total(np.zeros(1))  # all begin together
         wall, cpu = time.perf_counter(), time.process_time()
         result = work()
         used = time.process_time() - cpu
-        ranks.total(np.zeros(1))
-        figures[name] = {"seconds": time.perf_counter() - wall, "cpu": ranks.most(used)}
+        distributed.total(np.zeros(1))
+        figures[name] = {"seconds": time.perf_counter() - wall, "cpu": distributed.most(used)}
         return result
 
     settings = AlsSettings(alpha=10.0, rounds=4)
@@ -102,7 +102,7 @@ def figures_of(data: Dataset, parts: tuple[str, ...], batch_size: int) -> Figure
 
 def recommended(ranking: Ranking, users: NDArray[np.int64]) -> None:
     """As `legcf recommend --output FOLDER` does it: the best items of a rank's share of the users, into its part."""
-    mine = users[ranks.number() :: ranks.count()]
+    mine = users[distributed.number() :: distributed.count()]
     found, scores = rank(ranking, 20, mine, ranking.histories)
     frame = pl.DataFrame({"user": np.repeat(mine, 20), "item": found.ravel(), "score": scores.ravel()})
     with tempfile.TemporaryDirectory() as folder:

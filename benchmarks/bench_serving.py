@@ -31,7 +31,7 @@ import numpy as np
 from http_load import beside_batches, load, quantiles, serving, stacks
 from request_times import rules, side_by_side, tables
 
-from legcf.serving.scorer import Scorer
+from legcf.scoring.scorer import Scorer
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "gowalla"
 PARTS = ("batch", "http", "accuracy", "foldin", "rules", "tables")
@@ -125,7 +125,7 @@ def load_trained(options: argparse.Namespace) -> tuple[Any, Any]:
 
 def prepare(trained: Any, dataset: Any, folder: Path, report: dict[str, Any]) -> None:
     """The model file, and the same vectors (the first 128 columns) as plain arrays for implicit."""
-    from legcf.serving.build import build
+    from legcf.export.build import build
 
     start = time.perf_counter()
     model = build(trained, t=4, validation=dataset.validation, quiet=True)
@@ -157,11 +157,11 @@ def toy_like(model: Any) -> Any:
     """128 users and items with the parts that the model has, to load the libraries with."""
     from legcf.data.ids import IdMap
     from legcf.data.interactions import Interactions
-    from legcf.ranking.lists import ItemLists
-    from legcf.ranking.pooling import Pooling
-    from legcf.ranking.rows import CodedRows
-    from legcf.serving.artifact import ServingModel
-    from legcf.serving.history import PackedHistories
+    from legcf.modelfile.histories import PackedHistories
+    from legcf.modelfile.served_model import ServingModel
+    from legcf.ranking.item_lists.lists import ItemLists
+    from legcf.ranking.tables.pooling import Pooling
+    from legcf.ranking.tables.rows import CodedRows
 
     rows = CodedRows(np.zeros((128, 4), np.uint16), np.ones((128, 4), np.float32), np.ones((4, 4), np.float32))
     ids, ones = IdMap.consecutive(128), np.ones(128, np.uint8)
@@ -336,8 +336,8 @@ async def loaded(port: int, users: list[Any], options: argparse.Namespace, swapp
 
 def accuracy_by_size(trained: Any, dataset: Any, options: argparse.Namespace) -> dict[str, Any]:
     """Accuracy kept against the bytes of the vectors alone (no ids, titles, histories), and items only."""
-    from legcf.serving.artifact import FoldIn
-    from legcf.serving.build import accuracy, build, served_ranking
+    from legcf.export.build import accuracy, build, served_ranking
+    from legcf.modelfile.served_model import FoldIn
 
     before = accuracy(trained.ranking, dataset.test)
     rows = []
@@ -375,12 +375,12 @@ def accuracy_by_size(trained: Any, dataset: Any, options: argparse.Namespace) ->
 def held_out(options: argparse.Namespace) -> dict[str, Any]:
     """Train with and without every twentieth user; fold the left-out ones in and compare them with themselves."""
     from legcf import DataOptions, load_data
-    from legcf.configuration import merged, parse_assignments
+    from legcf.core.config import merged, parse_assignments
     from legcf.data.interactions import Interactions
     from legcf.evaluation import evaluate
-    from legcf.registry import resolve
-    from legcf.runs import train
-    from legcf.serving.build import build, served_ranking
+    from legcf.export.build import build, served_ranking
+    from legcf.training.registry import resolve
+    from legcf.training.run import train
 
     dataset = load_data(options.data, DataOptions(protocol="legcf"))
     overrides = merged({"training": {"epochs": options.epochs}}, parse_assignments(options.set))

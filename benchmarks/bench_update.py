@@ -37,7 +37,7 @@ from legcf.data.interactions import Dataset, Interactions
 from legcf.data.source import DataOptions, load
 from legcf.evaluation import evaluate
 from legcf.recommender import Recommender
-from legcf.trained_model import TrainedModel, load_model, save_model
+from legcf.training.run_folder import TrainedModel, load_model, save_model
 from legcf.updating.update import update
 
 HERE = Path(__file__).resolve().parent

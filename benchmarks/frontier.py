@@ -80,11 +80,11 @@ def _fill(data: Path, seed: int, kind: str, names: list[str] | None) -> None:
 
 def model_files(data: Path, dataset: Any, seed: int, sizes: list[str]) -> Iterator[tuple[str, Row]]:
     """Model files of several sizes; a size that cannot hold the items says so."""
+    from legcf.core.errors import UserError
     from legcf.data.options import DataOptions
-    from legcf.errors import UserError
-    from legcf.registry import resolve
-    from legcf.runs import train
-    from legcf.shared_work import SharedWork
+    from legcf.training.registry import resolve
+    from legcf.training.run import train
+    from legcf.training.shared_work import SharedWork
 
     work = SharedWork()
     about = DataOptions(protocol=PROTOCOL, cold="keep").reference(str(data))

@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from legcf.arrays import FloatArray
-from legcf.climb import climb
+from legcf.core.arrays import FloatArray
+from legcf.core.hill_climb import climb
 from legcf.data.interactions import Dataset
 from legcf.evaluation import evaluate, some_judges
 from legcf.factorisation.als import AlsSettings, confidences, factorise, solve_side, with_alpha
-from legcf.ranking.fit_lists import ListFitter
+from legcf.ranking.item_lists.fit_lists import ListFitter
 from legcf.ranking.ranking import Ranking
-from legcf.ranking.rows import PackedRows
-from legcf.registry import resolve
-from legcf.runs import train
+from legcf.ranking.tables.rows import PackedRows
+from legcf.training.registry import resolve
+from legcf.training.run import train
 
 Row = dict[str, Any]
 Rows = Iterator[tuple[str, Row]]

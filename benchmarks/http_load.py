@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 
 _STACK = (
-    "import sys, uvicorn; from legcf.serving.server import Settings, create_app; "
+    "import sys, uvicorn; from legcf.server.app import Settings, create_app; "
     "app = create_app(Settings(sys.argv[1], access_log=False, cache_bytes=0)); "
     "uvicorn.run(app, port=int(sys.argv[2]), loop=sys.argv[3], http=sys.argv[4], log_level='error', access_log=False)"
 )
 _GRANIAN = (
-    "import sys; from granian import Granian; from legcf.serving.server import Settings; "
+    "import sys; from granian import Granian; from legcf.server.app import Settings; "
     "Settings(sys.argv[1], access_log=False, cache_bytes=0).to_environment(); "
-    "Granian('legcf.serving.server:app_from_environment', factory=True, interface='asgi', port=int(sys.argv[2]), "
+    "Granian('legcf.server.app:app_from_environment', factory=True, interface='asgi', port=int(sys.argv[2]), "
     "loop='uvloop', log_enabled=False).serve()"
 )
 _ASKED = np.random.default_rng(0)  # goes on from phase to phase: nobody is asked for in the same order again

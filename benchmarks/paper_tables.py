@@ -11,10 +11,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from legcf.experiments.report import largest_fall
+from legcf.experiments.report.report import largest_fall
+from legcf.experiments.report.tables import ended_by, was_rising
 from legcf.experiments.statistics import Measured
 from legcf.experiments.store import StoredRun
-from legcf.experiments.tables import ended_by, was_rising
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGE = DOCS / "paper-checked.md"

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from legcf.ranking.rows import PackedRows
-from legcf.serving.artifact import ServingModel
-from legcf.serving.attributes import Attributes, number_column, text_column
-from legcf.serving.scorer import Request, Scorer
+from legcf.modelfile.attributes import Attributes, number_column, text_column
+from legcf.modelfile.served_model import ServingModel
+from legcf.ranking.tables.rows import PackedRows
+from legcf.scoring.scorer import Request, Scorer
 
 SELECTIVITIES = (1.0, 0.5, 0.1, 0.01, 0.001, 0.0001)
 TABLES = ((40_981, 256, 2), (40_981, 128, 4))

@@ -25,15 +25,15 @@ from typing import Any
 
 import numpy as np
 
+from legcf.core.errors import UserError
+from legcf.core.files import write_json
 from legcf.data.interactions import Dataset
 from legcf.data.source import DataOptions, load
 from legcf.embeddings.presets import PAPER_TRAINING
-from legcf.errors import UserError
 from legcf.experiments.cells import Cell, Setting, with_overrides
 from legcf.experiments.studies import rate_at, searched
-from legcf.files import write_json
-from legcf.registry import resolve
-from legcf.runs import train
+from legcf.training.registry import resolve
+from legcf.training.run import train
 
 HERE = Path(__file__).resolve().parent
 KEPT = HERE.parent / "src" / "legcf" / "experiments" / "rates.json"

@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from legcf.arrays import FloatArray
 from legcf.assignment.assignment import Assignment, relative_error
 from legcf.assignment.solvers import SOLVERS
+from legcf.core.arrays import FloatArray
 from legcf.data.interactions import Dataset
 from legcf.data.source import DataOptions, load
-from legcf.registry import METHODS, resolve
-from legcf.runs import build_model
 from legcf.training.loop import Session
+from legcf.training.registry import METHODS, resolve
+from legcf.training.run import build_model
 
 HERE = Path(__file__).resolve().parent
 SIZES = (32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)

@@ -22,10 +22,10 @@ from legcf.data.interactions import Dataset, Interactions
 from legcf.data.options import DataOptions
 from legcf.data.source import load
 from legcf.evaluation import evaluate
-from legcf.ranking.fit_lists import MANY_ITEMS, ListFitter
-from legcf.ranking.ridge import find_candidates, solve
-from legcf.registry import resolve
-from legcf.runs import build_model
+from legcf.ranking.item_lists.fit_lists import MANY_ITEMS, ListFitter
+from legcf.ranking.item_lists.ridge import find_candidates, solve
+from legcf.training.registry import resolve
+from legcf.training.run import build_model
 
 RESULTS = Path(__file__).parent / "results" / "held-out.json"
 SHARES = {"a tenth": 0.1, "a fifth": 0.2, "a third": 1 / 3}

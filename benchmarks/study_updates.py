@@ -17,12 +17,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from legcf.configuration import RunConfig, merged, parse_assignments
+from legcf.core.config import RunConfig, merged, parse_assignments
 from legcf.data.interactions import Dataset
 from legcf.data.source import DataOptions, load
-from legcf.registry import METHODS, resolve
-from legcf.runs import build_model
 from legcf.training.loop import Session
+from legcf.training.registry import METHODS, resolve
+from legcf.training.run import build_model
 
 HERE = Path(__file__).resolve().parent
 PURSUIT = {"update": "matching-pursuit"}

@@ -24,14 +24,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from legcf.climb import climb
+from legcf.core.files import write_json
+from legcf.core.hill_climb import climb
+from legcf.data.catalogue.synthetic import Planted, write_csv
 from legcf.data.interactions import Dataset
 from legcf.data.source import DataOptions, from_frame, load
-from legcf.data.synthetic import Planted, write_csv
 from legcf.evaluation import evaluate_per_user
-from legcf.files import write_json
-from legcf.registry import resolve
-from legcf.runs import train
+from legcf.training.registry import resolve
+from legcf.training.run import train
 
 HERE = Path(__file__).parent
 RESULTS, DOCUMENT = HERE / "results" / "unseen.json", HERE.parent / "docs" / "results.md"

@@ -16,7 +16,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of those commands com
 
 import torch
 
-from legcf import jit
+from legcf.core import jit
+
+pytest_plugins = ["tests.served"]
 
 settings.register_profile(
     "legcf",

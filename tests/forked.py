@@ -12,7 +12,13 @@ from pathlib import Path
 
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(
-    ["pytest", "legcf.cli.train", "legcf.experiments.reproduce", "legcf.experiments.plots", "torch._dynamo"]
+    [
+        "pytest",
+        "legcf.cli.commands.train",
+        "legcf.experiments.reproduce",
+        "legcf.experiments.report.plots",
+        "torch._dynamo",
+    ]
 )  # the last by itself takes two seconds, and optimisers want it
 
 

@@ -8,24 +8,24 @@ import numpy as np
 import pytest
 import torch
 
-from legcf import ranks
 from legcf.assignment.matching_pursuit import encode
+from legcf.core import distributed
+from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset
-from legcf.errors import UserError
 from legcf.evaluation import evaluate
 from legcf.factorisation.als import AlsSettings, factorise
 from legcf.factorisation.spectral import singular_vectors
+from legcf.ranking.item_lists.ridge import find_candidates, solve
 from legcf.ranking.ranking import Ranking
-from legcf.ranking.ridge import find_candidates, solve
-from legcf.registry import METHODS, resolve
-from legcf.runs import build_model
 from legcf.training.loop import Session
+from legcf.training.registry import METHODS, resolve
+from legcf.training.run import build_model
 from legcf.training.sampler import Sampler
 from tests.helpers import planted
 
 
 def main(out: Path) -> None:
-    ranks.join()
+    distributed.join()
     torch.set_num_threads(1)
     dataset = planted(300, 120, 4000)
     train, found = dataset.train, {}
@@ -46,17 +46,17 @@ def main(out: Path) -> None:
     found |= passed_through(Sampler(train, 63, 4, "interaction", "shared").of_rank())
     found["trained"] = trained(dataset)
     refuse()
-    if ranks.is_first():
+    if distributed.is_first():
         np.savez(out, **found)
-    ranks.leave()
+    distributed.leave()
 
 
 def averaged_gradient() -> np.ndarray:
     """Of the mean of x over 0 … 9, three tenths of them on the first rank."""
-    mine = ranks.own(np.array([0, 3, 10])) if ranks.count() == 2 else slice(0, 10)
+    mine = distributed.own(np.array([0, 3, 10])) if distributed.count() == 2 else slice(0, 10)
     weight = torch.zeros((), requires_grad=True)
     (weight * torch.arange(10.0)[mine].mean()).backward()
-    ranks.average_gradients([weight], mine.stop - mine.start)
+    distributed.average_gradients([weight], mine.stop - mine.start)
     assert weight.grad is not None
     return np.array([weight.grad.item()])
 
@@ -71,7 +71,11 @@ def passed_through(sampler: Sampler) -> dict[str, np.ndarray]:
         np.add.at(times, (users, items), counts)
         sums.append([(counts * (users * 120 + items) ** 2).sum(), counts.sum()])
         negatives.append(batch.entities[batch.negatives])
-    return {"passed": ranks.total(times), "batches": ranks.total(np.array(sums)), "negatives": np.array(negatives)}
+    return {
+        "passed": distributed.total(times),
+        "batches": distributed.total(np.array(sums)),
+        "negatives": np.array(negatives),
+    }
 
 
 def trained(dataset: Dataset) -> np.ndarray:
@@ -91,7 +95,7 @@ def refuse() -> None:
         raise UserError("No.")
 
     with pytest.raises(UserError, match=r"^No\.$"):
-        ranks.told(ask)
+        distributed.told(ask)
 
 
 if __name__ == "__main__":

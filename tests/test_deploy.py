@@ -16,10 +16,10 @@ import typer
 import yaml
 
 from legcf.cli.app import app_for
-from legcf.serving.artifact import ServingModel
+from legcf.modelfile.served_model import ServingModel
+from tests.cli.commands.test_serve import serving
 from tests.cli.read_only import read_only
-from tests.cli.test_serve import serving
-from tests.serving.conftest import model, toy  # noqa: F401 - fixtures
+from tests.served import model, toy  # noqa: F401 - fixtures
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 DOCKERFILE = re.sub(r"\\\n", "", (DEPLOY / "Dockerfile").read_text())

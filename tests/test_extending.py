@@ -17,8 +17,8 @@ from legcf.cli import app
 from legcf.evaluation.metrics import METRICS
 from legcf.experiments.cells import Setting
 from legcf.experiments.studies import STUDIES
-from legcf.registry import BACKBONES, METHODS, Method
 from legcf.training.losses import LOSSES, Loss
+from legcf.training.registry import BACKBONES, METHODS, Method
 from legcf.training.stage import single_stage
 from tests.cli.typed import legcf, refused
 from tests.embeddings.test_layers import TestLayerContract as LayerContract
@@ -79,7 +79,7 @@ import scipy.sparse as sp
 from pydantic import Field
 
 from legcf.backbones.base import Backbone
-from legcf.configuration import BackboneConfig
+from legcf.core.config import BackboneConfig
 from legcf.graph.adjacency import normalised
 from legcf.graph.propagate import FloatArray, Operator
 
@@ -155,7 +155,7 @@ from typing import Annotated
 import typer
 
 from legcf.cli.output import AsJson, print_json, print_pairs
-from legcf.errors import UserError
+from legcf.core.errors import UserError
 
 
 def popular(run: Annotated[Path, typer.Argument(help="A run folder.")], k: int = 3, as_json: AsJson = False) -> None:

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from legcf.serving.artifact import ServingModel
+from legcf.modelfile.served_model import ServingModel
+from tests.cli.commands.test_serve import serving
 from tests.cli.read_only import can_be_read_only, read_only
-from tests.cli.test_serve import serving
-from tests.serving.conftest import model, toy  # noqa: F401 - fixtures
+from tests.served import model, toy  # noqa: F401 - fixtures
 
 ROOT = Path(__file__).parents[1]
 TRAINING = {"numba", "polars", "scipy", "torch"}

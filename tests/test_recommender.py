@@ -12,8 +12,8 @@ import pytest
 from legcf import Recommender, UserError
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Dataset, Interactions
-from legcf.serving.build import build
-from legcf.serving.scorer import Request, Scorer
+from legcf.export.build import build
+from legcf.scoring.scorer import Request, Scorer
 from tests.helpers import COMMUNITIES, planted
 
 SMALL = {"c": 8, "d": 8}

@@ -68,8 +68,8 @@ def test_search_works_from_a_folder(site: Path) -> None:
 @pytest.mark.slow
 def test_references_name_what_there_is(site: Path) -> None:
     from legcf.cli.app import COMMANDS
-    from legcf.configuration import RankingConfig, TrainingConfig
-    from legcf.registry import METHODS
+    from legcf.core.config import RankingConfig, TrainingConfig
+    from legcf.training.registry import METHODS
 
     text = {path.stem: path.read_text() for path in (site / "reference").glob("*.html")}
     assert all(f"legcf {name}" in text["cli"] for name in COMMANDS)

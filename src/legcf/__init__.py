@@ -3,7 +3,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from legcf.threads import wait_without_spinning
+from legcf.core.threads import wait_without_spinning
 
 wait_without_spinning()
 
@@ -21,23 +21,23 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from legcf.compression.compress import compress
+    from legcf.core.errors import UserError
     from legcf.data.interactions import Dataset
     from legcf.data.options import DataOptions
     from legcf.data.source import load as load_data
-    from legcf.errors import UserError
+    from legcf.export.compress.compress import compress
     from legcf.recommender import Recommender
-    from legcf.serving.scorer import Request, Scorer
+    from legcf.scoring.scorer import Request, Scorer
 
 _HOMES = {
     "Recommender": "legcf.recommender:Recommender",
-    "Scorer": "legcf.serving.scorer:Scorer",
-    "Request": "legcf.serving.scorer:Request",
+    "Scorer": "legcf.scoring.scorer:Scorer",
+    "Request": "legcf.scoring.scorer:Request",
     "Dataset": "legcf.data.interactions:Dataset",
     "DataOptions": "legcf.data.options:DataOptions",
     "load_data": "legcf.data.source:load",
-    "compress": "legcf.compression.compress:compress",
-    "UserError": "legcf.errors:UserError",
+    "compress": "legcf.export.compress.compress:compress",
+    "UserError": "legcf.core.errors:UserError",
 }
 
 
@@ -47,7 +47,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'legcf' has no attribute {name!r}")
     import importlib
 
-    from legcf.errors import training_packages_for
+    from legcf.core.errors import training_packages_for
 
     module, attribute = _HOMES[name].split(":")
     with training_packages_for(f"`legcf.{name}`"):

@@ -12,23 +12,24 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from legcf import runs, shown
-from legcf.arguments import as_count, as_ids, as_list
-from legcf.arrays import FloatArray
-from legcf.configuration import RunConfig, validated
+from legcf.core import notebook_repr
+from legcf.core.arguments import as_count, as_ids, as_list
+from legcf.core.arrays import FloatArray
+from legcf.core.config import RunConfig, validated
+from legcf.core.errors import UserError
 from legcf.data.ids import ExternalId, IdMap
 from legcf.data.interactions import Dataset
+from legcf.data.reading.feature_table import read_items
 from legcf.data.source import DataOptions, interactions, is_source, load, training_data
-from legcf.errors import UserError
 from legcf.evaluation import accuracy
 from legcf.evaluation.evaluate import DEFAULT_KS
 from legcf.evaluation.new_pairs import new_pairs
-from legcf.features.table import read_items
-from legcf.model import GraphModel
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.topk import rank, similar
-from legcf.registry import resolve
-from legcf.trained_model import TrainedModel, load_model, save_model
+from legcf.training import run
+from legcf.training.model import GraphModel
+from legcf.training.registry import resolve
+from legcf.training.run_folder import TrainedModel, load_model, save_model
 from legcf.updating.change import MUCH
 from legcf.updating.cold import ItemTable
 from legcf.updating.events import new_events, options_of_events
@@ -126,7 +127,7 @@ class Recommender:
         elif not isinstance(data, Dataset):
             told = chosen.model_dump(mode="json", exclude_defaults=True)
             wanted = wanted.model_copy(update={"data": {"options": told} if told else {}})
-        self._trained = runs.train(dataset, wanted, quiet=self._quiet, final=final)
+        self._trained = run.train(dataset, wanted, quiet=self._quiet, final=final)
         self._first = self._dataset = dataset
         return self
 
@@ -208,7 +209,7 @@ class Recommender:
         """Put a recommender around a model that is already trained.
 
         Args:
-            trained: What `legcf.trained_model.load_model` or the property `trained` gives.
+            trained: What `legcf.training.run_folder.load_model` or the property `trained` gives.
 
         Returns:
             A recommender that is ready to recommend.
@@ -414,15 +415,15 @@ class Recommender:
         return self._first
 
     def __repr__(self) -> str:
-        return shown.plain(self._facts())
+        return notebook_repr.plain(self._facts())
 
     def _repr_html_(self) -> str:
-        return shown.html(self._facts())
+        return notebook_repr.html(self._facts())
 
-    def _facts(self) -> shown.Facts:
+    def _facts(self) -> notebook_repr.Facts:
         wanted = f"{self.config.method.name}, preset {self.config.preset}"
         if self._trained is None:
-            return shown.Facts("Recommender", {"method": wanted, "state": "not fitted yet"}, "model.fit(data)")
+            return notebook_repr.Facts("Recommender", {"method": wanted, "state": "not fitted yet"}, "model.fit(data)")
         metrics = self.metrics
         accuracy = (
             f"{name} {metrics['test'][name]:.4f}" for name in ("recall@20", "ndcg@20") if name in metrics["test"]
@@ -432,9 +433,9 @@ class Recommender:
             "method": wanted,
             "data": f"{metrics['dataset']}: {len(self.users):,} users, {len(self.items):,} items",
             "accuracy": (", ".join(accuracy) + once_more) or "not measured",
-            "size": shown.size(metrics["storage_bytes"]),
+            "size": notebook_repr.size(metrics["storage_bytes"]),
         }
-        return shown.Facts("Recommender", rows, 'model.save("RUN"), then legcf export RUN model.legcf')
+        return notebook_repr.Facts("Recommender", rows, 'model.save("RUN"), then legcf export RUN model.legcf')
 
     def _read_as(self) -> Mapping[str, Any]:
         """The options of the data it was trained on."""

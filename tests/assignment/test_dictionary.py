@@ -6,7 +6,7 @@ import pytest
 
 from legcf.assignment.assignment import relative_error
 from legcf.assignment.dictionary import balance, find_balance, fit, learn
-from legcf.errors import UserError
+from legcf.core.errors import UserError
 
 
 def planted(rows: int, c: int, t: int, d: int, seed: int = 0) -> np.ndarray:

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from legcf.backbones.base import Backbone
 from legcf.backbones.lightgcn import LightGCN, LightGCNConfig
+from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
-from legcf.errors import UserError
 from legcf.graph.adjacency import bipartite
-from legcf.registry import BACKBONES, resolve
+from legcf.training.registry import BACKBONES, resolve
 from tests.helpers import dense_bipartite, dense_normalised, graphs, layer_mean, random_interactions
 
 WIDTH = 4

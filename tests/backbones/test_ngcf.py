@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legcf.backbones.base import Backbone
+from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
-from legcf.errors import UserError
 from legcf.graph.adjacency import bipartite
 from tests.backbones.test_backbones import WIDTH, made, propagated, rows_for
 from tests.helpers import dense_bipartite, dense_normalised, graphs, random_interactions

@@ -12,10 +12,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from legcf.core.errors import UserError
 from legcf.data.options import DataOptions
-from legcf.data.prepared import verify
+from legcf.data.preparing.prepared import verify
 from legcf.data.source import prepare_on_cluster, prepare_source
-from legcf.errors import UserError
 
 distributed = pytest.importorskip("distributed")
 

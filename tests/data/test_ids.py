@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legcf.data.encode import IntegerIds
+from legcf.core.errors import UserError
 from legcf.data.ids import IdMap
-from legcf.errors import UserError
+from legcf.data.reading.encode import IntegerIds
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), unique=True) | st.lists(st.integers(0, 2**64 - 1), unique=True))

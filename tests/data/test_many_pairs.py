@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 
-from legcf import ranks
+from legcf.core import distributed
 from legcf.data.interactions import Interactions
 from legcf.graph.adjacency import index_type, one_more_each
 
@@ -39,4 +39,4 @@ def test_row_pointers_are_wide_enough(many: Interactions) -> None:
 
 
 def test_work_is_cut_by_pairs(many: Interactions) -> None:
-    assert ranks.cuts(many.indptr).tolist() == [0, 3]
+    assert distributed.cuts(many.indptr).tolist() == [0, 3]

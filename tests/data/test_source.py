@@ -8,10 +8,10 @@ import pandas as pd
 import polars as pl
 import pytest
 
+from legcf.core.errors import UserError
+from legcf.data.catalogue.registry import REGISTRY
 from legcf.data.options import DataOptions
-from legcf.data.registry import REGISTRY
 from legcf.data.source import from_frame, load
-from legcf.errors import UserError
 from tests.data.files import ROWS, WRITERS, compressed, write_lightgcn, write_table
 
 TIMED = DataOptions(protocol="leave-last-out", min_rating=2.0, k_core=2)

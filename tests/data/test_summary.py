@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from legcf.core.errors import UserError
+from legcf.core.files import read_json, write_json
 from legcf.data.options import DataOptions
-from legcf.data.prepared import open_prepared
+from legcf.data.preparing.prepared import open_prepared
 from legcf.data.source import load, prepare_source, training_data
 from legcf.data.summary import summarise, what_was_kept
-from legcf.errors import UserError
-from legcf.files import read_json, write_json
 from tests.data.files import write_lightgcn
 
 RATED = "user,item,rating,time\n" + "".join(

@@ -7,16 +7,16 @@ import numpy as np
 import polars as pl
 import pytest
 
+from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
 from legcf.data.source import DataOptions, from_frame, load
-from legcf.errors import UserError
 from legcf.factorisation.als import AlsSettings, confidences
-from legcf.ranking.lists import ItemLists
-from legcf.ranking.pooling import Pooling
-from legcf.ranking.ridge import find_candidates, solve
+from legcf.ranking.item_lists.lists import ItemLists
+from legcf.ranking.item_lists.ridge import find_candidates, solve
+from legcf.ranking.tables.pooling import Pooling
 from legcf.recommender import Recommender
 from tests.helpers import random_interactions
-from tests.ranking.test_ridge import go_by
+from tests.ranking.item_lists.test_ridge import go_by
 
 DAY = 86_400
 LOG = pl.DataFrame(

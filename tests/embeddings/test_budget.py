@@ -3,10 +3,10 @@
 
 import pytest
 
+from legcf.core.errors import UserError
 from legcf.embeddings.budget import stored_values
 from legcf.embeddings.full import FullTable
-from legcf.errors import UserError
-from legcf.registry import resolve
+from legcf.training.registry import resolve
 
 GOWALLA = 70_839
 

@@ -9,19 +9,19 @@ import pytest
 import torch
 
 from legcf.assignment.assignment import Assignment
-from legcf.configuration import RunConfig
+from legcf.core.config import RunConfig
+from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset
 from legcf.embeddings.base import EmbeddingLayer
-from legcf.embeddings.legcf import Legcf, LegcfConfig
-from legcf.embeddings.rowless import Rowless
-from legcf.errors import UserError
+from legcf.embeddings.baselines.rowless import Rowless
+from legcf.embeddings.composed.legcf import Legcf, LegcfConfig
 from legcf.factorisation.als import factorise
 from legcf.graph.adjacency import bipartite
-from legcf.model import GraphModel
-from legcf.registry import METHODS, resolve
-from legcf.runs import build_model, train
-from legcf.trained_model import load_model
 from legcf.training import checkpoint
+from legcf.training.model import GraphModel
+from legcf.training.registry import METHODS, resolve
+from legcf.training.run import build_model, train
+from legcf.training.run_folder import load_model
 from tests.helpers import dense_bipartite, dense_expanded, dense_normalised, layer_mean, planted
 
 SMALL: dict[str, Any] = {"c": 10, "d": 8, "t": 2}  # of LEGCF, on a graph of 100 nodes

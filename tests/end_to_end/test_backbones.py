@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from legcf.assignment.update import aggregated
-from legcf.configuration import RunConfig
+from legcf.core.config import RunConfig
 from legcf.data.interactions import Dataset
-from legcf.embeddings.legcf import Legcf
+from legcf.embeddings.composed.legcf import Legcf
+from legcf.export.build import accuracy, build, served_ranking
 from legcf.recommender import Recommender
-from legcf.registry import BACKBONES, METHODS, resolve
-from legcf.runs import build_model, train
-from legcf.serving.build import accuracy, build, served_ranking
 from legcf.training.loop import Session
+from legcf.training.registry import BACKBONES, METHODS, resolve
+from legcf.training.run import build_model, train
 from tests.helpers import planted
 
 TRAVELLING = sorted(name for name, backbone in BACKBONES.items() if "layers" in backbone.Config.model_fields)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from legcf import Recommender, Request, Scorer
-from legcf.serving.server import Settings, create_app
+from legcf.server.app import Settings, create_app
 from tests.cli.typed import legcf
 
 PAIRS = st.sets(st.tuples(st.integers(0, 4), st.integers(0, 5)), min_size=2, max_size=20).filter(

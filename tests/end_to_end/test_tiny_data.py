@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from legcf.serving.server import Settings, create_app
+from legcf.server.app import Settings, create_app
 from tests.cli.typed import legcf, refused
 
 TINY = {

@@ -6,7 +6,7 @@ import pytest
 
 from legcf.experiments.cells import Cell, Run, Setting, digest, hash_today, plan
 from legcf.experiments.studies import RIVAL_MINUTES, STUDIES, searched
-from legcf.registry import METHODS
+from legcf.training.registry import METHODS
 from tests.experiments.tiny import runs
 
 GOWALLA = Setting("gowalla", 29_858, 40_981)

@@ -14,7 +14,7 @@ import pytest
 
 from legcf.experiments.store import ResultStore
 from legcf.experiments.studies import STUDIES, Study
-from tests.cli.test_search import RATES, SMALL, trials
+from tests.cli.commands.test_search import RATES, SMALL, trials
 from tests.cli.typed import legcf, refused
 from tests.experiments.test_reproduce import attempts, results
 from tests.experiments.tiny import tiny_cells

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from legcf.errors import UserError
+from legcf.core.errors import UserError
 from legcf.experiments.store import STORE_VERSION, ResultStore
 from tests.experiments.tiny import pretend_finished, runs
 

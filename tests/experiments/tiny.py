@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from legcf.configuration import merged
+from legcf.core.config import merged
 from legcf.experiments.cells import Cell, Run, Setting, plan
 from legcf.experiments.store import ResultStore
 from tests.forked import Forked, run_command

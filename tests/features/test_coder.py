@@ -8,10 +8,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from legcf.errors import UserError
+from legcf.core.errors import UserError
+from legcf.data.reading.feature_table import read_items
 from legcf.features.coder import FeatureCoder
 from legcf.features.fitting import coded, fitted_coder, shared
-from legcf.features.table import read_items
 
 TABLE = pl.DataFrame(
     {

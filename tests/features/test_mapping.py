@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from legcf.data.interactions import Interactions
 from legcf.features.mapping import fit_map
 from legcf.features.placing import FeatureMap
-from legcf.ranking.pooling import Pooling
+from legcf.ranking.tables.pooling import Pooling
 
 USERS, ITEMS, WIDTH = 200, 300, 6
 

@@ -5,8 +5,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legcf.arrays import inverse_power
 from legcf.assignment.assignment import Assignment
+from legcf.core.arrays import inverse_power
 from legcf.data.interactions import Interactions
 from legcf.graph.adjacency import bipartite, degrees, expanded, normalised
 from tests.helpers import assigned_graphs, csr, dense_bipartite, dense_expanded, dense_normalised, graphs

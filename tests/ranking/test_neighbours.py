@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legcf.configuration import RankingConfig
+from legcf.core.config import RankingConfig
+from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
-from legcf.errors import UserError
 from legcf.ranking import neighbours
 from legcf.ranking.neighbours import Neighbours, product_spread
 from legcf.ranking.ranking import Ranking

@@ -7,10 +7,10 @@ import pytest
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Dataset, Interactions
 from legcf.evaluation import evaluate_per_user
+from legcf.export.build import build, served_ranking
 from legcf.ranking.topk import rank
 from legcf.recommender import Recommender
-from legcf.serving.build import build, served_ranking
-from legcf.serving.scorer import Request, Scorer
+from legcf.scoring.scorer import Request, Scorer
 from tests.helpers import planted
 
 K = 20

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from legcf.data.interactions import Interactions
 from legcf.ranking import rerank
-from legcf.ranking.lists import ItemLists
+from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.rerank import Reranker
 from legcf.ranking.topk import rank

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from legcf.configuration import RunConfig
+from legcf.core.config import RunConfig
 from legcf.data.interactions import Dataset
-from legcf.registry import METHODS
-from legcf.runs import build_model
 from legcf.training.loop import Session
+from legcf.training.registry import METHODS
+from legcf.training.run import build_model
 from legcf.training.stage import Stage
 
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from legcf.configuration import RunConfig
+from legcf.core.config import RunConfig
+from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset, Interactions
-from legcf.errors import UserError
-from legcf.registry import resolve
 from legcf.training.loop import _CLOCKS, Session
+from legcf.training.registry import resolve
 from legcf.training.sampler import TrainingBatch
 from legcf.training.stage import Stage
 from tests.helpers import planted

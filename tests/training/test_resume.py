@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from legcf.configuration import RunConfig
+from legcf.core.config import RunConfig
 from legcf.data.interactions import Dataset
-from legcf.registry import resolve
 from legcf.training.loop import Session
+from legcf.training.registry import resolve
 from tests.helpers import planted
 from tests.training.sessions import session
 

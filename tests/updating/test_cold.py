@@ -8,11 +8,11 @@ import polars as pl
 import pytest
 
 from legcf import Recommender, UserError
-from legcf.serving.artifact import ServingModel
-from legcf.serving.build import build
-from legcf.serving.events import Described, EventLog
-from legcf.serving.extend import with_item
-from legcf.serving.scorer import Request, Scorer
+from legcf.export.build import build
+from legcf.modelfile.served_model import ServingModel
+from legcf.scoring.extend import with_item
+from legcf.scoring.scorer import Request, Scorer
+from legcf.server.state.event_log import Described, EventLog
 from tests.helpers import COMMUNITIES
 from tests.updating.conftest import ITEMS, Later
 from tests.updating.test_update import assert_same

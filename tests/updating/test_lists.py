@@ -3,8 +3,8 @@
 
 import numpy as np
 
-from legcf.configuration import RankingConfig
-from legcf.ranking.ridge import find_candidates, solve
+from legcf.core.config import RankingConfig
+from legcf.ranking.item_lists.ridge import find_candidates, solve
 from legcf.updating.lists import renewed_lists
 from tests.helpers import random_interactions
 

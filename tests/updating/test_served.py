@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from legcf import UserError
-from legcf.serving.artifact import ServingModel
-from legcf.serving.build import build
-from legcf.serving.scorer import Request, Scorer
+from legcf.export.build import build
+from legcf.modelfile.served_model import ServingModel
+from legcf.scoring.scorer import Request, Scorer
 from tests.helpers import COMMUNITIES
 from tests.updating.conftest import ITEMS, MODELS, Later
 

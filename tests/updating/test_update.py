@@ -9,7 +9,7 @@ import pytest
 
 from legcf import Recommender, UserError
 from legcf.evaluation import evaluate
-from legcf.ranking.lists import ItemLists
+from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.ranking import Ranking
 from legcf.updating.update import MOST_GROWTH, MUCH_GROWN
 from tests.helpers import COMMUNITIES

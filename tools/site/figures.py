@@ -9,9 +9,9 @@ from legcf.assignment.dictionary import learn
 from legcf.data.interactions import Interactions
 from legcf.data.options import DataOptions
 from legcf.data.source import load
-from legcf.experiments.figure import new_figure, plain, to_svg
+from legcf.experiments.report.figure import new_figure, plain, to_svg
 from legcf.factorisation.als import AlsSettings, factorise
-from legcf.ranking.ridge import find_candidates, solve
+from legcf.ranking.item_lists.ridge import find_candidates, solve
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 FILMS, CODEBOOK, WIDTH = 60, 100, 32

@@ -110,7 +110,7 @@ def _python() -> Iterator[str]:
 def _configuration() -> Iterator[str]:
     """Every key of a run's configuration, from the models that check it."""
     from legcf.data.options import DataOptions
-    from legcf.registry import BACKBONES, COMMON_SECTIONS, METHODS
+    from legcf.training.registry import BACKBONES, COMMON_SECTIONS, METHODS
 
     yield "# Configuration\n"
     yield "The same names in `config.json`, after `--set` and in Python: `training.epochs` is `--set training.epochs=5`"
@@ -175,8 +175,8 @@ def _limits(field: Any) -> str:
 
 def _http() -> Iterator[str]:
     """The operations and schemas of the OpenAPI document."""
-    from legcf.serving.api import Api
-    from legcf.serving.openapi import document
+    from legcf.server.routes.openapi import document
+    from legcf.server.routes.query import Api
 
     nothing: Any = None  # the document needs none of what answers
     described = document(Api(*[nothing] * 6).operations(), key=True)
@@ -241,12 +241,12 @@ def _schema(schema: dict[str, Any]) -> str:
 
 def _file_format() -> Iterator[str]:
     """The layout as the code that reads it says, and the arrays of a file that is written for this page."""
-    from legcf.serving import artifact, container
+    from legcf.modelfile import container, served_model
 
     yield "# Model file\n"
     yield "One `.legcf` file holds all that recommending needs. It is a safetensors file, so any reader of those opens"
     yield "it; `legcf.Scorer.load` checks it on the way in.\n"
-    for title, module in (("The container", container), ("What is in it", artifact)):
+    for title, module in (("The container", container), ("What is in it", served_model)):
         yield f"## {title}\n\n{(module.__doc__ or '').strip()}\n"
     yield "## The arrays of a file\n"
     yield "A small file, with lists, titles and histories, written and read back for this page:\n"
@@ -267,12 +267,12 @@ def _example() -> tuple[str, list[tuple[str, Any]]]:
 
     from legcf.data.ids import IdMap
     from legcf.data.interactions import Interactions
-    from legcf.ranking.lists import ItemLists
-    from legcf.ranking.pooling import Pooling
-    from legcf.ranking.rows import CodedRows
-    from legcf.serving.artifact import ServingModel
-    from legcf.serving.container import read_container
-    from legcf.serving.history import PackedHistories
+    from legcf.modelfile.container import read_container
+    from legcf.modelfile.histories import PackedHistories
+    from legcf.modelfile.served_model import ServingModel
+    from legcf.ranking.item_lists.lists import ItemLists
+    from legcf.ranking.tables.pooling import Pooling
+    from legcf.ranking.tables.rows import CodedRows
 
     rng = np.random.default_rng(0)
     users, items, c, t, width = 40, 30, 8, 2, 4

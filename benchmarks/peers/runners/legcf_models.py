@@ -13,13 +13,13 @@ import numpy as np
 import scipy.sparse as sp
 from common import main
 
-from legcf import runs
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Dataset, Interactions
+from legcf.export.build import build
+from legcf.modelfile.served_model import ServingModel
 from legcf.recommender import Recommender
-from legcf.serving.artifact import ServingModel
-from legcf.serving.build import build
-from legcf.serving.scorer import Request, Scorer
+from legcf.scoring.scorer import Request, Scorer
+from legcf.training import run
 
 
 def as_interactions(part: sp.csr_matrix) -> Interactions:
@@ -39,7 +39,7 @@ class TestingClock:
     seconds = cpu_seconds = 0.0
 
     def __enter__(self) -> "TestingClock":
-        self._assess = runs.assess
+        self._assess = run.assess
 
         def timed(*given: Any) -> dict[str, Any]:
             started, before = time.perf_counter(), time.process_time()
@@ -48,11 +48,11 @@ class TestingClock:
             self.cpu_seconds += time.process_time() - before
             return found
 
-        runs.assess = timed
+        run.assess = timed
         return self
 
     def __exit__(self, *error: object) -> None:
-        runs.assess = self._assess
+        run.assess = self._assess
 
 
 class Model:

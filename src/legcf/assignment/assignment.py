@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from legcf.arrays import FloatArray, IntArray
+from legcf.core.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
     import scipy.sparse as sp

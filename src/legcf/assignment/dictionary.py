@@ -8,12 +8,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from legcf import ranks
-from legcf.arrays import FloatArray
 from legcf.assignment.assignment import Assignment
 from legcf.assignment.matching_pursuit import DEFAULT_MEMORY_CAP_MB, encode, rows_within
-from legcf.errors import UserError
-from legcf.progress import progress
+from legcf.core import distributed
+from legcf.core.arrays import FloatArray
+from legcf.core.errors import UserError
+from legcf.core.progress import progress
 
 DEFAULT_ROUNDS = 8
 _START_ROUNDS = 5  # of k-means: the pursuit's rounds mend the rest
@@ -164,15 +164,15 @@ def _start(
     for _ in range(_START_ROUNDS):
         nearest = np.empty(len(directions), dtype=np.int64)
         cosines = np.empty(len(directions), dtype=np.float32)
-        shares = ranks.even_cuts(len(directions))
-        mine = ranks.own(shares)
+        shares = distributed.even_cuts(len(directions))
+        mine = distributed.own(shares)
         for start in range(mine.start, mine.stop, rows):
             block = slice(start, min(start + rows, mine.stop))
             found = directions[block] @ centres.T
             nearest[block] = (found if nonnegative else np.abs(found)).argmax(axis=1)
             cosines[block] = np.take_along_axis(found, nearest[block, None], axis=1)[:, 0]
-        ranks.fill(nearest, shares)
-        ranks.fill(cosines, shares)
+        distributed.fill(nearest, shares)
+        distributed.fill(cosines, shares)
         members = sp.csr_matrix((cosines, (nearest, np.arange(len(directions)))), shape=(c, len(directions)))
         centres = members @ directions
         empty = np.flatnonzero(~centres.any(axis=1))

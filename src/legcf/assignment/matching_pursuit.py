@@ -8,10 +8,10 @@ works on correlations and the c × c Gram matrix, so a row costs O(d · c + t² 
 
 import numpy as np
 
-from legcf import ranks
-from legcf.arrays import FloatArray, IntArray
 from legcf.assignment.assignment import Assignment
-from legcf.jit import njit, prange
+from legcf.core import distributed
+from legcf.core.arrays import FloatArray, IntArray
+from legcf.core.jit import njit, prange
 
 DEFAULT_MEMORY_CAP_MB = 256.0
 _SWAP_PASSES = 1
@@ -43,13 +43,13 @@ def encode(
     indices = np.zeros((len(vectors), t), dtype=np.int32)
     weights = np.zeros((len(vectors), t), dtype=np.float32)
     rows = rows_within(memory_cap_mb, atoms.shape[1])
-    shares = ranks.even_cuts(len(vectors))
-    mine = ranks.own(shares)
+    shares = distributed.even_cuts(len(vectors))
+    mine = distributed.own(shares)
     for start in range(mine.start, mine.stop, rows):
         block = slice(start, min(start + rows, mine.stop))
         taken = np.ascontiguousarray(vectors[block], dtype=np.float32)
         _pursue(taken, across, gram, norms, least, nonnegative, indices[block], weights[block])
-    return ranks.fill(indices, shares), ranks.fill(weights, shares)
+    return distributed.fill(indices, shares), distributed.fill(weights, shares)
 
 
 def solve(

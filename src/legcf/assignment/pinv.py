@@ -3,9 +3,9 @@
 
 import numpy as np
 
-from legcf.arrays import FloatArray
 from legcf.assignment.assignment import Assignment
 from legcf.assignment.matching_pursuit import DEFAULT_MEMORY_CAP_MB, rows_within
+from legcf.core.arrays import FloatArray
 
 
 def solve(

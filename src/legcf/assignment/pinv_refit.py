@@ -5,11 +5,11 @@ With more meta-embeddings than columns (c > d) the pseudo-inverse gives S · P, 
 average. Its largest entries are still in the right places, but what is left of their size is about that share.
 """
 
-from legcf.arrays import FloatArray
 from legcf.assignment import pinv
 from legcf.assignment.assignment import Assignment
 from legcf.assignment.matching_pursuit import DEFAULT_MEMORY_CAP_MB
 from legcf.assignment.update import refitted
+from legcf.core.arrays import FloatArray
 
 
 def solve(

@@ -3,9 +3,9 @@
 
 from collections.abc import Callable
 
-from legcf.arrays import FloatArray
 from legcf.assignment import matching_pursuit, pinv, pinv_refit
 from legcf.assignment.assignment import Assignment
+from legcf.core.arrays import FloatArray
 
 Solver = Callable[[FloatArray, FloatArray, int, float], Assignment]
 """(H_full rows, H_meta, t, memory cap in MB) → S with S ≥ 0 and at most t non-zeros per row."""

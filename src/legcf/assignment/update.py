@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from legcf.arrays import FloatArray
 from legcf.assignment.assignment import Assignment
 from legcf.assignment.matching_pursuit import DEFAULT_MEMORY_CAP_MB, rows_within
+from legcf.core.arrays import FloatArray
 
 _SWEEPS = 50  # of coordinate descent; a row has few weights, so this is plenty
 _RIDGE = 1e-6  # relative to the longest meta-embedding of a row; parts the weight among copies of one

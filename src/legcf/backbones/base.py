@@ -10,10 +10,10 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from legcf.arrays import FloatArray
-from legcf.configuration import BackboneConfig
+from legcf.core.arrays import FloatArray
+from legcf.core.config import BackboneConfig
 from legcf.graph.propagate import Operator, polynomial
-from legcf.ranking.pooling import Pooling
+from legcf.ranking.tables.pooling import Pooling
 
 B = TypeVar("B", bound=BackboneConfig)
 

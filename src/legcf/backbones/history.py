@@ -13,12 +13,12 @@ import scipy.sparse as sp
 import torch
 from pydantic import Field
 
-from legcf.arrays import FloatArray, inverse_power
 from legcf.backbones.base import Backbone
-from legcf.configuration import BackboneConfig
+from legcf.core.arrays import FloatArray, inverse_power
+from legcf.core.config import BackboneConfig
 from legcf.graph.adjacency import csr, one_more_each
 from legcf.graph.propagate import Operator
-from legcf.ranking.pooling import Pooling
+from legcf.ranking.tables.pooling import Pooling
 
 
 class HistoryConfig(BackboneConfig):

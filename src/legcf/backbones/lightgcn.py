@@ -7,8 +7,8 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field, model_validator
 
-from legcf.arrays import FloatArray
 from legcf.backbones.base import Backbone, LayeredConfig
+from legcf.core.arrays import FloatArray
 from legcf.graph.adjacency import normalised
 from legcf.graph.propagate import Operator
 

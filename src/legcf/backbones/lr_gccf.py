@@ -13,8 +13,8 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from legcf.arrays import FloatArray
 from legcf.backbones.base import Backbone, LayeredConfig, taken
+from legcf.core.arrays import FloatArray
 from legcf.graph.adjacency import normalised, with_self_loops
 from legcf.graph.propagate import Operator, product
 

@@ -17,8 +17,8 @@ from pydantic import Field, model_validator
 from torch import nn
 from torch.nn.functional import leaky_relu, normalize
 
-from legcf.arrays import FloatArray
 from legcf.backbones.base import Backbone, LayeredConfig, taken
+from legcf.core.arrays import FloatArray
 from legcf.graph.adjacency import normalised, row_normalised, with_self_loops
 from legcf.graph.dropout import dropped, thinned
 from legcf.graph.propagate import Operator, product

@@ -10,9 +10,9 @@ import typer
 
 from legcf import __version__
 from legcf.cli.workers import left_for_starter
-from legcf.errors import UserError, training_packages_for
+from legcf.core.errors import UserError, training_packages_for
 
-# A word is a module of this package with a function of that name, or with an `app` of further commands.
+# A word is a module of `cli/commands/` with a function of that name, or with an `app` of further commands.
 COMMANDS = (
     "data",
     "train",
@@ -46,7 +46,7 @@ def app_for(arguments: Sequence[str]) -> typer.Typer:
     app.callback()(_before_any_command)  # so that a single command still goes by its name
     asked = arguments[0] if arguments else "--help"
     for name in (asked,) if asked in COMMANDS else () if asked == "--version" else COMMANDS:
-        module = import_module(f"legcf.cli.{name}")
+        module = import_module(f"legcf.cli.commands.{name}")
         if hasattr(module, "app"):
             app.add_typer(module.app, name=name)
         else:

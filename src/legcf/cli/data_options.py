@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from legcf.configuration import validated
+from legcf.core.config import validated
 from legcf.data.options import DataOptions
 
 

@@ -16,9 +16,9 @@ from uuid import uuid4
 
 import typer
 
-from legcf import threads
-from legcf.errors import UserError
-from legcf.files import written_whole
+from legcf.core import threads
+from legcf.core.errors import UserError
+from legcf.core.files import written_whole
 
 _RESTARTS = 5  # of all ranks together: when one is lost, all go on from the last checkpoint
 _LOOK_EVERY_SECONDS = 0.2
@@ -89,11 +89,11 @@ def join(meet: bool = True) -> None:
             raise typer.Exit(1)  # it is gone already, and another has taken its place
         if Path(os.environ[_REFUSAL]).exists():
             raise typer.Exit
-    from legcf import jit, progress, ranks
+    from legcf.core import distributed, jit, progress
 
     if meet:
-        ranks.join()
-    if ranks.place()[0] > 0:
+        distributed.join()
+    if distributed.place()[0] > 0:
         jit.silence()
         progress.silence()
 

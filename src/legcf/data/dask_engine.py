@@ -18,20 +18,20 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf import threads
-from legcf.data import kernels
-from legcf.data.blocks import BLOCK_PAIRS, Batch, Merged, concatenated, load_block, save_block, sorted_block
+from legcf.core import threads
+from legcf.core.errors import MissingExtra, UserError
+from legcf.core.files import written_whole
+from legcf.core.progress import progress
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Dataset
 from legcf.data.options import DataOptions
-from legcf.data.pipeline import Built, KeptBlocks, PairSource, PartWriter, refuse_repeated
-from legcf.data.prepared import write_prepared
-from legcf.data.splits import PARTS, find_protocol
-from legcf.data.tables import NoInteractions, open_files
-from legcf.data.titles import titles_from
-from legcf.errors import MissingExtra, UserError
-from legcf.files import written_whole
-from legcf.progress import progress
+from legcf.data.preparing import kernels
+from legcf.data.preparing.blocks import BLOCK_PAIRS, Batch, Merged, concatenated, load_block, save_block, sorted_block
+from legcf.data.preparing.pipeline import Built, KeptBlocks, PairSource, PartWriter, refuse_repeated
+from legcf.data.preparing.prepared import write_prepared
+from legcf.data.preparing.splits import PARTS, find_protocol
+from legcf.data.reading.tables import NoInteractions, open_files
+from legcf.data.reading.titles import titles_from
 
 _Result = TypeVar("_Result")
 _Ids = NDArray[Any]

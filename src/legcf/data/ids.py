@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.errors import UserError
+from legcf.core.errors import UserError
 
 ExternalId = int | str
 

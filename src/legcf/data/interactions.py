@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.arrays import FloatArray, IntArray, sorted_unique
+from legcf.core.arrays import FloatArray, IntArray, sorted_unique
 from legcf.data.ids import IdMap
 
 if TYPE_CHECKING:

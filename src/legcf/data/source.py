@@ -9,20 +9,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from legcf.data.archives import extract
-from legcf.data.cache import fetch, find_local, open_known, recognise
-from legcf.data.compressed import plain_suffix
-from legcf.data.formats import FORMATS
-from legcf.data.frames import frame_of
+from legcf.core.errors import UserError
+from legcf.core.progress import progress
+from legcf.data.catalogue.archives import extract
+from legcf.data.catalogue.cache import fetch, find_local, open_known, recognise
+from legcf.data.catalogue.registry import REGISTRY, Entry, find_entry
 from legcf.data.interactions import Dataset
-from legcf.data.lightgcn import open_folder, text_file
 from legcf.data.options import DEFAULTS, DataOptions
-from legcf.data.pipeline import PairSource, build_in_memory
-from legcf.data.prepared import is_prepared, open_prepared, prepare
-from legcf.data.registry import REGISTRY, Entry, find_entry
-from legcf.data.tables import open_files, open_frame, select_pairs
-from legcf.errors import UserError
-from legcf.progress import progress
+from legcf.data.preparing.pipeline import PairSource, build_in_memory
+from legcf.data.preparing.prepared import is_prepared, open_prepared, prepare
+from legcf.data.reading.compressed import plain_suffix
+from legcf.data.reading.formats import FORMATS
+from legcf.data.reading.frames import frame_of
+from legcf.data.reading.lightgcn import open_folder, text_file
+from legcf.data.reading.tables import open_files, open_frame, select_pairs
 
 __all__ = ["DataOptions", "from_frame", "interactions", "is_source", "load", "prepare_source", "training_data"]
 

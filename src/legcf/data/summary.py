@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf.core.errors import MissingExtra
+from legcf.core.files import written_whole
 from legcf.data.interactions import Dataset
-from legcf.data.splits import PARTS
-from legcf.errors import MissingExtra
-from legcf.files import written_whole
+from legcf.data.preparing.splits import PARTS
 
 
 def summarise(dataset: Dataset) -> dict[str, Any]:

@@ -12,13 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from legcf.arrays import FloatArray, Positions
-from legcf.configuration import BackboneConfig, MethodConfig
+from legcf.core.arrays import FloatArray, Positions
+from legcf.core.config import BackboneConfig, MethodConfig
+from legcf.core.errors import UserError
+from legcf.core.search_space import PAPER_GRID, Space
 from legcf.data.interactions import Interactions
-from legcf.errors import UserError
-from legcf.ranking.lists import ItemLists
+from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.ranking import Codes
-from legcf.search_space import PAPER_GRID, Space
 
 C = TypeVar("C", bound=MethodConfig)
 StateDict = dict[str, torch.Tensor]

@@ -6,8 +6,8 @@ from typing import TypeVar
 
 from pydantic import Field, field_validator
 
-from legcf.configuration import MethodConfig
-from legcf.errors import UserError
+from legcf.core.config import MethodConfig
+from legcf.core.errors import UserError
 
 T = TypeVar("T")
 _LEGCF = {"c": 500, "d": 128, "t": 2}

@@ -8,8 +8,8 @@ import torch
 from pydantic import Field, model_validator
 from torch import nn
 
-from legcf.arrays import FloatArray, Positions
 from legcf.assignment.dictionary import balance
+from legcf.core.arrays import FloatArray, Positions
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, Row, normal, xavier_uniform
 from legcf.embeddings.budget import Budgeted, width_within

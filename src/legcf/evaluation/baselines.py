@@ -5,8 +5,8 @@ import numpy as np
 
 from legcf.data.interactions import Interactions
 from legcf.evaluation.evaluate import evaluate
+from legcf.ranking.item_lists.ridge import nearest_lists
 from legcf.ranking.ranking import Ranking
-from legcf.ranking.ridge import nearest_lists
 
 METRIC = "ndcg@20"
 _NEIGHBOURS, _USER_POWER = 100, 1.0  # as the method item-knn has them

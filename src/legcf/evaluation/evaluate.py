@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf import ranks
-from legcf.arrays import FloatArray, IntArray, Positions
+from legcf.core import distributed
+from legcf.core.arrays import FloatArray, IntArray, Positions
+from legcf.core.jit import njit, prange
 from legcf.data.interactions import Interactions
-from legcf.evaluation.beyond import coverage, novelty, similarity
+from legcf.evaluation.beyond_accuracy import coverage, novelty, similarity
 from legcf.evaluation.metrics import METRICS
-from legcf.jit import njit, prange
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.topk import rank
 
@@ -33,7 +33,7 @@ def evaluate(
 ) -> dict[str, float]:
     """Mean metrics such as "recall@20", and catalogue coverage, over `users` with any truth; all of both by default.
 
-    With `beyond` also how little known and how alike the items of lists are (`legcf.evaluation.beyond`). A rank judges
+    With `beyond` also novelty and diversity of the lists (`legcf.evaluation.beyond_accuracy`). A rank judges
     its share of the users. Who judges many rankings of the same vectors may bring a `rank` that remembers.
     """
     able = _able(truth, users)
@@ -45,7 +45,7 @@ def evaluate(
 
 def _mine(users: Positions) -> Positions:
     """My rank's share, not a range: busy users may stand together."""
-    return users[ranks.number() :: ranks.count()]
+    return users[distributed.number() :: distributed.count()]
 
 
 def _means(
@@ -63,7 +63,7 @@ def _means(
     for k in ks if beyond else ():
         means[f"novelty@{k}"] = novelty(ranked[:, :k], ranking.popularity, ranking.num_users)
         means[f"similarity@{k}"] = similarity(ranked[:, :k], ranking.items)
-    *sums, count = ranks.total(np.array([*(mean * len(mine) for mean in means.values()), len(mine)]))
+    *sums, count = distributed.total(np.array([*(mean * len(mine) for mean in means.values()), len(mine)]))
     result = {name: float(value / max(count, 1)) for name, value in zip(means, sums, strict=True)}
     for k in ks:
         result[f"coverage@{k}"] = coverage(ranked[:, :k], truth.num_items)

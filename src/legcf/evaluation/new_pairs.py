@@ -4,9 +4,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf.core.errors import UserError
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Dataset, Interactions
-from legcf.errors import UserError
 
 
 def new_pairs(dataset: Dataset, users: IdMap, items: IdMap, seen: Interactions) -> tuple[Interactions, dict[str, int]]:

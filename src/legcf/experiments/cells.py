@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from legcf.configuration import RunConfig, merged
-from legcf.errors import UserError
-from legcf.registry import BACKBONES, METHODS, config_from_json, resolve
+from legcf.core.config import RunConfig, merged
+from legcf.core.errors import UserError
+from legcf.training.registry import BACKBONES, METHODS, config_from_json, resolve
 
 WIDTH = 128
 _BUCKETS = 500

@@ -10,7 +10,7 @@ from importlib import resources
 
 from legcf.experiments.cells import Plan, Run
 from legcf.experiments.store import StoredRun
-from legcf.registry import METHODS
+from legcf.training.registry import METHODS
 
 _SET_UP_SECONDS = 60.0  # METIS or a factorisation, the first propagation, the test at the end
 

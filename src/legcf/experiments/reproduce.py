@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset
-from legcf.errors import UserError
 from legcf.experiments import published
 from legcf.experiments.cells import Plan, Run, Setting, plan
 from legcf.experiments.scheduler import DaskScheduler, HereScheduler, Scheduler

@@ -15,12 +15,12 @@ from typing import Any
 
 import psutil
 
+from legcf.core.files import held
 from legcf.data.dask_engine import dask_client
 from legcf.experiments.cells import Run, Setting
 from legcf.experiments.machine import code_version, cores, free_memory_mb
 from legcf.experiments.store import ResultStore
 from legcf.experiments.worker import OUTCOME, Outcome, WorkerJob, done_here, how_it_ended, started
-from legcf.files import held
 
 _POLL_SECONDS = 0.1
 _BASE_MB, _COPIES_OF_A_TABLE, _BASIS_MB = 500.0, 12, 1024.0

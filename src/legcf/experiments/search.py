@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from legcf.configuration import RunConfig, merged, parse_assignments
+from legcf.core.config import RunConfig, merged, parse_assignments
+from legcf.core.errors import MissingExtra, UserError
+from legcf.core.files import read_json, write_json
+from legcf.core.search_space import OneOf, Space
 from legcf.data.dask_engine import dask_client
 from legcf.data.interactions import Dataset
-from legcf.errors import MissingExtra, UserError
 from legcf.experiments.machine import code_version, is_gone, owner_mark
 from legcf.experiments.scheduler import RETRIES
 from legcf.experiments.worker import Outcome, WorkerJob, done_here
-from legcf.files import read_json, write_json
-from legcf.registry import METHODS, chosen, resolve
-from legcf.runs import train
-from legcf.search_space import OneOf, Space
+from legcf.training.registry import METHODS, chosen, resolve
+from legcf.training.run import train
 
 _Judge = Callable[[dict[str, Any]], None]
 _Train = Callable[[RunConfig, _Judge], dict[str, Any]]

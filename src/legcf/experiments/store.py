@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.errors import UserError
+from legcf.core.errors import UserError
 from legcf.experiments.cells import Run
 
 STORE_VERSION = 1

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any
 
+from legcf.core.errors import UserError
 from legcf.embeddings.base import Row
-from legcf.errors import UserError
 from legcf.experiments.cells import Cell, Setting, with_overrides
-from legcf.registry import METHODS
+from legcf.training.registry import METHODS
 
 QUICK_EPOCHS = 12
 """Of either stage of LEGCF, for every row: none is ended by time or patience, so rows have learned for equally long."""

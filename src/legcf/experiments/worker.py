@@ -25,16 +25,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf.core.errors import UserError
+from legcf.core.files import written_whole
 from legcf.data.options import DataOptions
 from legcf.data.source import load
-from legcf.errors import UserError
 from legcf.evaluation import evaluate_per_user
 from legcf.experiments.machine import code_version, cores, describe
 from legcf.experiments.published import PUBLISHED_METRICS
-from legcf.files import written_whole
-from legcf.registry import config_from_json
-from legcf.runs import train
-from legcf.trained_model import TrainedModel
+from legcf.training.registry import config_from_json
+from legcf.training.run import train
+from legcf.training.run_folder import TrainedModel
 
 _PARENT_SECONDS = 0.5
 _STATE = "state"

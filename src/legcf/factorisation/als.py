@@ -12,16 +12,16 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
-from legcf import ranks
-from legcf.arrays import FloatArray, inverse_power
 from legcf.assignment.dictionary import balance
-from legcf.climb import climb
-from legcf.configuration import Frozen
+from legcf.core import distributed
+from legcf.core.arrays import FloatArray, inverse_power
+from legcf.core.config import Frozen
+from legcf.core.hill_climb import climb
+from legcf.core.jit import njit, prange
+from legcf.core.progress import progress
 from legcf.data.interactions import MANY_PAIRS, SAMPLE_ITEMS, Interactions
 from legcf.evaluation import evaluate
 from legcf.graph.adjacency import bipartite, normalised
-from legcf.jit import njit, prange
-from legcf.progress import progress
 from legcf.ranking.ranking import Ranking
 
 _METRIC_RIDGE = 1e-3
@@ -62,25 +62,25 @@ def factorise(
     """
     if settings.alpha is None:
         settings = with_alpha(train, width, rng, settings, quiet)
-    shares = ranks.cuts(train.indptr)
-    mine = ranks.own(shares)
+    shares = distributed.cuts(train.indptr)
+    mine = distributed.own(shares)
     by_user = confidences(train, settings, mine)
-    tiles = tiles_of(by_user, width) if ranks.count() > 1 else [(slice(None), by_user.T.tocsr())]
+    tiles = tiles_of(by_user, width) if distributed.count() > 1 else [(slice(None), by_user.T.tocsr())]
     users = _drawn(train.num_users, width, rng, mine)
     items = _drawn(train.num_items, width, rng, slice(0, train.num_items))
     with progress(title, settings.rounds, "rounds", quiet) as task:
         for _ in range(settings.rounds):
             solve_side(by_user, users, items, settings)
-            if ranks.count() > 1:
+            if distributed.count() > 1:
                 solve_shared(tiles, items, users, settings)
             else:
                 solve_side(tiles[0][1], items, users, settings)
             task.advance()
-    if ranks.count() == 1:
+    if distributed.count() == 1:
         return users, items
     everyone = np.empty((train.num_users, width), dtype=np.float32)
     everyone[mine] = users
-    return ranks.fill(everyone, shares), items
+    return distributed.fill(everyone, shares), items
 
 
 def _drawn(rows: int, width: int, rng: np.random.Generator, kept: slice) -> FloatArray:
@@ -139,7 +139,7 @@ def confidences(train: Interactions, settings: AlsSettings, users: slice | None 
     if train.weights is not None:
         weights *= train.weights[bounds[0] : bounds[-1]]
     assert settings.alpha is not None  # `factorise` has found one
-    weights *= settings.alpha / (ranks.total(weights.sum(keepdims=True))[0] / train.num_pairs)
+    weights *= settings.alpha / (distributed.total(weights.sum(keepdims=True))[0] / train.num_pairs)
     return sp.csr_matrix((weights.astype(np.float32), items, bounds - bounds[0]), (len(degrees), train.num_items))
 
 
@@ -166,16 +166,16 @@ def solve_shared(tiles: _Tiles, own: FloatArray, others: FloatArray, settings: A
 
     All steps are those of `_solve_rows`, for all rows together; between the sums, a rank goes on with a share of them.
     """
-    gram = _ridged(ranks.total(others.T @ others), settings)
-    shares = ranks.even_cuts(len(own))
-    mine = ranks.own(shares)
+    gram = _ridged(distributed.total(others.T @ others), settings)
+    shares = distributed.even_cuts(len(own))
+    mine = distributed.own(shares)
     pulled = np.empty_like(own)
 
     def pull(towards: FloatArray, target: float) -> FloatArray:
         pulled.fill(0)
         for near, part in tiles:
             _pull(part.indptr, part.indices, part.data, towards, others[near], np.float32(target), pulled)
-        return ranks.total_of_own(pulled, shares)
+        return distributed.total_of_own(pulled, shares)
 
     found = own[mine].copy()
     residual = pull(own, 1.0) - found @ gram
@@ -183,7 +183,7 @@ def solve_shared(tiles: _Tiles, own: FloatArray, others: FloatArray, settings: A
     directions[mine] = residual
     size = _squares(residual)
     for _ in range(settings.gradient_steps):
-        direction = ranks.fill(directions, shares)[mine]
+        direction = distributed.fill(directions, shares)[mine]
         image = direction @ gram - pull(directions, 0.0)
         curvature = np.einsum("ij,ij->i", direction, image)
         goes_on = size >= 1e-20
@@ -193,9 +193,9 @@ def solve_shared(tiles: _Tiles, own: FloatArray, others: FloatArray, settings: A
         previous, size = size, _squares(residual)
         further = np.divide(size, previous, out=np.zeros_like(size), where=goes_on)
         directions[mine] = residual + further[:, None] * direction
-    known = ranks.total(sum((np.diff(part.indptr) for _, part in tiles), np.zeros(len(own), dtype=np.int64))) > 0
+    known = distributed.total(sum((np.diff(part.indptr) for _, part in tiles), np.zeros(len(own), dtype=np.int64))) > 0
     own[mine] = found * known[mine, None]
-    ranks.fill(own, shares)
+    distributed.fill(own, shares)
 
 
 def _squares(rows: FloatArray) -> FloatArray:

@@ -12,12 +12,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from legcf.climb import climb
+from legcf.core.hill_climb import climb
 from legcf.data.interactions import MANY_PAIRS, Dataset, Interactions
 from legcf.evaluation import CHOOSING_SCORES, evaluate, judges, worth
 from legcf.factorisation.als import AlsSettings, factorise, history_items
-from legcf.ranking.pooling import Pooling
 from legcf.ranking.ranking import Ranking
+from legcf.ranking.tables.pooling import Pooling
 
 _PARTS = 5  # of everyone's pairs, of which one is held out
 _ENOUGH_PAIRS = 40_000  # held out, in all folds together

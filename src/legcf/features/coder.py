@@ -16,8 +16,8 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from legcf.arrays import FloatArray, LongArray
-from legcf.errors import UserError
+from legcf.core.arrays import FloatArray, LongArray
+from legcf.core.errors import UserError
 from legcf.features.hashing import place, words
 
 Kind = Literal["category", "tags", "text", "number"]

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 import scipy.sparse as sp
 
-from legcf.data.kinds import to_number, to_text
-from legcf.errors import UserError
+from legcf.core.errors import UserError
+from legcf.data.reading.kinds import to_number, to_text
 from legcf.features.coder import FeatureCoder, FeatureColumn, Kind
 
 HASHED_WIDTH = 1024

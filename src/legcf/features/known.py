@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from legcf.arrays import FloatArray, LongArray, NamedArrays
+from legcf.core.arrays import FloatArray, LongArray, NamedArrays
 from legcf.features.coder import FeatureCoder
 from legcf.features.placing import FeatureMap, Placing
 

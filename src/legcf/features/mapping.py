@@ -15,12 +15,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from legcf.arrays import FloatArray
-from legcf.climb import climb
+from legcf.core.arrays import FloatArray
+from legcf.core.hill_climb import climb
 from legcf.data.interactions import Interactions
 from legcf.features.placing import FeatureMap
-from legcf.ranking.pooling import Pooling
 from legcf.ranking.popularity import trust
+from legcf.ranking.tables.pooling import Pooling
 
 _FOLDS = 5
 _FIRST = 0.25

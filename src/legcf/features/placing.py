@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from legcf.arrays import FloatArray
-from legcf.errors import UserError
+from legcf.core.arrays import FloatArray
+from legcf.core.errors import UserError
 from legcf.features.coder import FeatureCoder
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from legcf.arrays import inverse_power
+from legcf.core.arrays import inverse_power
 from legcf.data.interactions import Interactions
 
 

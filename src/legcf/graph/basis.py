@@ -13,9 +13,9 @@ import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
-from legcf.arrays import FloatArray
+from legcf.core.arrays import FloatArray
+from legcf.core.jit import get_num_threads, njit, prange
 from legcf.graph.propagate import Operator
-from legcf.jit import get_num_threads, njit, prange
 
 _SPARSE_BELOW = 0.15  # share of non-zeros up to which a sparse product beats the dense one on two cores
 _COLUMNS_A_TASK = 32  # gradients are split by column, so threads never share a place and sums keep their order

@@ -7,9 +7,9 @@ Every call draws one seed from the generator it is given. Values that stay are d
 import numpy as np
 import torch
 
-from legcf.arrays import FloatArray
+from legcf.core.arrays import FloatArray
+from legcf.core.jit import njit, prange
 from legcf.graph.propagate import Operator
-from legcf.jit import njit, prange
 
 _CHUNK = 1 << 14  # values a thread takes at a time
 _STEP = np.uint64(0x9E3779B97F4A7C15)

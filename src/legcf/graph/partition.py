@@ -11,8 +11,8 @@ import pymetis
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from legcf.errors import UserError
-from legcf.files import cache_folder, written_whole
+from legcf.core.errors import UserError
+from legcf.core.files import cache_folder, written_whole
 
 
 def communities(adjacency: sp.csr_matrix, count: int, seed: int) -> NDArray[np.int32]:

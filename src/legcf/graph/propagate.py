@@ -14,8 +14,8 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from legcf.arrays import FloatArray, Positions
-from legcf.jit import njit, prange
+from legcf.core.arrays import FloatArray, Positions
+from legcf.core.jit import njit, prange
 
 _CHUNKS = 64  # pieces of equal edges that the threads share, so that hubs do not leave one of them waiting
 

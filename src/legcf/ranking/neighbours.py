@@ -14,10 +14,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.arrays import FloatArray, inverse_power
+from legcf.core.arrays import FloatArray, inverse_power
+from legcf.core.jit import get_num_threads, njit, prange
 from legcf.data.interactions import Interactions
 from legcf.graph.propagate import Operator
-from legcf.jit import get_num_threads, njit, prange
 from legcf.ranking.ranking import Ranking
 
 _SAMPLE = 1000  # users that tell how large the term's values are

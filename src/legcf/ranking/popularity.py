@@ -4,7 +4,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.arrays import FloatArray
+from legcf.core.arrays import FloatArray
 
 _SHRINK = 5.0
 

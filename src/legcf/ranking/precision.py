@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.arrays import FloatArray
-from legcf.ranking.packing import dequantise_rows, quantise_rows
+from legcf.core.arrays import FloatArray
 from legcf.ranking.ranking import Codes, Ranking
-from legcf.ranking.rows import CodedRows, PackedRows, Rows
+from legcf.ranking.tables.packing import dequantise_rows, quantise_rows
+from legcf.ranking.tables.rows import CodedRows, PackedRows, Rows
 
 _LARGEST_HALF = 65504.0
 
@@ -28,7 +28,7 @@ def as_stored(ranking: Ranking, bits: int | None) -> Ranking:
         rows = keep_codes(ranking.codes, "int8")
     else:
         return ranking
-    from legcf.ranking.pooling_compiled import pooled_users  # here: the rest of this module is for serving, too
+    from legcf.ranking.tables.pooling_numba import pooled_users  # here: the rest of this module is for serving, too
 
     items = rows.vectors(slice(None))
     users = pooled_users(ranking.pooling, ranking.histories, items)

@@ -12,11 +12,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.arrays import FloatArray, IntArray, Positions
 from legcf.assignment.assignment import Assignment
+from legcf.core.arrays import FloatArray, IntArray, Positions
 from legcf.data.interactions import Interactions
-from legcf.ranking.pooling import Pooling
-from legcf.ranking.rows import Rows
+from legcf.ranking.tables.pooling import Pooling
+from legcf.ranking.tables.rows import Rows
 
 _TOGETHER = 256  # users without a vector whose scores stand in memory at once
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.arrays import FloatArray, IntArray, Positions
+from legcf.core.arrays import FloatArray, IntArray, Positions
+from legcf.core.jit import get_num_threads, njit, prange
 from legcf.data.interactions import Interactions
-from legcf.jit import get_num_threads, njit, prange
-from legcf.ranking.lists import ItemLists
+from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.topk import rank
 

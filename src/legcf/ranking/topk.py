@@ -6,9 +6,9 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from legcf.arrays import FloatArray, IntArray, Positions
+from legcf.core.arrays import FloatArray, IntArray, Positions
+from legcf.core.jit import njit, prange
 from legcf.data.interactions import Interactions
-from legcf.jit import njit, prange
 from legcf.ranking.popularity import trust
 from legcf.ranking.ranking import Ranking
 

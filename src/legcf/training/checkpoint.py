@@ -14,8 +14,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load as from_bytes
 from safetensors.torch import save_file
 
-from legcf.errors import UserError
-from legcf.files import written_whole
+from legcf.core.errors import UserError
+from legcf.core.files import written_whole
 
 Tensors = dict[str, torch.Tensor]
 _GROUPS = "groups"

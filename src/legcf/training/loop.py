@@ -16,23 +16,23 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from legcf import ranks
-from legcf.configuration import RunConfig, TrainingConfig
+from legcf.core import distributed
+from legcf.core.config import RunConfig, TrainingConfig
+from legcf.core.errors import UserError
+from legcf.core.files import written_whole
+from legcf.core.progress import progress
 from legcf.data.interactions import Dataset, Interactions
-from legcf.errors import UserError
 from legcf.evaluation import CHOOSING_SCORES, Ranker, evaluate, judges, some_judges, worth
 from legcf.evaluation.metrics import METRICS
-from legcf.files import written_whole
-from legcf.model import GraphModel
-from legcf.progress import progress
-from legcf.ranking.fit_lists import Judge
+from legcf.ranking.builder import Tuned, Tuning
+from legcf.ranking.item_lists.fit_lists import Judge
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.rerank import Reranker
 from legcf.ranking.topk import rank
-from legcf.ranking.tune import Tuned, Tuning
 from legcf.training import checkpoint
 from legcf.training.checkpoint import TrainingState
 from legcf.training.losses import LOSSES
+from legcf.training.model import GraphModel
 from legcf.training.objective import left_out, squared_norms
 from legcf.training.sampler import Sampler, TrainingBatch
 from legcf.training.stage import Stage
@@ -179,7 +179,7 @@ class Session:
 
     def _goes_on(self, stage: Stage[Any]) -> bool:
         limit = self.config.training.max_minutes
-        in_time = limit is None or ranks.most(self.state.spent) <= limit * 60 * stage.until
+        in_time = limit is None or distributed.most(self.state.spent) <= limit * 60 * stage.until
         patient = self.state.stale < self.config.training.patience
         return self.state.epoch < stage.epochs and patient and in_time and not stage.finished(self)
 
@@ -197,7 +197,7 @@ class Session:
                 task.advance(1)
                 if stage.finished(self):
                     break
-        total, pairs = ranks.total(np.array([total, pairs], dtype=np.float64))
+        total, pairs = distributed.total(np.array([total, pairs], dtype=np.float64))
         mean = float(total / max(pairs, 1))
         if not math.isfinite(mean):
             raise UserError(
@@ -224,7 +224,7 @@ class Session:
         if not loss.requires_grad:  # a stage that trains nothing
             return loss.item()
         loss.backward()  # type: ignore[no-untyped-call]
-        ranks.average_gradients(self.model.parameters(), batch.num_pairs)
+        distributed.average_gradients(self.model.parameters(), batch.num_pairs)
         if training.gradient_clip is not None:
             torch.nn.utils.clip_grad_value_(self.model.parameters(), training.gradient_clip)
         self.optimiser.step()
@@ -362,14 +362,14 @@ class Session:
                 (self.folder / "metrics.jsonl").unlink(missing_ok=True)
             return found
 
-        return bool(ranks.told(exists))
+        return bool(distributed.told(exists))
 
     def resume(self) -> bool:
         """Go back to the last checkpoint, if there is one; the lines told after it are dropped."""
         if not self.can_resume():
             return False
         path = (self.folder or Path()) / _CHECKPOINT
-        groups, facts = checkpoint.loaded(ranks.told_bytes(lambda: checkpoint.read(path)), path)
+        groups, facts = checkpoint.loaded(distributed.told_bytes(lambda: checkpoint.read(path)), path)
         try:
             self.state = TrainingState(**facts["state"])
             self.rng.bit_generator.state = facts["generator"]

@@ -16,8 +16,8 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
+from legcf.core.jit import get_num_threads, njit, prange
 from legcf.graph.propagate import Operator
-from legcf.jit import get_num_threads, njit, prange
 from legcf.training.sampler import Negatives, TrainingBatch
 
 _COLUMNS_A_TASK = 32  # at least; gradients are split by column: threads never share a place, sums keep their order

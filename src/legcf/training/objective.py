@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from legcf.errors import UserError
-from legcf.model import GraphModel
+from legcf.core.errors import UserError
+from legcf.training.model import GraphModel
 from legcf.training.sampler import TrainingBatch
 
 

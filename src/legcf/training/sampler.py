@@ -10,12 +10,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf import ranks
-from legcf.arrays import LongArray
+from legcf.core import distributed
+from legcf.core.arrays import LongArray
+from legcf.core.errors import UserError
+from legcf.core.jit import njit
 from legcf.data.interactions import MANY_PAIRS, Interactions
-from legcf.errors import UserError
-from legcf.jit import njit
-from legcf.model import WHOLE
+from legcf.training.model import WHOLE
 
 _TRIES = 100  # for a user who has nearly everything, the search goes on item by item after this many draws
 Order = Literal["interaction", "user"]
@@ -105,14 +105,14 @@ class Sampler:
 
         So several ranks see the pairs and shared negatives that one would see, and differ from it by rounding alone.
         """
-        if ranks.count() == 1:
+        if distributed.count() == 1:
             return self
         train = self._train
-        shares = train.indptr[ranks.cuts(train.indptr)]
+        shares = train.indptr[distributed.cuts(train.indptr)]
         if not np.diff(shares).all():
-            raise UserError(f"{train.num_pairs:,} pairs are too few for {ranks.count()} workers: take fewer.")
+            raise UserError(f"{train.num_pairs:,} pairs are too few for {distributed.count()} workers: take fewer.")
         part = copy.copy(self)
-        part._own = own = ranks.own(shares)
+        part._own = own = distributed.own(shares)
         part._users, part._items = self._users[own].copy(), self._items[own].copy()
         part._weights = self._weights[own].copy()
         return part
@@ -127,13 +127,13 @@ class Sampler:
         if self._kind == "none":
             yield self._whole()
             return
-        own = ranks.own_generator(rng)
+        own = distributed.own_generator(rng)
         for fold, chosen in self._chosen_pairs(rng):
             yield self._batch(self._at_hand(chosen), fold, rng, own)
 
     def _at_hand(self, chosen: LongArray) -> LongArray:
         """Places of those pairs of a batch that this rank has."""
-        if ranks.count() == 1:
+        if distributed.count() == 1:
             return chosen
         return chosen[(chosen >= self._own.start) & (chosen < self._own.stop)] - self._own.start
 

@@ -12,11 +12,11 @@ from legcf.embeddings.base import EmbeddingLayer
 from legcf.evaluation import evaluate
 
 if TYPE_CHECKING:
-    from legcf.configuration import MethodConfig, RunConfig, TrainingConfig
+    from legcf.core.config import MethodConfig, RunConfig, TrainingConfig
     from legcf.data.interactions import Dataset, Interactions
-    from legcf.model import GraphModel
     from legcf.ranking.ranking import Ranking
     from legcf.training.losses import Loss
+    from legcf.training.model import GraphModel
     from legcf.training.sampler import Sampler, TrainingBatch
 
 L_co = TypeVar("L_co", bound=EmbeddingLayer[Any], covariant=True)

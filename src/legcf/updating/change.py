@@ -4,7 +4,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.arrays import inverse_power
+from legcf.core.arrays import inverse_power
 from legcf.data.interactions import Interactions
 
 MUCH = 0.1

@@ -7,17 +7,17 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from legcf.arrays import FloatArray, LongArray
-from legcf.data.columns import find_column
+from legcf.core.arrays import FloatArray, LongArray
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Dataset, Interactions
-from legcf.data.kinds import to_text
+from legcf.data.reading.columns import find_column
+from legcf.data.reading.kinds import to_text
 from legcf.features.coder import Kind
 from legcf.features.fitting import coded, fitted_coder
 from legcf.features.known import ItemFeatures
 from legcf.features.mapping import fit_map
 from legcf.ranking.popularity import trust
-from legcf.trained_model import TrainedModel
+from legcf.training.run_folder import TrainedModel
 from legcf.updating.merge import Grown, moved, places
 from legcf.updating.vectors import trained_vectors
 

@@ -9,11 +9,11 @@ from typing import Any
 import polars as pl
 
 from legcf.data.ids import IdMap
-from legcf.data.kinds import to_integer
 from legcf.data.options import DataOptions
+from legcf.data.reading.kinds import to_integer
 from legcf.features.coder import FeatureColumn, as_written, float_or_none
-from legcf.serving.events import Described, EventLog, LogMark
-from legcf.trained_model import TrainedModel
+from legcf.server.state.event_log import Described, EventLog, LogMark
+from legcf.training.run_folder import TrainedModel
 from legcf.updating.cold import ItemTable
 
 _TITLE = "title"

@@ -4,8 +4,8 @@
 import json
 from pathlib import Path
 
-from legcf.files import folder_written_whole, write_json
-from legcf.trained_model import TrainedModel, save_model
+from legcf.core.files import folder_written_whole, write_json
+from legcf.training.run_folder import TrainedModel, save_model
 
 
 def write_run(folder: Path, trained: TrainedModel) -> None:

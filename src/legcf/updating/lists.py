@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.arrays import FloatArray
-from legcf.configuration import RankingConfig
+from legcf.core.arrays import FloatArray
+from legcf.core.config import RankingConfig
 from legcf.data.interactions import Interactions
-from legcf.ranking.fit_lists import MANY_ITEMS
-from legcf.ranking.lists import ItemLists
-from legcf.ranking.ridge import find_candidates, solve, strongest
+from legcf.ranking.item_lists.fit_lists import MANY_ITEMS
+from legcf.ranking.item_lists.lists import ItemLists
+from legcf.ranking.item_lists.ridge import find_candidates, solve, strongest
 from legcf.updating.merge import pair_keys
 
 _CANDIDATES, _CANDIDATES_DENSE = 64, 100  # per item; where items are few, twice as many took thrice the time

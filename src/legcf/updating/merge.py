@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from legcf.arrays import LongArray
+from legcf.core.arrays import LongArray
 from legcf.data.ids import ExternalId, IdMap
 from legcf.data.interactions import Dataset, Interactions
 from legcf.data.options import seconds_of
-from legcf.trained_model import TrainedModel
+from legcf.training.run_folder import TrainedModel
 
 Weighing = Callable[[Interactions], Interactions]
 

@@ -13,23 +13,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf import runs, threads
-from legcf.arrays import Positions
+from legcf.core import threads
+from legcf.core.arrays import Positions
+from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset, Interactions
-from legcf.errors import UserError
 from legcf.evaluation import evaluate, judges, some_judges, worth
 from legcf.features.known import ItemFeatures
 from legcf.features.placing import Placing
-from legcf.model import GraphModel
-from legcf.ranking.fit_lists import ListFitter
-from legcf.ranking.lists import ItemLists
+from legcf.modelfile.served_model import placing_bytes
+from legcf.ranking.builder import Tuning
+from legcf.ranking.item_lists.fit_lists import ListFitter
+from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.neighbours import Neighbours
 from legcf.ranking.ranking import Ranking
-from legcf.ranking.tune import Tuning
-from legcf.registry import BACKBONES, METHODS
-from legcf.serving.artifact import placing_bytes
-from legcf.serving.events import MARK_KEY
-from legcf.trained_model import TrainedModel
+from legcf.server.state.event_log import MARK_KEY
+from legcf.training import run
+from legcf.training.model import GraphModel
+from legcf.training.registry import BACKBONES, METHODS
+from legcf.training.run_folder import TrainedModel
 from legcf.updating.change import MUCH, new_share
 from legcf.updating.cold import ItemTable, blended, described, known_features, with_items
 from legcf.updating.lists import renewed_lists
@@ -77,7 +78,7 @@ def update(
     watching = some_judges(dataset.validation, config.training.validation_users, config.seed)
     again = growth >= MUCH_GROWN and _can_weigh(result, dataset)
     result = _weighed_again(result, dataset.validation, watching) if again else result
-    metrics = runs.assess(model, result.ranking, dataset, result.config, watching)
+    metrics = run.assess(model, result.ranking, dataset, result.config, watching)
     if merged.weighed_at is not None:
         metrics["weighed_at"] = merged.weighed_at
     metrics["content_hash"] = base.metrics.get("content_hash")  # of the data, which is where held-out pairs are from
@@ -93,7 +94,7 @@ def update(
         **_drift(base, growth, metrics["validation"].get(_DRIFT), dataset.validation, watching, data),
     }
     metrics["seconds"] = {"this_session": time.perf_counter() - started}
-    metrics["peak_rss_mb"] = runs.peak_memory_mb()
+    metrics["peak_rss_mb"] = run.peak_memory_mb()
     metrics |= {key: base.metrics[key] for key in ("final", "best_epoch") if key in base.metrics}
     metrics |= {key: trained.metrics[key] for key in (MARK_KEY,) if key in trained.metrics}
     return replace(result, metrics=metrics)
@@ -147,7 +148,7 @@ def _ranked(
     base: TrainedModel, model: GraphModel, dataset: Dataset, changed: NDArray[np.bool_], placing: Placing | None
 ) -> Ranking:
     settings, term = base.config.ranking, base.ranking.term
-    room = runs.room(base.config, dataset)
+    room = run.room(base.config, dataset)
     if room is not None and placing is not None:
         room = max(room - placing_bytes(placing), 0)  # the file keeps to its size with the map in it
     if isinstance(term, ItemLists) and term.scale:

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from legcf.arrays import FloatArray, Positions
 from legcf.assignment.dictionary import find_balance
-from legcf.climb import climb
-from legcf.configuration import MethodConfig
+from legcf.core.arrays import FloatArray, Positions
+from legcf.core.config import MethodConfig
+from legcf.core.hill_climb import climb
 from legcf.data.interactions import Interactions
 from legcf.factorisation.als import AlsSettings, confidences, solve_side
-from legcf.ranking.pooling import Pooling
-from legcf.ranking.pooling_compiled import pooled_users
-from legcf.trained_model import TrainedModel
+from legcf.ranking.tables.pooling import Pooling
+from legcf.ranking.tables.pooling_numba import pooled_users
+from legcf.training.run_folder import TrainedModel
 
 _FIRST_ALPHA, _LEAST_ALPHA, _MOST_ALPHA = 10.0, 1.25, 40.0
 _STEPS = 8  # conjugate gradient steps: a new item starts from nothing

@@ -4,10 +4,10 @@
 from pathlib import Path
 from typing import Any
 
-from legcf.configuration import RunConfig
+from legcf.core.config import RunConfig
 from legcf.data.interactions import Dataset
-from legcf.registry import resolve
 from legcf.training.loop import Session
+from legcf.training.registry import resolve
 from tests.training.sessions import session, stopped
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from legcf.data.interactions import Dataset
-from legcf.embeddings.autoemb import AutoEmb
+from legcf.embeddings.sized.autoemb import AutoEmb
 from legcf.training.loop import Session
 from legcf.training.losses import LOSSES
 from legcf.training.recipes.autoemb import SearchWidths

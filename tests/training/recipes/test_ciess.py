@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 import torch
 
-from legcf.configuration import RunConfig
+from legcf.core.config import RunConfig
+from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset
-from legcf.embeddings.ciess import Ciess, CiessConfig
-from legcf.errors import UserError
+from legcf.embeddings.sized.ciess import Ciess, CiessConfig
 from legcf.ranking.ranking import Ranking
-from legcf.registry import resolve
-from legcf.runs import train
 from legcf.training.loop import Session
 from legcf.training.recipes import ciess
 from legcf.training.recipes.ciess import SearchSizes, entity_quality
 from legcf.training.recipes.td3 import Td3Settings
+from legcf.training.registry import resolve
+from legcf.training.run import train
 from tests.helpers import interactions, planted
 from tests.training.sessions import session, stopped
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from legcf.configuration import RunConfig
+from legcf.core.config import RunConfig
 from legcf.data.interactions import Dataset
-from legcf.embeddings.cel import Cel
-from legcf.registry import resolve
+from legcf.embeddings.composed.cel import Cel
 from legcf.training.recipes.clustering import busiest, entity_gradients, halved, reassigned, squared_distances
+from legcf.training.registry import resolve
 from tests.helpers import planted
 from tests.training.sessions import session, stopped
 

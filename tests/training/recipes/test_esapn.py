@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import torch
 
-from legcf.configuration import RunConfig
+from legcf.core.config import RunConfig
+from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset
-from legcf.embeddings.esapn import Esapn, EsapnConfig
-from legcf.errors import UserError
-from legcf.registry import resolve
-from legcf.runs import train
+from legcf.embeddings.sized.esapn import Esapn, EsapnConfig
 from legcf.training.loop import Session
 from legcf.training.recipes import esapn
 from legcf.training.recipes.esapn import Policy, RecentLosses, entity_losses
+from legcf.training.registry import resolve
+from legcf.training.run import train
 from legcf.training.sampler import Sampler
 from tests.helpers import planted
 from tests.training.sessions import session, stopped

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from legcf.data.interactions import Dataset
-from legcf.embeddings.optembed import OptEmbed, OptEmbedConfig
+from legcf.embeddings.sized.optembed import OptEmbed, OptEmbedConfig
 from legcf.training.loop import Session
 from legcf.training.recipes import optembed
 from legcf.training.recipes.optembed import Evolve, Genome

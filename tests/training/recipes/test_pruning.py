@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from legcf.configuration import RunConfig
+from legcf.core.config import RunConfig
 from legcf.data.interactions import Dataset
-from legcf.embeddings.cerp import Cerp
-from legcf.embeddings.pruned import PrunedLayer
-from legcf.registry import resolve
+from legcf.embeddings.sized.cerp import Cerp
+from legcf.embeddings.sized.pruned import PrunedLayer
 from legcf.training.loop import Session
 from legcf.training.recipes.pruning import PushedSearch, RetrainPruned, SearchPruned
+from legcf.training.registry import resolve
 from legcf.training.sampler import TrainingBatch
 from tests.helpers import planted
 from tests.training.sessions import session, stopped

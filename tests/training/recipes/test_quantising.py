@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from legcf.configuration import RunConfig
+from legcf.core.config import RunConfig
 from legcf.data.interactions import Dataset
-from legcf.embeddings.lightrec import LightRec
-from legcf.registry import resolve
+from legcf.embeddings.composed.lightrec import LightRec
 from legcf.training.recipes.quantising import residual_codebooks
+from legcf.training.registry import resolve
 from tests.helpers import planted
 from tests.training.sessions import session, stopped
 

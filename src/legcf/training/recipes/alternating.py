@@ -7,9 +7,9 @@ from typing import Any
 from legcf.assignment.assignment import relative_error
 from legcf.assignment.solvers import SOLVERS
 from legcf.assignment.update import aggregated, mixed, refitted
-from legcf.configuration import TrainingConfig
+from legcf.core.config import TrainingConfig
 from legcf.data.interactions import MANY_PAIRS
-from legcf.embeddings.legcf import Legcf, LegcfConfig
+from legcf.embeddings.composed.legcf import Legcf, LegcfConfig
 from legcf.training.stage import Stage, TrainingView
 
 

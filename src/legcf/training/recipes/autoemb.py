@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from legcf.configuration import TrainingConfig
-from legcf.embeddings.autoemb import AutoEmb, AutoEmbConfig
+from legcf.core.config import TrainingConfig
+from legcf.embeddings.sized.autoemb import AutoEmb, AutoEmbConfig
 from legcf.training import checkpoint
 from legcf.training.sampler import TrainingBatch
 from legcf.training.stage import Stage, TrainingView, seconds_left, time_is_up

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from legcf.configuration import TrainingConfig
+from legcf.core.config import TrainingConfig
 from legcf.data.interactions import Interactions
-from legcf.embeddings.ciess import Ciess, CiessConfig, allowed_values
+from legcf.embeddings.sized.ciess import Ciess, CiessConfig, allowed_values
 from legcf.evaluation.evaluate import evaluate_per_user
 from legcf.ranking.ranking import Ranking
 from legcf.training.recipes.td3 import SizeSteps, Td3, Td3Settings, fitted, grouped, reward

@@ -9,9 +9,9 @@ import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
-from legcf.arrays import FloatArray, Positions
-from legcf.configuration import TrainingConfig
-from legcf.embeddings.cel import Cel, CelConfig
+from legcf.core.arrays import FloatArray, Positions
+from legcf.core.config import TrainingConfig
+from legcf.embeddings.composed.cel import Cel, CelConfig
 from legcf.training.stage import Stage, TrainingView
 
 _POWER_STEPS = 20  # of the power iteration: a split needs a direction, not its last digits

@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from legcf.configuration import TrainingConfig
-from legcf.embeddings.esapn import Esapn, EsapnConfig, allowed_values
+from legcf.core.config import TrainingConfig
+from legcf.embeddings.sized.esapn import Esapn, EsapnConfig, allowed_values
 from legcf.training.checkpoint import optimiser_tensors, restore_optimiser
 from legcf.training.recipes.td3 import grouped
 from legcf.training.sampler import Sampler, TrainingBatch

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from legcf.configuration import TrainingConfig
-from legcf.embeddings.optembed import OptEmbed, OptEmbedConfig
-from legcf.progress import progress
+from legcf.core.config import TrainingConfig
+from legcf.core.progress import progress
+from legcf.embeddings.sized.optembed import OptEmbed, OptEmbedConfig
 from legcf.training.sampler import TrainingBatch
 from legcf.training.stage import Stage, TrainingView, held_out_score, seconds_left, time_is_up
 

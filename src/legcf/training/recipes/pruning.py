@@ -5,9 +5,9 @@ from typing import Any, TypeVar
 
 import torch
 
-from legcf.configuration import TrainingConfig
-from legcf.embeddings.cerp import Cerp, CerpConfig
-from legcf.embeddings.pruned import PrunedLayer, PruningConfig
+from legcf.core.config import TrainingConfig
+from legcf.embeddings.sized.cerp import Cerp, CerpConfig
+from legcf.embeddings.sized.pruned import PrunedLayer, PruningConfig
 from legcf.training.sampler import TrainingBatch
 from legcf.training.stage import Stage, TrainingView
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from legcf.configuration import TrainingConfig
-from legcf.embeddings.lightrec import LightRec, LightRecConfig
+from legcf.core.config import TrainingConfig
+from legcf.embeddings.composed.lightrec import LightRec, LightRecConfig
 from legcf.training.sampler import TrainingBatch
 from legcf.training.stage import Stage, TrainingView
 

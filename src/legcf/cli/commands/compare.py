@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`legcf compare`: two or more runs, metric by metric."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from legcf.cli.output import AsJson, print_json, print_table
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders on the same data.")],
+    k: Annotated[list[int] | None, typer.Option("-k", help="List length; may be repeated.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Test metrics of RUNs side by side; the others are tested against the first, user by user."""
+    from legcf.experiments.report.compare import compare as side_by_side
+    from legcf.experiments.statistics import LEVEL
+
+    found = side_by_side(runs, sorted(set(k or [10, 20])))
+    if as_json:
+        print_json(found)
+        return
+    columns = ["", *(run["run"] for run in found["runs"])]
+    facts = [[name, *(str(run[name]) for run in found["runs"])] for name in ("method", "backbone", "preset", "seed")]
+    sizes: list[list[Any]] = [[name, *(run[name] for run in found["runs"])] for name in ("num_params", "storage_bytes")]
+    print_table(f"{found['dataset']}, protocol {found['protocol']}", columns, [*facts, *sizes])
+    metrics = list(found["runs"][0]["metrics"])
+    rows = [[name, *(run["metrics"][name] for run in found["runs"])] for name in metrics]
+    print_table(f"Means over {found['users']:,} users, test", columns, rows)
+    for run in found["runs"][1:]:
+        tests = [
+            [name, f"{test['difference']:+.4f}", f"{test['low']:+.4f} … {test['high']:+.4f}"]
+            + [f"{test[kind]:.2g}" for kind in ("t_test", "wilcoxon")]
+            + ["yes" if test["t_test"] < LEVEL else "no"]
+            for name, test in run["against_first"].items()
+        ]
+        print_table(
+            f"{run['run']} against {found['runs'][0]['run']}",
+            ["", "difference", "95 % interval", "p, paired t", "p, Wilcoxon", f"significant (p < {LEVEL})"],
+            tests,
+        )

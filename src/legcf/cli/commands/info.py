@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`legcf info`: what a run is and how it went."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from legcf.cli.output import AsJson, print_json, print_pairs, print_table, summary
+from legcf.core.config import migrated
+from legcf.core.errors import UserError
+from legcf.core.files import read_json
+
+_SECTIONS = ("method", "backbone", "training", "ranking")
+
+
+def info(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    plot: Annotated[
+        Path | None, typer.Option(help="Also draw the sizes that popular and rare entities were given, into this file.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Settings, size, accuracy and the training curve of RUN."""
+    from legcf.training.run_folder import read_description
+
+    if not (run / "config.json").exists() and not (run / "model.json").exists():
+        raise UserError(f"{run} is not a run folder: it has no config.json. `legcf train DATA --out RUN` makes one.")
+    described: dict[str, Any] = read_description(run) if (run / "model.json").exists() else {}
+    config = described.get("config") if described else read_json(run / "config.json")
+    config = migrated(config) if isinstance(config, dict) else config
+    if not isinstance(config, dict) or not all(isinstance(config.get(section), dict) for section in _SECTIONS):
+        raise UserError(f"{run} was not written by legcf; give a folder that `legcf train` made.")
+    if plot is not None:
+        _plot(run, described, plot)
+    if as_json:
+        print_json(
+            {"finished": bool(described), "config": config, **{k: described.get(k) for k in ("metrics", "curve")}}
+        )
+        return
+    for section in _SECTIONS:
+        print_pairs(section, {key: str(value) for key, value in config[section].items()})
+    if not described:
+        typer.echo("Not finished yet; `legcf train … --resume` continues it.")
+        return
+    curve = [
+        [
+            line["stage"],
+            line["epoch"],
+            line["loss"],
+            line.get("validation", {}).get("recall@20"),
+            line.get("validation", {}).get("ndcg@20"),
+            line["seconds"],
+        ]
+        for line in described["curve"]
+    ]
+    print_table("Epochs", ["stage", "epoch", "loss", "val recall@20", "val ndcg@20", "seconds"], curve)
+    print_pairs(f"{config['method']['name']} on {described['metrics']['dataset']}", summary(described["metrics"]))
+
+
+def _plot(run: Path, described: dict[str, Any], path: Path) -> None:
+    from legcf.embeddings.sized.popularity import plot_sizes
+
+    sizes = described.get("metrics", {}).get("sizes")
+    if sizes is None:
+        why = "all its entities have the same size" if described else "it is not finished"
+        raise UserError(f"{run} has no sizes to draw: {why}.")
+    plot_sizes({described["config"]["method"]["name"]: sizes}, path)

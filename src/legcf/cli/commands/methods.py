@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`legcf methods`: what can be trained, with citations, presets, stages and options."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from legcf.cli.output import AsJson, print_json, print_table
+
+if TYPE_CHECKING:
+    from legcf.core.config import Frozen
+
+
+def methods(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="A method or backbone to show with all its options.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the methods and backbones; with NAME, its presets and every option with its default."""
+    from legcf.training.registry import BACKBONES, METHODS, chosen
+
+    described = {
+        "methods": {one: _method(one) for one in METHODS},
+        "backbones": {one: _described(backbone) for one, backbone in BACKBONES.items()},
+    }
+    if name is not None:
+        chosen("method or backbone", name, {**METHODS, **BACKBONES})
+        described = {kind: {one: among[one] for one in among if one == name} for kind, among in described.items()}
+    if as_json:
+        print_json(described)
+    elif name is not None:
+        for one in (among[name] for among in described.values() if name in among):
+            _print_one(name, one)
+    else:
+        for kind, among in described.items():
+            rows = [
+                [key, one["summary"], one["citation"], "\n".join(one.get("presets", {}))] for key, one in among.items()
+            ]
+            columns = [kind[:-1], "what it is", "citation", "presets"]
+            shown = len(columns) if kind == "methods" else len(columns) - 1
+            print_table(kind.capitalize(), columns[:shown], [row[:shown] for row in rows])
+        typer.echo("legcf methods NAME shows stages, presets and options.")
+
+
+def _method(name: str) -> dict[str, Any]:
+    from legcf.training.registry import METHODS, resolve
+
+    method = METHODS[name]
+    presets = {}
+    for preset, settings in method.layer.presets.items():
+        config = resolve(name, preset=preset)
+        stages = [stage.name for stage in method.recipe(config.method, config.training)]
+        presets[preset] = {"stages": stages, **settings}
+    return {**_described(method.layer), "presets": presets}
+
+
+def _described(kind: Any) -> dict[str, Any]:
+    return {"summary": kind.summary, "citation": kind.citation, "options": _options(kind.Config)}
+
+
+def _options(config: "type[Frozen]") -> dict[str, Any]:
+    defaults = config().model_dump(mode="json")
+    return {
+        key: {"default": defaults[key], "description": field.description or ""}
+        for key, field in config.model_fields.items()
+        if key != "name"
+    }
+
+
+def _print_one(name: str, described: dict[str, Any]) -> None:
+    typer.echo(f"{name}: {described['summary']}\n{described['citation']}")
+    options = [[key, str(option["default"]), option["description"]] for key, option in described["options"].items()]
+    print_table("Options", ["option", "default", "what it does"], options)
+    presets = [
+        [preset, " → ".join(settings["stages"]), _as_settings(settings)]
+        for preset, settings in described.get("presets", {}).items()
+    ]
+    if presets:
+        print_table("Presets", ["preset", "stages", "settings"], presets)
+
+
+def _as_settings(preset: dict[str, Any]) -> str:
+    sections = {section: values for section, values in preset.items() if section != "stages"}
+    return "\n".join(
+        f"{section}.{key} = {value}" for section, values in sections.items() for key, value in values.items()
+    )

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`legcf recommend`: what to show to one user, some users, or all of them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from legcf.cli.output import AsJson, print_json, print_table
+from legcf.cli.workers import are_wanted as workers_are_wanted
+from legcf.cli.workers import join as join_ranks
+from legcf.cli.workers import start as start_workers
+from legcf.core.errors import UserError
+from legcf.core.files import written_whole
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def recommend(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    user: Annotated[list[str] | None, typer.Option("--user", "-u", help="A user's id; may be repeated.")] = None,
+    users: Annotated[
+        Path | None, typer.Option(help="A text file with one user id per line; all users without it.")
+    ] = None,
+    k: Annotated[int, typer.Option("-k", help="Items per user.")] = 20,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Write to a .parquet, .csv or .jsonl file instead, or to a folder of Parquet parts."),
+    ] = None,
+    include_seen: Annotated[
+        bool, typer.Option("--include-seen", help="Also recommend what a user already has.")
+    ] = False,
+    unknown: Annotated[
+        Literal["error", "popular"],
+        typer.Option(help="What a user gets whom the run does not know: an error, or popular items."),
+    ] = "error",
+    workers: Annotated[
+        int,
+        typer.Option(min=1, help="Processes of this machine that share the users; each writes its part of a folder."),
+    ] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Print the best items for --user, or write those of many users to --output."""
+    from legcf.core import distributed
+
+    if user is None and users is None and output is None:
+        raise UserError("Say who to recommend for: --user ID, --users FILE, or --output FILE for all users.")
+    rank, count = distributed.place()
+    most = max(count, workers)
+    target = None if output is None else _target(output, rank, most)
+    if target is None and most > 1:
+        raise UserError("Several workers write a folder with a part each: name one with --output FOLDER.")
+    write = _writer(target) if target is not None else None
+    chosen = [*(user or []), *(_ids(users) if users is not None else [])] or None
+    if workers_are_wanted(workers):
+        start_workers(workers)
+        return
+    join_ranks(meet=False)
+    from legcf.recommender import Recommender
+
+    model = Recommender.load(run)
+    # Not a range of users: busy ones, who take longer, may stand together.
+    asked = chosen if count == 1 else (chosen or model.users.values.tolist())[rank::count]
+    frame = model.recommend(asked, k, exclude_seen=not include_seen, unknown=unknown)
+    if write is not None and target is not None:
+        with written_whole(target) as temporary:
+            write(frame, temporary)
+    if rank > 0:
+        return
+    if as_json:
+        parts = {} if count == 1 else {"part": str(target), "parts": count}
+        print_json({"output": str(output), "rows": frame.height, **parts} if output is not None else _as_dict(frame))
+    elif target is not None:
+        none_left = "" if frame.height else " Every user has every item already."
+        others = "" if count == 1 else f" The other {count - 1} of {count} workers write their own parts beside it."
+        typer.echo(f"{frame.height:,} recommendations written to {target}.{none_left}{others}")
+    else:
+        _show(frame, chosen or [])
+
+
+def _target(output: Path, rank: int, count: int) -> Path:
+    """The file that this rank writes: a part, if the output is a folder or there are others who write."""
+    if output.is_file() or (output.suffix and not output.is_dir()):
+        if count > 1:
+            raise UserError(
+                f"{count} workers cannot write one file: name a folder for their parts instead of {output}."
+            )
+        return output
+    names = [f"part-{number:05}-of-{count:05}.parquet" for number in range(count)]
+    there = [path.name for path in output.iterdir() if not path.name.startswith(".")] if output.is_dir() else []
+    others = sorted({*there} - {*names})
+    if others:
+        raise UserError(f"{output} has other files in it, such as {others[0]}: name another folder.")
+    return output / names[rank]
+
+
+def _as_dict(frame: "pl.DataFrame") -> dict[str, object]:
+    return {"recommendations": frame.to_dicts()}
+
+
+def _show(frame: "pl.DataFrame", asked: list[str]) -> None:
+    import polars as pl
+
+    for (name,), rows in frame.group_by("user", maintain_order=True):
+        shown = rows.drop("user", "fallback").with_columns(pl.col("item").cast(pl.String))  # a name, not a number
+        instead = "" if rows["fallback"][0] is None else ": popular items, since nothing is known of this user"
+        print_table(f"For user {name}{instead}", shown.columns, shown.rows())
+    served = {str(one) for one in frame["user"]}
+    for one in asked:
+        if one not in served:
+            typer.echo(f"User {one} has every item already: nothing is left to recommend.")
+
+
+def _ids(path: Path) -> list[str]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read as a list of user ids: {error}.") from error
+    found = [line.strip() for line in lines if line.strip()]
+    if not found:
+        raise UserError(f"{path} holds no user id; write one per line.")
+    return found
+
+
+def _writer(path: Path) -> "Callable[[pl.DataFrame, Path], object]":
+    writers: dict[str, Callable[[pl.DataFrame, Path], object]] = {
+        ".parquet": lambda frame, to: frame.write_parquet(to),
+        ".csv": lambda frame, to: frame.write_csv(to),
+        ".jsonl": lambda frame, to: frame.write_ndjson(to),
+    }
+    if path.suffix not in writers:
+        raise UserError(f"{path} has no known ending: use {', '.join(writers)}.")
+    return writers[path.suffix]

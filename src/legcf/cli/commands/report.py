@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`legcf report`: the report of a results store, made anew."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from legcf.cli.output import AsJson, print_json
+
+
+def report(
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="The folder of a reproduction; the report is written there.")
+    ],
+    store: Annotated[Path | None, typer.Option(help="The results store.  [default: OUT/store.sqlite]")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write OUT/results.html (one page that needs nothing else), results.md with plots, and results.json."""
+    from legcf.experiments.report.report import write_report
+    from legcf.experiments.store import ResultStore
+
+    content = write_report(ResultStore.existing(store or out / "store.sqlite"), out)
+    if as_json:
+        print_json(content)
+    else:
+        typer.echo(f"Report: {out / 'results.html'} and {out / 'results.md'}.")

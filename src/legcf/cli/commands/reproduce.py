@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`legcf reproduce`: the paper's tables and figures, ours beside the published numbers."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from legcf.cli.data_options import with_data_options
+from legcf.cli.output import AsJson, print_json, print_table
+from legcf.core.config import parse_assignments
+from legcf.data.options import DataOptions
+
+if TYPE_CHECKING:
+    from legcf.experiments.cells import Run
+    from legcf.experiments.report.tables import ResultTable
+    from legcf.experiments.store import ResultStore
+
+
+@with_data_options
+def reproduce(
+    data_options: DataOptions,
+    study: Annotated[
+        str,
+        typer.Argument(
+            metavar="STUDY", help="table2, converged, ablation, hyperparameters, backbones, figures or all."
+        ),
+    ],
+    data: Annotated[str, typer.Option(help="A folder, a file, or a known name such as gowalla.")],
+    seeds: Annotated[int, typer.Option(help="How many seeds: 0, 1, …")] = 1,
+    preset: Annotated[str, typer.Option(help="quick (large batches, capped runs) or full (the paper's).")] = "quick",
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where the report goes.")] = Path("reproduction"),
+    store: Annotated[
+        Path | None, typer.Option(help="The results store, to be shared or kept.  [default: OUT/store.sqlite]")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Runs side by side.  [default: the number of cores]")] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Address of a Dask scheduler whose workers do the runs; they must see the data.")
+    ] = None,
+    minutes_per_run: Annotated[
+        float | None, typer.Option(help="Most minutes of training per run.  [default: none]")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="A configuration key for all runs, e.g. training.epochs=5.")
+    ] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Say what there is to do and how long it takes; no run.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No line per run.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run the cells of STUDY that the store does not have yet, then write the report into OUT."""
+    from legcf.data.source import load
+    from legcf.experiments import published
+    from legcf.experiments.expected import told, workloads
+    from legcf.experiments.machine import cores
+    from legcf.experiments.report.report import take_back, write_report
+    from legcf.experiments.report.tables import all_tables
+    from legcf.experiments.reproduce import StudyRequest, plans, reproduce
+    from legcf.experiments.store import ResultStore
+
+    source = str(Path(data).resolve()) if Path(data).exists() else data
+    options = data_options.model_dump(mode="json", exclude_defaults=True)
+    overrides = parse_assignments(settings or [])
+    request = StudyRequest(study, source, options, seeds, preset, minutes_per_run, overrides, workers, scheduler)
+    request.check()
+    opened = ResultStore(store or out / "store.sqlite")
+    dataset = load(data, data_options)
+    if not published.is_known(dataset.name, dataset.num_users, dataset.num_items):
+        typer.echo(
+            f"The paper has no numbers for {dataset.name} (only for {', '.join(published.datasets())}): "
+            "there is nothing to compare with.",
+            err=True,
+        )
+    taken = take_back(opened, out)
+    if taken:
+        typer.echo(f"{taken} runs are taken over from {out / 'results.json'}.", err=True)
+    loads = workloads(plans(request, dataset), opened.rows(), dataset.train.num_pairs)
+    if plan and as_json:
+        print_json({"studies": [asdict(load) for load in loads], "workers": workers or cores()})
+    elif plan or not quiet:
+        typer.echo("\n".join(told(loads, workers or cores())), err=not plan)
+    if plan:
+        return
+    done = reproduce(request, dataset, opened, _teller(opened, quiet or as_json))
+    content = write_report(opened, out)
+    failed = sum(opened.status(run.key)[0] == "failed" for planned in done.values() for run in planned.runs)
+    if as_json:
+        print_json(content)
+    else:
+        for table in all_tables(opened):
+            if (table.dataset, table.preset) == (dataset.name, preset) and study in ("all", table.study):
+                _show(table)
+        typer.echo(f"Report: {out / 'results.html'} and {out / 'results.md'}; results: {opened.path}.")
+    if failed:
+        typer.echo(f"{failed} runs failed; the same command tries them again and repeats nothing else.", err=True)
+        raise typer.Exit(1)
+
+
+def _show(table: "ResultTable") -> None:
+    rows: list[list[object]] = []
+    for line in table.lines:
+        metrics = [value for name in table.metrics for value in (line.published.get(name), _mean(line, name))]
+        rows.append([line.label, line.params, *metrics, line.problem or ""])
+    names = [text for name in table.metrics for text in (f"paper {name}", f"ours {name}")]
+    print_table(f"{table.title} ({table.dataset}, {table.preset})", ["", "values", *names, ""], _without_none(rows))
+
+
+def _mean(line: object, metric: str) -> float | None:
+    measured = getattr(line, "measured", {}).get(metric)
+    return None if measured is None else measured.mean
+
+
+def _without_none(rows: list[list[object]]) -> list[list[object]]:
+    return [["" if value is None else value for value in row] for row in rows]
+
+
+class _teller:
+    """A line on stderr when a run starts or ends."""
+
+    def __init__(self, store: "ResultStore", quiet: bool) -> None:
+        self._store, self._quiet = store, quiet
+
+    def __call__(self, event: str, run: "Run") -> None:
+        if self._quiet:
+            return
+        name = f"{run.cell.label}, seed {run.seed}"
+        if event == "finished":
+            row = self._store.rows()[run.key]
+            test = row.metrics["test"]
+            name += (
+                f": recall@20 {test['recall@20']:.4f}, ndcg@20 {test['ndcg@20']:.4f},"
+                f" {row.metrics['num_params']:,} values, {row.seconds or 0:.0f} s"
+            )
+        elif event == "failed":
+            name += f": {self._store.status(run.key)[1]}"
+        words = {"kept": "has it already"}
+        typer.echo(f"{words.get(event, event):>25}  {name}", err=True)

@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`legcf train`: from interactions to a run directory."""
+
+import json
+import shlex
+from bisect import bisect_left
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from legcf.cli.data_options import with_data_options
+from legcf.cli.output import AsJson, print_json, print_pairs, summary
+from legcf.cli.workers import are_wanted as workers_are_wanted
+from legcf.cli.workers import join as join_ranks
+from legcf.cli.workers import start as start_workers
+from legcf.core.config import merged, migrated, parse_assignments, validated, value_from_text
+from legcf.core.errors import UserError
+from legcf.core.files import lasting, read_json
+from legcf.data.options import DataOptions
+
+if TYPE_CHECKING:
+    from legcf.core.config import RunConfig
+    from legcf.data.interactions import Dataset
+    from legcf.training.run_folder import TrainedModel
+
+_SECTIONS = ("method", "backbone", "training", "ranking")
+_WIDEST = 4096  # wider vectors only take time, which grows with the cube of the width
+
+
+@with_data_options
+def train(
+    data_options: DataOptions,
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", help="A folder, a file, or a known name such as movielens-small.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The run's folder: settings, metrics, checkpoint, model.")],
+    preset: Annotated[str | None, typer.Option(help="Named settings of the method.  [default: default]")] = None,
+    method: Annotated[str | None, typer.Option(help="What makes the embeddings.  [default: legcf]")] = None,
+    backbone: Annotated[str | None, typer.Option(help="What propagates them; the preset names one by default.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of every draw in the run.  [default: 0]")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Largest number of epochs in each stage.")] = None,
+    dim: Annotated[int | None, typer.Option(min=1, help="Width of the method's vectors.")] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            help="Number of stored values to fit the method's sizes to: 1e5, or legcf (500·128 + 2·entities)."
+        ),
+    ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option("--bytes", help="Largest size of the model file, such as 1.6MB; the preset decides by default."),
+    ] = None,
+    warm_start: Annotated[
+        str | None,
+        typer.Option(help="A run or a file of vectors to start the codebook from."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Any configuration key, e.g. --set training.learning_rate=0.01.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="A JSON file with the keys of a run's config.json.")] = None,
+    item_features: Annotated[
+        Path | None,
+        typer.Option(
+            help="A table of items (csv, parquet, jsonl) with features, so that items without users can be recommended."
+        ),
+    ] = None,
+    final: Annotated[
+        bool,
+        typer.Option("--final", help="After choosing and testing, train once more on every pair: the model to use."),
+    ] = False,
+    baselines: Annotated[
+        bool | None,
+        typer.Option(
+            "--baselines/--no-baselines",
+            help="Compare with popularity and item-knn.  [default: where it takes seconds]",
+        ),
+    ] = None,
+    log: Annotated[str | None, typer.Option(help="Also log epochs to tensorboard or mlflow.")] = None,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Processes of this machine that train together; lost ones are started again.")
+    ] = 1,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue a run that was stopped; the result is the same.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no line per epoch.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train on DATA and write a run folder; ends with accuracy and size."""
+    if workers_are_wanted(workers):
+        start_workers(workers)
+        return
+    from legcf.core import distributed, jit
+    from legcf.core.tracking import tracker
+    from legcf.data.source import training_data
+    from legcf.data.summary import what_was_kept
+    from legcf.evaluation.baselines import METRIC, told
+    from legcf.training.registry import resolve, width_option
+    from legcf.training.run import remove_unfinished
+    from legcf.training.run import train as run
+
+    join_ranks()
+    speaks = distributed.is_first()
+    quiet = quiet or not speaks
+    if quiet:
+        jit.silence()
+    given = _from_file(config)
+    chosen_method = _first(method, _name(given, "method"), "legcf")
+    typed = data_options.model_dump(include=data_options.model_fields_set)
+    options = validated(DataOptions, {**given.get("data", {}).get("options", {}), **typed}, "data")
+    typed_settings = parse_assignments(settings or [])
+    if not all(isinstance(values, dict) for values in typed_settings.values()):
+        sections = ", ".join(f"{section}.…" for section in _SECTIONS)
+        raise UserError(f"--set takes a section and a key ({sections}), as in training.epochs=5.")
+    overrides = merged(
+        {key: _options(given[key]) for key in _SECTIONS if key in given},
+        typed_settings,
+        {} if warm_start is None else {"method": {"start": "table", "table": lasting(warm_start)}},
+        {} if epochs is None else {"training": {"epochs": epochs}},
+        {} if size is None else {"ranking": {"bytes": size}},
+        {} if budget is None else {"method": {"budget": value_from_text(budget)}},
+        {} if dim is None else {"method": {width_option(chosen_method): dim}},
+    )
+    resolved = resolve(
+        chosen_method,
+        backbone or _name(given, "backbone"),
+        _first(preset, given.get("preset"), "default"),
+        _first(seed, given.get("seed"), 0),
+        overrides,
+        options.reference(data),
+    )
+    dataset = training_data(data, options)
+    if not (quiet or as_json):
+        typer.echo(what_was_kept(dataset), err=True)
+    if dim is not None:
+        _refuse_too_wide(dim, resolved, dataset)
+    watching: list[Callable[[dict[str, Any]], None]] = [] if quiet or as_json else [_teller()]
+    logged = None if log is None or not speaks else tracker(log, out, resolved)
+    if logged is not None:
+        watching.append(logged.epoch)
+    trained = None
+    is_new = not out.is_dir() or not any(out.iterdir())
+    resume = distributed.goes_on(out, may_begin=is_new or resume) or resume
+    try:
+        trained = run(dataset, resolved, out if speaks else None, resume, quiet or as_json, _all(watching), final)
+        distributed.leave()  # what follows is done by the one that speaks
+        if item_features is not None and speaks:
+            trained = _with_features(trained, item_features, dataset, options, out)
+    except UserError:
+        if is_new and speaks:
+            remove_unfinished(out)
+        raise
+    except KeyboardInterrupt:
+        if speaks:
+            typer.echo(f"Stopped; the same command with --resume continues {out}.", err=True)
+        raise
+    finally:
+        if logged is not None:
+            logged.close(None if trained is None else trained.metrics)
+    if not speaks:
+        return
+    if as_json:
+        print_json(trained.metrics)
+    else:
+        if quiet:
+            typer.echo(what_was_kept(dataset))
+        print_pairs(f"{resolved.method.name} on {dataset.name}, protocol {dataset.protocol}", summary(trained.metrics))
+        next_command = shlex.join(["legcf", "recommend", str(out), "--user", str(dataset.users.external([0])[0])])
+        if not trained.metrics["test"]:
+            typer.echo(f"Accuracy is not measured: {dataset.name} has too few pairs to leave any out for testing.")
+        others = {} if baselines is False else _simpler(trained, dataset, anyway=baselines is True)
+        if others:
+            typer.echo(told(trained.metrics["test"][METRIC], others))
+        typer.echo(f"Run: {out}. Next: {next_command}")
+
+
+def _simpler(trained: "TrainedModel", dataset: "Dataset", anyway: bool) -> dict[str, float]:
+    """What popularity and item-knn reach on the same test pairs; the model's own method is not compared with itself."""
+    from legcf.evaluation.baselines import METRIC, baselines
+
+    if METRIC not in trained.metrics["test"]:
+        return {}
+    found = baselines(dataset.train, dataset.test, anyway)
+    return {name: score for name, score in found.items() if name != trained.config.method.name}
+
+
+def _with_features(
+    trained: "TrainedModel", source: Path, dataset: "Dataset", options: DataOptions, out: Path
+) -> "TrainedModel":
+    """The model with what is known of items: those that nobody has yet among them."""
+    from legcf.core.files import write_json
+    from legcf.data.reading.feature_table import read_items
+    from legcf.training.run_folder import save_model
+    from legcf.updating.cold import ItemTable
+    from legcf.updating.update import update
+
+    grown = update(trained, None, dataset, about=ItemTable(*read_items(source, options.item_col)))
+    save_model(out, grown)
+    write_json(out / "metrics.json", grown.metrics)
+    return grown
+
+
+def _refuse_too_wide(dim: int, config: "RunConfig", dataset: "Dataset") -> None:
+    """Say how wide vectors may be, if the method's budget has no room for vectors of --dim or nobody would wait."""
+    from legcf.training.registry import METHODS, width_option
+
+    method = config.method
+
+    def is_refused(width: int) -> bool:
+        try:
+            wider = method.model_copy(update={width_option(method.name): width})
+            METHODS[method.name].layer.sized(wider, dataset.num_users, dataset.num_items)
+        except UserError:
+            return True
+        return False
+
+    widest = bisect_left(range(1, _WIDEST + 1), True, key=is_refused)
+    # If nothing fits, the width is not what is wrong: the run says what is.
+    if 0 < widest < dim:
+        larger = "." if widest == _WIDEST else " with this budget of stored values: choose less, or a larger --budget."
+        raise UserError(f"--dim {dim:,} is too wide: at most --dim {widest:,} is possible here{larger}")
+
+
+def _teller() -> Callable[[dict[str, Any]], None]:
+    """Shows a line per epoch; of the many trials of a choice only those that are better than all before."""
+    best = -1.0
+
+    def tell(line: dict[str, Any]) -> None:
+        nonlocal best
+        if line["stage"] == "choose":
+            score = line["validation"].get("ndcg@20", 0.0)
+            if score <= best:
+                return
+            best = score
+        _tell(line)
+
+    return tell
+
+
+def _tell(line: dict[str, Any]) -> None:
+    validation = line.get("validation", {})
+    shown = "  ".join(f"{name} {validation[name]:.4f}" for name in ("recall@20", "ndcg@20") if name in validation)
+    update = f"  S error {line['update']['relative_error']:.3f}" if "update" in line else ""
+    search = "".join(f"  {name.replace('_', ' ')} {_short(value)}" for name, value in line.get("search", {}).items())
+    loss = f"loss {line['loss']:.4f}" if line["loss"] is not None else "start      " if line["epoch"] == 0 else ""
+    typer.echo(
+        f"{line['stage']:>10} {line['epoch']:3d}  {loss}  {shown}{update}{search}  {line['seconds']:.1f} s", err=True
+    )
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else f"{value}"
+
+
+def _from_file(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise UserError(f"{path} must hold a JSON object such as {json.dumps({'training': {'epochs': 5}})}.")
+    content = migrated(content)
+    known = {"preset", "seed", *_SECTIONS, "data", "content_hash"}
+    for key, value in content.items():
+        if key not in known:
+            raise UserError(
+                f"Unknown configuration key `{key}` in {path}: the sections are {', '.join(sorted(known))}."
+            )
+        if key in (*_SECTIONS, "data") and not isinstance(value, dict):
+            raise UserError(f"`{key}` in {path} must be an object of keys and values.")
+    return content
+
+
+def _name(given: dict[str, Any], section: str) -> str | None:
+    name = given.get(section, {}).get("name")
+    return name if isinstance(name, str) else None
+
+
+def _options(section: dict[str, Any]) -> dict[str, Any]:
+    """A section without its name, which is chosen apart: an option on the command line goes before the file."""
+    return {key: value for key, value in section.items() if key != "name"}
+
+
+def _first(*values: Any) -> Any:
+    return next(value for value in values if value is not None)
+
+
+def _all(watching: list[Callable[[dict[str, Any]], None]]) -> Callable[[dict[str, Any]], None]:
+    def tell(line: dict[str, Any]) -> None:
+        for one in watching:
+            one(line)
+
+    return tell

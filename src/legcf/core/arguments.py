@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What people pass from Python, checked: a wrong type gets a sentence, not a traceback from within."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from legcf.core.errors import UserError
+
+_ARTICLES = {"user": "a user", "item": "an item"}
+
+
+def as_count(value: Any, what: str) -> int:
+    """A whole number of at least 1; `what` it counts begins the sentence."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
+        raise UserError(f"{what} must be a whole number such as 10, not {value!r}.")
+    if value < 1:
+        raise UserError(f"{what} is {value}, and must be at least 1.")
+    return int(value)
+
+
+def as_list(values: Any, what: str) -> list[Any]:
+    """Several values, whatever holds them."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise UserError(f"{what} must be a list such as [10, 20], not {values!r}.")
+    return list(values)
+
+
+def as_ids(asked: Any, kind: str) -> list[int | str]:
+    """One id or several, each an integer or text."""
+    one = isinstance(asked, str | bytes) or not isinstance(asked, Iterable)
+    return [_as_id(value, kind) for value in ([asked] if one else asked)]
+
+
+def _as_id(value: Any, kind: str) -> int | str:
+    if isinstance(value, np.integer | np.str_):
+        return value.item()
+    if isinstance(value, int | str) and not isinstance(value, bool):
+        return value
+    raise UserError(
+        f"{value!r} is not the id of {_ARTICLES[kind]}: ids are whole numbers or text, as in the training data."
+    )

@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configuration: frozen, fully resolved, unknown keys refused. The command line and the file use the same names."""
+
+import difflib
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator, model_validator
+
+from legcf.core.errors import UserError
+
+
+class Frozen(BaseModel):
+    """Base of every configuration section."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class MethodConfig(Frozen):
+    """Base of every method's options."""
+
+    name: str
+
+
+class BackboneConfig(Frozen):
+    """Base of every backbone's options."""
+
+    name: str
+
+    @property
+    def weighs_added_nodes(self) -> bool:
+        """Whether edges to nodes that a layer adds enter the degrees, so that their weights must not be negative."""
+        return True
+
+    def block_widths(self, width: int) -> list[int]:
+        """Widths of the blocks that stand side by side in a final vector, for input rows of this width."""
+        return [width]
+
+
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20}
+
+
+def parse_bytes(text: int | str) -> int:
+    """A size such as 1.6MB, 500 kB or 1600000, in bytes."""
+    found = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([a-z]*)\s*", str(text).lower())
+    if found is None or found[2] not in _UNITS or found[1].count(".") > 1:
+        raise ValueError("give a size such as 1.6MB, 500kB or 1600000")
+    size = round(float(found[1]) * _UNITS[found[2]])
+    if size < 1:
+        raise ValueError("a size is at least one byte")
+    return size
+
+
+_RENAMED_KEEP = {"best": "best-of-all"}  # as it was called while there was one kind of best
+
+
+class TrainingConfig(Frozen):
+    """How parameters are learned; the same keys for every method."""
+
+    loss: str = Field(
+        "bpr", description="bpr, softmax, cosine (softmax of directions), or squared over all pairs without sampling"
+    )
+    temperature: float = Field(1.0, gt=0, description="divides the scores in the loss; about 0.1 suits cosines")
+    negatives: int = Field(
+        5, ge=1, description="negatives per pair (bpr) or shared by a batch (softmax, cosine); squared draws none"
+    )
+    negative_pool: int | None = Field(
+        None,
+        ge=1,
+        description="with bpr, a batch draws its negatives from this many items, drawn anew for each batch; null: all",
+    )
+    negative_weight: float = Field(
+        1.0, gt=0, description="how much a negative weighs beside a positive; for squared, any pair not in the data"
+    )
+    user_power: float = Field(0.0, description="a pair weighs its user's degree to minus this")
+    item_power: float = Field(0.0, description="a pair weighs its item's degree to minus this")
+    order: Literal["interaction", "user"] = Field(
+        "interaction", description="every pair once per epoch, or a uniform user and one of its items"
+    )
+    batch_size: int = Field(
+        2048,
+        ge=1,
+        description="pairs per step; with bpr each brings all its negatives; squared takes all pairs at once",
+    )
+    learning_rate: float = Field(1e-3, gt=0, description="step size of Adam")
+    relative_rate: bool = Field(
+        False, description="multiply the learning rate by each parameter's root mean square at the start"
+    )
+    adam_memory: float = Field(0.999, ge=0, lt=1, description="β₂, how long Adam remembers squared gradients")
+    schedule: Literal["constant", "cosine"] = Field(
+        "constant", description="cosine goes to zero at a stage's last step"
+    )
+    l2: float = Field(0.0, ge=0, description="weight of the squared norms")
+    l2_on: Literal["rows", "final", "parameters"] = Field(
+        "rows",
+        description="the batch's input rows or final vectors (per pair), or all parameters of the embedding layer",
+    )
+    leave_out: bool = Field(
+        False, description="learn a pair from its user's vector without that pair; for backbones that can (history)"
+    )
+    edge_folds: int = Field(
+        0,
+        ge=0,
+        le=16,
+        description="learn pairs from the graph without their edges, left out in this many folds; 0: off",
+    )
+    gradient_clip: float | None = Field(None, gt=0, description="clip every gradient entry to ± this")
+    epochs: int = Field(1000, ge=0, description="most epochs of a stage")
+    patience: int = Field(10, ge=1, description="evaluations without a better validation result that end a stage")
+    monitor: str = Field("ndcg@20", description="validation metric that picks the best epoch")
+    evaluate_every: int = Field(1, ge=1, description="epochs between validations")
+    validation_users: int | None = Field(
+        None, ge=1, description="validate on this many users (a seeded draw) instead of all while training"
+    )
+    continue_from: Literal["best", "last"] = Field("best", description="which weights the next stage starts from")
+    keep: Literal["best-of-all", "last-stage", "last"] = Field(
+        "best-of-all",
+        description="which weights the run ends with: the best of all stages, the best of its last stage, or the last",
+    )
+    propagation: Literal["auto", "basis", "stepwise"] = Field(
+        "auto", description="train on the propagated basis where the layer allows it, or propagate at every step"
+    )
+    memory_cap_mb: float = Field(
+        1024, gt=0, description="cap for the basis in memory and for the work arrays of basis and assignment update"
+    )
+    checkpoint_seconds: float = Field(
+        10, ge=0, description="least time between checkpoints: what a killed run loses at most, beside its epoch"
+    )
+    max_minutes: float | None = Field(None, gt=0, description="end the run after the epoch that passes this time")
+    clock: Literal["wall", "cpu"] = Field(
+        "wall",
+        description="what max_minutes counts: time that passes, or that of the cores, which other work does not use up",
+    )
+    threads: int | None = Field(
+        None, ge=1, description="threads to use; by default as many as affinity and the container's quota allow"
+    )
+
+    @field_validator("keep", mode="before")
+    @classmethod
+    def _as_it_is_called_now(cls, keep: Any) -> Any:
+        return _RENAMED_KEEP.get(keep, keep) if isinstance(keep, str) else keep
+
+    @model_validator(mode="after")
+    def _folds_go_with(self) -> "TrainingConfig":
+        if self.edge_folds == 1:
+            raise ValueError("edge_folds = 1 would leave out every edge; use 0 for none, or at least 2")
+        if self.edge_folds and (self.order == "user" or self.loss == "squared"):
+            raise ValueError("edge_folds needs order = interaction and a loss that takes pairs in batches")
+        if self.leave_out and self.loss == "squared":
+            raise ValueError("leave_out needs a loss that takes pairs in batches")
+        return self
+
+
+class RankingConfig(Frozen):
+    """What ranks beside a model's vectors; the same keys for every method."""
+
+    length: float = Field(
+        1.0, ge=0, le=1, description="power of a vector's length that counts in ranking: 1 all of it, 0 none"
+    )
+    neighbours: float = Field(
+        0.0, ge=0, description="weight of what a user's neighbours took, beside the model's scores; 0: off"
+    )
+    fit_neighbours: bool = Field(False, description="choose the weight of neighbours on validation, after training")
+    bytes: int | str | None = Field(
+        None,
+        description="size of the model file to make the most of, such as 1.6MB;"
+        " auto: 1MB or 48 bytes per item, whichever is more, and the names",
+    )
+    choose: bool = Field(
+        False, description="choose on validation what the items' vectors are made of: codes, or tables in few bits"
+    )
+    bits: int | None = Field(
+        None, ge=1, le=8, description="bits per value of the items' vectors; null: codes stay codes, in bytes"
+    )
+    lists: float | None = Field(
+        0.0, ge=0, description="entries of item lists, per item on average; 0: none; null: as many as `bytes` allows"
+    )
+    fit_lists: bool = Field(False, description="choose ridge, powers and weight of the lists on validation")
+    list_ridge: float = Field(1.0, gt=0, description="λ of the lists' regressions, in mean weights of an item")
+    list_user_power: float = Field(0.5, ge=0, description="p: a user weighs its degree to minus this in them")
+    list_power: float = Field(0.0, ge=0, description="a user's lists add up to its degree to minus this")
+    list_weight: float = Field(0.5, gt=0, description="how far the lists' term spreads beside the vectors' products")
+    list_candidates: int | None = Field(
+        None, ge=1, description="items that may speak for an item; null: many, and weights solved again for those kept"
+    )
+    fit_weight: bool = Field(True, description="choose the weight of the lists on validation, where there is any")
+    list_bits: int = Field(4, ge=1, le=8, description="bits per weight in the lists")
+
+    @field_validator("bytes")
+    @classmethod
+    def _is_a_size(cls, size: int | str | None) -> int | str | None:
+        return size if size is None or size == "auto" else parse_bytes(size)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether anything is left to validation."""
+        return self.choose or self.fit_lists or self.fit_neighbours
+
+    @property
+    def has_lists(self) -> bool:
+        return self.lists is None or self.lists > 0
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> "RankingConfig":
+        if self.has_lists and self.neighbours:
+            raise ValueError("lists and neighbours are two ways to one thing; set neighbours = 0 or lists = 0")
+        if self.lists is None and self.bytes is None:
+            raise ValueError("lists = null asks for as many entries as `bytes` allows, and there is no such size")
+        if self.fit_neighbours and not self.neighbours:
+            raise ValueError("fit_neighbours needs a weight of neighbours to begin with; set neighbours = 0.5")
+        return self
+
+
+class RunConfig(Frozen):
+    """Everything that decides a run. `method` and `backbone` hold the name and the options of each."""
+
+    preset: str
+    seed: int = Field(0, ge=0)
+    method: SerializeAsAny[MethodConfig]
+    backbone: SerializeAsAny[BackboneConfig]
+    training: TrainingConfig
+    ranking: RankingConfig = RankingConfig()
+    data: dict[str, Any] = Field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return self.model_dump(mode="json")
+
+    def digest(self) -> str:
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
+
+
+_MOVED = {"ranking_length": "length", "neighbours": "neighbours", "fit_neighbours": "fit_neighbours"}
+
+
+def migrated(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a run as they are written now: up to format 1, those of ranking stood among the training's."""
+    training = content.get("training")
+    if not isinstance(training, Mapping):
+        return dict(content)
+    if training.get("keep") in _RENAMED_KEEP:
+        training = {**training, "keep": _RENAMED_KEEP[training["keep"]]}
+        content = {**content, "training": training}
+    if "ranking" in content:
+        return dict(content)
+    moved = {new: training[old] for old, new in _MOVED.items() if old in training}
+    kept = {key: value for key, value in training.items() if key not in _MOVED}
+    return {**content, "training": kept, "ranking": moved}
+
+
+Section = TypeVar("Section", bound=BaseModel)
+
+
+def validated(
+    section: type[Section], values: Mapping[str, Any], where: str, spelled: Callable[[str], str] | None = None
+) -> Section:
+    """Build a section, turning the first complaint into a sentence that names the key.
+
+    `spelled` says how a key is called where the values came from; by default as in a config file, `where.key`.
+    """
+    try:
+        return section.model_validate(dict(values))
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in (where, *first["loc"]) if part)
+        if first["type"] == "extra_forbidden":
+            raise UserError(unknown_key(key, (f"{where}.{name}" for name in section.model_fields))) from error
+        message = first["msg"].removeprefix("Value error, ")
+        if not first["loc"]:  # options that do not go together; the input is the whole section
+            raise UserError(f"What is set under `{where}` is not possible: {message}.") from error
+        message = message[:1].lower() + message[1:]
+        if spelled is not None:
+            raise UserError(f"{spelled(str(first['loc'][0]))} {first['input']} is not possible: {message}.") from error
+        raise UserError(f"{key} = {first['input']!r} is not possible: {message}.") from error
+
+
+def unknown_key(key: str, known: Iterable[str]) -> str:
+    names = sorted(known)
+    close = difflib.get_close_matches(key, names, n=1)
+    hint = f"did you mean `{close[0]}`?" if close else f"known keys are {', '.join(names)}."
+    return f"Unknown configuration key `{key}`: {hint}"
+
+
+def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested dictionaries laid over each other, later ones on top."""
+    result: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            if isinstance(value, Mapping) and isinstance(result.get(key), Mapping):
+                result[key] = merged(result[key], value)
+            else:
+                result[key] = merged(value) if isinstance(value, Mapping) else value
+    return result
+
+
+def parse_assignments(texts: Iterable[str]) -> dict[str, Any]:
+    """`training.learning_rate=0.01` lines, as typed after --set, as a nested dictionary."""
+    result: dict[str, Any] = {}
+    for text in texts:
+        key, value = key_and_value(text, "--set", "training.epochs=5")
+        nested: Any = value_from_text(value)
+        for part in reversed(key.split(".")):
+            nested = {part: nested}
+        result = merged(result, nested)
+    return result
+
+
+def key_and_value(text: str, option: str, example: str) -> tuple[str, str]:
+    """The two sides of what was typed after an option as key=value."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise UserError(f"`{option} {text}` is not of the form section.key=value, for instance {option} {example}.")
+    return key.strip(), value.strip()
+
+
+def value_from_text(text: str) -> Any:
+    """A value as typed: a number, true, null, a list in brackets; whatever is not JSON is text."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text

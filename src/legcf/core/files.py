@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files are written whole or not at all: everything is first written beside its place, then moved into it.
+
+And where they go that can be made or fetched again: the one cache folder.
+"""
+
+import glob
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from platformdirs import user_cache_path
+
+from legcf.core.errors import UserError
+
+
+def cache_folder() -> Path:
+    """Where what can be fetched or computed again is kept: `$LEGCF_CACHE`, else the user's cache folder."""
+    chosen = os.environ.get("LEGCF_CACHE")
+    return Path(chosen) if chosen else user_cache_path("legcf", appauthor=False)
+
+
+def lasting(path: str | Path) -> str:
+    """A path or pattern of paths that still means the same from another folder; other names stay as they are."""
+    return str(Path(path).absolute()) if glob.has_magic(str(path)) or Path(path).exists() else str(path)
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """Yield a temporary path in the same folder; on success it replaces `path`, on failure nothing is left."""
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        os.close(handle)
+        temporary = Path(name)
+        yield temporary
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise UserError(f"Cannot write {path}: {error.strerror or error}.") from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def held(path: Path, otherwise: str) -> Iterator[None]:
+    """Keep others out while this process is at work; who comes second is told so. A lock ends with its process."""
+    try:
+        import fcntl
+    except ImportError:  # Windows has none
+        yield
+        return
+    with open(path, "a", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(otherwise) from error
+        yield
+
+
+@contextmanager
+def folder_written_whole(path: Path) -> Iterator[Path]:
+    """Like `written_whole`, for a folder; an existing folder is replaced only once the new one is complete."""
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
+        yield temporary
+        os.chmod(temporary, 0o777 & ~_umask())
+        if path.exists():
+            previous = temporary.with_suffix(".old")
+            os.replace(path, previous)
+            os.replace(temporary, path)
+            shutil.rmtree(previous)
+        else:
+            os.replace(temporary, path)
+    except OSError as error:
+        raise UserError(f"Cannot write {path}: {error.strerror or error}.") from error
+    finally:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_json(path: Path, content: Any) -> None:
+    with written_whole(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"{path} does not exist.") from error
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise UserError(f"{path} cannot be read as JSON: {error}.") from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

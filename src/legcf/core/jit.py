@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numba's compiler for the whole package: where it keeps what it compiled, and a word to whoever waits for it.
+
+Numba takes the package's own folder, and refuses to compile where no folder can be written: on a read-only file
+system, for a user without a home. Then legcf's cache folder is taken, and if that cannot be written either, nothing is
+kept and every process compiles anew. `NUMBA_CACHE_DIR` names another folder.
+
+Parallel loops are compiled by a process of their own. The process that compiles one keeps the loop's body as it was
+first optimised; what numba writes to disk is optimised once more. Where sums may be reordered (`fastmath`) the two
+differ in their last bits, and the first run on a machine would not be repeated by the second.
+"""
+
+import contextlib
+import importlib
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from legcf.core.files import cache_folder
+
+_VARIABLE = "NUMBA_CACHE_DIR"  # numba reads it when it is imported
+_COMPILES_FOR_ANOTHER = "LEGCF_COMPILES_FOR_ANOTHER"  # set in the process that compiles a parallel loop
+
+
+def is_writable(folder: Path) -> bool:
+    """Whether files can be written in `folder`, which is made if it is not there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def settle_cache() -> bool:
+    """Choose the folder that numba will take; whether there is one."""
+    if _VARIABLE in os.environ:
+        return is_writable(Path(os.environ[_VARIABLE]))
+    if is_writable(Path(__file__).parent / "__pycache__"):
+        return True
+    folder = cache_folder() / "compiled"
+    if not is_writable(folder):
+        return False
+    os.environ[_VARIABLE] = str(folder)
+    return True
+
+
+def _spare_torch_a_temporary_folder() -> None:
+    """Its optimisers ask for a folder of torch's compiler, which is not used here: any that exists will do."""
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError:
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(__file__).parent))
+
+
+_IS_KEPT = settle_cache()
+_spare_torch_a_temporary_folder()
+
+import numba  # noqa: E402 - once its folder is settled
+from numba import get_num_threads, prange  # noqa: E402
+from numba.core import event  # noqa: E402
+
+__all__ = ["get_num_threads", "is_writable", "njit", "prange", "settle_cache", "silence"]
+# Where /dev/shm is read-only, numba cannot lock its start against forks of this process and says so; there are none.
+warnings.filterwarnings("ignore", message="Could not obtain multiprocessing lock")
+numba.config.reload_config()  # type: ignore[no-untyped-call] # for the case that it was imported before us
+
+
+def njit(cache: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """`numba.njit`, for which `cache=True` is a wish."""
+    keeps = cache and _IS_KEPT
+    compiler: Callable[[Callable[..., Any]], Any] = numba.njit(cache=keeps, **options)
+    if not (keeps and options.get("parallel") and options.get("fastmath")) or _COMPILES_FOR_ANOTHER in os.environ:
+        return compiler
+
+    def compiled(function: Callable[..., Any]) -> Any:
+        dispatcher = compiler(function)
+        dispatcher._cache = _CompiledElsewhere(dispatcher._cache, function)
+        return dispatcher
+
+    return compiled
+
+
+class _CompiledElsewhere:
+    """Numba's cache of one function; what it lacks is compiled by another process and read from disk.
+
+    Where no process can be started, numba goes on as it does without it.
+    """
+
+    def __init__(self, cache: Any, function: Callable[..., Any]) -> None:
+        self._cache, self._function = cache, function
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cache, name)
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        found = self._cache.load_overload(signature, target_context)
+        if found is None:
+            _teller.tell()
+            _compile_elsewhere(self._function, signature)
+            found = self._cache.load_overload(signature, target_context)
+        return found
+
+
+def _compile_elsewhere(function: Callable[..., Any], signature: Any) -> None:
+    """Have a new process compile a function of a module and keep it."""
+    wanted = pickle.dumps((function.__module__, function.__name__, signature))
+    code = f"import sys; sys.path = {sys.path!r}; from legcf.core.jit import compile_for_another; compile_for_another()"
+    environment = {**os.environ, _COMPILES_FOR_ANOTHER: "1"}
+    with contextlib.suppress(OSError):
+        subprocess.run([sys.executable, "-c", code], input=wanted, env=environment, capture_output=True, check=False)
+
+
+def compile_for_another() -> None:
+    """What the process does that `_compile_elsewhere` starts."""
+    _teller.has_told = True
+    module, name, signature = pickle.load(sys.stdin.buffer)
+    getattr(importlib.import_module(module), name).compile(signature)
+
+
+class _Teller(event.Listener):
+    """Compiled code is kept on disk, so that most processes have nothing to tell."""
+
+    has_told = False
+
+    def on_start(self, event: Any) -> None:
+        self.tell()
+
+    def tell(self) -> None:
+        if not self.has_told:
+            self.has_told = True
+            print("Compiling for this machine: the first time takes up to a minute.", file=sys.stderr, flush=True)
+
+    def on_end(self, event: Any) -> None:
+        """Nobody asks when it is over."""
+
+
+_teller = _Teller()
+event.register("numba:compile", _teller)  # type: ignore[no-untyped-call]
+
+
+def silence() -> None:
+    """For commands that are to be quiet."""
+    _teller.has_told = True

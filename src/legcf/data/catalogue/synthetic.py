@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Synthetic interactions with planted communities and power-law degrees: data whose right answer is known.
+
+User u and item i belong to the communities u % communities and i % communities. Low numbers are the busy ones.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from legcf.core.arrays import sorted_unique
+from legcf.core.errors import UserError
+from legcf.core.files import folder_written_whole, written_whole
+from legcf.core.progress import progress
+from legcf.data.ids import IdMap
+from legcf.data.interactions import Dataset
+from legcf.data.options import DataOptions
+from legcf.data.preparing import kernels
+from legcf.data.preparing.blocks import Batch
+from legcf.data.preparing.pipeline import PairSource, build_in_memory
+
+# Weight of rank r is (r + 1)^-0.6, which gives degrees about as uneven as Gowalla's.
+_EXPONENT = 0.6
+_PAIRS_A_BLOCK = 2_000_000
+_TEST_SHARE = 0.2
+_ROUNDS_BY_RANK, _ROUNDS_INSIDE = 4, 20
+
+
+@dataclass(frozen=True)
+class Planted:
+    """The size of a synthetic graph. A pair leaves its community with probability `noise`."""
+
+    num_users: int
+    num_items: int
+    num_pairs: int
+    communities: int = 20
+    noise: float = 0.05
+
+    def __post_init__(self) -> None:
+        if min(self.num_users, self.num_items, self.communities) < 1 or not 0 <= self.noise <= 1:
+            raise UserError("Users, items and communities must be at least 1, and the noise from 0 to 1.")
+        if self.communities > min(self.num_users, self.num_items):
+            raise UserError("There cannot be more communities than users or than items.")
+        if not max(self.num_users, self.num_items) <= self.num_pairs <= self.num_users * self.num_items // 2:
+            raise UserError(
+                f"{self.num_pairs:,} pairs do not suit {self.num_users:,} users and {self.num_items:,} items: each "
+                "must get a pair, and at most half of all possible pairs can be had."
+            )
+
+    @cached_property
+    def degrees(self) -> NDArray[np.int64]:
+        """Pairs of each user, falling off with the rank, none busier than half of a community (if that is enough)."""
+        weights = np.arange(1, self.num_users + 1, dtype=np.float64) ** -_EXPONENT
+        ceiling = max(self.num_items // self.communities // 2, -(-5 * self.num_pairs // (4 * self.num_users)), 1)
+        scale = self.num_pairs / weights.sum()
+        for _ in range(100):
+            degrees = np.clip(weights * scale, 1, ceiling)
+            scale *= self.num_pairs / degrees.sum()
+        # Rounding the running sum makes whole numbers of the same total.
+        ends = np.floor(np.cumsum(degrees) + 0.5).astype(np.int64)
+        return np.sort(np.diff(ends, prepend=0))[::-1].copy()
+
+    @cached_property
+    def first_users(self) -> NDArray[np.int64]:
+        """For each item a user of its community that surely has it, so that no item is without pairs."""
+        item = np.arange(self.num_items)
+        members = (self.num_users - item % self.communities - 1) // self.communities + 1
+        users: NDArray[np.int64] = item % self.communities + self.communities * (item // self.communities % members)
+        return users
+
+    def blocks(self, rng: np.random.Generator) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
+        """Users of a range, the bounds of their items, and the items, sorted; range after range."""
+        ends = np.cumsum(self.degrees)
+        by_first_user = np.argsort(self.first_users, kind="stable")
+        first_users = self.first_users[by_first_user]
+        start = 0
+        while start < self.num_users:
+            done = int(ends[start - 1]) if start else 0
+            stop = max(int(np.searchsorted(ends, done + _PAIRS_A_BLOCK)), start + 1)
+            low, high = np.searchsorted(first_users, [start, stop])
+            rows = first_users[low:high] - start
+            yield start, *self._draw(rng, start, self.degrees[start:stop], rows, by_first_user[low:high])
+            start = stop
+
+    def _draw(
+        self,
+        rng: np.random.Generator,
+        start: int,
+        degrees: NDArray[np.int64],
+        rows: NDArray[np.int64],
+        items: NDArray[np.int64],
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        keys = sorted_unique(rows * self.num_items + items)
+        counts = np.bincount(keys // self.num_items, minlength=len(degrees))
+        rounds = 0
+        while np.any(counts < degrees):
+            rows = np.repeat(np.arange(len(degrees)), np.maximum(degrees - counts, 0))
+            drawn = self._items_for((rows + start) % self.communities, rounds, rng)
+            keys = sorted_unique(np.concatenate([keys, rows * self.num_items + drawn]))
+            counts = np.bincount(keys // self.num_items, minlength=len(degrees))
+            rounds += 1
+        return np.concatenate([[0], np.cumsum(counts)]), keys % self.num_items
+
+    def _items_for(self, community: NDArray[np.int64], rounds: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """An item for each; repeated draws come back here, and are drawn ever more evenly so that it ends."""
+        members = (self.num_items - community - 1) // self.communities + 1
+        ranks = _ranked(members, rng) if rounds < _ROUNDS_BY_RANK else rng.integers(members)
+        noise = self.noise if rounds < _ROUNDS_INSIDE else 1.0
+        anyone = rng.integers(self.num_items, size=len(community))
+        return np.where(rng.random(len(community)) < noise, anyone, ranks * self.communities + community)
+
+
+def planted(
+    num_users: int, num_items: int, num_pairs: int, communities: int, rng: np.random.Generator, noise: float = 0.05
+) -> Dataset:
+    """A dataset in memory, split by `ratio`. Every user and every item has at least one pair."""
+    shape = Planted(num_users, num_items, num_pairs, communities, noise)
+    options = DataOptions(split_seed=int(rng.integers(2**31)))
+
+    def batches() -> Iterator[Batch]:
+        for start, bounds, items in shape.blocks(rng):
+            users = np.repeat(np.arange(start, start + len(bounds) - 1, dtype=np.int32), np.diff(bounds))
+            yield Batch(users, items.astype(np.int32))
+
+    source = PairSource(
+        name="synthetic",
+        where=f"synthetic data with {communities} communities and noise {noise}",
+        users=IdMap.consecutive(num_users, "user"),
+        items=IdMap.consecutive(num_items, "item"),
+        num_rows=num_pairs,
+        batches=batches,
+        has_test=False,
+        has_time=False,
+        merge_duplicates=True,
+        where_pair=lambda user, item: "synthetic data",
+        where_cold=lambda users, items: "synthetic data",
+        titles=lambda items: None,
+    )
+    return build_in_memory(source, options)
+
+
+def write_csv(shape: Planted, seed: int, path: Path, quiet: bool = False) -> int:
+    """Stream a graph into a table with the columns user and item; returns the number of pairs."""
+    with written_whole(path) as temporary, open(temporary, "wb") as file:
+        file.write(b"user,item\n")
+
+        def write(start: int, bounds: NDArray[np.int64], items: NDArray[np.int64]) -> None:
+            users = np.repeat(np.arange(start, start + len(bounds) - 1), np.diff(bounds))
+            text = kernels.write_numbers(np.arange(len(items) + 1), users, items)
+            text[text == ord(" ")] = ord(",")
+            file.write(text.data)
+
+        return _stream(shape, seed, path, write, quiet)
+
+
+def write_folder(shape: Planted, seed: int, folder: Path, quiet: bool = False) -> int:
+    """Stream a graph into a LightGCN folder; a fifth of each user's items, at random, goes to test.txt."""
+    splitting = np.random.default_rng([seed, 1])
+
+    with (
+        folder_written_whole(folder) as temporary,
+        open(temporary / "train.txt", "wb") as train,
+        open(temporary / "test.txt", "wb") as test,
+    ):
+
+        def write(start: int, bounds: NDArray[np.int64], items: NDArray[np.int64]) -> None:
+            users = np.repeat(np.arange(start, start + len(bounds) - 1), np.diff(bounds))
+            # An item's sure user trains on it, so that no test item is unseen in train.txt.
+            sure = shape.first_users[items] == users
+            keys = np.where(sure, np.inf, splitting.random(len(items)))
+            wanted = np.minimum(np.floor(np.diff(bounds) * _TEST_SHARE + 0.5), np.diff(bounds) - 1).astype(np.int64)
+            testing = kernels.smallest_of_each_row(bounds, keys, wanted) & ~sure
+            _write_part(train, start, bounds, items, ~testing)
+            _write_part(test, start, bounds, items, testing)
+
+        return _stream(shape, seed, folder, write, quiet)
+
+
+def _stream(
+    shape: Planted,
+    seed: int,
+    path: Path,
+    write: Callable[[int, NDArray[np.int64], NDArray[np.int64]], None],
+    quiet: bool,
+) -> int:
+    written = 0
+    with progress(f"Generating {path.name}", shape.num_pairs, "pairs", quiet) as task:
+        for start, bounds, items in shape.blocks(np.random.default_rng(seed)):
+            write(start, bounds, items)
+            written += len(items)
+            task.advance(len(items))
+    return written
+
+
+def _write_part(
+    file: BinaryIO, start: int, bounds: NDArray[np.int64], items: NDArray[np.int64], chosen: NDArray[np.bool_]
+) -> None:
+    passed = np.concatenate([[0], np.cumsum(chosen)])
+    users = np.arange(start, start + len(bounds) - 1)
+    file.write(kernels.write_numbers(passed[bounds], users, items[chosen]).data)
+
+
+def _ranked(counts: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    """For each count a rank below it, with a weight of about (rank + 1)^-0.6: the inverse of its integral."""
+    power = 1.0 - _EXPONENT
+    ranks = (1.0 + rng.random(len(counts)) * ((counts + 1.0) ** power - 1.0)) ** (1.0 / power) - 1.0
+    return np.minimum(ranks.astype(np.int64), counts - 1)
+
+
+PRESETS = {
+    "yelp2020": Planted(71_135, 45_063, 1_782_999),
+    "amazon-book": Planted(52_643, 91_599, 2_984_108),
+    "1e8": Planted(1_000_000, 500_000, 100_000_000, communities=100),
+}

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pairs in canonical order (by user, then item), in blocks of users, in memory or spilled to disk when there are many.
+
+However many blocks there are, going through them gives the same pairs in the same order, so every split, hash and count
+is independent of how much memory there was.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from legcf.core.files import written_whole
+from legcf.data.preparing import kernels
+
+# Pairs that are sorted at once: a block takes about 30 bytes a pair while it is being sorted.
+BLOCK_PAIRS = 4_000_000
+_BUCKETS = 256
+
+
+class Batch(NamedTuple):
+    """Pairs as they come from a source; `times` and `testing` (pair is from test.txt) may be absent."""
+
+    users: NDArray[np.int32]
+    items: NDArray[np.int32]
+    times: NDArray[Any] | None = None
+    testing: NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True)
+class Block:
+    """All pairs of a range of users: CSR over the range, sorted and unique items in each row."""
+
+    first_user: int
+    indptr: NDArray[np.int64]
+    items: NDArray[np.int32]
+    times: NDArray[Any] | None = None
+    testing: NDArray[np.bool_] | None = None
+
+    @property
+    def degrees(self) -> NDArray[np.int64]:
+        return np.diff(self.indptr)
+
+    def rows(self) -> NDArray[np.int64]:
+        """The row of every pair."""
+        return np.repeat(np.arange(len(self.indptr) - 1), self.degrees)
+
+    def chosen(self, mask: NDArray[np.bool_]) -> "Block":
+        passed = np.zeros(len(mask) + 1, dtype=np.int64)
+        np.cumsum(mask, out=passed[1:])
+        return Block(
+            self.first_user,
+            passed[self.indptr],
+            self.items[mask],
+            None if self.times is None else self.times[mask],
+            None if self.testing is None else self.testing[mask],
+        )
+
+
+@dataclass
+class Merged:
+    """What sorting found: how many repeated pairs were merged, and examples as (user, item) positions."""
+
+    merged: int = 0
+    repeated: tuple[int, int] | None = None
+    in_both: tuple[int, int] | None = None
+
+
+class BlockStore:
+    """Blocks that can be gone through again and again; in memory, or in files of a folder."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._blocks: list[Block] = []
+        self._count = 0
+
+    def add(self, block: Block) -> None:
+        if self._folder is None:
+            self._blocks.append(block)
+        else:
+            save_block(self._folder / f"block-{self._count}.npz", block)
+        self._count += 1
+
+    def __iter__(self) -> Iterator[Block]:
+        if self._folder is None:
+            yield from self._blocks
+            return
+        for number in range(self._count):
+            yield load_block(self._folder / f"block-{number}.npz")
+
+
+def save_block(path: Path, block: Block) -> None:
+    with written_whole(path) as temporary, open(temporary, "wb") as file:
+        np.savez(file, **{name: value for name, value in vars(block).items() if value is not None})
+
+
+def load_block(path: Path) -> Block:
+    with np.load(path, allow_pickle=False) as arrays:
+        return Block(int(arrays["first_user"]), **{name: arrays[name] for name in arrays if name != "first_user"})
+
+
+def sort_batches(
+    batches: Iterable[Batch], num_users: int, num_items: int, scratch: Path | None
+) -> tuple[BlockStore, Merged]:
+    """Sort and merge pairs; through files in `scratch` if given, else in memory."""
+    store, merged = BlockStore(scratch), Merged()
+    if scratch is None:
+        gathered = list(batches)
+        store.add(sorted_block(concatenated(gathered), 0, num_users, num_items, merged))
+        return store, merged
+    width = max(-(-num_users // _BUCKETS), 1)
+    buckets, layout = _spill(batches, width, scratch)
+    for first_bucket, last_bucket in _grouped([path.stat().st_size // layout.itemsize for path in buckets]):
+        parts = [_unspilled(path, layout) for path in buckets[first_bucket:last_bucket]]
+        first, last = first_bucket * width, min(last_bucket * width, num_users)
+        if first < last:
+            store.add(sorted_block(concatenated(parts), first, last - first, num_items, merged))
+    return store, merged
+
+
+def sorted_block(batch: Batch, first_user: int, num_rows: int, num_items: int, merged: Merged) -> Block:
+    rows = batch.users - np.int32(first_user) if first_user else batch.users
+    # A stable sort by item, then one by user.
+    by_item = kernels.places_by(batch.items, num_items)[0]
+    by_user, starts = kernels.places_by(kernels.moved(rows, by_item), num_rows)
+    places = by_user[by_item]
+    items = kernels.moved(batch.items, places)
+    times = None if batch.times is None else kernels.moved(batch.times, places)
+    testing = None if batch.testing is None else kernels.moved(batch.testing, places)
+    indptr, keep, count, repeated, in_both = kernels.merge_rows(
+        starts,
+        items,
+        np.empty(0, dtype=np.int64) if times is None else times,
+        np.empty(0, dtype=np.bool_) if testing is None else testing,
+    )
+
+    def pair(position: int) -> tuple[int, int] | None:
+        if position < 0:
+            return None
+        return int(np.searchsorted(starts, position, side="right")) - 1 + first_user, int(items[position])
+
+    merged.merged += count
+    merged.repeated = merged.repeated or pair(repeated)
+    merged.in_both = merged.in_both or pair(in_both)
+    if count:
+        items, times = items[keep], None if times is None else times[keep]
+        testing = None if testing is None else testing[keep]
+    return Block(first_user, indptr, items, times, testing)
+
+
+def concatenated(batches: list[Batch]) -> Batch:
+    if len(batches) == 1:
+        return batches[0]
+    times = [batch.times for batch in batches if batch.times is not None]
+    testing = [batch.testing for batch in batches if batch.testing is not None]
+    return Batch(
+        np.concatenate([batch.users for batch in batches]),
+        np.concatenate([batch.items for batch in batches]),
+        np.concatenate(times) if times else None,
+        np.concatenate(testing) if testing else None,
+    )
+
+
+def _spill(batches: Iterable[Batch], width: int, scratch: Path) -> tuple[list[Path], np.dtype[np.void]]:
+    """Append every pair to the file of its range of users; returns the files and the layout of their records."""
+    paths = [scratch / f"bucket-{number}" for number in range(_BUCKETS)]
+    layout: np.dtype[np.void] = np.dtype([("users", np.int32), ("items", np.int32)])
+    with ExitStack() as stack:
+        handles = [stack.enter_context(open(path, "wb")) for path in paths]
+        for batch in batches:
+            columns = {name: column for name, column in batch._asdict().items() if column is not None}
+            layout = np.dtype([(name, column.dtype) for name, column in columns.items()])
+            bucket = batch.users // np.int32(width)
+            places, starts = kernels.places_by(bucket, _BUCKETS)
+            records = np.empty(len(bucket), dtype=layout)
+            for name, column in columns.items():
+                records[name] = kernels.moved(column, places)
+            for number in np.flatnonzero(np.diff(starts)):
+                handles[number].write(records[starts[number] : starts[number + 1]].data)
+    return paths, layout
+
+
+def _unspilled(path: Path, layout: np.dtype[np.void]) -> Batch:
+    records = np.fromfile(path, dtype=layout)
+    path.unlink()
+    return Batch(**{name: np.ascontiguousarray(records[name]) for name in layout.names or ()})
+
+
+def _grouped(sizes: list[int]) -> Iterator[tuple[int, int]]:
+    """Ranges of neighbouring buckets that together hold about as many pairs as a block should."""
+    start, held = 0, 0
+    for number, size in enumerate(sizes):
+        if number > start and held + size > BLOCK_PAIRS:
+            yield start, number
+            start, held = number, 0
+        held += size
+    yield start, len(sizes)

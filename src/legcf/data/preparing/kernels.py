@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiled loops of the data part: parsing LightGCN text, sorting pairs, choosing pairs of each user."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from legcf.core.jit import njit
+
+# Up to this many smallest entries are found by insertion, more by sorting.
+_FEW = 24
+
+# What `parse_lines` may find wrong with a line.
+FINE, NOT_A_NUMBER, NEGATIVE, TOO_LARGE, NUL_BYTE, NOT_TEXT = range(6)
+
+_NEWLINE, _SPACE, _TAB, _RETURN, _MINUS, _ZERO, _NINE = 10, 32, 9, 13, 45, 48, 57
+
+
+@njit(cache=True, nogil=True)
+def parse_lines(buffer: NDArray[np.uint8]) -> Any:
+    """Parse `user item item …` lines. Returns users, line numbers and bounds of lines, items, problem, its line."""
+    lines = 1
+    for byte in buffer:
+        lines += byte == _NEWLINE
+    users = np.empty(lines, dtype=np.uint64)
+    numbers = np.empty(lines, dtype=np.int64)
+    bounds = np.zeros(lines + 1, dtype=np.int64)
+    # A number takes at least two bytes; what is not filled of the array takes no memory.
+    items = np.empty(len(buffer) // 2 + 1, dtype=np.uint64)
+
+    largest_tenth = np.uint64(1844674407370955161)
+    line, found, filled = 1, 0, 0
+    first, in_number, value = True, False, np.uint64(0)
+    for position in range(len(buffer) + 1):
+        byte = buffer[position] if position < len(buffer) else np.uint8(_NEWLINE)
+        if _ZERO <= byte <= _NINE:
+            digit = np.uint64(byte - _ZERO)
+            if value > largest_tenth or (value == largest_tenth and digit > np.uint64(5)):
+                return users[:found], numbers[:found], bounds[: found + 1], items[:filled], TOO_LARGE, line
+            value = value * np.uint64(10) + digit
+            in_number = True
+            continue
+        if byte in (_NEWLINE, _SPACE, _TAB, _RETURN):
+            if in_number and first:
+                users[found], numbers[found], first = value, line, False
+            elif in_number:
+                items[filled] = value
+                filled += 1
+            in_number, value = False, np.uint64(0)
+            if byte == _NEWLINE:
+                if not first:
+                    found += 1
+                    bounds[found] = filled
+                line += 1
+                first = True
+            continue
+        problem = NOT_A_NUMBER
+        if byte == _MINUS and not in_number:
+            problem = NEGATIVE
+        elif byte == 0:
+            problem = NUL_BYTE
+        elif byte >= 128:
+            problem = NOT_TEXT
+        return users[:found], numbers[:found], bounds[: found + 1], items[:filled], problem, line
+    return users[:found], numbers[:found], bounds[: found + 1], items[:filled], FINE, line - 1
+
+
+@njit(cache=True, nogil=True)
+def places_by(keys: NDArray[np.int32], size: int) -> Any:
+    """Where each entry goes in a stable sort by keys from 0 to size - 1, and where each key's run starts."""
+    starts = np.zeros(size + 1, dtype=np.int64)
+    for key in keys:
+        starts[key + 1] += 1
+    for key in range(size):
+        starts[key + 1] += starts[key]
+    fill = starts[:-1].copy()
+    places = np.empty(len(keys), dtype=np.int32)
+    for position in range(len(keys)):
+        key = keys[position]
+        places[position] = fill[key]
+        fill[key] += 1
+    return places, starts
+
+
+@njit(cache=True, nogil=True)
+def moved(column: NDArray[Any], places: NDArray[np.int32]) -> NDArray[Any]:
+    result = np.empty_like(column)
+    for position in range(len(column)):
+        result[places[position]] = column[position]
+    return result
+
+
+@njit(cache=True, nogil=True)
+def merge_rows(
+    starts: NDArray[np.int64], items: NDArray[np.int32], times: NDArray[Any], testing: NDArray[np.bool_]
+) -> Any:
+    """Of rows of sorted items keep one of each run of equals, with the earliest of its times.
+
+    `times` and `testing` may be empty. Returns the new bounds of rows, a mask of what is kept, how many were merged,
+    and where the first repeated pair and the first pair that is both in train and in test stand (-1: nowhere).
+    """
+    keep = np.ones(len(items), dtype=np.bool_)
+    indptr = np.zeros(len(starts), dtype=np.int64)
+    merged, repeated, in_both = 0, -1, -1
+    for row in range(len(starts) - 1):
+        first = starts[row]
+        for position in range(starts[row] + 1, starts[row + 1]):
+            if items[position] != items[first]:
+                first = position
+                continue
+            keep[position] = False
+            merged += 1
+            if len(testing) and testing[position] != testing[first]:
+                in_both = position if in_both < 0 else in_both
+            else:
+                repeated = position if repeated < 0 else repeated
+            if len(times):
+                times[first] = min(times[first], times[position])
+        indptr[row + 1] = starts[row + 1] - merged
+    return indptr, keep, merged, repeated, in_both
+
+
+@njit(cache=True, nogil=True)
+def smallest_of_each_row(indptr: NDArray[np.int64], keys: NDArray[Any], counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Mark in every row the `counts[row]` entries with the smallest keys; the earlier entry wins a tie."""
+    chosen = np.zeros(len(keys), dtype=np.bool_)
+    best = np.empty(_FEW, dtype=np.int64)
+    for row in range(len(indptr) - 1):
+        start, stop, wanted = indptr[row], indptr[row + 1], counts[row]
+        if 0 < wanted <= _FEW:
+            # Insertion into a short sorted list: most keys are refused by its last place.
+            held = 0
+            for position in range(start, stop):
+                if held == wanted and keys[position] >= keys[best[held - 1]]:
+                    continue
+                place = held if held < wanted else held - 1
+                while place > 0 and keys[position] < keys[best[place - 1]]:
+                    best[place] = best[place - 1]
+                    place -= 1
+                best[place] = position
+                held = min(held + 1, wanted)
+            for place in range(held):
+                chosen[best[place]] = True
+        elif wanted > 0:
+            ordered = np.sort(keys[start:stop])
+            last = ordered[wanted - 1]
+            ties = wanted - np.searchsorted(ordered, last)
+            for position in range(start, stop):
+                if keys[position] < last or (keys[position] == last and ties > 0):
+                    chosen[position] = True
+                    ties -= keys[position] == last
+    return chosen
+
+
+@njit(cache=True, nogil=True)
+def part_rows(indptr: NDArray[np.int64], items: NDArray[np.int32], labels: NDArray[np.uint8], label: int) -> Any:
+    """Of CSR rows the entries with one label: how many in each row, and their items."""
+    degrees = np.zeros(len(indptr) - 1, dtype=np.int64)
+    chosen = np.empty(len(items), dtype=np.int32)
+    filled = 0
+    for row in range(len(indptr) - 1):
+        before = filled
+        for position in range(indptr[row], indptr[row + 1]):
+            if labels[position] == label:
+                chosen[filled] = items[position]
+                filled += 1
+        degrees[row] = filled - before
+    return degrees, chosen[:filled].copy()
+
+
+@njit(cache=True, nogil=True)
+def add_degrees(
+    first_user: int,
+    indptr: NDArray[np.int64],
+    items: NDArray[np.int32],
+    left_out: NDArray[np.bool_],
+    users: NDArray[np.bool_],
+    kept_items: NDArray[np.bool_],
+    user_degrees: NDArray[np.int64],
+    item_degrees: NDArray[np.int64],
+) -> None:
+    """Count the pairs of kept users and items into their degrees; `left_out` may be empty."""
+    for row in range(len(indptr) - 1):
+        user = first_user + row
+        if users[user]:
+            for position in range(indptr[row], indptr[row + 1]):
+                item = items[position]
+                if kept_items[item] and not (len(left_out) and left_out[position]):
+                    user_degrees[user] += 1
+                    item_degrees[item] += 1
+
+
+@njit(cache=True, nogil=True)
+def write_numbers(starts: NDArray[np.int64], firsts: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """LightGCN text: for each row with items a line of `firsts[row]` and its items, in decimal, apart by spaces."""
+    buffer = np.empty(21 * (len(firsts) + len(items)) + 1, dtype=np.uint8)
+    digits = np.empty(20, dtype=np.uint8)
+    filled = 0
+    for row in range(len(firsts)):
+        if starts[row] == starts[row + 1]:
+            continue
+        for position in range(starts[row] - 1, starts[row + 1]):
+            value = firsts[row] if position < starts[row] else items[position]
+            length = 0
+            while length == 0 or value > 0:
+                digits[length] = _ZERO + value % 10
+                value //= 10
+                length += 1
+            if position >= starts[row]:
+                buffer[filled] = _SPACE
+                filled += 1
+            for place in range(length):
+                buffer[filled + place] = digits[length - 1 - place]
+            filled += length
+        buffer[filled] = _NEWLINE
+        filled += 1
+    return buffer[:filled]

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From pairs of a source to the three parts of a dataset: sort, filter, split. One path for small and large data."""
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol as Interface
+
+import numpy as np
+from numpy.typing import NDArray
+
+from legcf.core.arrays import FloatArray
+from legcf.core.errors import UserError
+from legcf.core.progress import progress
+from legcf.data.ids import IdMap
+from legcf.data.interactions import Dataset, Interactions
+from legcf.data.options import DataOptions
+from legcf.data.preparing import kernels
+from legcf.data.preparing.blocks import Batch, Block, BlockStore, Merged, sort_batches
+from legcf.data.preparing.splits import PARTS, find_protocol
+
+# Sources with more pairs than this are sorted through files, so that memory stays bounded.
+SPILL_PAIRS = 16_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """What pairs count, in any order, and the time that older ones are older than (seconds since 1970)."""
+
+    users: NDArray[np.integer]
+    items: NDArray[np.integer]
+    values: FloatArray
+    at: float | None = None
+
+    def among(self, pairs: Interactions) -> Interactions:
+        """Some of these pairs with their weights."""
+        keys = self.users.astype(np.int64) * pairs.num_items + self.items
+        order = np.argsort(keys)
+        wanted = pairs.users().astype(np.int64) * pairs.num_items + pairs.items
+        return replace(pairs, weights=self.values[order[np.searchsorted(keys[order], wanted)]])
+
+
+@dataclass(frozen=True)
+class PairSource:
+    """A source whose ids are known: what the pipeline needs, whatever the format was.
+
+    The `where_…` functions find file and line of a pair or an id in the source again, for an error message.
+    """
+
+    name: str
+    where: str
+    users: IdMap
+    items: IdMap
+    num_rows: int
+    batches: Callable[[], Iterator[Batch]]
+    has_test: bool
+    has_time: bool
+    merge_duplicates: bool
+    where_pair: Callable[[int, int], str]
+    where_cold: Callable[[NDArray[np.bool_], NDArray[np.bool_]], str]
+    titles: Callable[[IdMap], list[str] | None]
+    rated_too_low: int = 0
+    """Rows that were left out for their rating; they are not among `num_rows`."""
+    has_ratings: bool = False
+    times: str | None = None
+    """How times were written, if they are used."""
+    weights: Callable[[], Weights] | None = None
+    """What pairs count, in positions of all users and items, where they do not count the same."""
+
+
+class PartWriter(Interface):
+    """Where the pairs of one part go, block after block."""
+
+    def append(self, degrees: NDArray[np.int64], items: NDArray[np.int32]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Built:
+    """What is known once the parts are written."""
+
+    protocol: str
+    users: IdMap
+    items: IdMap
+    titles: list[str] | None
+    pairs: int
+    merged: int
+    weights: Weights | None = None
+
+
+class MemoryPart:
+    """A part gathered in memory."""
+
+    def __init__(self) -> None:
+        self._degrees: list[NDArray[np.int64]] = []
+        self._items: list[NDArray[np.int32]] = []
+
+    def append(self, degrees: NDArray[np.int64], items: NDArray[np.int32]) -> None:
+        self._degrees.append(degrees)
+        self._items.append(items)
+
+    def interactions(self, num_items: int) -> Interactions:
+        indptr = np.concatenate([np.zeros(1, dtype=np.int64), *self._degrees])
+        return Interactions(np.cumsum(indptr), np.concatenate(self._items), num_items)
+
+
+def build_in_memory(source: PairSource, options: DataOptions) -> Dataset:
+    parts = [MemoryPart() for _ in PARTS]
+    built = build(source, options, parts)
+    pairs = [part.interactions(len(built.items)) for part in parts]
+    if built.weights is not None:
+        pairs = [built.weights.among(part) for part in pairs]
+    train, validation, test = pairs
+    return Dataset(
+        source.name,
+        built.protocol,
+        built.users,
+        built.items,
+        train,
+        validation,
+        test,
+        built.titles,
+        provenance(source, options, built),
+        None if built.weights is None else built.weights.at,
+    )
+
+
+def provenance(source: PairSource, options: DataOptions, built: Built) -> dict[str, object]:
+    """How the parts were made, enough to make them again, and what of the source is in them."""
+    return {
+        "source": source.where,
+        "options": {**options.model_dump(), "protocol": built.protocol},
+        "kept": {
+            "rows": source.num_rows + source.rated_too_low,
+            "users": len(built.users),
+            "items": len(built.items),
+            "pairs": built.pairs,
+            "rated_too_low": source.rated_too_low,
+            "duplicates_merged": built.merged,
+            "users_dropped": len(source.users) - len(built.users),
+            "items_dropped": len(source.items) - len(built.items),
+            "ratings_ignored": source.has_ratings and options.min_rating is None,
+            "times": source.times,
+        },
+    }
+
+
+def build(
+    source: PairSource,
+    options: DataOptions,
+    parts: Sequence[PartWriter],
+    scratch: Path | None = None,
+    quiet: bool = True,
+) -> Built:
+    """Sort, filter and split the pairs of a source into `parts`. Large sources spill into (or beside) `scratch`."""
+    protocol = find_protocol(options.protocol or ("legcf" if source.has_test else "ratio"))
+    protocol.check(source.has_test, source.has_time, source.where)
+    if source.num_rows == 0:
+        raise UserError(f"{source.where} holds no interactions.")
+    if options.weighs and source.weights is None:
+        raise UserError(
+            f"{source.where} has no column of weights or times: leave `--weight-col` and `--half-life` out, or give a"
+            " table that has."
+        )
+    with _spill_folder(source.num_rows > SPILL_PAIRS, scratch) as folder:
+        with progress(f"Reading {source.name}", source.num_rows, "pairs", quiet) as task:
+
+            def counted() -> Iterator[Batch]:
+                for batch in source.batches():
+                    yield batch
+                    task.advance(len(batch.users))
+
+            store, merged = sort_batches(counted(), len(source.users), len(source.items), folder)
+        refuse_repeated(source, options, merged)
+        kept = _kept(source, options, store, protocol.needs_test)
+        if not (kept.users.any() and kept.items.any()):
+            raise UserError(f"Nothing is left of {source.where} with k_core={options.k_core}: choose a smaller one.")
+        rng = np.random.default_rng(options.split_seed)
+        label = protocol.start(options, rng, kept)
+        pairs = 0
+        with progress(f"Splitting {source.name}", int(kept.users.sum()), "users", quiet) as task:
+            for block in kept:
+                labels = label(block)
+                pairs += len(block.items)
+                for number, part in enumerate(parts):
+                    part.append(*kernels.part_rows(block.indptr, block.items, labels, number))
+                task.advance(len(block.indptr) - 1)
+    users = IdMap(source.users.values[kept.users], "user")
+    items = IdMap(source.items.values[kept.items], "item")
+    weights = _renumbered(source.weights(), kept) if source.weights is not None else None
+    return Built(protocol.name, users, items, source.titles(items), pairs, merged.merged, weights)
+
+
+def _renumbered(weights: Weights, kept: "KeptBlocks") -> Weights:
+    """In the positions of users and items that are kept."""
+    inside = kept.users[weights.users] & kept.items[weights.items]
+    users, items = (np.cumsum(mask) - 1 for mask in (kept.users, kept.items))
+    return Weights(users[weights.users[inside]], items[weights.items[inside]], weights.values[inside], weights.at)
+
+
+@contextmanager
+def _spill_folder(needed: bool, scratch: Path | None) -> Iterator[Path | None]:
+    if not needed:
+        yield None
+        return
+    try:
+        with tempfile.TemporaryDirectory(dir=scratch, prefix="legcf-spill-") as folder:
+            yield Path(folder)
+    except OSError as error:
+        place = scratch or tempfile.gettempdir()
+        raise UserError(
+            f"Cannot write into {place}: {error.strerror or error}; TMPDIR may name another place."
+        ) from error
+
+
+def refuse_repeated(source: PairSource, options: DataOptions, merged: Merged) -> None:
+    if merged.in_both is not None:
+        raise UserError(
+            f"{source.where_pair(*merged.in_both)} is both in train.txt and in test.txt: a pair to test on must not be "
+            "trained on, so take it out of one of them."
+        )
+    merge = source.merge_duplicates if options.duplicates is None else options.duplicates == "merge"
+    if merged.repeated is not None and not merge:
+        raise UserError(
+            f"{source.where_pair(*merged.repeated)} is there more than once ({merged.merged:,} repeated pairs in all): "
+            "use `--duplicates merge` to keep one of each."
+        )
+
+
+@dataclass(frozen=True)
+class KeptBlocks:
+    """The blocks of a store with only some users and items, renumbered."""
+
+    store: Iterable[Block]
+    users: NDArray[np.bool_]
+    items: NDArray[np.bool_]
+
+    def __iter__(self) -> Iterator[Block]:
+        if self.users.all() and self.items.all():
+            yield from self.store
+            return
+        new_user = np.cumsum(self.users) - 1
+        new_item = np.cumsum(self.items, dtype=np.int32) - np.int32(1)
+        for block in self.store:
+            rows = self.users[block.first_user : block.first_user + len(block.indptr) - 1]
+            chosen = block.chosen(rows[block.rows()] & self.items[block.items])
+            indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(chosen.degrees[rows])])
+            first = int(new_user[block.first_user - 1]) + 1 if block.first_user else 0
+            yield Block(first, indptr, new_item[chosen.items], chosen.times, chosen.testing)
+
+
+def _kept(source: PairSource, options: DataOptions, store: BlockStore, needs_test: bool) -> KeptBlocks:
+    kept = _k_core(source, options.k_core, store)
+    if not needs_test:
+        return kept
+    user_degrees, item_degrees = _degrees(source, kept, train_only=True)
+    cold_users, cold_items = kept.users & (user_degrees == 0), kept.items & (item_degrees == 0)
+    if not (cold_users.any() or cold_items.any()) or options.cold == "keep":
+        return kept
+    if options.cold == "error":
+        raise UserError(
+            f"{source.where_cold(cold_users, cold_items)} "
+            f"({int(cold_users.sum()):,} such users and {int(cold_items.sum()):,} such items in all): "
+            "use `--cold keep` to keep them without train pairs, or `--cold drop` to leave them out."
+        )
+    return KeptBlocks(store, kept.users & ~cold_users, kept.items & ~cold_items)
+
+
+def _k_core(source: PairSource, k: int, store: BlockStore) -> KeptBlocks:
+    kept = KeptBlocks(store, np.ones(len(source.users), dtype=np.bool_), np.ones(len(source.items), dtype=np.bool_))
+    while k > 0:
+        user_degrees, item_degrees = _degrees(source, kept)
+        users, items = kept.users & (user_degrees >= k), kept.items & (item_degrees >= k)
+        if users.sum() == kept.users.sum() and items.sum() == kept.items.sum():
+            break
+        kept = KeptBlocks(store, users, items)
+    return kept
+
+
+def _degrees(
+    source: PairSource, kept: KeptBlocks, train_only: bool = False
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Pairs of every user and item (by their old numbers) among what is kept; of train.txt only, if asked."""
+    users = np.zeros(len(source.users), dtype=np.int64)
+    items = np.zeros(len(source.items), dtype=np.int64)
+    for block in kept.store:
+        left_out = block.testing if train_only else None
+        left_out = np.empty(0, dtype=np.bool_) if left_out is None else left_out
+        kernels.add_degrees(block.first_user, block.indptr, block.items, left_out, kept.users, kept.items, users, items)
+    return users, items

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prepared datasets: a folder of plain arrays that opens at once, memory-mapped, with everything that a run needs.
+
+`manifest.json` is written last and the folder is moved into place whole, so a folder with a manifest is complete.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from legcf.core.errors import UserError
+from legcf.core.files import folder_written_whole, read_json, write_json
+from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
+from legcf.data.interactions import Dataset, Interactions
+from legcf.data.options import DataOptions
+from legcf.data.preparing.pipeline import Built, PairSource, PartWriter, build, provenance
+from legcf.data.preparing.splits import PARTS
+
+FORMAT, VERSION = "legcf-prepared-dataset", 1
+_MANIFEST = "manifest.json"
+# Smaller arrays are simply read.
+_MAP_BYTES = 1 << 20
+
+
+def is_prepared(path: Path) -> bool:
+    return (path / _MANIFEST).is_file()
+
+
+def prepare(source: PairSource, options: DataOptions, out: Path, quiet: bool = False) -> Dataset:
+    """Read, split and write a source; a prepared folder at `out` is replaced once the new one is complete."""
+
+    def build_here(folder: Path, parts: Sequence[PartWriter]) -> tuple[PairSource, Built]:
+        return source, build(source, options, parts, scratch=folder, quiet=quiet)
+
+    return write_prepared(out, options, build_here)
+
+
+def write_prepared(
+    out: Path, options: DataOptions, build_parts: Callable[[Path, Sequence[PartWriter]], tuple[PairSource, Built]]
+) -> Dataset:
+    """A prepared folder around the parts that are built into it, and into which what is left over may be written."""
+    if out.exists() and not is_prepared(out) and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} exists and is not a prepared dataset: choose another place, nothing was written.")
+    if options.weighs:
+        raise UserError(
+            "A prepared folder keeps no weights: train on the table itself with `--weight-col` and the like."
+        )
+    with folder_written_whole(out) as folder:
+        parts = [_PartFiles(folder, part) for part in PARTS]
+        source, built = build_parts(folder, parts)
+        for part in parts:
+            part.close()
+        _save(folder, "users", built.users.to_arrays())
+        _save(folder, "items", built.items.to_arrays())
+        if built.titles is not None:
+            _save(folder, "titles", text_to_arrays(built.titles))
+        manifest = {
+            "format": FORMAT,
+            "version": VERSION,
+            "name": source.name,
+            "protocol": built.protocol,
+            "users": len(built.users),
+            "items": len(built.items),
+            "parts": {part.name: part.num_pairs for part in parts},
+            "text_ids": {"users": built.users.is_text, "items": built.items.is_text},
+            "titles": built.titles is not None,
+            "provenance": provenance(source, options, built),
+        }
+        # The hash is taken of what was written, so that it vouches for the files.
+        content_hash = _assemble(folder, manifest).content_hash
+        write_json(folder / _MANIFEST, {**manifest, "content_hash": content_hash})
+    return open_prepared(out)
+
+
+def open_prepared(folder: Path, options: DataOptions | None = None) -> Dataset:
+    """Open a prepared folder. `options`, if given, must not ask for something else than what was prepared."""
+    manifest = read_json(folder / _MANIFEST)
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise UserError(f"{folder / _MANIFEST} is not the manifest of a prepared dataset.")
+    if manifest.get("version") != VERSION:
+        raise UserError(
+            f"{folder} was prepared in version {manifest.get('version')} of the format, and this legcf reads version "
+            f"{VERSION}: prepare it again."
+        )
+    try:
+        dataset = _assemble(folder, manifest)
+        recorded = manifest["provenance"]["options"]
+        # The recorded hash stands in for hashing all pairs again at every start; `verify` does that.
+        vars(dataset)["content_hash"] = str(manifest["content_hash"])
+    except (KeyError, TypeError, ValueError, AttributeError, OSError, EOFError, UnicodeDecodeError) as error:
+        raise UserError(f"{folder} is damaged ({error}): prepare it again.") from error
+    asked = {} if options is None else options.model_dump(exclude_defaults=True)
+    for name, value in asked.items():
+        if recorded.get(name) != value:
+            raise UserError(
+                f"{folder} was prepared with {name}={recorded.get(name)}, but {name}={value} is asked for: "
+                "prepare the source again with the new options."
+            )
+    return dataset
+
+
+def verify(dataset: Dataset) -> bool:
+    """Whether the pairs and ids still have the recorded hash."""
+    return replace(dataset).content_hash == dataset.content_hash
+
+
+class _PartFiles:
+    """The CSR files of one part; items are appended, so a part may be larger than memory."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.name = name
+        self.num_pairs = 0
+        self._folder = folder
+        self._degrees: list[NDArray[np.int64]] = [np.zeros(1, dtype=np.int64)]
+        self._file = open(folder / f"{name}.items.npy", "wb")  # noqa: SIM115 (closed by `close`)
+        self._write_header()
+
+    def append(self, degrees: NDArray[np.int64], items: NDArray[np.int32]) -> None:
+        self._degrees.append(degrees)
+        self._file.write(np.ascontiguousarray(items, dtype="<i4").data)
+        self.num_pairs += len(items)
+
+    def close(self) -> None:
+        # numpy pads a header so that its length does not depend on the number of rows.
+        self._file.seek(0)
+        self._write_header()
+        self._file.close()
+        np.save(self._folder / f"{self.name}.indptr.npy", np.cumsum(np.concatenate(self._degrees)).astype("<i8"))
+
+    def _write_header(self) -> None:
+        header = {"descr": "<i4", "fortran_order": False, "shape": (self.num_pairs,)}
+        np.lib.format.write_array_header_1_0(self._file, header)
+
+
+def _save(folder: Path, prefix: str, arrays: Mapping[str, NDArray[np.generic]]) -> None:
+    for name, array in arrays.items():
+        np.save(folder / f"{prefix}.{name}.npy", array.astype(array.dtype.newbyteorder("<")))
+
+
+def _assemble(folder: Path, manifest: Mapping[str, Any]) -> Dataset:
+    num_users, num_items = int(manifest["users"]), int(manifest["items"])
+    train, validation, test = (_part(folder, part, num_users, num_items, manifest["parts"][part]) for part in PARTS)
+    users = IdMap.from_arrays(_arrays(folder, "users", manifest["text_ids"]["users"]), "user")
+    items = IdMap.from_arrays(_arrays(folder, "items", manifest["text_ids"]["items"]), "item")
+    if len(users) != num_users or len(items) != num_items:
+        raise ValueError("the numbers of ids are not those of the manifest")
+    titles = text_from_arrays(_arrays(folder, "titles", True)) if manifest["titles"] else None
+    return Dataset(
+        manifest["name"], manifest["protocol"], users, items, train, validation, test, titles, manifest["provenance"]
+    )
+
+
+def _part(folder: Path, part: str, num_users: int, num_items: int, num_pairs: int) -> Interactions:
+    indptr, items = _load(folder / f"{part}.indptr.npy"), _load(folder / f"{part}.items.npy")
+    if indptr.shape != (num_users + 1,) or items.shape != (num_pairs,) or int(indptr[-1]) != num_pairs:
+        raise ValueError(f"the {part} part does not have the size that the manifest says")
+    return Interactions(indptr, items, num_items)
+
+
+def _arrays(folder: Path, prefix: str, is_text: bool) -> dict[str, NDArray[Any]]:
+    names = ("text", "offsets") if is_text else ("values",)
+    return {name: _load(folder / f"{prefix}.{name}.npy") for name in names}
+
+
+def _load(path: Path) -> NDArray[Any]:
+    # Copy-on-write: nobody can change the file, yet the array need not be read-only, which torch would complain about.
+    mapped = path.stat().st_size > _MAP_BYTES
+    array: NDArray[Any] = np.load(path, mmap_mode="c" if mapped else None, allow_pickle=False)
+    return array

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Protocols: how pairs become train, validation and test. Each labels every pair once, so no pair is in two parts.
+
+Random protocols draw one number for each pair in canonical order from one seeded generator; the split is therefore the
+same however the pairs were ordered in the file and however many blocks they came in.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from legcf.core.errors import UserError
+from legcf.data.options import DataOptions
+from legcf.data.preparing.blocks import Block
+from legcf.data.preparing.kernels import smallest_of_each_row
+
+PARTS = ("train", "validation", "test")
+TRAIN, VALIDATION, TEST = range(3)
+
+Labels = NDArray[np.uint8]
+Splitter = Callable[[Block], Labels]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """`start` looks at the blocks if it must, and gives the function that labels one block after the other."""
+
+    name: str
+    summary: str
+    start: Callable[[DataOptions, np.random.Generator, Iterable[Block]], Splitter]
+    needs_test: bool = False
+    needs_time: bool = False
+
+    def check(self, has_test: bool, has_time: bool, where: str) -> None:
+        if self.needs_test and not has_test:
+            raise UserError(
+                f"Protocol `{self.name}` needs a folder with train.txt and test.txt, which {where} is not: "
+                "choose `--protocol ratio`, which draws its own test part."
+            )
+        if self.needs_time and not has_time:
+            raise UserError(
+                f"Protocol `{self.name}` needs times, but {where} has no time column: name it with `--time-col`, "
+                "or choose `--protocol ratio`."
+            )
+
+
+def find_protocol(name: str) -> Protocol:
+    if name not in PROTOCOLS:
+        raise UserError(f"Unknown protocol `{name}`: choose one of {', '.join(PROTOCOLS)}.")
+    return PROTOCOLS[name]
+
+
+def _legcf(options: DataOptions, rng: np.random.Generator, blocks: Iterable[Block]) -> Splitter:
+    def label(block: Block) -> Labels:
+        testing = _testing(block)
+        keys = np.where(testing, rng.random(len(testing)), np.inf)
+        validating = smallest_of_each_row(block.indptr, keys, -(-_counts(block, testing) // 3))
+        return _labels(validation=validating, test=testing & ~validating)
+
+    return label
+
+
+def _ngcf(options: DataOptions, rng: np.random.Generator, blocks: Iterable[Block]) -> Splitter:
+    def label(block: Block) -> Labels:
+        testing = _testing(block)
+        keys = np.where(testing, np.inf, rng.random(len(testing)))
+        counts = _share(_counts(block, ~testing), options.validation_ratio, leave=1)
+        return _labels(validation=smallest_of_each_row(block.indptr, keys, counts), test=testing)
+
+    return label
+
+
+def _lightgcn(options: DataOptions, rng: np.random.Generator, blocks: Iterable[Block]) -> Splitter:
+    def label(block: Block) -> Labels:
+        testing = _testing(block)
+        return _labels(validation=np.zeros_like(testing), test=testing)
+
+    return label
+
+
+def _ratio(options: DataOptions, rng: np.random.Generator, blocks: Iterable[Block]) -> Splitter:
+    def label(block: Block) -> Labels:
+        test_counts = _share(block.degrees, options.test_ratio, leave=1)
+        validation_counts = _share(block.degrees, options.validation_ratio, leave=1 + test_counts)
+        return _first_of_each_row(block, rng.random(len(block.items)), test_counts, validation_counts)
+
+    return label
+
+
+def _leave_last_out(options: DataOptions, rng: np.random.Generator, blocks: Iterable[Block]) -> Splitter:
+    def label(block: Block) -> Labels:
+        assert block.times is not None
+        return _first_of_each_row(block, -block.times, block.degrees >= 2, block.degrees >= 3)
+
+    return label
+
+
+def _temporal(options: DataOptions, rng: np.random.Generator, blocks: Iterable[Block]) -> Splitter:
+    times = np.concatenate([block.times for block in blocks if block.times is not None])
+    times.sort()
+    held = int(len(times) * (options.validation_ratio + options.test_ratio) + 0.5)
+    tested = int(len(times) * options.test_ratio + 0.5)
+    # Pairs of the same moment stay together, on the earlier side of a boundary.
+    train_ends = times[max(len(times) - held, 1) - 1]
+    validation_ends = times[max(len(times) - tested, 1) - 1]
+
+    def label(block: Block) -> Labels:
+        assert block.times is not None
+        test = block.times > validation_ends
+        return _labels(validation=(block.times > train_ends) & ~test, test=test)
+
+    return label
+
+
+def _testing(block: Block) -> NDArray[np.bool_]:
+    assert block.testing is not None
+    return block.testing
+
+
+def _counts(block: Block, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """How many pairs of each row are chosen."""
+    return np.diff(np.concatenate([[0], np.cumsum(chosen, dtype=np.int64)])[block.indptr])
+
+
+def _share(degrees: NDArray[np.int64], ratio: float, leave: int | NDArray[np.int64]) -> NDArray[np.int64]:
+    """The ratio of each degree, rounded half up, but never so much that fewer than `leave` pairs stay."""
+    wanted = np.floor(degrees * ratio + 0.5).astype(np.int64)
+    shares: NDArray[np.int64] = np.minimum(wanted, np.maximum(degrees - leave, 0))
+    return shares
+
+
+def _first_of_each_row(
+    block: Block, keys: NDArray[Any], test_counts: NDArray[Any], validation_counts: NDArray[Any]
+) -> Labels:
+    """Test are the smallest keys of each row, validation the next ones."""
+    tested = test_counts.astype(np.int64)
+    test = smallest_of_each_row(block.indptr, keys, tested)
+    held = smallest_of_each_row(block.indptr, keys, tested + validation_counts.astype(np.int64))
+    return _labels(validation=held & ~test, test=test)
+
+
+def _labels(validation: NDArray[np.bool_], test: NDArray[np.bool_]) -> Labels:
+    return validation.astype(np.uint8) * np.uint8(VALIDATION) + test.astype(np.uint8) * np.uint8(TEST)
+
+
+PROTOCOLS = {
+    protocol.name: protocol
+    for protocol in (
+        Protocol("legcf", "a third of each user's test items, rounded up, validates", _legcf, needs_test=True),
+        Protocol("ngcf", "a tenth of each user's train items validates", _ngcf, needs_test=True),
+        Protocol("lightgcn", "train.txt trains, test.txt tests, nothing validates", _lightgcn, needs_test=True),
+        Protocol("ratio", "of each user's pairs a random tenth validates and a random fifth tests", _ratio),
+        Protocol(
+            "leave-last-out", "each user's last pair tests, the one before validates", _leave_last_out, False, True
+        ),
+        Protocol("temporal", "the latest fifth of all pairs tests, the tenth before validates", _temporal, False, True),
+    )
+}

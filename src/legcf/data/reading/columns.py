@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which column of a table is which: the names people use, in one place."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from legcf.core.errors import UserError
+from legcf.data.options import DataOptions
+
+SYNONYMS: dict[str, tuple[str, ...]] = {
+    "user": ("user", "user_id", "userid", "uid", "users", "customer", "customer_id", "visitor_id", "visitorid",
+             "account_id", "member_id", "reviewer_id", "reviewerid", "session_id", "u"),
+    "item": ("item", "item_id", "itemid", "iid", "items", "movie", "movie_id", "movieid", "product", "product_id",
+             "productid", "asin", "parent_asin", "isbn", "book_id", "business_id", "artist_id", "artistid", "track_id",
+             "song_id", "article_id", "venue_id", "location_id", "i"),
+    "rating": ("rating", "ratings", "score", "stars", "rate", "value", "overall", "weight"),
+    "time": ("timestamp", "time", "date", "datetime", "unix_time", "unixreviewtime", "created_at", "event_time", "t"),
+    "title": ("title", "name", "movie_title", "item_name", "product_name", "item_title"),
+}  # fmt: skip
+
+Remedy = Callable[[Sequence[str], str], str]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of the columns in use, as they stand in the file."""
+
+    user: str
+    item: str
+    rating: str | None = None
+    time: str | None = None
+    title: str | None = None
+    weight: str | None = None
+
+
+def find_columns(names: Sequence[str], options: DataOptions, where: str, remedy: Remedy | None = None) -> Columns:
+    return Columns(
+        user=required_column(names, "user", options.user_col, where, remedy),
+        item=required_column(names, "item", options.item_col, where, remedy),
+        rating=_column(names, "rating", options.rating_col, where),
+        time=_column(names, "time", options.time_col, where),
+        title=_column(names, "title", options.title_col if options.titles is None else None, where),
+        weight=None if options.weight_col is None else _column(names, "weight", options.weight_col, where),
+    )
+
+
+def required_column(
+    names: Sequence[str], role: str, given: str | None, where: str, remedy: Remedy | None = None
+) -> str:
+    """`remedy` says what to do about columns in which a role cannot be found."""
+    column = _column(names, role, given, where)
+    if column is None:
+        advice = f"Name the right one with `--{role}-col`." if remedy is None else remedy(names, role)
+        raise UserError(f"{where} has no column that looks like {role} ids: its columns are {listed(names)}. {advice}")
+    return column
+
+
+def find_column(names: Sequence[str], role: str, given: str | None) -> str | None:
+    """The column of a role: the given one if it is there, else one that is called as people call it."""
+    if given is not None:
+        return given if given in names else None
+    simple = {_simple(name): name for name in reversed(names)}
+    # The columns of a table without header go by number.
+    if list(names) == [str(place + 1) for place in range(len(names))]:
+        simple |= {role: name for role, name in zip(("user", "item"), names, strict=False)}
+    return next((simple[synonym] for synonym in SYNONYMS[role] if synonym in simple), None)
+
+
+def listed(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:12])
+    return shown + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+
+
+def _column(names: Sequence[str], role: str, given: str | None, where: str) -> str | None:
+    column = find_column(names, role, given)
+    if given is not None and column is None:
+        raise UserError(f"{where} has no column {given!r} (asked for as the {role} column): it has {listed(names)}.")
+    return column
+
+
+def _simple(name: str) -> str:
+    return name.strip().strip("\ufeff").lower().replace(" ", "_").replace("-", "_")

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Embedding tables from files: .npy, .npz (also of `implicit` models), .parquet, .safetensors. Never pickle.
+
+A file holds two matrices, users and items, or one. The suffix decides the format, names decide the sides.
+"""
+
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from legcf.core.arrays import Matrix
+from legcf.core.errors import UserError
+from legcf.data.ids import ExternalId
+
+_ID_COLUMNS = ("id", "user", "user_id", "userid", "item", "item_id", "itemid", "entity")
+
+
+@dataclass(frozen=True, eq=False)
+class VectorTable:
+    """Vectors of both sides, or of one (`users` is None); ids where the file has them; `origin` says what was read."""
+
+    items: Matrix
+    users: Matrix | None = None
+    item_ids: list[ExternalId] | None = None
+    user_ids: list[ExternalId] | None = None
+    origin: str = ""
+
+    def with_ids(self, users: list[ExternalId] | None, items: list[ExternalId] | None) -> "VectorTable":
+        """The same table with other ids, where they are given."""
+        if users is not None and self.users is None:
+            raise UserError(f"There are user ids but no user vectors ({self.origin}): see --items and --num-users.")
+        return replace(
+            self,
+            user_ids=self.user_ids if users is None else users,
+            item_ids=self.item_ids if items is None else items,
+        )
+
+
+def read_table(path: Path, items: Path | None = None, num_users: int | None = None) -> VectorTable:
+    """One file, or users from `path` and items from a second; `num_users` cuts one matrix into users and items."""
+    table = _read(path)
+    if items is not None:
+        second = _read(items)
+        if table.users is not None or second.users is not None:
+            raise UserError(f"With --items each file must hold one matrix, but {path} or {items} holds two.")
+        origin = f"users: {table.origin}; items: {second.origin}"
+        table = VectorTable(second.items, table.items, second.item_ids, table.item_ids, origin)
+    if num_users is None:
+        return table
+    if table.users is not None:
+        raise UserError(f"--num-users cuts a single matrix in two, but there are two already ({table.origin}).")
+    if not 0 < num_users < len(table.items):
+        raise UserError(f"--num-users {num_users:,} must lie between 1 and the {len(table.items) - 1:,} other rows.")
+    ids = table.item_ids
+    return replace(
+        table,
+        users=table.items[:num_users],
+        items=table.items[num_users:],
+        user_ids=None if ids is None else ids[:num_users],
+        item_ids=None if ids is None else ids[num_users:],
+    )
+
+
+def read_ids(path: Path | None) -> list[ExternalId] | None:
+    """One id per line; integers stay integers when all of them are."""
+    if path is None:
+        return None
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read as a list of ids, one per line: {error}.") from error
+    if "" in lines:
+        raise UserError(f"{path}, line {lines.index('') + 1}: an id is missing.")
+    # Text such as 007 is no integer: it must come back as it went in.
+    if all(line == str(int(line)) for line in lines if line.lstrip("-").isdecimal()) and all(
+        line.lstrip("-").isdecimal() for line in lines
+    ):
+        return [int(line) for line in lines]
+    return list(lines)
+
+
+def _read(path: Path) -> VectorTable:
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        known = ", ".join(_READERS)
+        raise UserError(f"{path} is not a table that legcf reads: its name must end in one of {known}.")
+    if not path.is_file():
+        raise UserError(f"{path} is a folder, not a table." if path.is_dir() else f"{path} does not exist.")
+    return reader(path)
+
+
+def _read_npy(path: Path) -> VectorTable:
+    try:
+        # Mapped, not read: a table larger than memory is coded block by block.
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise _unreadable(path, error) from error
+    if not isinstance(array, np.ndarray):
+        raise UserError(f"{path} is not a plain .npy file: name an .npz file .npz.")
+    return VectorTable(_matrix(array, path, "the array"), origin=f"{path}, {_shape(array)}")
+
+
+def _read_npz(path: Path) -> VectorTable:
+    if not zipfile.is_zipfile(path):
+        raise UserError(f"{path} is not an .npz archive: it is damaged, cut short or of another type.")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+        raise _unreadable(path, error) from error
+    # What is no matrix belongs to something else: an `implicit` model stores its settings beside its factors.
+    return _sides({name: array for name, array in arrays.items() if array.ndim == 2}, path, ordered=True)
+
+
+def _read_safetensors(path: Path) -> VectorTable:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            names = [name for name in file.keys() if len(file.get_slice(name).get_shape()) == 2]  # noqa: SIM118
+            arrays = {name: file.get_tensor(name) for name in names}
+    except (SafetensorError, OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+    except (TypeError, AttributeError) as error:
+        # numpy has no such type (bfloat16, float8)
+        raise UserError(f"{path} holds numbers of a type that numpy lacks ({error}): save it as float32.") from error
+    return _sides(arrays, path, ordered=False)
+
+
+def _read_parquet(path: Path) -> VectorTable:
+    """A row a vector: one column of lists, or a column a dimension; beside them at most a column of ids."""
+    import polars as pl
+
+    try:
+        frame = pl.read_parquet(path)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise _unreadable(path, error) from error
+    ids = next((name for name in frame.columns if name.lower() in _ID_COLUMNS), None)
+    values = frame.drop(ids) if ids is not None else frame
+    nested = [name for name, kind in values.schema.items() if isinstance(kind, pl.List | pl.Array)]
+    if nested and values.width > 1:
+        raise UserError(f"{path} has the columns {', '.join(values.columns)}: keep one column of vectors and the ids.")
+    if nested:
+        column = values.get_column(nested[0])
+        lengths = column.list.len() if isinstance(column.dtype, pl.List) else None
+        if column.null_count() or (lengths is not None and lengths.n_unique() != 1):
+            raise UserError(f"{path}: the vectors in column {nested[0]!r} differ in length; all need the same.")
+        width = int(lengths[0]) if lengths is not None else values.schema[nested[0]].size  # type: ignore[attr-defined]
+        matrix = column.explode().to_numpy().reshape(-1, width)
+    else:
+        odd = [name for name, kind in values.schema.items() if not kind.is_numeric()]
+        if odd or not values.width:
+            raise UserError(f"{path}: column {', '.join(odd) or 'list'} holds no numbers, so it is not a table.")
+        matrix = values.to_numpy()
+    known = None if ids is None else frame.get_column(ids).to_list()
+    return VectorTable(_matrix(matrix, path, "the table"), item_ids=known, origin=f"{path}, {_shape(matrix)}")
+
+
+def _sides(arrays: dict[str, Matrix], path: Path, ordered: bool) -> VectorTable:
+    """Which matrix is whose: by name; two in an order that means something are users, then items."""
+    users = [name for name in arrays if name.lower().startswith("user")]
+    items = [name for name in arrays if name.lower().startswith("item")]
+    if len(users) == len(items) == 1:
+        chosen = (users[0], items[0])
+    elif len(arrays) == 1:
+        (name,) = arrays
+        return VectorTable(_matrix(arrays[name], path, name), origin=f"{path}, {name} {_shape(arrays[name])}")
+    elif ordered and len(arrays) == 2:
+        first, second = arrays
+        chosen = (first, second)
+    else:
+        found = ", ".join(f"{name} ({_shape(array)})" for name, array in list(arrays.items())[:8]) or "none"
+        raise UserError(
+            f"{path} must hold one matrix, or two whose names begin with user and item; its matrices are: {found}."
+        )
+    sides = [_matrix(arrays[name], path, name) for name in chosen]
+    told = ", ".join(
+        f"{side} {name} {_shape(arrays[name])}" for side, name in zip(("users", "items"), chosen, strict=True)
+    )
+    return VectorTable(sides[1], sides[0], origin=f"{path}, {told}")
+
+
+def _matrix(array: Matrix, path: Path, name: str) -> Matrix:
+    if array.dtype.kind not in "fiu":
+        raise UserError(f"{path}: {name} holds {array.dtype} values, but a table holds real numbers.")
+    if array.ndim != 2 or not array.size:
+        raise UserError(f"{path}: {name} has the shape {_shape(array)}, but a table has rows and columns.")
+    return array
+
+
+def _shape(array: Matrix) -> str:
+    return " × ".join(f"{size:,}" for size in array.shape) or "a single value"
+
+
+def _unreadable(path: Path, error: Exception) -> UserError:
+    if any(word in str(error) for word in ("pickle", "Object arrays", "Python objects")):
+        return UserError(f"{path} is pickled, which can run any code when read: save it as a plain array of numbers.")
+    reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+    return UserError(
+        f"{path} cannot be read ({reason}): it is damaged, cut short or of another type than its name says."
+    )
+
+
+_READERS: dict[str, Callable[[Path], VectorTable]] = {
+    ".npy": _read_npy,
+    ".npz": _read_npz,
+    ".parquet": _read_parquet,
+    ".safetensors": _read_safetensors,
+}

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Methods that are counted or solved: popularity, item-knn, EASE, ALS."""

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""EASE: every item regressed on all others, in closed form.
+
+    B = −P / diag(P) off the diagonal, 0 on it,     P = (RᵀR + λI)⁻¹
+
+Steck, "Embarrassingly Shallow Autoencoders for Sparse Data", WWW 2019. P has a number for every two items, so beyond
+`dense_items` each item is regressed only on the items most like it: still least squares, row by row, and nothing of the
+size of P is ever in memory. Sparse approximations of P itself: Spišák et al., SANSA, RecSys 2023.
+"""
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from legcf.core.config import MethodConfig
+from legcf.data.interactions import Interactions
+from legcf.embeddings.baselines.rowless import ROWLESS_SETTINGS, Rowless
+from legcf.ranking.item_lists.lists import ItemLists
+from legcf.ranking.item_lists.ridge import find_candidates, solve, whole_gram
+
+
+class EaseConfig(MethodConfig):
+    name: Literal["ease"] = "ease"
+    ridge: float = Field(2.0, gt=0, description="λ, in mean numbers of users of an item, so that one suits all data")
+    dense_items: int = Field(
+        10_000, ge=0, description="most items for which every weight is solved; 16 bytes for every two items"
+    )
+    candidates: int = Field(100, ge=1, description="items that may speak for an item, where there are more")
+
+
+class Ease(Rowless[EaseConfig]):
+    Config = EaseConfig
+    summary = "every item regressed on all others in closed form; on those most like it where items are many"
+    citation = "Steck, Embarrassingly Shallow Autoencoders for Sparse Data, WWW 2019"
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": ROWLESS_SETTINGS, "default": ROWLESS_SETTINGS}
+
+    def item_lists(self, train: Interactions) -> ItemLists:
+        if self.num_items <= self.config.dense_items:
+            return _dense_lists(train, self.config.ridge * train.num_pairs / max(train.num_items, 1))
+        by_item = train.transposed()
+        candidates = find_candidates(train, self.config.candidates, by_item)
+        return solve(train, candidates, (self.config.ridge,), 0.0, by_item).lists(0, user_power=0.0)
+
+
+def _dense_lists(train: Interactions, ridge: float) -> ItemLists:
+    """Every weight, in the order of the items."""
+    size = train.num_items
+    gram = torch.from_numpy(whole_gram(train, np.ones(train.num_users, dtype=np.float32)))
+    gram.diagonal().add_(ridge)
+    inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram.double()))
+    weights = (-inverse / inverse.diagonal()).float().numpy()  # column i: what speaks for i
+    others = ~np.eye(size, dtype=np.bool_)
+    columns = np.broadcast_to(np.arange(size, dtype=np.int32), (size, size))[others]
+    indptr = np.arange(0, size * max(size - 1, 0) + 1, max(size - 1, 1), dtype=np.int64)
+    return ItemLists(Interactions(indptr[: size + 1], columns, size), weights[others], user_power=0.0)

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Popularity: everybody is shown what most people have. What any model has to better."""
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import nn
+
+from legcf.core.config import MethodConfig
+from legcf.data.interactions import Interactions
+from legcf.embeddings.baselines.rowless import ROWLESS_SETTINGS, Rowless
+
+
+class MostPopularConfig(MethodConfig):
+    name: Literal["popularity"] = "popularity"
+
+
+class MostPopular(Rowless[MostPopularConfig]):
+    """score(u, i) = how many users have i"""
+
+    Config = MostPopularConfig
+    summary = "the items that most people have, the same for everybody"
+    citation = "Cremonesi et al., Performance of Recommender Algorithms on Top-N Recommendation Tasks, RecSys 2010"
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": ROWLESS_SETTINGS, "default": ROWLESS_SETTINGS}
+
+    def __init__(self, config: MostPopularConfig, num_users: int, num_items: int) -> None:
+        super().__init__(config, num_users, num_items)
+        self.item_bias = nn.Parameter(torch.zeros(num_items))
+
+    def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
+        assert self.item_bias is not None
+        self.item_bias.data.copy_(torch.from_numpy(train.item_degrees.astype(np.float32)))
+
+    def num_params(self) -> int:
+        """A count per item."""
+        return self.num_items

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Methods that rank without vectors: by lists of items, or by a count alone.
+
+Everybody shares one row, which is zero and stays so. Users are their histories, so a model file holds none of them.
+"""
+
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import torch
+from torch import nn
+
+from legcf.assignment.assignment import Assignment
+from legcf.core.config import MethodConfig
+from legcf.data.interactions import Interactions
+from legcf.embeddings.base import EmbeddingLayer
+from legcf.ranking.ranking import Codes
+
+R = TypeVar("R", bound=MethodConfig)
+
+ROWLESS_SETTINGS: dict[str, Any] = {"backbone": {"name": "history"}, "training": {"epochs": 0}}
+"""What the presets of such methods share."""
+
+
+class Rowless(EmbeddingLayer[R]):
+    width_option = None
+    table_rows: ClassVar[None] = None
+
+    def __init__(self, config: R, num_users: int, num_items: int) -> None:
+        super().__init__(config, num_users, num_items)
+        self.shared = nn.Parameter(torch.zeros(1, 1))
+
+    def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
+        """A row that is zero needs nothing."""
+
+    def table(self) -> torch.Tensor:
+        return self.shared.expand(self.num_entities, 1)
+
+    def rows(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.shared.expand(len(ids), 1)
+
+    def item_codes(self) -> Codes:
+        nothing = Assignment(np.zeros((self.num_items, 1), np.int32), np.zeros((self.num_items, 1), np.float32), 1)
+        return Codes(self.shared.detach().numpy(), nothing)
+
+    def num_params(self) -> int:
+        return 0

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CIESS: a whole width between 1 and d for every entity, found by an actor and its critics.
+
+Qu et al., "Continuous Input Embedding Size Search For Recommender Systems", SIGIR 2023. The layer is a table with
+prefix masks; the search is `training/recipes/ciess.py`, the agent `training/recipes/td3.py`.
+"""
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from legcf.embeddings.base import Row
+from legcf.embeddings.budget import stored_values, too_small
+from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
+from legcf.embeddings.sized.widths import WidthConfig, WidthTable
+
+# The whole run within 15 minutes of two cores on Gowalla.
+_QUICK: dict[str, dict[str, Any]] = {
+    "method": {
+        "dim": 64, "target": 0.064, "fit": "every", "cost": 0.5, "start": "pretrained", "popularity": "log",
+        "pretrain_epochs": 3, "episodes": 4, "episode_steps": 6, "trial_steps": 16, "updates": 60,
+        "remember": 8192, "hidden": 64, "discount": 0.0,
+    },
+    "training": {**DEFAULT_TRAINING, "epochs": 12, "max_minutes": 14}, "ranking": DEFAULT_RANKING,
+}  # fmt: skip
+
+
+class CiessConfig(WidthConfig):
+    name: Literal["ciess"] = "ciess"
+    target: float = Field(0.05, gt=0, le=1, description="most values, as a share of N·d, unless a budget says it")
+    fit: Literal["every", "last"] = Field(
+        "last", description="scale sizes down to the target at every trial, or only if no trial met it"
+    )
+    cost: float = Field(0.05, ge=0, description="λ, what size costs in the reward q − λ((a − 1)/d)²")
+    held_out: float = Field(0.1, gt=0, lt=1, description="share of training pairs that rewards are measured on")
+    pretrain_epochs: int = Field(20, ge=0, description="epochs of the full table that the best qualities come from")
+    episodes: int = Field(30, ge=0, description="M, episodes; each begins with all sizes at d")
+    episode_steps: int = Field(11, ge=1, description="T, trials of an episode")
+    trial_steps: int = Field(2000, ge=1, description="gradient steps that a trial of sizes is trained for")
+    start: Literal["fresh", "pretrained"] = Field(
+        "fresh", description="what trials and retraining start from: new values, or the full table on principal axes"
+    )
+    popularity: Literal["count", "log"] = Field("count", description="the agent sees a degree or its logarithm")
+    walk: int = Field(5, ge=0, description="steps of the random walk around a proposed size")
+    noise: float = Field(6.0, ge=0, description="deviation of the exploration noise, in sizes; one draw per trial")
+    updates: int = Field(1, ge=1, description="updates of each agent after a trial")
+    remember: int | None = Field(
+        None, ge=1, description="transitions of a side that a trial adds to the memory; all if null"
+    )
+    hidden: int = Field(256, ge=1, description="width of the hidden layers of actor and critics")
+    discount: float = Field(0.99, ge=0, lt=1, description="γ, what a later reward is worth")
+    search_share: float = Field(
+        0.6, gt=0, lt=1, description="share of training.max_minutes after which the search ends with the best it has"
+    )
+
+
+class Ciess(WidthTable[CiessConfig]):
+    """E0_x = W_x ⊙ m(a_x), with m(a) a row of a 1s and then 0s; #Param = Σ a_x."""
+
+    Config = CiessConfig
+    summary = "a width of its own for every entity, found by reinforcement learning (TD3)"
+    citation = "Qu et al., CIESS, SIGIR 2023"
+    table_rows: ClassVar[dict[str, Row]] = {"ciess": Row("CIESS", "one size", within_budget=False)}
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        # The release's settings for LightGCN; its λ = 1e-4 has a ½ (so 5e-5 here).
+        "official": {
+            "training": {
+                "negatives": 1, "batch_size": 10_000, "learning_rate": 0.03, "schedule": "cosine", "l2": 5e-5,
+                "epochs": 100, "patience": 5,
+            }
+        },
+        # The release's search in the LEGCF paper's loop, at the size of its Table 2 (4 values per entity).
+        "paper": {"method": {"target": 0.032, "cost": 0.5, "initial": "xavier"}, "training": PAPER_TRAINING},
+        "quick": _QUICK,
+        "default": _QUICK,
+    }  # fmt: skip
+
+    @classmethod
+    def sized(cls, config: CiessConfig, num_users: int, num_items: int) -> CiessConfig:
+        return config.model_copy(update={"budget": allowed_values(config, num_users + num_items)})
+
+
+def allowed_values(settings: CiessConfig, num_entities: int) -> int:
+    """The most that Σ a_x may be. A size is at least 1, so a target below that means 1; such a budget is refused."""
+    if settings.budget is None:
+        return max(int(settings.target * num_entities * settings.dim), num_entities)
+    allowed = stored_values(settings.budget, num_entities)
+    if allowed < num_entities:
+        raise too_small(allowed, num_entities)
+    return allowed

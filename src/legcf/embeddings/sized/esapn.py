@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ESAPN: widths that grow step by step where a policy finds it worth it.
+
+Liu et al., "Automated Embedding Size Search in Deep Recommender Systems", SIGIR 2020. The policies and the growing are
+in `training/recipes/esapn.py`.
+"""
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from pydantic import Field, model_validator
+from torch import nn
+
+from legcf.data.interactions import Interactions
+from legcf.embeddings.base import Row
+from legcf.embeddings.budget import stored_values, too_small
+from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
+from legcf.embeddings.sized.widths import WidthConfig, WidthTable
+
+_EPSILON = 1e-5  # of the normalisation, torch's default
+_RELEASE = {"dim": 128, "widths": [2, 4, 8, 16, 64, 128]}
+
+# The whole run within 15 minutes of two cores on Gowalla.
+_QUICK: dict[str, dict[str, Any]] = {
+    "method": {
+        "dim": 64, "target": 0.172, "grow_epochs": 6, "every": 25, "judged": "after a step", "popularity": "log",
+        "policy_rate": 1e-3,
+    },
+    "training": {**DEFAULT_TRAINING, "epochs": 12, "max_minutes": 14}, "ranking": DEFAULT_RANKING,
+}  # fmt: skip
+
+
+class EsapnConfig(WidthConfig):
+    name: Literal["esapn"] = "esapn"
+    widths: list[int] | None = Field(
+        None, description="the widths an entity can have, rising; 2, 4, 8, … up to dim if null"
+    )
+    target: float | None = Field(
+        None, gt=0, le=1, description="most values, as a share of N·dim, unless a budget says it; no limit if null"
+    )
+    held_out: float = Field(0.1, gt=0, lt=1, description="share of training pairs that rewards are measured on")
+    grow_epochs: int = Field(20, ge=0, description="epochs in which sizes grow, before all pairs are trained on")
+    every: int = Field(50, ge=1, description="steps between two decisions of the policies")
+    judged: Literal["at once", "after a step"] = Field(
+        "at once", description="an action is rewarded for the loss right after it, or after a step in its new width"
+    )
+    judging_pairs: int = Field(8192, ge=1, description="held-out pairs that a decision is rewarded on")
+    recent: int = Field(5, ge=1, description="T, how many of an entity's last losses a reward is measured against")
+    policy_rate: float = Field(1e-4, gt=0, description="learning rate of the policies")
+    popularity: Literal["count", "log"] = Field(
+        "count", description="policies know an entity by its degree, or by quarters of an octave of it"
+    )
+    hidden: int = Field(512, ge=1, description="width of the policies' hidden layer")
+    search_share: float = Field(
+        0.5, gt=0, lt=1, description="share of training.max_minutes after which sizes grow no more"
+    )
+
+    @model_validator(mode="after")
+    def _rising(self) -> "EsapnConfig":
+        if self.widths is not None:
+            if not self.widths:
+                raise ValueError("widths needs at least one width")
+            if self.widths[0] < 1 or any(a >= b for a, b in itertools.pairwise(self.widths)):
+                raise ValueError("widths must rise, from 1 at least")
+            if self.widths[-1] > self.dim:
+                raise ValueError(f"widths must not go beyond dim = {self.dim}, and {self.widths[-1]} does")
+        return self
+
+    @property
+    def candidates(self) -> list[int]:
+        if self.widths is not None:
+            return self.widths
+        return [*(2**k for k in range(1, 31) if 2**k < self.dim), self.dim]
+
+
+class Esapn(WidthTable[EsapnConfig]):
+    """E0_x = tanh(BN(W_{M−1} … W_k t_x)), t_x of width d_k(x); one chain of transitions and one BN for each side.
+
+    An entity has one row, whose first d_k values live: an enlarged row replaces the old one, which is never read again.
+    BN takes its statistics from all users (all items), here always of the present values.
+    """
+
+    Config = EsapnConfig
+    summary = "widths that a policy network enlarges where it lowers the loss"
+    citation = "Liu et al., ESAPN, SIGIR 2020"
+    table_rows: ClassVar[dict[str, Row]] = {"esapn": Row("ESAPN", "one size", within_budget=False)}
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        # The release: widths, rates and batches of its CTR model; the loss is BPR with one negative.
+        "official": {
+            "method": _RELEASE | {"every": 1, "judging_pairs": 500},
+            "training": {"negatives": 1, "batch_size": 500, "learning_rate": 1e-3},
+        },
+        "paper": {"method": _RELEASE, "training": PAPER_TRAINING},
+        "quick": _QUICK,
+        "default": _QUICK,
+    }
+
+    def __init__(self, config: EsapnConfig, num_users: int, num_items: int) -> None:
+        super().__init__(config, num_users, num_items)
+        self.candidates = config.candidates
+        self._ends = [*self.candidates, *([config.dim] if self.candidates[-1] < config.dim else [])]
+        self._chains = {side: _Chain(self._ends) for side in ("user", "item")}
+        self.chains = nn.ModuleDict(self._chains)
+        self.widths.fill_(self.candidates[0])
+        self._standing_in: torch.Tensor | None = None
+
+    def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
+        super().initialise(train, rng)
+        self.widths.fill_(self.candidates[0])
+        for chain in self._chains.values():
+            chain.initialise(rng)
+
+    @classmethod
+    def sized(cls, config: EsapnConfig, num_users: int, num_items: int) -> EsapnConfig:
+        return config.model_copy(update={"budget": allowed_values(config, num_users + num_items)})
+
+    @property
+    def levels(self) -> torch.Tensor:
+        """k(x): the place of every entity's width among the candidates."""
+        return torch.searchsorted(torch.tensor(self.candidates, dtype=torch.int32), self.widths)
+
+    def table(self) -> torch.Tensor:
+        composed = self.composed() if self._standing_in is None else self._standing_in
+        halves = (composed[: self.num_users], composed[self.num_users :])
+        return torch.cat([chain.squashed(half) for chain, half in zip(self._chains.values(), halves, strict=True)])
+
+    def rows(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.table()[ids]
+
+    def composed(self) -> torch.Tensor:
+        """All rows at full width, before BN."""
+        return torch.cat([self._composed(side) for side in self._chains])
+
+    @contextmanager
+    def standing_in(self, composed: torch.Tensor) -> Iterator[None]:
+        """For the time being, these are the composed rows."""
+        self._standing_in = composed
+        try:
+            yield
+        finally:
+            self._standing_in = None
+
+    def step_from(
+        self, composed: torch.Tensor, gradient: torch.Tensor, levels: torch.Tensor, rate: float
+    ) -> torch.Tensor:
+        """Composed rows after a step of root mean square `rate` in the values of rows that had these levels."""
+        moved = composed.clone()
+        for side, members in self._sides():
+            maps = self._chains[side].maps()
+            for level, (onwards, _) in enumerate(maps[: len(self.candidates)]):
+                chosen = members[levels[members] == level]
+                slope = gradient[chosen] @ onwards.T
+                size = slope.square().mean(dim=1, keepdim=True).sqrt().clamp(min=1e-12)
+                moved[chosen] -= rate * (slope / size) @ onwards
+        return moved
+
+    @torch.no_grad()
+    def enlarge(self, entities: torch.Tensor) -> None:
+        """Give these the next width; the composed rows stay what they are."""
+        levels = self.levels
+        for side, members in self._sides():
+            marked = torch.zeros(self.num_entities, dtype=torch.bool)
+            marked[entities] = True
+            for level in range(len(self.candidates) - 1):
+                chosen = members[marked[members] & (levels[members] == level)]
+                width, wider = self.candidates[level : level + 2]
+                self.weight[chosen, :wider] = self._chains[side].steps[level](self.weight[chosen, :width])
+                self.widths[chosen] = wider
+
+    def _sides(self) -> list[tuple[str, torch.Tensor]]:
+        entities = torch.arange(self.num_entities)
+        return [("user", entities[: self.num_users]), ("item", entities[self.num_users :])]
+
+    def _composed(self, side: str) -> torch.Tensor:
+        members = dict(self._sides())[side]
+        levels, chain = self.levels[members], self._chains[side]
+        parts, order = [], []
+        for level, (onwards, offset) in enumerate(chain.maps()[: len(self.candidates)]):
+            chosen = torch.nonzero(levels == level)[:, 0]
+            order.append(chosen)
+            parts.append(self.weight[members[chosen], : self.candidates[level]] @ onwards + offset)
+        return torch.cat(parts)[torch.argsort(torch.cat(order))]
+
+
+class _Chain(nn.Module):
+    """The transitions d_1 → d_2 → … → d of one side, and its normalisation."""
+
+    def __init__(self, ends: list[int]) -> None:
+        super().__init__()
+        self._linear = [nn.Linear(a, b) for a, b in itertools.pairwise(ends)]
+        self.steps = nn.ModuleList(self._linear)
+        self._width = ends[-1]
+        self.scale, self.shift = nn.Parameter(torch.ones(self._width)), nn.Parameter(torch.zeros(self._width))
+
+    def initialise(self, rng: np.random.Generator) -> None:
+        """As torch fills linear layers, from this generator."""
+        for step in self._linear:
+            for parameter in step.parameters():
+                bound = step.in_features**-0.5
+                parameter.data.copy_(torch.from_numpy(rng.uniform(-bound, bound, tuple(parameter.shape))))
+        self.scale.data.fill_(1)
+        self.shift.data.fill_(0)
+
+    def maps(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """(P_k, p_k) with W_{M−1} … W_k t = t P_k + p_k for every level: the chain multiplied out."""
+        found = [(torch.eye(self._width), torch.zeros(self._width))]
+        for step in reversed(self._linear):
+            onwards, offset = found[0]
+            found.insert(0, (step.weight.T @ onwards, step.bias @ onwards + offset))
+        return found
+
+    def squashed(self, rows: torch.Tensor) -> torch.Tensor:
+        mean, variance = rows.mean(dim=0), rows.var(dim=0, unbiased=False)
+        return torch.tanh((rows - mean) * (variance + _EPSILON).rsqrt() * self.scale + self.shift)
+
+
+def allowed_values(settings: EsapnConfig, num_entities: int) -> int | None:
+    """The most that Σ widths may grow to; a budget below the smallest width of all is refused."""
+    least = settings.candidates[0] * num_entities
+    if settings.budget is not None:
+        allowed = stored_values(settings.budget, num_entities)
+        if allowed < least:
+            raise too_small(allowed, least)
+        return allowed
+    return None if settings.target is None else max(int(settings.target * num_entities * settings.dim), least)

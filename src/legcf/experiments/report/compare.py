@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs side by side: metrics of each, and how each differs from the first by paired tests over users."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from legcf.core.errors import UserError
+from legcf.evaluation import evaluate_per_user
+from legcf.experiments.statistics import paired
+from legcf.recommender import Recommender
+
+
+def compare(folders: Sequence[Path], ks: Sequence[int] = (10, 20)) -> dict[str, Any]:
+    """Every metric of every run on the test part; all must have been trained on the same split of the same data."""
+    if len(folders) < 2:
+        raise UserError("One run cannot be compared with itself; name at least two.")
+    if min(ks) < 1:
+        raise UserError(f"-k {min(ks)} is not possible; list lengths start at 1.")
+    models = [Recommender.load(folder) for folder in folders]
+    for folder, model in zip(folders, models, strict=True):
+        if "final" in model.metrics:
+            raise UserError(f"{folder} was trained on every pair, so none is left to compare by; use {folder}/chosen.")
+        if model.metrics.get("content_hash") != models[0].metrics.get("content_hash"):
+            raise UserError(f"{folder} and {folders[0]} are of different data or splits, so their users do not pair.")
+    dataset = models[0].dataset()
+    per_user = [evaluate_per_user(model.ranking, dataset.test, ks)[0] for model in models]
+    return {
+        "dataset": dataset.name,
+        "protocol": dataset.protocol,
+        "users": len(next(iter(per_user[0].values()))),
+        "runs": [
+            {
+                "run": str(folder),
+                **{key: model.metrics.get(key) for key in ("method", "backbone", "preset", "seed")},
+                "num_params": model.metrics.get("num_params"),
+                "storage_bytes": model.metrics.get("storage_bytes"),
+                "metrics": {name: float(values.mean()) for name, values in own.items()},
+                "against_first": _against(per_user[0], own) if position else None,
+            }
+            for position, (folder, model, own) in enumerate(zip(folders, models, per_user, strict=True))
+        ],
+    }
+
+
+def _against(
+    first: dict[str, NDArray[np.float64]], own: dict[str, NDArray[np.float64]]
+) -> dict[str, dict[str, float | int]]:
+    return {name: asdict(paired(first[name], own[name])) for name in own}

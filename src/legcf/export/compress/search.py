@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The smallest model that is good enough: bisection over a ladder of sizes, judged on validation."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from legcf.core.errors import UserError
+from legcf.core.progress import progress
+from legcf.export.compress.compress import Compressed
+from legcf.export.compress.model import NamedTable, accuracy
+from legcf.export.compress.sizes import Sizes, ladder
+
+JUDGE = "ndcg@20"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One size that was tried: what it stores and the share of validation NDCG@20 it loses."""
+
+    c: int
+    t: int
+    values: int
+    loss: float
+
+
+def smallest(
+    named: NamedTable,
+    tolerance: float,
+    coder: Callable[[Sizes], Compressed],
+    largest_c: int,
+    quiet: bool = True,
+) -> tuple[Compressed, list[Trial]]:
+    """The smallest size of the ladder whose validation NDCG@20 falls by at most `tolerance` (0.03 is 3 %).
+
+    Bisection takes for granted that a larger model loses less, which holds up to noise; test pairs are never looked at.
+    """
+    if not 0 < tolerance < 1:
+        raise UserError(f"--tolerance {tolerance} must lie between 0 and 1: 0.03 allows a loss of 3 %.")
+    if named.dataset is None or named.users is None or not named.dataset.validation.num_pairs:
+        raise UserError("--tolerance needs user and item vectors and --data with validation pairs to judge by.")
+    users, items = np.asarray(named.users, dtype=np.float32), np.asarray(named.items, dtype=np.float32)
+    before = accuracy(users, items, named.dataset, "validation")[JUDGE]
+    if before <= 0:
+        raise UserError("The table finds no validation item at all: check that its rows are in the order of the data.")
+    rows, width = len(users) + len(items), users.shape[1]
+    rungs = ladder(rows, width, min(largest_c, rows))
+    if not rungs:
+        raise UserError(f"A table of {rows:,} rows and {width} columns is too small to be coded with fewer values.")
+    trials: list[Trial] = []
+    best: Compressed | None = None
+    low, high = 0, len(rungs)
+    with progress("Searching sizes", int(np.ceil(np.log2(len(rungs) + 1))), "sizes", quiet) as task:
+        while low < high:
+            middle = (low + high) // 2
+            coded = coder(rungs[middle])
+            assert coded.user_vectors is not None
+            after = accuracy(coded.user_vectors, coded.item_vectors, named.dataset, "validation")[JUDGE]
+            loss = 1 - after / before
+            trials.append(Trial(rungs[middle].c, rungs[middle].t, coded.num_values, loss))
+            if loss <= tolerance:
+                best, high = coded, middle
+            else:
+                low = middle + 1
+            task.advance(note=f"c={rungs[middle].c} t={rungs[middle].t} loses {loss:.1%}")
+    if best is None:
+        closest = min(trials, key=lambda trial: trial.loss)
+        raise UserError(
+            f"No size keeps the loss within {tolerance:.1%}: the closest, c = {closest.c:,} and t = {closest.t}, loses "
+            f"{closest.loss:.1%}, so allow more with --tolerance."
+        )
+    return best, trials

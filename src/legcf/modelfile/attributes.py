@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What items are: category, brand, price, anything a table has. Kept small, and looked up by value. Numpy only.
+
+text    values of each item, none or several ("Action|Comedy"), as sorted pairs of item and value
+number  one value of each item or none, as its rank among all values of the column
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from legcf.core.errors import UserError
+from legcf.data.interactions import Interactions
+from legcf.modelfile.codecs import Store, array, count, expect, get_integers, get_text, put_integers, put_text
+from legcf.modelfile.histories import PackedHistories
+from legcf.ranking.tables.packing import smallest_integers
+
+Scalar = str | int | float | bool
+ItemMask = NDArray[np.bool_]
+_MOST_LISTED = 100  # values of a column that the page offers
+_FEW_VALUES = 16  # for less than this part of a column's values their items are looked up, else all items' values
+_MOST_VALUES = 2**31
+
+
+class BadRule(UserError):
+    """A rule that does not fit what the file knows of items."""
+
+
+class Column(Protocol):
+    kind: ClassVar[str]
+
+    def __len__(self) -> int:
+        """Items."""
+
+    def equal(self, wanted: Iterable[Scalar]) -> ItemMask:
+        """Which items have one of these values."""
+
+    def between(self, lowest: float | None, highest: float | None) -> ItemMask:
+        """Which items have a number from `lowest` to `highest`, both included."""
+
+    def keys(self, item: int) -> Sequence[int]:
+        """Numbers of an item's values."""
+
+    def values_of(self, item: int) -> Any:
+        """As people wrote them."""
+
+    def described(self) -> dict[str, Any]:
+        """What there is to choose from."""
+
+    def longer(self, more: int) -> "Column":
+        """With so many items more, of which nothing is known."""
+
+    def put(self, store: Store, name: str) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class TextColumn:
+    kind: ClassVar[str] = "text"
+
+    values: list[str]
+    pairs: Interactions
+    """Item → places of its values."""
+
+    def __len__(self) -> int:
+        return self.pairs.num_users
+
+    @cached_property
+    def _items(self) -> Interactions:
+        return self.pairs.transposed()
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {value: place for place, value in enumerate(self.values)}
+
+    @cached_property
+    def _is_single(self) -> bool:
+        """Whether every item has one value."""
+        return self.pairs.num_pairs == len(self) and bool((self.pairs.user_degrees == 1).all())
+
+    def equal(self, wanted: Iterable[Scalar]) -> ItemMask:
+        place_of = self._places.get
+        places = [place_of(value if type(value) is str else written(value)) for value in wanted]
+        found = np.array([place for place in places if place is not None], dtype=np.int64)
+        if len(found) * _FEW_VALUES > len(self.values):
+            chosen = np.zeros(len(self.values), dtype=np.bool_)
+            chosen[found] = True
+            has = chosen.take(self.pairs.items)
+            if self._is_single:
+                return has
+            holders = self.pairs.users()[has]
+        else:
+            holders = self._items.of_users(np.unique(found)).items
+        inside = np.zeros(len(self), dtype=np.bool_)
+        inside[holders] = True
+        return inside
+
+    def between(self, lowest: float | None, highest: float | None) -> ItemMask:
+        raise BadRule("holds text, which has no smallest and largest: filter it by values.")
+
+    def keys(self, item: int) -> Sequence[int]:
+        keys: list[int] = self.pairs.of(item).tolist()
+        return keys
+
+    def values_of(self, item: int) -> Any:
+        found = [self.values[place] for place in self.keys(item)]
+        return found[0] if len(found) == 1 else found or None
+
+    def described(self) -> dict[str, Any]:
+        counts = self.pairs.item_degrees
+        order = np.argsort(-counts, kind="stable")[:_MOST_LISTED].tolist()
+        offered = [{"value": self.values[place], "items": int(counts[place])} for place in order]
+        return {"kind": self.kind, "values": offered, "distinct": len(self.values)}
+
+    def longer(self, more: int) -> "TextColumn":
+        indptr = np.append(self.pairs.indptr, np.full(more, self.pairs.indptr[-1]))
+        return TextColumn(self.values, Interactions(indptr, self.pairs.items, self.pairs.num_items))
+
+    def put(self, store: Store, name: str) -> dict[str, Any]:
+        packed = PackedHistories.of(self.pairs)
+        store[f"{name}.low"], store[f"{name}.high"] = packed.keys.packed
+        put_text(store, f"{name}.values", self.values)
+        return {"values": len(self.values), "pairs": self.pairs.num_pairs}
+
+    @classmethod
+    def get(cls, store: Store, name: str, config: dict[str, Any], num_items: int) -> "TextColumn":
+        values, pairs = count(config["values"]), count(config["pairs"])
+        low, high = (array(store, f"{name}.{part}", np.uint8, None) for part in ("low", "high"))
+        expect(1 <= values < _MOST_VALUES and pairs <= 8 * high.nbytes, f"{name} has too many values")
+        texts = get_text(store, f"{name}.values", values)
+        return cls(texts, PackedHistories.unpack(low, high, pairs, num_items, values).all())
+
+
+@dataclass(frozen=True, eq=False)
+class NumberColumn:
+    kind: ClassVar[str] = "number"
+
+    levels: NDArray[np.float64]
+    """All values there are, ascending."""
+    ranks: NDArray[np.integer]
+    """Of each item's value among them, from 1 on; 0 without one."""
+
+    def __len__(self) -> int:
+        return len(self.ranks)
+
+    def equal(self, wanted: Iterable[Scalar]) -> ItemMask:
+        numbers = np.array([_number(value) for value in wanted], dtype=np.float64)
+        places = np.minimum(np.searchsorted(self.levels, numbers), len(self.levels) - 1)
+        chosen = np.zeros(len(self.levels) + 1, dtype=np.bool_)
+        chosen[places[self.levels[places] == numbers] + 1] = True
+        inside: ItemMask = chosen[self.ranks]
+        return inside
+
+    def between(self, lowest: float | None, highest: float | None) -> ItemMask:
+        first = 1 if lowest is None else int(np.searchsorted(self.levels, lowest, "left")) + 1
+        last = len(self.levels) if highest is None else int(np.searchsorted(self.levels, highest, "right"))
+        inside: ItemMask = (self.ranks >= first) & (self.ranks <= last)
+        return inside
+
+    def keys(self, item: int) -> Sequence[int]:
+        return [int(self.ranks[item])] if self.ranks[item] else []
+
+    def values_of(self, item: int) -> Any:
+        return float(self.levels[self.ranks[item] - 1]) if self.ranks[item] else None
+
+    def described(self) -> dict[str, Any]:
+        return {"kind": self.kind, "min": float(self.levels[0]), "max": float(self.levels[-1])}
+
+    def longer(self, more: int) -> "NumberColumn":
+        return NumberColumn(self.levels, np.append(self.ranks, np.zeros(more, dtype=self.ranks.dtype)))
+
+    def put(self, store: Store, name: str) -> dict[str, Any]:
+        store[f"{name}.levels"] = _narrow(self.levels)
+        return {"levels": len(self.levels), **put_integers(store, f"{name}.ranks", self.ranks)}
+
+    @classmethod
+    def get(cls, store: Store, name: str, config: dict[str, Any], num_items: int) -> "NumberColumn":
+        stored = store[f"{name}.levels"]
+        expect(stored.dtype.kind in "iuf" and stored.shape == (count(config["levels"]),), f"{name} has the wrong form")
+        levels = stored.astype(np.float64)
+        expect(len(levels) > 0 and bool(np.isfinite(levels).all()), f"{name} has no numbers")
+        expect(bool((np.diff(levels) > 0).all()), f"{name} is not sorted")
+        ranks = get_integers(store, f"{name}.ranks", config, num_items)
+        expect(int(ranks.max(initial=0)) <= len(levels), f"{name} has numbers that are not there")
+        return cls(levels, smallest_integers(ranks))
+
+
+_KINDS: dict[str, type[TextColumn] | type[NumberColumn]] = {kind.kind: kind for kind in (TextColumn, NumberColumn)}
+
+
+@dataclass(frozen=True, eq=False)
+class Attributes:
+    columns: Mapping[str, Column]
+
+    def column(self, name: str) -> Column:
+        if name not in self.columns:
+            raise BadRule(f"This model's items have no attribute {name[:100]!r}: they have {_listed(self.columns)}.")
+        return self.columns[name]
+
+    def of(self, item: int) -> dict[str, Any]:
+        return {name: column.values_of(item) for name, column in self.columns.items()}
+
+    def described(self) -> list[dict[str, Any]]:
+        return [{"name": name, **column.described()} for name, column in self.columns.items()]
+
+    def longer(self, more: int) -> "Attributes":
+        return Attributes({name: column.longer(more) for name, column in self.columns.items()})
+
+    def put(self, store: Store) -> list[dict[str, Any]]:
+        """Into a file's arrays; what its configuration says of them."""
+        return [
+            {"name": name, "kind": column.kind, **column.put(store, f"attributes.{place}")}
+            for place, (name, column) in enumerate(self.columns.items())
+        ]
+
+    @classmethod
+    def get(cls, store: Store, config: Sequence[dict[str, Any]], num_items: int) -> "Attributes":
+        return cls(
+            {
+                str(entry["name"]): _KINDS[entry["kind"]].get(store, f"attributes.{place}", entry, num_items)
+                for place, entry in enumerate(config)
+            }
+        )
+
+
+def written(value: Scalar) -> str:
+    """A value as a text column has it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _number(value: Scalar) -> float:
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        return float(value)
+    except (ValueError, OverflowError) as error:
+        raise BadRule(f"holds numbers, and {str(value)[:50]!r} is none.") from error
+
+
+def _narrow(levels: NDArray[np.float64]) -> NDArray[np.generic]:
+    """The same numbers in as few bytes as hold them exactly."""
+    if bool((levels == np.rint(levels)).all()) and float(np.abs(levels).max()) < 2**53:
+        return smallest_integers(levels.astype(np.int64))
+    single = levels.astype(np.float32)
+    return single if bool((single == levels).all()) else levels
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none"
+
+
+def text_column(items: NDArray[np.integer], values: Sequence[str], num_items: int) -> TextColumn:
+    """From pairs of item and value, in any order."""
+    distinct, places = np.unique(np.asarray(values, dtype=object), return_inverse=True)
+    pairs = Interactions.from_pairs(np.asarray(items), places.astype(np.int64), num_items, len(distinct))
+    return TextColumn(distinct.tolist(), pairs)
+
+
+def number_column(values: NDArray[np.float64]) -> NumberColumn:
+    """From the value of every item; what is not finite is missing."""
+    known = np.isfinite(values)
+    levels = np.unique(values[known])
+    levels = levels + 0.0  # minus zero is zero
+    ranks = np.zeros(len(values), dtype=np.int64)
+    ranks[known] = np.searchsorted(levels, values[known]) + 1
+    return NumberColumn(levels, smallest_integers(ranks))

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of a model file: matrices, rows, ids and texts in, and out again with every size checked. Numpy only."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from legcf.core.arrays import FloatArray
+from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
+from legcf.features.coder import FeatureCoder
+from legcf.features.placing import FeatureMap, Placing
+from legcf.modelfile.histories import PackedHistories
+from legcf.ranking.item_lists.lists import ItemLists
+from legcf.ranking.tables.packing import (
+    TABLE_BITS,
+    bits_for,
+    pack_bits,
+    quantise_levels,
+    quantise_rows,
+    row_scales,
+    scale_steps,
+    smallest_integers,
+    unpack_bits,
+)
+from legcf.ranking.tables.rows import CodedRows, FullRows, PackedRows, Rows
+
+Store = dict[str, NDArray[np.generic]]
+_LARGEST = 1e6
+_MOST_PLACES = 2**16  # in a row of features
+
+
+def put_matrix(store: Store, name: str, matrix: FloatArray, dtype: str) -> dict[str, Any]:
+    if dtype == "int8":
+        store[f"{name}.values"], store[f"{name}.scale"], top = quantise_rows(matrix)
+        return {"shape": list(matrix.shape), "top": top}
+    store[f"{name}.values"] = matrix.astype(np.float32 if dtype == "float32" else np.float16)
+    return {"shape": list(matrix.shape)}
+
+
+def get_matrix(store: Store, name: str, config: dict[str, Any]) -> FloatArray:
+    values, scales = get_stored(store, name, config)
+    return finite(values if scales is None else values * scales[:, None])
+
+
+def get_stored(
+    store: Store, name: str, config: dict[str, Any]
+) -> tuple[FloatArray | NDArray[np.int8], FloatArray | None]:
+    """A matrix in as few bytes as it can be worked with: float32, or int8 and what a unit is worth in each row."""
+    rows, columns = (count(size) for size in config["shape"])
+    expect(rows >= 1 and columns >= 1, f"{name} is empty")
+    if "top" not in config:
+        exact = np.float32 if store[f"{name}.values"].dtype == np.float32 else np.float16
+        return finite(array(store, f"{name}.values", exact, (rows, columns))), None
+    values = array(store, f"{name}.values", np.int8, (rows, columns))
+    scale = array(store, f"{name}.scale", np.uint8, (rows,))
+    expect(0 < config["top"] <= _LARGEST / 127, f"the scale of {name} is wrong")
+    return values.copy(), row_scales(scale, float(config["top"]))  # a view would keep the whole file in memory
+
+
+def put_rows(store: Store, name: str, rows: Rows, dtype: str) -> dict[str, Any]:
+    if isinstance(rows, CodedRows):
+        store[f"{name}.columns"] = pack_bits(rows.columns, bits_for(len(rows.codebook)))
+        return {"kind": "coded", "weights": put_matrix(store, f"{name}.weights", rows.weights, dtype)}
+    if isinstance(rows, PackedRows):
+        bits, top = rows.bits, float(rows.scales.max(initial=0.0)) or 1.0
+        store[f"{name}.values"] = pack_bits(rows.values, bits)
+        store[f"{name}.scale"] = scale_steps(rows.scales, top)
+        return {"kind": "packed", "shape": list(rows.values.shape), "bits": bits, "top": top}
+    assert isinstance(rows, FullRows)
+    return {"kind": "full", "table": put_matrix(store, f"{name}.table", rows.table, dtype)}
+
+
+def get_rows(store: Store, name: str, config: dict[str, Any], count: int, codebook: FloatArray | None) -> Rows:
+    rows: Rows
+    if config["kind"] == "full":
+        rows = FullRows(get_matrix(store, f"{name}.table", config["table"]))
+    elif config["kind"] == "packed":
+        rows = _get_packed(store, name, config)
+    else:
+        expect(codebook is not None, "there is no codebook")
+        assert codebook is not None
+        values, scales = get_stored(store, f"{name}.weights", config["weights"])
+        packed = array(store, f"{name}.columns", np.uint8, None)
+        narrow = np.uint16 if len(codebook) <= 2**16 else np.uint32
+        columns: NDArray[Any] = unpack_bits(packed, bits_for(len(codebook)), values.size, narrow)
+        expect(not len(columns) or int(columns.max()) < len(codebook), "a column lies outside the codebook")
+        rows = CodedRows(columns.reshape(values.shape), values, codebook, scales)
+    expect(len(rows) == count, f"{name} has the wrong number of rows")
+    return rows
+
+
+def _get_packed(store: Store, name: str, config: dict[str, Any]) -> PackedRows:
+    (length, width), bits, top = (count(size) for size in config["shape"]), count(config["bits"]), config["top"]
+    expect(width >= 1 and bits in TABLE_BITS and 0 < top <= _LARGEST, f"the table of {name} is wrong")
+    values = unpack_bits(array(store, f"{name}.values", np.uint8, None), bits, length * width, np.uint8)
+    scale = array(store, f"{name}.scale", np.uint8, (length,))
+    return PackedRows(values.astype(np.uint8).reshape(length, width), row_scales(scale, float(top)), bits)
+
+
+def put_integers(store: Store, name: str, values: NDArray[np.integer]) -> dict[str, Any]:
+    """Numbers from 0 on, each with as many bits as the largest needs."""
+    bits = bits_for(int(values.max(initial=0)) + 1)
+    store[name] = pack_bits(values, bits)
+    return {"bits": bits}
+
+
+def get_integers(store: Store, name: str, config: dict[str, Any], length: int) -> NDArray[np.integer]:
+    bits = count(config["bits"])
+    expect(1 <= bits <= 32, f"{name} has numbers that are too large")
+    return unpack_bits(array(store, name, np.uint8, None), bits, length, np.int64)
+
+
+def put_lists(store: Store, name: str, lists: ItemLists, bits: int) -> dict[str, Any]:
+    """Item lists: pairs as sorted keys, weights as levels of so many bits."""
+    packed = PackedHistories.of(lists.pairs)
+    codes, levels = quantise_levels(lists.weights, bits)
+    bits = bits_for(len(levels))
+    store[f"{name}.low"], store[f"{name}.high"] = packed.keys.packed
+    store[f"{name}.weights"], store[f"{name}.levels"] = pack_bits(codes, bits), levels
+    return {"entries": lists.num_entries, "bits": bits, "levels": len(levels), "user_power": lists.user_power}
+
+
+def get_lists(store: Store, name: str, config: dict[str, Any], num_items: int) -> ItemLists:
+    entries, bits, power = count(config["entries"]), count(config["bits"]), config["user_power"]
+    expect(1 <= bits <= 16 and 0 <= power <= 4, f"the weights of {name} are wrong")
+    levels = finite(array(store, f"{name}.levels", np.float32, (count(config["levels"]),)))
+    low, high = (array(store, f"{name}.{part}", np.uint8, None) for part in ("low", "high"))
+    expect(entries <= 8 * high.nbytes, f"{name} has too many entries")
+    pairs = PackedHistories.unpack(low, high, entries, num_items, num_items).all()
+    narrow = np.uint8 if bits <= 8 else np.uint16
+    codes: NDArray[Any] = unpack_bits(array(store, f"{name}.weights", np.uint8, None), bits, entries, narrow)
+    expect(int(codes.max(initial=0)) < max(len(levels), 1), f"a weight of {name} is out of range")
+    return ItemLists(pairs, levels[codes], float(power))
+
+
+def put_placing(store: Store, name: str, placing: Placing, dtype: str) -> dict[str, Any]:
+    """The map from features to vectors: its start, and those of its rows that lead anywhere."""
+    start, matrix = placing.mapping.start, placing.mapping.matrix
+    used = np.flatnonzero(matrix.any(axis=1))
+    store[f"{name}.places"] = pack_bits(used, bits_for(len(matrix)))
+    rows = put_matrix(store, f"{name}.rows", np.concatenate([start[None], matrix[used]]), dtype)
+    return {"coder": placing.coder.to_json(), "rows": rows}
+
+
+def get_placing(store: Store, name: str, config: dict[str, Any], width: int) -> Placing:
+    coder = FeatureCoder.from_json(config["coder"])
+    rows = get_matrix(store, f"{name}.rows", config["rows"])
+    expect(coder.width <= _MOST_PLACES and rows.shape[1] == width, f"{name} do not lead to vectors of items")
+    packed = array(store, f"{name}.places", np.uint8, None)
+    places = unpack_bits(packed, bits_for(coder.width), len(rows) - 1)
+    expect(bool(np.all(np.diff(places) > 0)) and int(places.max(initial=0)) < coder.width, f"{name} are out of order")
+    matrix = np.zeros((coder.width, width), dtype=np.float32)
+    matrix[places] = rows[1:]
+    return Placing(coder, FeatureMap(matrix, rows[0]))
+
+
+def put_ids(store: Store, name: str, ids: IdMap) -> dict[str, Any]:
+    if ids.is_text:
+        put_text(store, name, ids.values.tolist())
+        return {"kind": "text"}
+    first = int(ids.values[0]) if len(ids) else 0
+    if np.array_equal(ids.values, np.arange(first, first + len(ids))):
+        return {"kind": "range", "first": first}
+    store[f"{name}.values"] = smallest_integers(np.asarray(ids.values, dtype=ids.values.dtype))
+    return {"kind": "integers"}
+
+
+def get_ids(store: Store, name: str, config: dict[str, Any], count: int, kind: str) -> IdMap:
+    if config["kind"] == "text":
+        return IdMap(np.array(get_text(store, name, count), dtype=object), kind)
+    if config["kind"] == "range":
+        first = config["first"]
+        expect(type(first) is int and abs(first) < 2**62, "the first id is wrong")
+        ends = smallest_integers(np.array([first, first + count], dtype=np.int64))
+        return IdMap(np.arange(first, first + count, dtype=ends.dtype), kind)
+    values = store[f"{name}.values"]
+    expect(values.dtype.kind in "iu" and values.shape == (count,), f"{name} has the wrong form")
+    return IdMap(values.copy(), kind)  # a view would keep the whole file in memory
+
+
+def put_text(store: Store, name: str, texts: list[str]) -> None:
+    arrays = text_to_arrays(texts)
+    store[f"{name}.text"] = arrays["text"]
+    store[f"{name}.lengths"] = smallest_integers(
+        np.array([len(text.encode("utf-8", "surrogatepass")) for text in texts], dtype=np.int64)
+    )
+
+
+def get_text(store: Store, name: str, count: int) -> list[str]:
+    text, lengths = array(store, f"{name}.text", np.uint8, None), store[f"{name}.lengths"]
+    expect(lengths.dtype.kind == "u" and lengths.shape == (count,), f"{name} has the wrong form")
+    offsets = np.concatenate([[0], np.cumsum(lengths.astype(np.int64))])
+    expect(int(offsets[-1]) == len(text) and bool(np.all(np.diff(offsets) >= 0)), f"{name} has the wrong length")
+    return text_from_arrays({"text": text, "offsets": offsets})
+
+
+def array(store: Store, name: str, dtype: type[np.generic], shape: tuple[int, ...] | None) -> NDArray[Any]:
+    array = store[name]
+    fits = array.ndim == 1 if shape is None else array.shape == shape
+    expect(array.dtype == dtype and fits, f"{name} has the wrong form")
+    return array
+
+
+def finite(values: NDArray[Any]) -> FloatArray:
+    """Numbers small enough that no sum of their products can overflow: a score is always a number."""
+    numbers: FloatArray = values.astype(np.float32, copy=values.dtype != np.float32)
+    lowest, highest = (numbers.min(), numbers.max()) if numbers.size else (0, 0)
+    expect(bool(lowest >= -_LARGEST and highest <= _LARGEST), "a number is not finite or too large")
+    return numbers
+
+
+def count(value: object) -> int:
+    expect(type(value) is int and 0 <= value < 2**40, "a size is wrong")
+    assert isinstance(value, int)
+    return value
+
+
+def expect(condition: bool, complaint: str) -> None:
+    if not condition:
+        raise ValueError(complaint)

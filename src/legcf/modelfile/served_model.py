@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The serving model: what one small file holds, and how it gets in and out of it. Numpy only.
+
+A coded model stores S (packed columns, quantised weights) and H_meta; a full one stores the propagated table. Beside
+them: id maps, item popularity, and if wanted titles, attributes of items, the history of every user, how much what
+neighbours took counts beside the vectors, the map that leads from features of items to vectors, and the model card.
+"""
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from legcf.core.arrays import FloatArray
+from legcf.data.ids import IdMap
+from legcf.features.placing import Placing
+from legcf.modelfile.attributes import Attributes
+from legcf.modelfile.codecs import (
+    Store,
+    array,
+    count,
+    expect,
+    finite,
+    get_ids,
+    get_integers,
+    get_lists,
+    get_matrix,
+    get_placing,
+    get_rows,
+    get_text,
+    put_ids,
+    put_integers,
+    put_lists,
+    put_matrix,
+    put_placing,
+    put_rows,
+    put_text,
+)
+from legcf.modelfile.container import damaged, read_container, write_container
+from legcf.modelfile.histories import PackedHistories, PackedWeights
+from legcf.ranking.item_lists.lists import ItemLists
+from legcf.ranking.tables.pooling import Pooling
+from legcf.ranking.tables.rows import CodedRows, Rows
+
+DTYPES = ("int8", "float16", "float32")
+LIST_BITS = 8  # of a weight in an item list, at most: lists that were rounded to fewer take fewer
+_HEADER_BYTES = 12_000  # configuration, model card and map, at most
+_CODES_IN_HEADER = 1000  # whose places on the map are among them
+_LARGEST_SCALE = 1e12  # scores stay finite in float32
+
+
+@dataclass(frozen=True)
+class FoldIn:
+    """How a vector u is solved from the rows v_j of a history, as ALS solves it:
+
+    (unobserved · VᵀV + Σ_j w_j v_j v_jᵀ + ridge · mean(diag VᵀV) · I) u = scale · Σ_j w_j v_j,  w_j = count_j^−damping
+
+    with w scaled to mean 1 over the history. Chosen at export (`legcf.export.calibrate`).
+    """
+
+    unobserved: float = 0.1
+    ridge: float = 1e-3
+    damping: float = 0.5
+    scale: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class ServingModel:
+    items: IdMap
+    item_rows: Rows
+    popularity: NDArray[np.integer]  # how many users have each item
+    users: IdMap | None = None
+    user_rows: Rows | None = None
+    item_bias: FloatArray | None = None
+    titles: list[str] | None = None
+    history: PackedHistories | None = None
+    pooling: Pooling | None = None  # users are the weighted sums of their items
+    fold_in: FoldIn = FoldIn()  # a user from its items, where they are not
+    fold_in_item: FoldIn = FoldIn()  # an item from its users
+    atlas: FloatArray | None = None  # where each meta-embedding lies on the map (c × 2)
+    card: dict[str, Any] = field(default_factory=dict)
+    dtype: str = "float16"
+    lists: ItemLists | None = None  # what a user's items add to scores beside the vectors
+    neighbour_scale: float = 0.0  # of what neighbours add to scores, which is computed from the histories
+    attributes: Attributes | None = None  # of items, to filter by
+    placing: Placing | None = None  # of new items, by their features
+
+    def item_name(self, item: int) -> str:
+        return self.titles[item] if self.titles is not None else str(self.items.values[item])
+
+    def save(self, path: Path) -> dict[str, int]:
+        """Write the model; returns the bytes of each of its parts."""
+        store, config = _to_store(self)
+        metadata = {"config": json.dumps(config), "card": json.dumps(self.card, default=float)}
+        write_container(path, store, metadata)
+        sizes = {"vectors": 0, "lists": 0, "ids": 0, "titles": 0, "history": 0, "attributes": 0, "features": 0}
+        for name, block in store.items():
+            part = name.split(".")[0]
+            sizes[part if part in sizes else "vectors"] += block.nbytes
+        sizes["header"] = path.stat().st_size - sum(sizes.values())
+        return sizes
+
+    @classmethod
+    def load(cls, path: Path) -> "ServingModel":
+        store, metadata = read_container(path)
+        try:
+            return _from_store(store, json.loads(metadata["config"]), json.loads(metadata["card"]))
+        except (KeyError, ValueError, TypeError, IndexError, AttributeError, OverflowError) as error:
+            raise damaged(path, f"its content is not consistent: {error}") from error
+
+
+def fixed_bytes(items: IdMap, titles: list[str] | None, popularity: NDArray[np.integer], codes: int = 0) -> int:
+    """What a model file takes beside vectors and lists: names, counts, the header, and places of codes on the map."""
+    store: Store = {}
+    put_ids(store, "ids.items", items)
+    put_integers(store, "popularity", popularity)
+    if titles is not None:
+        put_text(store, "titles", titles)
+    return sum(block.nbytes for block in store.values()) + _HEADER_BYTES + 4 * max(codes - _CODES_IN_HEADER, 0)
+
+
+def placing_bytes(placing: Placing) -> int:
+    """What the map from features takes in a file of whole bytes."""
+    store: Store = {}
+    facts = put_placing(store, "features", placing, "int8")
+    return sum(block.nbytes for block in store.values()) + len(json.dumps(facts))
+
+
+def _to_store(model: ServingModel) -> tuple[Store, dict[str, Any]]:
+    config: dict[str, Any] = {"dtype": model.dtype, "items": len(model.items)}
+    if model.pooling is not None:
+        config["pooling"] = {"user_power": model.pooling.user_power, "item_power": model.pooling.item_power}
+    config["fold_in"] = {"user": vars(model.fold_in), "item": vars(model.fold_in_item)}
+    store: Store = {}
+    config["popularity"] = put_integers(store, "popularity", model.popularity)
+    if isinstance(model.item_rows, CodedRows):
+        config["codebook"] = put_matrix(store, "codebook", model.item_rows.codebook, model.dtype)
+    config["item_rows"] = put_rows(store, "item_rows", model.item_rows, model.dtype)
+    config["item_ids"] = put_ids(store, "ids.items", model.items)
+    if model.item_bias is not None:
+        store["item_bias"] = model.item_bias.astype(np.float32 if model.dtype == "float32" else np.float16)
+    if model.lists is not None:
+        config["lists"] = put_lists(store, "lists", model.lists, LIST_BITS)
+    if model.atlas is not None:
+        store["atlas"] = model.atlas.astype(np.float16)
+    if model.titles is not None:
+        put_text(store, "titles", model.titles)
+    if model.attributes is not None:
+        config["attributes"] = model.attributes.put(store)
+    if model.placing is not None:
+        config["features"] = put_placing(store, "features", model.placing, model.dtype)
+    if model.users is not None:
+        config["users"] = len(model.users)
+        config["user_ids"] = put_ids(store, "ids.users", model.users)
+        if model.user_rows is not None:
+            config["user_rows"] = put_rows(store, "user_rows", model.user_rows, model.dtype)
+        if model.history is not None:
+            store["history.low"], store["history.high"] = model.history.keys.packed
+            config["history"] = model.history.num_pairs
+            weights = model.history.weights
+            if weights is not None:
+                store["history.weights"], store["history.levels"] = weights.codes.packed, weights.levels
+            if model.neighbour_scale:
+                config["neighbour_scale"] = model.neighbour_scale
+    return store, config
+
+
+def _from_store(store: Store, config: dict[str, Any], card: dict[str, Any]) -> ServingModel:
+    num_items, dtype = count(config["items"]), config["dtype"]
+    if dtype not in DTYPES or not isinstance(card, dict):
+        raise ValueError("unknown number format")
+    codebook = get_matrix(store, "codebook", config["codebook"]) if "codebook" in config else None
+    item_rows = get_rows(store, "item_rows", config["item_rows"], num_items, codebook)
+    users, user_rows, history = None, None, None
+    if "users" in config:
+        num_users = count(config["users"])
+        # ids that count up take no bytes: what they promise must still be in proportion to what the file holds
+        expect(num_users <= 8 * sum(block.nbytes for block in store.values()), "there are too many users")
+        users = get_ids(store, "ids.users", config["user_ids"], num_users, "user")
+        if "user_rows" in config:
+            user_rows = get_rows(store, "user_rows", config["user_rows"], num_users, codebook)
+            expect(user_rows.width == item_rows.width, "users and items differ in width")
+        if "history" in config:
+            history = _get_history(store, count(config["history"]), num_users, num_items)
+    popularity = get_integers(store, "popularity", config["popularity"], num_items)
+    bias, atlas = None, None
+    if "item_bias" in store:
+        bias = finite(array(store, "item_bias", np.float32 if dtype == "float32" else np.float16, (num_items,)))
+    if "atlas" in store and codebook is not None:
+        atlas = finite(array(store, "atlas", np.float16, (len(codebook), 2)))
+    titles = get_text(store, "titles", num_items) if "titles.text" in store else None
+    pooling = _get_pooling(config["pooling"], popularity) if "pooling" in config else None
+    fold_in, fold_in_item = (_get_fold_in(config["fold_in"][side]) for side in ("user", "item"))
+    items = get_ids(store, "ids.items", config["item_ids"], num_items, "item")
+    neighbour_scale = float(config.get("neighbour_scale", 0.0))
+    expect(0 <= neighbour_scale <= _LARGEST_SCALE, "the scale of neighbours is wrong")
+    expect(history is not None or not neighbour_scale, "neighbours need histories")
+    return ServingModel(
+        items=items,
+        item_rows=item_rows,
+        popularity=popularity,
+        users=users,
+        user_rows=user_rows,
+        item_bias=bias,
+        titles=titles,
+        history=history,
+        pooling=pooling,
+        fold_in=fold_in,
+        fold_in_item=fold_in_item,
+        atlas=atlas,
+        card=card,
+        dtype=dtype,
+        lists=get_lists(store, "lists", config["lists"], num_items) if "lists" in config else None,
+        neighbour_scale=neighbour_scale,
+        attributes=Attributes.get(store, config["attributes"], num_items) if "attributes" in config else None,
+        placing=get_placing(store, "features", config["features"], item_rows.width) if "features" in config else None,
+    )
+
+
+def _get_fold_in(config: dict[str, Any]) -> FoldIn:
+    settings = FoldIn(**{name: float(value) for name, value in config.items()})
+    expect(all(0 <= value <= _LARGEST_SCALE for value in vars(settings).values()), "fold-in settings are wrong")
+    return settings
+
+
+def _get_pooling(config: dict[str, Any], popularity: NDArray[np.integer]) -> Pooling:
+    powers = float(config["user_power"]), float(config["item_power"])
+    expect(all(-4 <= power <= 4 for power in powers), "the powers of pooling are wrong")
+    return Pooling(*powers, popularity)
+
+
+def _get_history(store: Store, pairs: int, num_users: int, num_items: int) -> PackedHistories:
+    low = array(store, "history.low", np.uint8, None)
+    high = array(store, "history.high", np.uint8, None)
+    expect(pairs <= 8 * high.nbytes, "there are too many pairs")
+    packed = PackedHistories.unpack(low, high, pairs, num_users, num_items)
+    if "history.weights" not in store:
+        return packed
+    levels = finite(array(store, "history.levels", np.float32, None)).copy()
+    weights = PackedWeights.unpack(array(store, "history.weights", np.uint8, None), levels, pairs)
+    return replace(packed, weights=weights)

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a model's vectors to what ranks, as the section `ranking` of the configuration wants it: a step after training.
+
+What is chosen here is chosen on held-out pairs by whoever judges; this module knows neither data nor metrics.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from legcf.core.config import RankingConfig
+from legcf.core.errors import UserError
+from legcf.core.hill_climb import climb
+from legcf.data.interactions import Interactions
+from legcf.ranking.item_lists.fit_lists import Judge, ListFitter
+from legcf.ranking.item_lists.lists import ItemLists, entries_within
+from legcf.ranking.neighbours import Neighbours
+from legcf.ranking.precision import as_stored
+from legcf.ranking.ranking import Ranking
+
+_STEPS = (2.0, 2.0**0.5)  # of the lists' weight, at last
+Arrays = Mapping[str, NDArray[np.generic]]
+
+
+@dataclass(frozen=True, eq=False)
+class Tuned:
+    """A ranking with what was chosen for it, and the settings that give it again without choosing."""
+
+    ranking: Ranking
+    config: RankingConfig
+
+
+class Tuning:
+    """Adds to rankings of one model what the configuration names.
+
+    `room` is what a model file has left for vectors and lists, where it has a size to keep to. `own` are lists that the
+    method brings itself.
+    """
+
+    def __init__(
+        self,
+        config: RankingConfig,
+        room: int | None = None,
+        fitter: ListFitter | None = None,
+        own: ItemLists | None = None,
+    ) -> None:
+        if own is not None and (config.has_lists or config.neighbours):
+            raise UserError("This method ranks by lists of its own: set ranking.lists and ranking.neighbours to 0.")
+        self.config = config
+        self._own = own
+        self._room = room
+        self._graph: Neighbours | None = None
+        self.fitter = fitter
+
+    def start(self, ranking: Ranking) -> Ranking:
+        """With the settings as they are configured and without lists: what training is validated by."""
+        ranking = ranking.with_length(self.config.length)
+        if self._own is not None:
+            return replace(ranking, term=self._own)
+        return self._near(ranking, self.config.neighbours) if self.config.neighbours else ranking
+
+    def fitted(self, ranking: Ranking, judge: Judge | None) -> Tuned:
+        """With all that is configured, and with what is judged best where it is to be chosen."""
+        ranking = self.rounded(self.start(ranking))
+        if self.config.has_lists:
+            return self._listed(ranking, judge)
+        if judge is None or not self.config.fit_neighbours:
+            return Tuned(ranking, self.config)
+        start = self.config.neighbours
+        best = climb(lambda weight: judge(self._near(ranking, weight), {"weight": weight}), start)
+        return Tuned(self._near(ranking, best), _chosen(self.config.model_copy(update={"neighbours": best})))
+
+    def restored(self, ranking: Ranking, stored: Arrays) -> Ranking:
+        """With what `arrays` gave for a fitted one."""
+        ranking = self.rounded(ranking.with_length(self.config.length))
+        if "list_weights" in stored:
+            items = np.asarray(stored["list_items"], dtype=np.int32)
+            pairs = Interactions(np.asarray(stored["list_indptr"], dtype=np.int64), items, ranking.num_items)
+            weights = np.asarray(stored["list_weights"], dtype=np.float32)
+            scale = float(stored["list_scale"].item()) if "list_scale" in stored else 0.0
+            return replace(ranking, term=ItemLists(pairs, weights, self.config.list_power, scale))
+        if "neighbour_weight" in stored:
+            return self._near(ranking, float(stored["neighbour_weight"].item()))
+        return ranking
+
+    def rounded(self, ranking: Ranking) -> Ranking:
+        """As the model file will hold it, where its size or precision is configured."""
+        if self.config.bits is None and self.config.bytes is None:
+            return ranking
+        if ranking.pooling is None:
+            raise UserError(
+                "ranking.bytes and ranking.bits are for models whose users are their histories: add --backbone history"
+                " (with a preset for it), or set both to null."
+            )
+        return as_stored(ranking, self.config.bits)
+
+    def entries(self, ranking: Ranking) -> int:
+        """How many entries the lists beside these vectors may have."""
+        if self.config.lists is not None:
+            return round(self.config.lists * ranking.num_items)
+        assert self._room is not None
+        assert ranking.rows is not None
+        return entries_within(self._room - ranking.rows.packed_bytes, ranking.num_items, self.config.list_bits)
+
+    def weighed(self, ranking: Ranking, lists: ItemLists, config: RankingConfig, judge: Judge | None) -> Tuned:
+        """With these lists, of the weight that is judged best where it is to be chosen."""
+        fitter = self._fitter_of(ranking)
+        if judge is not None and config.fit_weight:
+            weight, _ = fitter.weighed(ranking, lists, config.list_weight, judge, config, _STEPS)
+            config = config.model_copy(update={"list_weight": weight})
+        return Tuned(fitter.added(ranking, lists, config.list_weight), _chosen(config))
+
+    def _listed(self, ranking: Ranking, judge: Judge | None) -> Tuned:
+        fitter, config = self._fitter_of(ranking), self.config
+        if judge is not None and config.fit_lists:
+            config = fitter.settings(ranking, config, judge)
+        return self.weighed(ranking, fitter.lists(config, self.entries(ranking)), config, judge)
+
+    def _fitter_of(self, ranking: Ranking) -> ListFitter:
+        if self.fitter is None or self.fitter.train is not ranking.histories:
+            self.fitter = ListFitter(ranking.histories)
+        return self.fitter
+
+    def _near(self, ranking: Ranking, weight: float) -> Ranking:
+        if self._graph is None or self._graph.train is not ranking.histories:
+            self._graph = Neighbours.of(ranking.histories)
+        return replace(ranking, term=self._graph.weighing(weight, ranking))
+
+
+def _chosen(config: RankingConfig) -> RankingConfig:
+    """The settings with nothing left to choose."""
+    return config.model_copy(update={"choose": False, "fit_lists": False, "fit_neighbours": False})
+
+
+def arrays(ranking: Ranking) -> dict[str, NDArray[np.generic]]:
+    """What was chosen for a ranking, beside the vectors that its model gives: a file keeps it."""
+    term = ranking.term
+    if isinstance(term, Neighbours):
+        return {"neighbour_weight": np.array(term.weight)}
+    if isinstance(term, ItemLists):
+        return {
+            "list_indptr": term.pairs.indptr,
+            "list_items": term.pairs.items,
+            "list_weights": term.weights,
+            "list_scale": np.array(term.scale),
+        }
+    return {}
+
+
+def facts(ranking: Ranking) -> dict[str, Any]:
+    """The same for people, as metrics.json has it."""
+    term = ranking.term
+    found: dict[str, Any] = {}
+    if isinstance(term, Neighbours):
+        found["neighbour_weight"] = term.weight
+    if isinstance(term, ItemLists):
+        found["list_entries"] = term.num_entries
+    return found

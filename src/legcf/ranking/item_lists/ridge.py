@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The item lists of a data set in closed form: for each item a ridge regression on the few items that may speak for it.
+
+Column i of S solves, over the candidates j ∈ C_i and users weighed by d_u^−p,
+
+    (G_CC + λ · mean(diag G) · I) s = G_Ci,     G = Rᵀ D R,  D = diag(d_u^−p)
+
+where R has the root of a pair's weight, if pairs have weights
+
+(EASE, Steck, WWW 2019, restricted to candidates as in SLIM, Ning and Karypis, ICDM 2011). The whole of G is kept only
+where items are few. Else memory does not grow with the pairs of items that meet: the small systems are made of the
+users of the candidates or, where these have much in common, read off rows of G that are walked to one by one.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from legcf.core import distributed
+from legcf.core.arrays import FloatArray, IntArray, LongArray, Positions, inverse_power
+from legcf.core.jit import get_num_threads
+from legcf.core.progress import progress
+from legcf.data.interactions import Interactions
+from legcf.ranking.item_lists.lists import ItemLists
+from legcf.ranking.item_lists.ridge_numba import find_nearest, read_off, solve_systems
+
+_CHUNKS_PER_THREAD = 16
+_DENSE_BYTES = 2**28  # small catalogues are dense: there the whole of G is smaller and faster than walking
+_FEW_ROWS = 4  # for less than this part of the items, walking is faster all the same
+_BLOCK = 2048
+_ITEMS_A_CALL = 2**14  # between two looks at the clock
+_SYSTEM_BYTES = 2**28  # of small systems at a time, where they are read off rows of G
+_SAMPLED = 64  # items that tell how much work the users of candidates are
+# Nanoseconds, about: a step of a walk to a row of G, a value read off it; a user of a candidate, two that it has.
+_STEP, _VALUE, _USER, _TWO = 5.0, 9.0, 5.0, 1.2
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """Weights of the candidates of every item, for several ridges, and what each weight explains."""
+
+    candidates: Interactions
+    """Row i: the items that may speak for i, sorted."""
+    weights: FloatArray
+    """ridges × candidates"""
+    gains: FloatArray
+    """By how much the fit of an item is worse without the weight: s² / (M⁻¹)_jj."""
+
+    def lists(self, ridge: int = 0, user_power: float = 0.5) -> ItemLists:
+        """By the item of the history instead of the item that is spoken for."""
+        pairs, weights = _transposed(self.candidates, self.weights[ridge])
+        return ItemLists(pairs, weights, user_power)
+
+
+def find_candidates(
+    train: Interactions, count: int, by_item: Interactions, only: Positions | None = None
+) -> Interactions:
+    """The `count` items j with the largest Σ_{v has i and j} d_v^−1 · d_j^−½ for each item i: the filter of
+    `ranking.neighbours`, truncated. Of `only` some items i, if they are named: the others have none."""
+    return _nearest(train, count, 1.0, by_item, only)[0]
+
+
+def nearest_lists(train: Interactions, count: int, user_power: float) -> ItemLists:
+    """For each item the `count` items most like it, by Σ_{v has i and j} d_v^−p / √(d_i d_j), which is the weight."""
+    candidates, values = _nearest(train, count, user_power, train.transposed())
+    own = inverse_power(train.item_degrees, 0.5).astype(np.float32)
+    return ItemLists(*_transposed(candidates, values * own[candidates.users()]), user_power=0.0)
+
+
+def _nearest(
+    train: Interactions, count: int, user_power: float, by_item: Interactions, only: Positions | None = None
+) -> tuple[Interactions, FloatArray]:
+    """Row i: the items j of the largest Σ_{v has i and j} d_v^−p · d_j^−½, sorted by item, and these values."""
+    rows = np.arange(train.num_items) if only is None else np.asarray(only, dtype=np.int64)
+    user_scale = inverse_power(train.user_degrees, user_power).astype(np.float32)
+    item_scale = inverse_power(train.item_degrees, 0.5).astype(np.float32)
+    found = np.full((len(rows), max(1, min(count, train.num_items - 1))), -1, dtype=np.int32)
+    values = np.zeros(found.shape, dtype=np.float32)
+    lengths = np.repeat(train.user_degrees, train.user_degrees)
+    walked = np.bincount(train.items, weights=lengths, minlength=train.num_items)
+    shares = distributed.cuts(_offsets(walked[rows].astype(np.int64)))
+    mine = distributed.own(shares)
+    find_nearest(
+        by_item.indptr, by_item.items, train.indptr, train.items, user_scale, item_scale, rows, found, values,
+        mine.start, mine.stop, _chunks(len(found)),
+    )  # fmt: skip
+    for part in (found, values):
+        distributed.fill(part, shares)
+    order = np.argsort(found, axis=1)
+    found, values = np.take_along_axis(found, order, axis=1), np.take_along_axis(values, order, axis=1)
+    present = found >= 0
+    counts = np.zeros(train.num_items, dtype=np.int64)
+    counts[rows] = present.sum(axis=1)
+    return Interactions(_offsets(counts), found[present], train.num_items), values[present]
+
+
+def solve(
+    train: Interactions, candidates: Interactions, ridges: tuple[float, ...], user_power: float, by_item: Interactions
+) -> Solved:
+    """The weights for each ridge, in units of G's mean diagonal so that one grid suits all data."""
+    own = inverse_power(train.user_degrees, user_power).astype(np.float32)
+    roots = np.empty(0, dtype=np.float32) if by_item.weights is None else np.sqrt(by_item.weights)
+    diagonal = train.user_degrees * own if by_item.weights is None else by_item.weights * own[by_item.items]
+    unit = float(diagonal.sum() / max(train.num_items, 1))
+    whole = np.zeros((0, 0), dtype=np.float32)
+    some = np.count_nonzero(candidates.user_degrees) * _FEW_ROWS < train.num_items
+    if train.num_items**2 * 4 <= _DENSE_BYTES and not some:
+        whole = whole_gram(train, own)
+    shape = (len(ridges), candidates.num_pairs)
+    weights, gains = np.zeros(shape, dtype=np.float32), np.zeros(shape, dtype=np.float32)
+    shares = distributed.cuts(candidates.indptr)
+    mine = distributed.own(shares)
+    scaled = np.array([ridge * unit for ridge in ridges], dtype=np.float32)
+    no_systems = np.zeros((0, 0, 0), dtype=np.float32)
+    longest = int(candidates.user_degrees.max(initial=0))
+    block = max(1, min(_ITEMS_A_CALL, _SYSTEM_BYTES // (4 * (longest + 1) * max(longest, 1))))
+    rows = np.arange(mine.start, mine.stop)
+    if not len(whole) and not some:
+        together = rows[np.argsort(_hubs(candidates, train.item_degrees)[mine], kind="stable")]
+        walks = _walks_less(train, by_item, candidates, together, block)
+        rows = together if walks else rows
+    else:
+        walks = False
+    with progress("Item lists", mine.stop - mine.start, "items", quiet=mine.stop - mine.start <= _ITEMS_A_CALL) as task:
+        for start in range(0, len(rows), block):
+            some_rows = rows[start : start + block]
+            systems = _systems(train, by_item, candidates, own, some_rows) if walks else no_systems
+            solve_systems(
+                by_item.indptr, by_item.items, roots, candidates.indptr, candidates.items, own, scaled, weights, gains,
+                train.num_users, whole, systems, some_rows, _chunks(len(some_rows)),
+            )  # fmt: skip
+            task.advance(len(some_rows))
+    for line in (*weights, *gains):
+        distributed.fill(line, candidates.indptr[shares])
+    return Solved(candidates, weights, gains)
+
+
+def _hubs(candidates: Interactions, degrees: NDArray[np.integer]) -> LongArray:
+    """Of every item the most popular of its candidates: items that share it share more of them."""
+    hubs = np.full(candidates.num_users, -1, dtype=np.int64)
+    able = np.flatnonzero(candidates.user_degrees)
+    if len(able):
+        keys = degrees[candidates.items].astype(np.int64) * candidates.num_items + candidates.items
+        hubs[able] = np.maximum.reduceat(keys, candidates.indptr[able]) % candidates.num_items
+    return hubs
+
+
+def _walks_less(
+    train: Interactions, by_item: Interactions, candidates: Interactions, rows: LongArray, block: int
+) -> bool:
+    """Whether walking to the rows of G that blocks of items need is less work than to go by the users of candidates.
+
+    A row is walked to once a block, by way of all that its users have. By users it takes the square of how many of an
+    item's candidates a user has, which some items tell.
+    """
+    lengths = np.repeat(train.user_degrees, train.user_degrees)
+    ways = np.bincount(train.items, weights=lengths, minlength=train.num_items)
+    walking = _VALUE * float((candidates.user_degrees[rows].astype(np.float64) ** 2).sum())
+    for start in range(0, len(rows), block):
+        walking += _STEP * float(ways[np.unique(candidates.of_users(rows[start : start + block]).items)].sum())
+    some = rows[np.unique(np.linspace(0, max(len(rows) - 1, 0), _SAMPLED).astype(np.int64))] if len(rows) else rows
+    by_users = 0.0
+    for item in some:
+        users = [by_item.of(candidate) for candidate in candidates.of(item)]
+        met = np.unique(np.concatenate([np.empty(0, dtype=np.int32), *users]), return_counts=True)[1]
+        by_users += _TWO * float((met.astype(np.float64) ** 2).sum()) + _USER * float(met.sum())
+    return bool(walking < by_users * len(rows) / max(len(some), 1))
+
+
+def _systems(
+    train: Interactions, by_item: Interactions, candidates: Interactions, own: FloatArray, rows: LongArray
+) -> FloatArray:
+    """For each of some items: G_CC, and G_Ci in one more column."""
+    wanted = candidates.of_users(rows)
+    longest = int(wanted.user_degrees.max(initial=0))
+    systems = np.zeros((len(rows), longest, longest + 1), dtype=np.float32)
+    order = np.argsort(wanted.items, kind="stable")  # by candidate: what its row of G is needed for stands together
+    needed, first = np.unique(wanted.items[order], return_index=True)
+    firsts = np.append(first, len(order)).astype(np.int64)
+    none = np.empty(0, dtype=np.float32)
+    read_off(
+        by_item.indptr, by_item.items, none if by_item.weights is None else np.sqrt(by_item.weights),
+        train.indptr, train.items, none if train.weights is None else np.sqrt(train.weights), own,
+        wanted.indptr, wanted.items, wanted.users(), order, needed, firsts, rows, systems, _chunks(len(needed)),
+    )  # fmt: skip
+    return systems
+
+
+def strongest(candidates: Interactions, gains: FloatArray, count: int) -> Interactions:
+    """The `count` candidates that explain most, whichever items they belong to."""
+    if count >= candidates.num_pairs:
+        return candidates
+    order = np.argpartition(-gains, count)[:count]
+    kept = np.zeros(candidates.num_pairs, dtype=np.bool_)
+    kept[order] = True
+    return candidates.subset(kept)
+
+
+def _transposed(candidates: Interactions, weights: FloatArray) -> tuple[Interactions, FloatArray]:
+    order = np.argsort(candidates.items, kind="stable")
+    counts = np.bincount(candidates.items, minlength=candidates.num_items)
+    targets: IntArray = candidates.users()[order]
+    return Interactions(_offsets(counts), targets, candidates.num_users), weights[order]
+
+
+def whole_gram(train: Interactions, user_weights: FloatArray) -> FloatArray:
+    matrix = train.to_scipy()
+    gram = np.zeros((train.num_items, train.num_items), dtype=np.float32)
+    mine = distributed.own(distributed.cuts(train.indptr))
+    for start in range(mine.start, mine.stop, _BLOCK):
+        stop = min(start + _BLOCK, mine.stop)
+        block = np.sqrt(matrix[start:stop].toarray())  # a pair counts by its weight in its own square
+        gram += block.T @ (block * user_weights[start:stop, None])
+    return distributed.total(gram)
+
+
+def _offsets(counts: NDArray[np.integer]) -> NDArray[np.int64]:
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
+
+
+def _chunks(rows: int) -> int:
+    return max(1, min(rows, get_num_threads() * _CHUNKS_PER_THREAD))

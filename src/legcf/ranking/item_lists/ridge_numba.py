@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loops of `ridge`, compiled: nearest items, small systems and their solutions."""
+
+import numpy as np
+
+from legcf.core.jit import njit, prange
+
+_STEPS_LIKE_ALL = 8  # to go back over a row step by step costs this much more than to clear it
+
+
+@njit(cache=True, parallel=True)
+def find_nearest(  # type: ignore[no-untyped-def]
+    item_indptr, item_users, indptr, items, user_scale, item_scale, rows, found, likeness, first, last, chunks
+):
+    """Walk to the users of an item and on to their items; a heap keeps the largest."""
+    num_items, count = len(item_indptr) - 1, found.shape[1]
+    for chunk in prange(chunks):
+        reached = np.zeros(num_items, dtype=np.float32)
+        met = np.empty(num_items, dtype=np.int32)
+        for row in range(first + chunk, last, chunks):
+            own, values = rows[row], likeness[row]
+            size = 0
+            for user in item_users[item_indptr[own] : item_indptr[own + 1]]:
+                share = user_scale[user]
+                for item in items[indptr[user] : indptr[user + 1]]:
+                    if reached[item] == 0:
+                        met[size] = item
+                        size += 1
+                    reached[item] += share
+            held = 0
+            for place in range(size):
+                item = met[place]
+                value = reached[item] * item_scale[item]
+                reached[item] = 0
+                if item == own:
+                    continue
+                if held < count:
+                    at = held
+                    held += 1
+                    while at > 0 and values[(at - 1) // 2] > value:
+                        values[at], found[row, at] = values[(at - 1) // 2], found[row, (at - 1) // 2]
+                        at = (at - 1) // 2
+                elif value > values[0]:
+                    at = 0
+                    while True:
+                        child = 2 * at + 1
+                        if child + 1 < count and values[child + 1] < values[child]:
+                            child += 1
+                        if child >= count or values[child] >= value:
+                            break
+                        values[at], found[row, at] = values[child], found[row, child]
+                        at = child
+                else:
+                    continue
+                values[at], found[row, at] = value, item
+
+
+@njit(cache=True, parallel=True)
+def read_off(  # type: ignore[no-untyped-def]
+    item_indptr, item_users, item_roots, indptr, items, roots, user_weights, bounds, places, target_of, order, needed,
+    firsts, targets, systems, chunks,
+):  # fmt: skip
+    """Walk to each row of G that is needed, and copy what the small systems want of it."""
+    longest = systems.shape[1]
+    for chunk in prange(chunks):
+        row = np.zeros(len(item_indptr) - 1, dtype=np.float32)
+        for number in range(chunk, len(needed), chunks):
+            item, steps = needed[number], 0
+            for spot in range(item_indptr[item], item_indptr[item + 1]):
+                user = item_users[spot]
+                steps += indptr[user + 1] - indptr[user]
+                share = user_weights[user] * item_roots[spot] if len(item_roots) else user_weights[user]
+                for at in range(indptr[user], indptr[user + 1]):
+                    row[items[at]] += share * roots[at] if len(roots) else share
+            for place in order[firsts[number] : firsts[number + 1]]:
+                target = target_of[place]
+                first, last = bounds[target], bounds[target + 1]
+                line = systems[target, place - first]
+                for other in range(first, last):
+                    line[other - first] = row[places[other]]
+                line[longest] = row[targets[target]]
+            if steps * _STEPS_LIKE_ALL > len(row):
+                row[:] = 0
+                continue
+            for spot in range(item_indptr[item], item_indptr[item + 1]):
+                user = item_users[spot]
+                for at in range(indptr[user], indptr[user + 1]):
+                    row[items[at]] = 0
+
+
+@njit(cache=True, fastmath=True)
+def _factorise(matrix, size):  # type: ignore[no-untyped-def]
+    """Lower Cholesky factor in place, row by row so that the inner loops run along memory."""
+    for i in range(size):
+        for j in range(i):
+            total = matrix[i, j]
+            for k in range(j):
+                total -= matrix[i, k] * matrix[j, k]
+            matrix[i, j] = total / matrix[j, j]
+        total = matrix[i, i]
+        for k in range(i):
+            total -= matrix[i, k] * matrix[i, k]
+        matrix[i, i] = np.sqrt(max(total, np.float32(1e-12)))
+
+
+@njit(cache=True, fastmath=True)
+def _invert_diagonal(lower, size, inverse, diagonal):  # type: ignore[no-untyped-def]
+    """Diagonal of (L Lᵀ)⁻¹: columns of L⁻¹, squared and summed."""
+    for column in range(size):
+        inverse[column] = np.float32(1) / lower[column, column]
+        total = inverse[column] * inverse[column]
+        for i in range(column + 1, size):
+            value = np.float32(0)
+            for k in range(column, i):
+                value += lower[i, k] * inverse[k]
+            inverse[i] = -value / lower[i, i]
+            total += inverse[i] * inverse[i]
+        diagonal[column] = total
+
+
+@njit(cache=True, parallel=True, fastmath=True)
+def solve_systems(  # type: ignore[no-untyped-def]
+    item_indptr, item_users, amounts, first_of, candidates, user_weights, ridges, weights, gains, num_users, whole,
+    systems, targets, chunks,
+):  # fmt: skip
+    rows = len(first_of) - 1
+    largest = 1
+    for row in range(rows):
+        largest = max(largest, first_of[row + 1] - first_of[row])
+    for chunk in prange(chunks):
+        gram = np.empty((largest, largest), dtype=np.float32)
+        lower = np.empty((largest, largest), dtype=np.float32)
+        right = np.empty(largest, dtype=np.float32)
+        solution = np.empty(largest, dtype=np.float32)
+        scratch = np.empty(largest, dtype=np.float32)
+        diagonal = np.empty(largest, dtype=np.float32)
+        position = np.empty(largest, dtype=np.int64)
+        share_of = np.empty(largest, dtype=np.float32)
+        is_weighed = len(amounts) > 0
+        head = np.full(num_users, -1, dtype=np.int32)
+        for number in range(chunk, len(targets), chunks):
+            row = targets[number]
+            first, last = first_of[row], first_of[row + 1]
+            size = last - first
+            if size == 0:
+                continue
+            dense = len(whole) > 0
+            ready = dense or len(systems) > 0
+            total = 0
+            for place in range(first, last if not ready else first):
+                item = candidates[place]
+                total += item_indptr[item + 1] - item_indptr[item]
+            # Lists, one for each user of any candidate, of the candidates that it has.
+            following = np.empty(total, dtype=np.int32)
+            which = np.empty(total, dtype=np.int32)
+            seen = np.empty(total, dtype=np.int32)
+            amount = np.empty(total if is_weighed else 0, dtype=np.float32)
+            filled = num_seen = 0
+            for place in range(size if not ready else 0):
+                item = candidates[first + place]
+                for spot in range(item_indptr[item], item_indptr[item + 1]):
+                    user = item_users[spot]
+                    if is_weighed:
+                        amount[filled] = amounts[spot]
+                    if head[user] < 0:
+                        seen[num_seen] = user
+                        num_seen += 1
+                    following[filled], which[filled] = head[user], place
+                    head[user] = filled
+                    filled += 1
+            for place in range(size):
+                gram[place, : place + 1] = 0
+                right[place] = 0
+            if dense:
+                for place in range(size):
+                    line = whole[candidates[first + place]]
+                    right[place] = line[row]
+                    for other in range(place + 1):
+                        gram[place, other] = line[candidates[first + other]]
+            elif ready:
+                for place in range(size):
+                    line = systems[number, place]
+                    right[place] = line[len(line) - 1]
+                    gram[place, : place + 1] = line[: place + 1]
+            for spot in range(item_indptr[row], item_indptr[row + 1] if not ready else item_indptr[row]):
+                user = item_users[spot]
+                share = user_weights[user] * amounts[spot] if is_weighed else user_weights[user]
+                at = head[user]
+                while at >= 0:
+                    right[which[at]] += share * amount[at] if is_weighed else share
+                    at = following[at]
+            for found in range(num_seen):
+                user = seen[found]
+                share = user_weights[user]
+                count = 0
+                at = head[user]
+                while at >= 0:  # from the last candidate to the first, so positions fall
+                    position[count] = which[at]
+                    if is_weighed:
+                        share_of[count] = amount[at]
+                    count += 1
+                    at = following[at]
+                head[user] = -1
+                for a in range(count):
+                    line = gram[position[a]]
+                    if is_weighed:
+                        for b in range(a, count):
+                            line[position[b]] += share * share_of[a] * share_of[b]
+                    else:
+                        for b in range(a, count):
+                            line[position[b]] += share
+            for which_ridge in range(len(ridges)):
+                for i in range(size):
+                    for j in range(i + 1):
+                        lower[i, j] = gram[i, j]
+                    lower[i, i] += ridges[which_ridge]
+                _factorise(lower, size)
+                for i in range(size):
+                    value = right[i]
+                    for k in range(i):
+                        value -= lower[i, k] * solution[k]
+                    solution[i] = value / lower[i, i]
+                for i in range(size - 1, -1, -1):
+                    solution[i] /= lower[i, i]
+                    value = solution[i]
+                    for k in range(i):
+                        solution[k] -= lower[i, k] * value
+                _invert_diagonal(lower, size, scratch, diagonal)
+                for i in range(size):
+                    weights[which_ridge, first + i] = solution[i]
+                    gains[which_ridge, first + i] = solution[i] * solution[i] / diagonal[i]

@@ -1,0 +1,406 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recommendations from a serving model with numpy alone: no graph, no N × d table, no torch.
+
+    y_ui = s_uᵀ G s_i,  G = H_meta H_metaᵀ
+
+A user is projected once (g = H_meta h_u), after which an item costs t multiply-adds. Where the file has a scale for it,
+what a user's neighbours took is added (`legcf.scoring.neighbours`). Public methods speak in the ids
+people use, private ones in positions.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from legcf.core import notebook_repr
+from legcf.core.arrays import FloatArray, Positions, sorted_unique
+from legcf.core.errors import UserError
+from legcf.data.ids import ExternalId, IdMap
+from legcf.modelfile.attributes import ItemMask
+from legcf.modelfile.served_model import ServingModel
+from legcf.ranking.popularity import trust
+from legcf.ranking.tables.rows import Rows, measure
+from legcf.scoring.batch import blocks
+from legcf.scoring.foldin import UserMaker, user_maker
+from legcf.scoring.neighbours import HistoryNeighbours
+from legcf.scoring.profile import ServedTerm, Taste
+from legcf.scoring.renew import with_pairs
+from legcf.scoring.rules import Caps, Filter, allowed_items, choose
+from legcf.scoring.topk import best
+
+_POOL = 10  # candidates per place where the best scores alone do not decide
+_NONE = np.zeros(0, dtype=np.int32)
+
+
+class Scored(NamedTuple):
+    """An entity (item or user) with its score; `name` is the title when there is one."""
+
+    id: ExternalId
+    score: float
+    name: str
+    fallback: str | None = None
+    """"popular" where it was chosen for what most people have, since nothing is known of the user."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One wish for recommendations: a known user, a list of items, or both (a known user with news).
+
+    Args:
+        user: The id of a user that the model knows.
+        items: What somebody has: of someone new, or beside what is known of the user.
+        k: How many items, at most.
+        exclude_seen: Whether to leave out what the user is known to have, `items` included.
+        allow: Recommend nothing but these.
+        deny: Recommend none of these.
+        filter: What the attributes of items must be (`legcf.scoring.rules`).
+        cap: At most so many items of one value, by attribute.
+        diversity: From 0, the best scores, to 1, as unlike each other as possible.
+
+    Example:
+        ```python
+        Request(user="alice", items=["item-9"], k=5)
+        ```
+    """
+
+    user: ExternalId | None = None
+    items: Sequence[ExternalId] = ()
+    k: int = 20
+    exclude_seen: bool = True
+    allow: Sequence[ExternalId] | None = None
+    deny: Sequence[ExternalId] = ()
+    filter: Filter = field(default_factory=dict)
+    cap: Mapping[str, int] = field(default_factory=dict)
+    diversity: float = 0.0
+
+
+class Scorer:
+    """Answer questions about one model file, with numpy alone.
+
+    A scorer does not change, so threads share it; a new model is a new scorer.
+
+    Args:
+        model: What a model file holds; `Scorer.load` reads one.
+        path: The file it came from, to be named when the scorer is shown.
+
+    Example:
+        ```python
+        scorer = Scorer.load("model.legcf")
+        scorer.recommend(Request(user="alice", k=10))
+        ```
+    """
+
+    def __init__(self, model: ServingModel, path: Path | None = None) -> None:
+        self.model = model
+        self.path = path
+        self.examples: dict[tuple[int, bool], list[Scored]] = {}  # kept by `explain`
+
+    @classmethod
+    def load(cls, path: Path | str) -> "Scorer":
+        """Read a model file; every size and the checksum are verified.
+
+        Args:
+            path: What `legcf export` or `legcf compress` wrote.
+
+        Returns:
+            A scorer for it.
+
+        Raises:
+            UserError: The file is not there, damaged, or none of legcf's.
+        """
+        return cls(ServingModel.load(Path(path)), Path(path))
+
+    def updated(self, users: Sequence[ExternalId], items: Sequence[ExternalId]) -> "Scorer":
+        """Give a scorer that knows more pairs, of known and of new users and items.
+
+        Args:
+            users: Ids, one per pair.
+            items: Ids, side by side with them.
+
+        Returns:
+            Another scorer; this one stays as it is.
+        """
+        return Scorer(with_pairs(self.model, users, items))
+
+    def prepare(self) -> "Scorer":
+        """Build the lookups that the first request would otherwise wait for.
+
+        Returns:
+            The scorer itself.
+        """
+        self.model.items.find("")
+        if self.model.users is not None:
+            self.model.users.find("")
+        self._measured  # noqa: B018 - cached on first use
+        self.solver.prepare()
+        self.term  # noqa: B018 - cached on first use
+        return self
+
+    @cached_property
+    def term(self) -> ServedTerm | None:
+        """What the items of a user add beside the vectors: the file's lists, or what neighbours took."""
+        history, scale = self.model.history, self.model.neighbour_scale
+        if self.model.lists is not None or history is None or not scale:
+            return self.model.lists
+        return HistoryNeighbours.of(history, scale)
+
+    @cached_property
+    def solver(self) -> UserMaker:
+        """What makes a user's vector of its items."""
+        return user_maker(self.model, self._measured[0])
+
+    @property
+    def item_norms(self) -> FloatArray:
+        """Lengths of the items' vectors."""
+        return self._measured[1]
+
+    @cached_property
+    def _measured(self) -> tuple[NDArray[np.float64], FloatArray]:
+        return measure(self.model.item_rows)
+
+    def recommend(self, request: Request) -> list[Scored]:
+        """Find the best items for one request.
+
+        Args:
+            request: Who asks, and what may be shown.
+
+        Returns:
+            Items with id, score, name and `fallback`, best first. Somebody of whom nothing is known gets what most
+            people have, and `fallback` says "popular".
+        """
+        return self.recommend_taste(self.taste(request), request)
+
+    def recommend_taste(self, taste: Taste, request: Request, hidden: Positions = _NONE) -> list[Scored]:
+        """Do the same for a taste that is at hand already.
+
+        Args:
+            taste: What `taste(request)` gives.
+            request: What may be shown.
+            hidden: Positions of items that nobody is shown at the moment.
+
+        Returns:
+            The best items, as `recommend` gives them.
+        """
+        seen = taste.history if request.exclude_seen else _NONE
+        left_out = np.concatenate([self.model.items.positions(request.deny), hidden, seen])
+        inside = allowed_items(self.model.attributes, request.filter) if request.filter else None
+        if request.allow is not None:
+            listed = np.zeros(len(self.model.items), dtype=np.bool_)
+            listed[self.model.items.positions(request.allow)] = True
+            inside = listed if inside is None else inside & listed
+        scores = self.scores(taste)
+        if request.cap or request.diversity:
+            found = self._chosen(scores, request, left_out, inside)
+        else:
+            found = best(scores, request.k, left_out, inside)
+        return _named(self.model.items, self.model.titles, *found, self.fallback(taste))
+
+    def _chosen(
+        self, scores: FloatArray, request: Request, left_out: Positions, inside: ItemMask | None
+    ) -> tuple[NDArray[np.int64], FloatArray]:
+        """By diversity and caps from the best items: from more of them if caps leave too few."""
+        room = _POOL * request.k
+        while True:
+            pool, values = best(scores, room, left_out, inside)
+            vectors = self.model.item_rows.vectors(pool) if request.diversity else None
+            caps = Caps(self.model.attributes, request.cap)
+            taken = choose(pool.tolist(), values, vectors, request.k, request.diversity, caps)
+            if len(taken) == request.k or len(pool) < room:
+                return pool[taken], values[taken]
+            room *= _POOL
+
+    def fallback(self, taste: Taste) -> Literal["popular"] | None:
+        """What is recommended in place of a taste of which nothing is known: neither vector nor history tell items
+        apart."""
+        if taste.vector.any() or (self.term is not None and self.term.term(taste.history, taste.relative).any()):
+            return None
+        return "popular"
+
+    def scores(self, taste: Taste, projected: FloatArray | None = None) -> FloatArray:
+        """Scores of all items, in item order. Someone of whom nothing is known gets what most people like.
+
+        Args:
+            taste: A user's vector and items.
+            projected: What `item_rows.project` gives for that vector, if it is at hand.
+
+        Returns:
+            A score per item.
+        """
+        if self.fallback(taste) is not None:
+            return self.model.popularity.astype(np.float32)
+        rows = self.model.item_rows
+        scores: FloatArray = rows.scores(rows.project(taste.vector[None]) if projected is None else projected)[0]
+        if self.model.item_bias is not None:
+            scores += self.model.item_bias
+        if self.term is not None:
+            self.term.add_to(scores, taste.history, taste.relative)
+        return scores
+
+    def taste(self, request: Request, more: Positions = _NONE) -> Taste:
+        """Turn a request into a vector and a history.
+
+        A known user keeps its vector; new items, or a model without users, make it be solved from its history.
+
+        Args:
+            request: Who asks.
+            more: Positions of items that the user took meanwhile.
+
+        Returns:
+            What scores are computed from.
+        """
+        news = np.concatenate([self.model.items.positions(request.items), more])
+        user = None if request.user is None else self._user(request.user)
+        known = self.history(user) if user is not None else _NONE
+        history = sorted_unique(np.concatenate([known, news])) if len(news) else known
+        stored = self.model.history
+        relative = None if stored is None or user is None else stored.relative(user, history)
+        if user is not None and self.model.user_rows is not None:
+            trained = self.model.user_rows.vectors(np.array([user]))[0]
+            if len(history) == len(known):
+                return Taste(trained, history, relative)
+            if not len(known):
+                return Taste(self._blend(trained, history), history)
+            # what the news change, added to what training knew
+            before = self.solver.vector(known, None if stored is None else stored.relative(user, known))
+            return Taste(trained + self.solver.vector(history, relative) - before, history, relative)
+        if user is not None and self.model.history is None:
+            raise UserError(
+                "This model stores no users and no histories: send the user's items, or export with --history."
+            )
+        return Taste(self.solver.vector(history, relative), history, relative)
+
+    def history(self, user: int) -> NDArray[np.int32]:
+        """What a user is known to have, both as positions."""
+        stored = self.model.history
+        return _NONE if stored is None else stored.of_user(user)
+
+    def similar_items(self, item: ExternalId, k: int = 10, hidden: Positions = _NONE) -> list[Scored]:
+        """Find the items most like one: cosines of vectors, bias apart, shrunk where only few users decide.
+
+        Args:
+            item: An id.
+            k: How many, at most.
+            hidden: Positions of items that nobody is shown at the moment.
+
+        Returns:
+            Items with their scores, best first.
+        """
+        position = self.model.items.position(item)
+        cosines = self._cosines(self.model.item_rows, position, self.item_norms)
+        cosines *= trust(self.model.popularity)
+        found = best(cosines, k, np.append(hidden, position), None)
+        return _named(self.model.items, self.model.titles, *found)
+
+    def similar_users(self, user: ExternalId, k: int = 10) -> list[Scored]:
+        """Find the users most like one, where the file holds vectors of users (`legcf export --users coded`).
+
+        Args:
+            user: An id.
+            k: How many, at most.
+
+        Returns:
+            Users with their scores, best first.
+        """
+        position = self._user(user)
+        if self.model.users is None or self.model.user_rows is None:
+            raise UserError("This model stores no users, so none can be compared: export with `--users coded`.")
+        cosines = self._cosines(self.model.user_rows, position, self._user_norms)
+        found, scores = best(cosines, k, np.array([position]), None)
+        return _named(self.model.users, None, found, scores)
+
+    def recommend_all(
+        self, k: int = 20, exclude_seen: bool = True, compiled: bool | None = None
+    ) -> tuple[NDArray[np.int32], FloatArray]:
+        """Find the best items of every user at once.
+
+        Args:
+            k: How many for each.
+            exclude_seen: Whether to leave out what a user is known to have.
+            compiled: Whether to use numba (None: when it is installed and of use); the answers are the same.
+
+        Returns:
+            Positions and scores (users × k), −1 where there are fewer; `model.items.external` gives the ids.
+        """
+        count = self._num_users()
+        items = np.empty((count, k), dtype=np.int32)
+        scores = np.empty((count, k), dtype=np.float32)
+        for users, some_items, some_scores in self.recommend_blocks(k, exclude_seen, compiled):
+            items[users], scores[users] = some_items, some_scores
+        return items, scores
+
+    def recommend_blocks(
+        self, k: int = 20, exclude_seen: bool = True, compiled: bool | None = None
+    ) -> Iterator[tuple[slice, NDArray[np.int32], FloatArray]]:
+        """Give what `recommend_all` gives, some users at a time: to be written as it comes, however many there are.
+
+        Args:
+            k: How many for each.
+            exclude_seen: Whether to leave out what a user is known to have.
+            compiled: As in `recommend_all`.
+
+        Yields:
+            A slice of users, and positions and scores for them.
+        """
+        return blocks(self, self._num_users(), k, exclude_seen, compiled)
+
+    def __repr__(self) -> str:
+        return notebook_repr.plain(self._facts())
+
+    def _repr_html_(self) -> str:
+        return notebook_repr.html(self._facts())
+
+    def _facts(self) -> notebook_repr.Facts:
+        model = self.model
+        users = (
+            f"{len(model.users):,} users by id" if model.users is not None else "no users: a request brings its items"
+        )
+        test = model.card.get("metrics", {}).get("test") or {}
+        accuracy = [f"{name} {test[name]:.4f}" for name in ("recall@20", "ndcg@20") if name in test]
+        rows = {
+            **({"file": self.path.name} if self.path else {}),
+            **({"size": notebook_repr.size(self.path.stat().st_size)} if self.path and self.path.exists() else {}),
+            "holds": f"{len(model.items):,} items, {users}",
+            **({"accuracy": ", ".join(accuracy)} if accuracy else {}),
+        }
+        return notebook_repr.Facts("Scorer", rows, f"legcf serve {self.path or 'model.legcf'}")
+
+    def _num_users(self) -> int:
+        if self.model.users is None:
+            raise UserError("This model stores no users: ask with lists of items instead.")
+        return len(self.model.users)
+
+    def _blend(self, trained: FloatArray, news: Positions) -> FloatArray:
+        """Without a stored history the news are all there is beside the trained vector: both count as much."""
+        solved = self.solver.vector(news)
+        length = float(np.linalg.norm(solved))
+        blended: FloatArray = trained + solved * (float(np.linalg.norm(trained)) / length if length else 0.0)
+        return blended
+
+    def _cosines(self, rows: Rows, position: int, lengths: FloatArray) -> FloatArray:
+        vector = rows.vectors(np.array([position]))
+        cosines: FloatArray = rows.scores(rows.project(vector))[0] / (lengths * lengths[position])
+        return cosines
+
+    @cached_property
+    def _user_norms(self) -> FloatArray:
+        assert self.model.user_rows is not None
+        return measure(self.model.user_rows)[1]
+
+    def _user(self, identifier: ExternalId) -> int:
+        if self.model.users is None:
+            raise UserError("This model stores no users: send the user's items instead of an id.")
+        return self.model.users.position(identifier)
+
+
+def _named(
+    ids: IdMap, titles: list[str] | None, places: NDArray[np.int64], scores: FloatArray, fallback: str | None = None
+) -> list[Scored]:
+    known = ids.external(places)
+    names = [str(identifier) for identifier in known] if titles is None else [titles[place] for place in places]
+    found = zip(known, scores.tolist(), names, strict=True)
+    return [Scored(identifier, score, name, fallback) for identifier, score, name in found]

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers as the API gives them: ids looked up, filters read, reasons added, everything ready for JSON."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from legcf.core.errors import UserError
+from legcf.data.ids import ExternalId, IdMap
+from legcf.scoring.explain import Explanation, explain, explain_popular
+from legcf.scoring.scorer import Request, Scored, Scorer
+from legcf.server.schemas import Ask
+from legcf.server.state.live_state import NO_NEWS, NOTHING_HIDDEN, Hidden, News
+from legcf.server.state.loaded_model import Loaded
+
+
+class UnknownId(UserError):
+    """Asked for what the model does not know."""
+
+    def __init__(self, kind: str, identifier: ExternalId) -> None:
+        super().__init__(f"There is no {kind} {str(identifier)[:100]!r} in this model.")
+
+
+def recommend(
+    loaded: Loaded, ask: Ask, popular_for_unknown: bool, news: News = NO_NEWS, hidden: Hidden = NOTHING_HIDDEN
+) -> dict[str, Any]:
+    """What is recommended, and why. Unknown users are an error unless popular items will do for them, or events told
+    of them."""
+    scorer = loaded.scorer
+    model = scorer.model
+    user = _known_user(scorer, ask, popular_for_unknown or news.version > 0)
+    for item in ask.items:
+        if model.items.find(item) is None:
+            raise UnknownId("item", item)
+    allow, strange = (None, []) if ask.allow is None else _known(model.items, ask.allow)
+    deny, stranger = _known(model.items, ask.deny)
+    request = Request(user, ask.items, ask.k, ask.exclude_seen, allow, deny, ask.filter, ask.cap, ask.diversity)
+    taste = scorer.taste(request, news.items)
+    found = scorer.recommend_taste(taste, request, hidden.items)
+    fallback = scorer.fallback(taste)
+    explained = found[: ask.explain]
+    if fallback is None:
+        why = explain(scorer, taste, [model.items.position(entry.id) for entry in explained])
+    else:
+        why = explain_popular(explained)
+    if user is not None and model.users is not None:  # as it was in the training data, not as it was typed
+        user = model.users.external([model.users.position(user)])[0]
+    return {
+        "model": loaded.tag,
+        "user": ask.user if user is None else user,
+        "items": [_item(entry) for entry in found],
+        "why": [_why(part) for part in why],
+        "fallback": fallback,
+        "ignored": [*strange, *stranger],
+    }
+
+
+def failure(error: UserError) -> tuple[int, str]:
+    """Status and sentence: what this model does not know is not found, what it cannot do is a conflict."""
+    return (404 if isinstance(error, UnknownId) else 409), str(error)
+
+
+def similar_items(loaded: Loaded, item: str, k: int, hidden: Hidden) -> dict[str, Any]:
+    items = loaded.scorer.model.items
+    position = items.find(item)
+    if position is None:
+        raise UnknownId("item", item)
+    return _similar(loaded, items.external([position])[0], loaded.scorer.similar_items(item, k, hidden.items))
+
+
+def similar_users(loaded: Loaded, user: str, k: int) -> dict[str, Any]:
+    users = loaded.scorer.model.users
+    position = None if users is None else users.find(user)
+    if users is not None and position is None:
+        raise UnknownId("user", user)
+    found = loaded.scorer.similar_users(user, k)  # says so if the model stores no users
+    assert users is not None
+    assert position is not None
+    return _similar(loaded, users.external([position])[0], found)
+
+
+def _known_user(scorer: Scorer, ask: Ask, strangers_welcome: bool) -> ExternalId | None:
+    users = scorer.model.users
+    if ask.user is None or (users is not None and users.find(ask.user) is not None):
+        return ask.user
+    if strangers_welcome:
+        return None
+    if users is None:
+        raise UserError("This model stores no users: POST the user's items to /recommend instead.")
+    raise UnknownId("user", ask.user)
+
+
+def _known(items: IdMap, wanted: Iterable[ExternalId]) -> tuple[list[ExternalId], list[ExternalId]]:
+    known: list[ExternalId] = []
+    unknown: list[ExternalId] = []
+    for item in wanted:
+        (unknown if items.find(item) is None else known).append(item)
+    return known, unknown
+
+
+def _similar(loaded: Loaded, to: ExternalId, found: list[Scored]) -> dict[str, Any]:
+    return {"model": loaded.tag, "to": to, "items": [_item(entry) for entry in found]}
+
+
+def _item(entry: Scored) -> dict[str, Any]:
+    return {"id": entry.id, "title": entry.name, "score": entry.score}
+
+
+def _why(part: Explanation) -> dict[str, Any]:
+    shared = [
+        {"meta": entry.meta, "contribution": entry.contribution, "examples": [_item(item) for item in entry.examples]}
+        for entry in part.shared
+    ]
+    because = [_item(item) for item in part.because]
+    return {
+        "item": part.item,
+        "text": part.text,
+        "score": part.score,
+        "neighbours": part.neighbours,
+        "shared": shared,
+        "because": because,
+    }

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process beside the server that does its long work, so that short requests find the server free.
+
+Two threads of one process share Python's lock, and whoever holds it may just have lost its core to somebody else; two
+processes share nothing, and this one steps back (`nice`) where both want a core. It starts with the first long request,
+loads the same file, takes jobs from its standard input and ends with the server.
+
+    job     4 bytes of length, JSON {"model": tag, "do": …}
+    answer  two parts, each 4 bytes of length and so many bytes; the first is empty if the job could not be done
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO
+
+from legcf.server.background.jobs import Job, perform
+from legcf.server.encoding import encode
+from legcf.server.logs import log
+from legcf.server.state.live_state import Latest
+from legcf.server.state.loaded_model import Loaded
+
+_NICENESS = 10
+_TRIES = 3  # in a row; then the server does everything itself
+_MODELS = 2  # while a file is being replaced, batches that began before it end with the model they began with
+
+
+class Helper:
+    """To be used from one thread."""
+
+    def __init__(self, path: Path, latest: Latest | None = None, events: str | None = None) -> None:
+        self._path, self._live, self._events = path, latest or Latest(), events
+        self._process: subprocess.Popen[bytes] | None = None
+        self._failures = 0
+
+    def perform(self, loaded: Loaded, job: Job) -> tuple[bytes, bytes]:
+        """By the process; or here, if it has another model or is no more."""
+        found = None if self._failures == _TRIES else self._ask(encode({"model": loaded.tag, **job}))
+        return perform(loaded, job, self._live) if found is None else found
+
+    @property
+    def process_id(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def _ask(self, message: bytes) -> tuple[bytes, bytes] | None:
+        try:
+            process = self._running()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            _write(process.stdin, message)
+            process.stdin.flush()
+            answer = _read(process.stdout), _read(process.stdout)
+        except (OSError, EOFError) as error:
+            self._failures += 1
+            self._process = None
+            log(
+                "helper_ended",
+                "warning",
+                reason=str(error),
+                effect="long work slows short requests down",
+                again=self._failures < _TRIES,
+            )
+            return None
+        self._failures = 0
+        return answer if answer[0] else None
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            told = [] if self._events is None else [self._events]
+            command = [sys.executable, "-m", "legcf.server.background.process", str(self._path), *told]
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        return self._process
+
+
+def _write(stream: IO[bytes], part: bytes) -> None:
+    stream.write(len(part).to_bytes(4, "little") + part)
+
+
+def _read(stream: IO[bytes]) -> bytes:
+    size = stream.read(4)
+    part = stream.read(int.from_bytes(size, "little"))
+    if len(size) < 4 or len(part) < int.from_bytes(size, "little"):
+        raise EOFError
+    return part
+
+
+def work(path: Path, jobs: IO[bytes], answers: IO[bytes], latest: Latest) -> None:
+    """Until there are no more jobs."""
+    models: dict[str, Loaded] = {}
+    while True:
+        try:
+            job = json.loads(_read(jobs))
+        except EOFError:
+            return
+        try:
+            if job["model"] not in models:
+                loaded = Loaded.of(path).with_described(latest.log)
+                models[loaded.tag] = loaded
+                models = dict(list(models.items())[-_MODELS:])
+            results, errors = perform(models[job["model"]], job, latest)
+        except Exception:  # the server tries it itself, and tells what is wrong
+            results, errors = b"", b""
+        _write(answers, results)
+        _write(answers, errors)
+        answers.flush()
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for the server, which says when to end
+    if hasattr(os, "nice"):  # not on Windows
+        os.nice(_NICENESS)
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever prints must not get between the answers
+    work(Path(sys.argv[1]), sys.stdin.buffer, answers, Latest.of(sys.argv[2] if len(sys.argv) > 2 else None))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starting and stopping the server process."""
+
+import errno
+import logging
+import os
+import re
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from legcf.core.errors import UserError
+from legcf.modelfile.served_model import ServingModel
+from legcf.server.logs import log
+from legcf.server.settings import Settings
+from legcf.server.state.event_log import EventLog
+
+_GRACE_SECONDS = 20  # for requests under way when the server is told to stop
+_COUNTS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it once, when it is imported
+
+
+def run_server(settings: Settings, host: str, port: int, workers: int) -> None:
+    """Serve until SIGTERM or SIGINT, then finish what is under way and return."""
+    _check(settings)
+    if workers > 1:
+        ServingModel.load(Path(settings.model))  # a bad file is told once, here, not by every worker
+    if settings.events is not None:
+        EventLog(settings.events, create=True).close()  # once, before all workers open it
+    listener = _listen(host, port)
+    counts = _prepare_counts(workers)
+    settings = replace(settings, counts=counts)
+
+    import uvicorn
+
+    from legcf.server.app import create_app  # not before counters have their place: prometheus_client comes with it
+
+    _log_as_json()
+    signal.signal(signal.SIGTERM, _leave)  # uvicorn finishes its requests, then hands the signal on to this
+    address = listener.getsockname()
+    if workers > 1 and counts is None:
+        log("counters_apart", "warning", reason=f"no folder is writable; {_COUNTS_VARIABLE} can name one")
+    try:
+        if workers == 1:
+            app = create_app(settings)
+            log("listening", host=address[0], port=address[1], workers=1)
+            uvicorn.Server(uvicorn.Config(app, **server_options())).run(sockets=[listener])
+        else:
+            settings.to_environment()
+            log("listening", host=address[0], port=address[1], workers=workers)
+            factory = "legcf.server.app:app_from_environment"
+            uvicorn.run(factory, factory=True, workers=workers, fd=listener.fileno(), **server_options())
+    finally:
+        listener.close()
+        if counts is not None:
+            shutil.rmtree(counts, ignore_errors=True)
+
+
+def server_options() -> dict[str, Any]:
+    """How uvicorn runs, whoever starts it."""
+    from legcf.server.protocol import JoiningProtocol
+
+    return {
+        "loop": "auto",  # uvloop, but on Windows
+        "http": JoiningProtocol,
+        "ws": "none",
+        "log_config": None,
+        "access_log": False,
+        "server_header": False,
+        "timeout_graceful_shutdown": _GRACE_SECONDS,
+        "backlog": 1024,
+    }
+
+
+def _check(settings: Settings) -> None:
+    if settings.api_key is not None and not (settings.api_key and settings.api_key.isascii()):
+        raise UserError("The API key must be a non-empty ASCII text.")
+    for origin in settings.cors_origins:
+        if origin != "*" and not re.fullmatch(r"https?://[^/\s]+", origin):
+            raise UserError(
+                f"--cors-origin {origin} is not of the form https://shop.example (no path, no slash at the end)."
+            )
+    path = Path(settings.model)
+    if path.suffix == ".onnx":
+        raise UserError(
+            f"{path} is an ONNX graph, which other runtimes serve: export without `--format onnx` for `legcf serve`."
+        )
+
+
+def _prepare_counts(workers: int) -> str | None:
+    """A folder where workers share their counters; None for one worker, and where nothing can be written."""
+    wanted = os.environ.pop(_COUNTS_VARIABLE, None)
+    if workers == 1:
+        return None
+    for parent in (wanted, None, "/dev/shm"):
+        try:
+            folder = tempfile.mkdtemp(prefix="legcf-serve-", dir=parent)
+        except OSError:
+            continue
+        os.environ[_COUNTS_VARIABLE] = folder
+        return folder
+    return None
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (socket.gaierror, UnicodeError) as error:
+        raise UserError(
+            f"--host {host} is neither an address nor a name that is known here: "
+            "use 127.0.0.1 for this machine alone, or 0.0.0.0 for the network."
+        ) from error
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Connections inherit it. Workers take the listener for a socket of another kind and do not set it themselves;
+        # without it every answer's second part waits 40 ms for the client to confirm the first.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        raise UserError(f"Cannot listen on {host}:{port}: {_remedy(error, host, port)}") from error
+    listener.set_inheritable(True)
+    return listener
+
+
+def _remedy(error: OSError, host: str, port: int) -> str:
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{host} is no address of this machine; use --host 127.0.0.1, or --host 0.0.0.0 for the network."
+    if error.errno == errno.EADDRINUSE:
+        return "something else listens there; choose another --port, or --port 0 for a free one."
+    if error.errno == errno.EACCES:
+        return "ports below 1024 are for administrators; choose another --port, such as 8000."
+    return f"{error.strerror or error}; choose another --host or --port."
+
+
+class _JsonHandler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        log("server", record.levelname.lower(), message=record.getMessage())
+
+
+def _log_as_json() -> None:
+    logger = logging.getLogger("uvicorn")
+    logger.handlers = [_JsonHandler()]
+    logger.propagate = False
+    logger.setLevel(logging.WARNING)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    sys.exit(0)

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operations of the API: what is asked for, worked out at once or in the slow lane, and sent."""
+
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
+from functools import partial
+from typing import Any
+from urllib.parse import parse_qsl
+
+from pydantic import ValidationError
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from legcf.core.errors import UserError
+from legcf.server import answers, schemas
+from legcf.server.background.jobs import LIGHT, perform, recommend_jobs, weight
+from legcf.server.background.process import Helper
+from legcf.server.background.queue import Lane
+from legcf.server.encoding import encode
+from legcf.server.middleware import Json
+from legcf.server.routes.operations import Operation, read_body, read_query
+from legcf.server.settings import Settings
+from legcf.server.state.live_state import Latest
+from legcf.server.state.loaded_model import Loaded
+from legcf.server.state.model_manager import Holder
+from legcf.server.telemetry import Telemetry
+
+_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Api:
+    def __init__(
+        self, settings: Settings, holder: Holder, telemetry: Telemetry, lane: Lane, helper: Helper, latest: Latest
+    ) -> None:
+        self._settings, self._holder, self._telemetry = settings, holder, telemetry
+        self._lane, self._helper, self._latest = lane, helper, latest
+
+    def operations(self) -> list[Operation]:
+        """Every id goes in the path or in the query: in a path some clients and proxies tamper with `..` or `//`."""
+        user = partial(
+            Operation, "GET", answer=schemas.Recommendations, query=schemas.UserQuery, problems=(404, 409, 503)
+        )
+        item = partial(Operation, "GET", answer=schemas.Similar, query=schemas.ItemNeighboursQuery, problems=(404,))
+        users = partial(
+            Operation, "GET", answer=schemas.Similar, query=schemas.UserNeighboursQuery, problems=(404, 409)
+        )
+        many = partial(Operation, "POST", answer=schemas.ManyRecommendations, body=schemas.AskMany)
+        state = partial(Operation, "GET", open=True)
+        best, like = "The best k items for a known user", "Items like this one: cosine, less for items of few users"
+        taste, query = "Users with a taste like this one's: cosine of their vectors", "with the id in the query."
+        return [
+            user("/recommend/{user:id}", f"{best}.", self.recommend),
+            user("/recommend", f"{best}, {query}", self.recommend),
+            many("/recommend", "Up to 100 at once, with filters.", self.recommend_many, problems=(413, 422, 503)),
+            item("/similar/{item:id}", f"{like}.", self.similar),
+            item("/similar", f"{like}, {query}", self.similar),
+            users("/similar-users/{user:id}", f"{taste}.", self.similar_users),
+            users("/similar-users", f"{taste}, {query}", self.similar_users),
+            state("/live", "Whether the process answers.", self.live, answer=schemas.Live),
+            state("/ready", "Whether it serves what is on disk.", self.ready, answer=schemas.Ready),
+            state("/health", "Whether it serves, and what.", self.health, answer=schemas.Health),
+            Operation("GET", "/metrics", "Prometheus' text format, over all workers.", self.metrics, None),
+        ]
+
+    def recommend_at_once(self, user: str, query_string: bytes) -> bytes | None:
+        """The answer for a known user; None if it takes long work, or if anything is wrong."""
+        fields = dict(parse_qsl(query_string.decode("latin-1"), keep_blank_values=True))
+        try:
+            return self._light(schemas.UserQuery.model_validate({**fields, "user": user}))
+        except (ValidationError, UserError):
+            return None
+
+    async def recommend(self, request: HttpRequest) -> Response:
+        query = read_query(request, schemas.UserQuery)
+        content = self._light(query)
+        return await self._long(query) if content is None else _json(content)
+
+    def _light(self, query: schemas.UserQuery) -> bytes | None:
+        ask, loaded = schemas.Ask.model_construct(**vars(query)), self._holder.current
+        if weight(ask) > LIGHT:
+            return None
+        news, hidden = self._latest.news(loaded, ask.user), self._latest.hidden(loaded)
+        popular = self._settings.popular_for_unknown
+        return _remembered(
+            loaded,
+            (query.model_dump_json(), news.version, hidden.version),
+            lambda: answers.recommend(loaded, ask, popular, news, hidden),
+        )
+
+    async def _long(self, query: schemas.UserQuery) -> Response:
+        ask, loaded = schemas.Ask.model_construct(**vars(query)), self._holder.current
+        key = query.model_dump_json(), self._latest.news(loaded, ask.user).version, self._latest.hidden(loaded).version
+        content = loaded.given.get(key)
+        if content is None:
+            content, error = (await self._in_lane(loaded, [ask]))[0]
+            if error != b"null":
+                failed = schemas.Failed.model_validate_json(error)
+                return Json({"detail": failed.detail}, failed.status)
+            loaded.given.keep(key, content)
+        return _json(content)
+
+    async def recommend_many(self, request: HttpRequest) -> Response:
+        asks = (await read_body(request, schemas.AskMany)).requests
+        loaded = self._holder.current
+        if sum(weight(ask) for ask in asks) <= LIGHT:
+            jobs = recommend_jobs(asks, self._settings.popular_for_unknown)
+            done = [perform(loaded, job, self._latest) for job in jobs]
+        else:
+            done = await self._in_lane(loaded, asks, request.is_disconnected)
+        return Parcels(list(_joined(loaded, done)))
+
+    async def _in_lane(
+        self,
+        loaded: Loaded,
+        asks: Sequence[schemas.Ask],
+        abandoned: Callable[[], Awaitable[bool]] | None = None,
+    ) -> list[tuple[bytes, bytes]]:
+        jobs = recommend_jobs(asks, self._settings.popular_for_unknown)
+        return await self._lane.each((partial(self._helper.perform, loaded, job) for job in jobs), abandoned)
+
+    async def similar(self, request: HttpRequest) -> Response:
+        query = read_query(request, schemas.ItemNeighboursQuery)
+        loaded = self._holder.current
+        hidden = self._latest.hidden(loaded)
+        key = "items", query.item, query.k, hidden.version
+        return _json(_remembered(loaded, key, lambda: answers.similar_items(loaded, query.item, query.k, hidden)))
+
+    async def similar_users(self, request: HttpRequest) -> Response:
+        query = read_query(request, schemas.UserNeighboursQuery)
+        loaded = self._holder.current
+        key = "users", query.user, query.k
+        return _json(_remembered(loaded, key, lambda: answers.similar_users(loaded, query.user, query.k)))
+
+    async def live(self, request: HttpRequest) -> Response:
+        return Json({"status": "alive"})
+
+    async def ready(self, request: HttpRequest) -> Response:
+        return Json(self._state())
+
+    async def health(self, request: HttpRequest) -> Response:
+        current = self._holder.current
+        model = current.scorer.model
+        users = 0 if model.users is None else len(model.users)
+        name = str(model.card.get("name") or self._holder.path.name)
+        facts = {"name": name, "users": users, "items": len(model.items), "loaded_at": current.at}
+        return Json({**self._state(), **facts})
+
+    async def metrics(self, request: HttpRequest) -> Response:
+        return Response(self._telemetry.text(), headers={"content-type": _METRICS_TYPE})
+
+    def _state(self) -> dict[str, str | None]:
+        warning = self._holder.warning
+        status = "ready" if warning is None else "warning"
+        return {"model": self._holder.current.tag, "status": status, "warning": warning}
+
+
+def _remembered(loaded: Loaded, key: Hashable, work: Callable[[], Any]) -> bytes:
+    """What was answered before, or what `work` gives."""
+    content = loaded.given.get(key)
+    if content is None:
+        content = encode(work())
+        loaded.given.keep(key, content)
+    return content
+
+
+def _json(content: bytes) -> Response:
+    return Response(content, media_type="application/json")
+
+
+class Parcels(Response):
+    """JSON sent in the parts it is made of: megabytes at once would hold everybody else up."""
+
+    media_type = "application/json"
+
+    def __init__(self, parts: Sequence[bytes]) -> None:
+        self._parts = parts
+        super().__init__(headers={"content-length": str(sum(map(len, parts)))})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        for part in self._parts:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _joined(loaded: Loaded, done: Sequence[tuple[bytes, bytes]]) -> Iterator[bytes]:
+    opening = b'{"model":' + encode(loaded.tag) + b',"results":['
+    for result, _ in done:
+        yield opening + result
+        opening = b","
+    yield b'],"errors":[' + b",".join(error for _, error in done) + b"]}"

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model file in memory, with items that the server was told of since, under a name for its content."""
+
+import hashlib
+import time
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from legcf.core.errors import UserError
+from legcf.scoring.extend import NewItem, with_new_items
+from legcf.scoring.scorer import Scorer
+from legcf.server.logs import log
+from legcf.server.state.event_log import EventLog
+from legcf.server.state.response_cache import Memory
+
+_TAG_DIGITS = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A scorer with what only the page needs, computed when first asked for. `tag` names the file's content, and behind
+    a plus how many descriptions of items there were, where they brought new ones."""
+
+    scorer: Scorer
+    bytes: int
+    tag: str
+    given: Memory  # answers of this model
+    at: float = field(default_factory=time.time)
+
+    @classmethod
+    def of(cls, path: Path, cache_bytes: int = 0) -> "Loaded":
+        while True:
+            tag, size = tag_of(path)
+            scorer = Scorer.load(path).prepare()
+            if tag_of(path)[0] == tag:  # else it was replaced meanwhile
+                return cls(scorer, size, tag, Memory(cache_bytes))
+
+    def with_described(self, told: EventLog | None) -> "Loaded":
+        """With every item that the log describes and the file does not have. What the file cannot place is left out."""
+        model, new = self.scorer.model, []
+        position = 0 if told is None else told.last_description
+        for entry in told.descriptions() if told is not None else ():
+            if model.items.find(entry.item) is not None:
+                continue
+            try:
+                new.append(NewItem.of(model, entry.item, entry.features, entry.title))
+            except UserError as error:  # said to another file, which had learnt from other features
+                log("item_not_placed", "warning", item=entry.item, reason=str(error))
+        if not new:
+            return self
+        scorer = Scorer(with_new_items(model, new), self.scorer.path).prepare()
+        return Loaded(scorer, self.bytes, f"{self.tag}+{position}", Memory(self.given.most_bytes))
+
+    @cached_property
+    def folded_names(self) -> list[str]:
+        model = self.scorer.model
+        names = model.titles if model.titles is not None else [str(value) for value in model.items.values.tolist()]
+        return [name.casefold() for name in names]
+
+    @cached_property
+    def user_names(self) -> list[str]:
+        users = self.scorer.model.users
+        return [] if users is None else [str(value) for value in users.values.tolist()]
+
+    @cached_property
+    def by_popularity(self) -> list[int]:
+        order: list[int] = np.argsort(-self.scorer.model.popularity.astype(np.int16), kind="stable").tolist()
+        return order
+
+
+def tag_of(path: Path) -> tuple[str, int]:
+    """The beginning of the SHA-256 of a file, and its length."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return "", 0  # whoever loads it says what is wrong
+    return hashlib.sha256(content).hexdigest()[:_TAG_DIGITS], len(content)

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The model in use: replaced as a whole with its file, and when new items are described, while requests under way keep
+the one they began with."""
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+
+from prometheus_client.core import GaugeMetricFamily
+
+from legcf.server.logs import log
+from legcf.server.state.event_log import EventLog
+from legcf.server.state.loaded_model import Loaded, tag_of
+from legcf.server.telemetry import Telemetry
+
+REFUSED = "The file on disk was refused, and the model from before answers: the log says why."
+GONE = "The file on disk is gone, and the model from before answers: put a file back."
+
+Mark = tuple[int, int, int]
+
+
+class Holder:
+    """`warning` is what is wrong with the file on disk, None if it is the one in use. `events` is the folder of the log
+    that items are described in."""
+
+    def __init__(self, path: Path, telemetry: Telemetry, cache_bytes: int = 0, events: str | None = None) -> None:
+        self.path, self._telemetry, self._cache_bytes = path, telemetry, cache_bytes
+        self._told = None if events is None else EventLog(events)
+        self._looking = asyncio.Lock()
+        self._described = self._last_description()
+        self._file, self._mark = self._load(None)
+        self.current = self._file.with_described(self._told)
+        self.warning: str | None = None
+        self._refused: Mark | None = None
+        telemetry.gauges(self._gauges)
+
+    async def watch(self, every_seconds: float) -> None:
+        while True:
+            await asyncio.sleep(every_seconds)
+            await self.look()
+
+    async def look(self) -> None:
+        """Load a replaced file beside the running model, then switch. A bad file changes nothing and is told once.
+
+        When this returns, the model in use also has what was described before.
+        """
+        async with self._looking:
+            await self._look_at_file()
+            try:
+                described = self._last_description()
+                if described != self._described:
+                    self.current = await asyncio.to_thread(self._file.with_described, self._told)
+                    self._described = described
+            except Exception as error:  # such as a disk that cannot be read now: it is looked at again
+                log("items_not_read", "error", reason=str(error) or repr(error))
+
+    def close(self) -> None:
+        if self._told is not None:
+            self._told.close()
+
+    async def _look_at_file(self) -> None:
+        mark = _mark(self.path)
+        if mark is None:
+            self._warn(GONE)
+        elif mark == self._mark:
+            self.warning = None
+        elif mark != self._refused:
+            try:
+                described = self._last_description()
+                file, loaded = await asyncio.to_thread(self._load, self._file)
+                self.current = await asyncio.to_thread(file.with_described, self._told)
+                self._file, self._mark, self._described = file, loaded, described
+            except Exception as error:  # whatever is wrong with a file, the next one is looked at
+                self._refused = mark
+                self._telemetry.refusals.inc()
+                self._warn(REFUSED, reason=str(error) or repr(error))
+            else:
+                self.warning, self._refused = None, None
+                self._telemetry.reloads.inc()
+                log("model_reloaded", path=str(self.path), bytes=self.current.bytes, model=self.current.tag)
+        else:
+            self.warning = REFUSED
+
+    def _warn(self, warning: str, **facts: str) -> None:
+        if self.warning != warning or facts:
+            log("model_refused" if facts else "model_gone", "error", path=str(self.path), **facts)
+        self.warning = warning
+
+    def _last_description(self) -> int:
+        return 0 if self._told is None else self._told.last_description
+
+    def _load(self, before: Loaded | None) -> tuple[Loaded, Mark | None]:
+        """What the file holds now: the model from before, with all it remembers, if its content is the same."""
+        mark = _mark(self.path)  # before the content: if it is replaced meanwhile, it is looked at again
+        same = before is not None and before.tag == tag_of(self.path)[0]
+        return before if before is not None and same else Loaded.of(self.path, self._cache_bytes), mark
+
+    def _gauges(self) -> Iterable[GaugeMetricFamily]:
+        current = self.current
+        yield GaugeMetricFamily("legcf_model_bytes", "Size of the model's file.", current.bytes)
+        yield GaugeMetricFamily("legcf_model_loaded_timestamp_seconds", "When the model was loaded.", current.at)
+        stale = GaugeMetricFamily("legcf_model_warning", "1 while the file on disk is not the model in use.")
+        stale.add_metric([], float(self.warning is not None))
+        yield stale
+        info = GaugeMetricFamily("legcf_model_info", "The model in use.", labels=["model"])
+        info.add_metric([current.tag], 1.0)
+        yield info
+
+
+def _mark(path: Path) -> Mark | None:
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    return state.st_mtime_ns, state.st_size, state.st_ino

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A layer, a backbone and a graph together: the vectors that are trained and ranked."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from legcf.backbones.base import Backbone
+from legcf.core import distributed
+from legcf.core.arrays import FloatArray
+from legcf.core.config import TrainingConfig
+from legcf.core.errors import UserError
+from legcf.data.interactions import Interactions
+from legcf.embeddings.base import EmbeddingLayer
+from legcf.graph.adjacency import bipartite
+from legcf.graph.basis import Basis, build_basis
+from legcf.graph.propagate import Operator
+from legcf.ranking.ranking import Ranking
+
+WHOLE = -1
+"""The view of the graph with all its edges; view f ≥ 0 is the graph without the edges of fold f."""
+
+
+@dataclass(frozen=True, eq=False)
+class _View:
+    operator: Operator
+    basis: tuple[Basis, nn.Parameter] | None
+    """M and Θ with H = M · Θ, where layer and backbone are linear."""
+
+
+class GraphModel(nn.Module):
+    """Two ways to the same vectors behind one interface.
+
+    On the propagated basis (M, constant between changes of the graph) a batch costs one small dense product, H = M·Θ
+    for its rows alone. Step by step, the whole input is propagated every time: for layers or backbones that are not
+    linear, and as the reference that the basis is checked against.
+
+    With `folds` (a number for every training pair), there is a view of the graph without the edges of each fold, so
+    that a pair can be learnt from vectors that do not already know of it.
+    """
+
+    def __init__(
+        self,
+        layer: EmbeddingLayer[Any],
+        backbone: Backbone[Any],
+        train: Interactions,
+        training: TrainingConfig,
+        spill_folder: Path | None = None,
+        folds: NDArray[np.integer] | None = None,
+    ) -> None:
+        super().__init__()
+        self.layer, self.backbone = layer, backbone
+        self._train, self._folds = train, folds
+        self._training = training
+        self._spill_folder = spill_folder
+        self._views: dict[int, _View] = {}
+        self._kept: NDArray[np.bool_] | None = None
+        self._histories = train
+
+    @property
+    def on_basis(self) -> bool:
+        return self._views[WHOLE].basis is not None
+
+    def rebuild(self) -> None:
+        """Make graph and basis anew; to be called when the layer is filled and whenever its graph has changed."""
+        distributed.make_same([*self.parameters(), *self.buffers()])
+        self._views = {}  # first: old and new need not be in memory together
+        numbers = [] if self._folds is None else range(int(self._folds.max(initial=-1)) + 1)
+        for number in (WHOLE, *numbers):
+            self._views[number] = self._view(number, count=1 + len(numbers))
+
+    def keep_edges(self, kept: NDArray[np.bool_] | None) -> None:
+        """Only the marked training pairs are edges from now on; all of them with None."""
+        self._kept = kept
+        self._histories = self._train if kept is None else self._train.subset(kept)
+        self.rebuild()
+
+    def encode(self, entities: torch.Tensor, view: int = WHOLE, rng: np.random.Generator | None = None) -> torch.Tensor:
+        """Final vectors of some distinct entities, differentiable; dropout of the backbone draws from `rng`."""
+        return self.encoded(entities, view, rng)[0]
+
+    def encoded(
+        self, entities: torch.Tensor, view: int = WHOLE, rng: np.random.Generator | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Final vectors as by `encode`, and all rows if they had to be made for it: to make them again can be dear."""
+        travelled = None
+        operator, on_basis = self._views[view].operator, self._views[view].basis
+        coefficients = self.backbone.coefficients()
+        if on_basis is not None:
+            propagated, theta = on_basis
+            vectors = propagated.rows_times(entities, theta)
+        elif coefficients is not None and coefficients.shape == (1, 1):
+            vectors = float(coefficients[0, 0]) * self.layer.rows(entities)  # nothing travels: only these rows matter
+        else:
+            travelled = self.layer.input_rows()
+            vectors = self.backbone.propagate(operator, travelled, rng, entities)
+        return self._with_bias(vectors, entities), travelled
+
+    def ranking(self) -> Ranking:
+        """What ranks, made with one propagation: vectors, bias and, where they suffice, codes."""
+        layer, vectors = self.layer, self._all_vectors().numpy()
+        users, items, added = np.split(vectors, [layer.num_users, layer.num_entities])
+        # A user without pairs has a vector that nothing was learnt of: none, so that it is ranked as a stranger.
+        users = np.where(self._histories.user_degrees[:, None] > 0, users, np.float32(0))
+        pooling = self.backbone.pooling()
+        if pooling is not None and self._histories.weights is not None:
+            users = pooling.vectors(self._histories, items.__getitem__, items.shape[1])
+        return Ranking(
+            users,
+            items,
+            self._histories,
+            bias=None if layer.item_bias is None else layer.item_bias.detach().numpy().copy(),
+            pooling=pooling,
+            codes=layer.item_codes() if self.backbone.keeps_items else None,
+            meta=added if len(added) else None,
+        )
+
+    def meta_vectors(self) -> FloatArray | None:
+        """H_meta: final vectors of the nodes that the layer added to the graph (Eq. 9)."""
+        added = self._all_vectors()[self.layer.num_entities :]
+        return added.numpy() if len(added) else None
+
+    def entity_vectors(self) -> FloatArray:
+        """H_full (Eq. 9), without any bias."""
+        vectors: FloatArray = self._all_vectors()[: self.layer.num_entities].numpy()
+        return vectors
+
+    def input_gradient(self, gradient: torch.Tensor) -> torch.Tensor:
+        """The gradient at the layer's rows, for one at the final vectors of all entities."""
+        rows = self.layer.input_rows().detach().requires_grad_()
+        propagated = self.backbone.propagate(self._views[WHOLE].operator, rows)[: self.layer.num_entities]
+        return torch.autograd.grad(propagated, rows, gradient)[0]
+
+    def _view(self, number: int, count: int) -> _View:
+        wanted, coefficients = self._training.propagation, self.backbone.coefficients()
+        kept = self._kept if self._folds is None or number == WHOLE else self._folds != number
+        operator = self.backbone.operator(
+            self.layer.graph(bipartite(self._train, kept)), self.layer.num_users, self.layer.num_items
+        )
+        travels = coefficients is not None and coefficients.shape[1] > 1
+        linear = self.layer.linear_basis() if wanted == "basis" or (wanted == "auto" and travels) else None
+        if linear is None or coefficients is None:
+            if wanted == "basis":
+                raise UserError("training.propagation = basis needs a linear layer and a linear backbone; use auto.")
+            return _View(operator, None)
+        selection, theta = linear
+        spill = self._spill_folder / f"basis{number}.npy" if self._spill_folder is not None else None
+        propagated = build_basis(operator, selection, coefficients, self._training.memory_cap_mb / count, spill)
+        return _View(operator, (propagated, theta))
+
+    @torch.no_grad()
+    def _all_vectors(self) -> torch.Tensor:
+        mode = self.training
+        self.eval()
+        whole = self._views[WHOLE]
+        if whole.basis is not None:
+            propagated, theta = whole.basis
+            vectors = propagated.times(theta)
+        else:
+            vectors = self.backbone.propagate(whole.operator, self.layer.input_rows())
+        self.train(mode)
+        return vectors
+
+    def _with_bias(self, vectors: torch.Tensor, entities: torch.Tensor) -> torch.Tensor:
+        """A bias is one more column, 1 for users and the bias for items, so a score stays an inner product."""
+        bias = self.layer.item_bias
+        if bias is None:
+            return vectors
+        column = torch.cat([torch.ones(self.layer.num_users), bias])[entities]
+        return torch.cat([vectors, column[:, None]], dim=1)

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`legcf export`: a run becomes one small file, in every form; what cannot be is one sentence."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from legcf.modelfile.served_model import ServingModel
+from legcf.ranking.tables.rows import CodedRows, FullRows
+from legcf.scoring.scorer import Request, Scorer
+from tests.cli.conftest import QUICK
+from tests.cli.typed import legcf, refused
+
+
+@pytest.fixture(scope="module")
+def near_run(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run in whose scores neighbours count."""
+    out = tmp_path_factory.mktemp("runs") / "near"
+    weight = ("--set", "ranking.neighbours=0.5")
+    answer = legcf("train", folder, "--out", out, "--seed", 3, "--preset", "items-only", *QUICK, *weight)
+    assert answer.code == 0, answer.err
+    return out
+
+
+def test_size_and_accuracy_before_and_after(run: Path, tmp_path: Path) -> None:
+    answer = legcf("export", run, tmp_path / "model", "-t", 4, "-q")
+    assert answer.code == 0, answer.err
+    for wanted in ("file (bytes)", "full table", "with the graph", "test recall@20", "kept"):
+        assert wanted in answer.out
+    scorer = Scorer.load(tmp_path / "model")
+    user = scorer.model.users.values.tolist()[0] if scorer.model.users is not None else None
+    assert len(scorer.recommend(Request(user=user, k=5))) == 5
+    assert scorer.model.card["serving"]["accuracy"]["test"]["ndcg@20"]["after"] > 0
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16"])
+@pytest.mark.parametrize("form", ["coded", "full"])
+def test_forms(run: Path, tmp_path: Path, dtype: str, form: str) -> None:
+    answer = legcf("export", run, tmp_path / "model", "-t", 3, "--format", form, "--dtype", dtype, "--json")
+    assert answer.code == 0, answer.err
+    report = json.loads(answer.out)
+    model = ServingModel.load(tmp_path / "model")
+    assert isinstance(model.item_rows, FullRows if form == "full" else CodedRows)
+    assert model.dtype == report["settings"]["dtype"] == dtype
+    assert report["bytes"] == (tmp_path / "model").stat().st_size == sum(report["parts"].values())
+    kept = report["accuracy"]["test"]["ndcg@20"]
+    assert kept["after"] > (0.97 if form == "full" else 0.6) * kept["before"]
+
+
+def test_items_only_and_without_history(run: Path, tmp_path: Path) -> None:
+    assert legcf("export", run, tmp_path / "items", "--users", "none", "-q").code == 0
+    alone = ServingModel.load(tmp_path / "items")
+    assert alone.users is None
+    assert alone.history is None
+    assert legcf("export", run, tmp_path / "both", "--users", "none", "--history", "-q").code == 0
+    assert ServingModel.load(tmp_path / "both").history is not None
+    assert legcf("export", run, tmp_path / "bare", "--no-history", "--no-titles", "--no-evaluate", "-q").code == 0
+    assert ServingModel.load(tmp_path / "bare").history is None
+
+
+def test_same_seed_same_file(run: Path, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        assert legcf("export", run, tmp_path / name, "--seed", 5, "-q").code == 0
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_onnx(run: Path, tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    assert legcf("export", run, tmp_path / "m.onnx", "--format", "onnx", "-q").code == 0
+    assert [entry.name for entry in onnxruntime.InferenceSession(str(tmp_path / "m.onnx")).get_inputs()] == [
+        "users",
+        "k",
+    ]
+
+
+def test_source_gone(run: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "moved"
+    shutil.copytree(run, moved)
+    for name in ("model.json", "config.json"):
+        text = (moved / name).read_text()
+        source = json.loads(text).get("config", json.loads(text))["data"]["source"]
+        (moved / name).write_text(text.replace(source, str(tmp_path / "gone")))
+    answer = legcf("export", moved, tmp_path / "model")
+    assert answer.code == 0, answer.err
+    assert "accuracy is not measured" in answer.err
+    assert "with the graph" not in answer.out
+
+
+def test_neighbours_are_kept_with_the_histories(near_run: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    accuracy = {}
+    for options, kept in (
+        ((), True),
+        (("--format", "full"), True),
+        (("--users", "none", "--history"), True),
+        (("--neighbours",), True),
+        (("--no-neighbours",), False),
+        (("--users", "none"), False),
+        (("--no-history",), False),
+    ):
+        answer = legcf("export", near_run, model, "-t", 8, "--json", *options)
+        assert answer.code == 0, answer.err
+        report = json.loads(answer.out)
+        assert report["neighbours"] is kept
+        assert (ServingModel.load(model).neighbour_scale > 0) is kept
+        silent = kept or "--no-neighbours" in options
+        assert answer.err == "" if silent else "--history keeps both" in answer.err
+        accuracy[options] = report["accuracy"]["test"]["ndcg@20"]
+    whole = accuracy[("--format", "full")]
+    assert whole["after"] == pytest.approx(whole["before"], rel=0.02)
+
+
+def test_neighbours_that_cannot_be_kept(run: Path, near_run: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    assert "without --neighbours" in refused("export", run, model, "--neighbours", "-q")
+    for options in (("--users", "none"), ("--no-history",)):
+        assert "--history keeps both" in refused("export", near_run, model, "--neighbours", *options)
+    assert "ONNX graph has none" in refused("export", near_run, model, "--neighbours", "--format", "onnx")
+    pytest.importorskip("onnx")
+    answer = legcf("export", near_run, model, "--format", "onnx", "-t", 4, "-q", "--no-evaluate")
+    assert answer.code == 0
+    assert "ONNX graph has none" in answer.err
+
+
+def test_refusals(run: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    assert "not a run" in refused("export", tmp_path / "nowhere", model)
+    assert "--dtype" in refused("export", run, model, "--dtype", "float8")
+    assert "--format" in refused("export", run, model, "--format", "pickle")
+    assert "--users" in refused("export", run, model, "--users", "some")
+    assert "t = 9" in refused("export", run, model, "-t", 9, "-q")
+    assert "codebook" in refused("export", run, model, "-c", 100_000, "-q")
+    assert "known users" in refused("export", run, model, "--format", "onnx", "--users", "none")
+    assert not model.exists()
+    (tmp_path / "file").write_text("")
+    assert "Cannot write" in refused("export", run, tmp_path / "file" / "model", "-q")
+
+
+def test_attributes_from_a_table(run: Path, tmp_path: Path) -> None:
+    plain = legcf("export", run, tmp_path / "plain", "--no-evaluate", "-q")
+    assert plain.code == 0, plain.err
+    ids = ServingModel.load(tmp_path / "plain").items.values.tolist()
+    lines = [f"{item},{'AB'[place % 2]}|all,{place / 4},x" for place, item in enumerate(ids)]
+    (tmp_path / "items.csv").write_text("item,kind,price,note\n" + "\n".join(lines) + "\n")
+    options = ("--items", tmp_path / "items.csv", "--no-evaluate", "-q")
+    answer = legcf("export", run, tmp_path / "model", "--attributes", "kind, price", *options)
+    assert answer.code == 0, answer.err
+    assert "attributes (bytes)" in answer.out
+    scorer = Scorer.load(tmp_path / "model")
+    assert scorer.model.attributes is not None
+    assert scorer.model.attributes.of(3) == {"kind": ["B", "all"], "price": 0.75}
+    found = scorer.recommend(Request(items=ids[:2], k=5, filter={"kind": "B", "price": {"min": 1}}))
+    assert len(found) == 5
+    assert all(ids.index(entry.id) % 2 == 1 and ids.index(entry.id) >= 4 for entry in found)
+    assert "no column 'colour'" in refused("export", run, tmp_path / "x", "--attributes", "colour", *options)
+    assert "give the table with --items" in refused("export", run, tmp_path / "x", "--attributes", "kind")

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from legcf.export.build import accuracy, build, served_ranking
+from legcf.modelfile.served_model import ServingModel
+from legcf.ranking.tables.rows import CodedRows, FullRows, PackedRows
+
+from .conftest import Toy, make_toy
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("form", ["coded", "full"])
+@pytest.mark.parametrize("text_ids", [True, False])
+def test_what_is_saved_is_what_was_built(dtype: str, form: str, text_ids: bool, tmp_path: Path) -> None:
+    toy = make_toy(text_ids=text_ids)
+    bias = np.linspace(0, 0.1, len(toy.items)).astype(np.float32)
+    toy = dataclasses.replace(toy, ranking=dataclasses.replace(toy.ranking, bias=bias))
+    built = build(toy, t=3, c=12, dtype=dtype, form=form, validation=toy.validation, quiet=True)
+    sizes = built.save(tmp_path / "model")
+    again = ServingModel.load(tmp_path / "model")
+    assert sum(sizes.values()) == (tmp_path / "model").stat().st_size
+    for side in ("user_rows", "item_rows"):
+        # accuracy printed at export is that of the file: rounding happens before measuring, not on the way out
+        mine, read = (getattr(which, side).vectors(slice(None)) for which in (built, again))
+        np.testing.assert_allclose(read, mine, rtol=0.02 if dtype == "int8" else 1e-3, atol=2e-3)
+    assert again.items.values.tolist() == toy.items.values.tolist()
+    assert again.users is not None
+    assert again.users.values.tolist() == toy.users.values.tolist()
+    assert again.titles == toy.titles
+    assert again.history is not None
+    np.testing.assert_array_equal(again.history.all().items, toy.known.items)
+    np.testing.assert_array_equal(again.history.indptr, toy.known.indptr)
+    np.testing.assert_array_equal(again.popularity, toy.train.item_degrees)
+    assert again.item_bias is not None
+    assert again.card == built.card
+    assert again.fold_in == built.fold_in
+
+
+def test_saved_twice_is_the_same(model: ServingModel, model_file: Path, tmp_path: Path) -> None:
+    model.save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == model_file.read_bytes()
+    ServingModel.load(model_file).save(tmp_path / "copy")
+    assert ServingModel.load(tmp_path / "copy").items.values.tolist() == model.items.values.tolist()
+
+
+def test_accuracy_is_kept(toy: Toy, model: ServingModel) -> None:
+    full = build(toy, form="full", dtype="float16", validation=toy.validation, quiet=True)
+    assert isinstance(full.item_rows, FullRows)
+    before = accuracy(served_ranking(full, toy.train), toy.test)["ndcg@20"]
+    assert accuracy(served_ranking(model, toy.train), toy.test)["ndcg@20"] > 0.95 * before
+
+
+def test_items_only_stores_no_user(toy: Toy, tmp_path: Path) -> None:
+    built = build(toy, t=3, c=12, keep_users=False, keep_history=False, validation=toy.validation, quiet=True)
+    built.save(tmp_path / "items")
+    again = ServingModel.load(tmp_path / "items")
+    assert again.users is None
+    assert again.user_rows is None
+    assert b"user_rows" not in (tmp_path / "items").read_bytes()
+    coded = build(toy, t=3, c=12, validation=toy.validation, quiet=True)
+    solved, stored = (
+        accuracy(served_ranking(which, toy.train, quiet=True), toy.test)["ndcg@20"] for which in (again, coded)
+    )
+    assert solved > 0.9 * stored
+
+
+def test_a_bias_is_stored_by_itself(toy: Toy) -> None:
+    bias = np.linspace(-1, 1, len(toy.items)).astype(np.float32)
+    biased = dataclasses.replace(toy, ranking=dataclasses.replace(toy.ranking, bias=bias))
+    built = build(biased, t=3, c=12, validation=toy.validation, quiet=True)
+    assert isinstance(built.item_rows, CodedRows)
+    assert built.item_rows.width == toy.ranking.items.shape[1]
+    assert built.item_bias is not None
+    np.testing.assert_allclose(built.item_bias, bias, atol=1e-3)
+
+
+@pytest.mark.parametrize("bits", [2, 4])
+def test_a_table_of_few_bits_comes_back(bits: int, model: ServingModel, tmp_path: Path) -> None:
+    packed = PackedRows.of(model.item_rows.vectors(slice(None)), bits)
+    dataclasses.replace(model, item_rows=packed, user_rows=None, atlas=None).save(tmp_path / "file")
+    again = ServingModel.load(tmp_path / "file").item_rows
+    assert isinstance(again, PackedRows)
+    np.testing.assert_array_equal(again.values, packed.values)
+    np.testing.assert_allclose(again.scales, packed.scales, rtol=1e-6)

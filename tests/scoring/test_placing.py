@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The map from features in a model file, trusted with nothing."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from legcf.core.errors import UserError
+from legcf.features.placing import Placing
+from legcf.modelfile.container import read_container, write_container
+from legcf.modelfile.served_model import ServingModel
+from legcf.scoring.extend import with_item
+from legcf.scoring.scorer import Request, Scorer
+
+from .conftest import GROUPS
+
+Store = dict[str, Any]
+
+
+@pytest.fixture
+def file(model: ServingModel, placing: Placing, tmp_path: Path) -> Path:
+    sizes = replace(model, placing=placing).save(tmp_path / "model.legcf")
+    assert sizes["features"] == 3 + (GROUPS + 1) * (placing.mapping.matrix.shape[1] + 1)
+    return tmp_path / "model.legcf"
+
+
+def test_new_items_stand_with_their_kind(file: Path, placing: Placing) -> None:
+    model = ServingModel.load(file)
+    assert model.placing is not None
+    assert np.allclose(model.placing.mapping.matrix, placing.mapping.matrix, atol=0.01)
+    longer = with_item(model, "i/new", title="New", features={"kind": "group 1"})
+    near = Scorer(longer).similar_items("i/new", 10)
+    assert {int(str(one.id)[2:]) % GROUPS for one in near} == {1}
+    shown = Scorer(longer).recommend(Request(user="u4", k=3, allow=["i/new", "i/0", "i/2"]))
+    assert shown[0].id == "i/new"
+    told, users = {"kind": "group 1"}, ["u2", "u5"]  # of another group: more than the features with more of them
+    between = with_item(model, "i/new", users, features=told).item_rows.vectors(np.array([90]))[0]
+    alone = with_item(model, "i/new", users).item_rows.vectors(np.array([90]))[0]
+    placed = longer.item_rows.vectors(np.array([90]))[0]
+    assert np.linalg.norm(between - placed) < np.linalg.norm(alone - placed)
+
+
+def _wrong_width(store: Store, config: Store) -> None:
+    config["features"]["coder"][0]["width"] = 2
+
+
+def _other_kind(store: Store, config: Store) -> None:
+    config["features"]["coder"][0]["kind"] = "spell"
+
+
+def _no_columns(store: Store, config: Store) -> None:
+    config["features"]["coder"] = []
+
+
+def _fewer_places(store: Store, config: Store) -> None:
+    store["features.places"] = store["features.places"][:-1]
+
+
+def _places_out_of_order(store: Store, config: Store) -> None:
+    store["features.places"] = np.zeros_like(store["features.places"])
+
+
+def _endless(store: Store, config: Store) -> None:
+    config["features"]["coder"] = config["features"]["coder"] * 2000
+
+
+@pytest.mark.parametrize(
+    "harm", [_wrong_width, _other_kind, _no_columns, _fewer_places, _places_out_of_order, _endless]
+)
+def test_a_harmed_file_is_refused(file: Path, harm: Callable[[Store, Store], None]) -> None:
+    store, metadata = read_container(file)
+    config = json.loads(metadata["config"])
+    harm(store, config)
+    facts = {"config": json.dumps(config), "card": metadata["card"]}
+    write_container(file, store, facts)
+    with pytest.raises(UserError, match="damaged"):
+        ServingModel.load(file)

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process that does the long work: the same answers as the server's own, and none that are of another model."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from legcf.modelfile.served_model import ServingModel
+from legcf.server.background.jobs import LIGHT, Job, map_job, perform, recommend_jobs, weight
+from legcf.server.background.process import Helper
+from legcf.server.schemas import Ask
+from legcf.server.state.live_state import Latest
+from legcf.server.state.loaded_model import Loaded
+
+
+@pytest.fixture(scope="module")
+def place(model: ServingModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("helped") / "model"
+    model.save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def helper(place: Path) -> Iterator[Helper]:
+    helper = Helper(place)
+    yield helper
+    helper.close()
+
+
+def _job() -> Job:
+    return next(recommend_jobs([Ask(user="u1", k=5, explain=3), Ask(user="stranger"), Ask(items=["i/2"], k=2)], False))
+
+
+def test_answers_are_those_of_the_server_itself(helper: Helper, place: Path) -> None:
+    loaded = Loaded.of(place)
+    for job in (_job(), map_job(), _job()):
+        assert helper.perform(loaded, job) == perform(loaded, job, Latest())
+    assert helper.process_id is not None
+    results, errors = helper.perform(loaded, _job())
+    assert [result is None for result in json.loads(b"[" + results + b"]")] == [False, True, False]
+    assert [error is None for error in json.loads(b"[" + errors + b"]")] == [True, False, True]
+
+
+def test_a_model_that_only_the_server_has_answers_there(
+    helper: Helper, place: Path, near_model: ServingModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = Loaded.of(place)
+    helper.perform(before, _job())
+    near_model.save(place)
+    after = Loaded.of(place)
+    assert helper.perform(before, _job()) == perform(before, _job(), Latest())  # still kept by the process
+    assert helper.perform(after, _job()) == perform(after, _job(), Latest())
+    place.write_bytes(b"not a model")
+    alone = Helper(place)
+    assert alone.perform(after, _job()) == perform(after, _job(), Latest())
+    alone.close()
+    assert "helper_ended" not in capsys.readouterr().err
+
+
+def test_a_process_that_ended_is_told_and_started_again(
+    place: Path, model: ServingModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model.save(place)
+    loaded, helper = Loaded.of(place), Helper(place)
+    helper.perform(loaded, _job())
+    first = helper.process_id
+    helper.close()
+    assert helper.perform(loaded, _job()) == perform(loaded, _job(), Latest())
+    assert "helper_ended" in capsys.readouterr().err
+    helper.perform(loaded, _job())
+    assert helper.process_id != first
+    helper.close()
+
+
+def test_asks_are_cut_into_small_jobs_in_their_order() -> None:
+    asks = [Ask(user=user, k=500, explain=50) for user in range(5)] + [Ask(user=user) for user in range(5, 105)]
+    jobs = list(recommend_jobs(asks, True))
+    assert [len(job["asks"]) for job in jobs] == [1, 1, 1, 1, 26, 75]
+    assert [entry["user"] for job in jobs for entry in job["asks"]] == list(range(105))
+    assert weight(Ask(user=1, k=20, explain=20)) <= LIGHT < weight(asks[0])

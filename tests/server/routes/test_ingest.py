@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events and availability over HTTP: known to the next answer, kept over restarts, never counted twice."""
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from legcf.export.build import build
+from legcf.modelfile.served_model import ServingModel
+from legcf.scoring.extend import with_item
+from legcf.scoring.scorer import Request, Scorer
+from legcf.server.app import create_app
+from legcf.server.settings import Settings
+from legcf.server.state.event_log import FILE_NAME, Described, EventLog, LogMark
+
+from .conftest import Toy, make_toy
+
+
+@contextmanager
+def told(path: Path, folder: Path, **settings: Any) -> Iterator[TestClient]:
+    EventLog(folder, create=True).close()
+    with TestClient(create_app(Settings(str(path), access_log=False, events=str(folder), **settings))) as client:
+        yield client
+
+
+@pytest.fixture
+def client(model_file: Path, tmp_path: Path) -> Iterator[TestClient]:
+    with told(model_file, tmp_path / "log") as client:
+        yield client
+
+
+def _send(client: TestClient, *events: tuple[Any, Any, str | None]) -> dict[str, Any]:
+    body = {"events": [{"user": user, "item": item, "id": name} for user, item, name in events]}
+    answer = client.post("/interactions", json=body)
+    assert answer.status_code == 200, answer.text
+    content: dict[str, Any] = answer.json()
+    return content
+
+
+def _ids(answer: Any) -> list[Any]:
+    return [item["id"] for item in answer.json()["items"]]
+
+
+def test_off_unless_asked_for(model_file: Path) -> None:
+    with TestClient(create_app(Settings(str(model_file), access_log=False))) as client:
+        assert client.post("/interactions", json={"events": [{"user": "u1", "item": "i/1"}]}).status_code == 404
+        assert client.put("/items/i/1", json={"available": False}).status_code == 404
+        assert client.get("/api/model").json()["accepts_events"] is False
+
+
+def test_the_next_answer_knows_an_event(client: TestClient, model: ServingModel) -> None:
+    before = _ids(client.get("/recommend/u4?k=5"))
+    first = before[0]
+    answer = _send(client, ("u4", first, "one"), ("u4", "new-item", "two"))
+    assert answer["model"] == client.get("/ready").json()["model"]
+    assert (answer["new"], answer["repeated"], answer["unknown_items"]) == (2, 0, ["new-item"])
+    expected = [entry.id for entry in Scorer(model).recommend(Request(user="u4", items=[first], k=5))]
+    assert _ids(client.get("/recommend/u4?k=5")) == expected != before
+    many = client.post("/recommend", json={"requests": [{"user": "u4", "k": 5}]}).json()["results"][0]
+    assert [item["id"] for item in many["items"]] == expected
+    assert first in [item["id"] for item in client.get("/api/history?user=u4").json()["items"]]
+    again = _send(client, ("u4", first, "one"), ("u4", "i/9", "two"))
+    assert (again["new"], again["repeated"]) == (0, 2)
+    assert _ids(client.get("/recommend/u4?k=5")) == expected
+
+
+def test_long_requests_know_it_too(client: TestClient) -> None:
+    first = _ids(client.get("/recommend/u4?k=60&explain=50"))[0]
+    _send(client, ("u4", first, None))
+    assert first not in _ids(client.get("/recommend/u4?k=60&explain=50"))
+
+
+def test_somebody_new_is_known_by_events(client: TestClient) -> None:
+    assert client.get("/recommend/stranger").status_code == 404
+    _send(client, ("stranger", "i/1", None), ("stranger", "i/4", None))
+    answer = client.get("/recommend/stranger?k=4&explain=1")
+    assert answer.json()["user"] == "stranger"
+    assert answer.json()["fallback"] is None
+    assert {int(item[2:]) % 3 for item in _ids(answer)} == {1}
+    assert not {"i/1", "i/4"} & set(_ids(answer))
+    assert client.get("/api/history?user=stranger").json()["count"] == 2
+
+
+def test_what_is_not_available_is_not_recommended(client: TestClient, model_file: Path, tmp_path: Path) -> None:
+    before = _ids(client.get("/recommend/u4?k=5"))
+    answer = client.put(f"/items/{before[0]}", json={"available": False})
+    assert answer.json() | {"model": ""} == {"model": "", "item": before[0], "available": False, "known": True}
+    client.put("/items", params={"item": before[1]}, json={"available": False})
+    assert _ids(client.get("/recommend/u4?k=3")) == before[2:5]
+    similar = _ids(client.get(f"/similar?item={before[2]}&k=80"))
+    assert not {before[0], before[1]} & set(similar)
+    assert client.put("/items/later", json={"available": False}).json()["known"] is False
+    with told(model_file, tmp_path / "log") as again:  # another process with the same folder
+        assert _ids(again.get("/recommend/u4?k=3")) == before[2:5]
+        again.put(f"/items/{before[0]}", json={"available": True})
+    assert _ids(client.get("/recommend/u4?k=3")) == [before[0], *before[2:4]]
+
+
+def test_an_item_that_nobody_has_is_placed_by_what_is_said_of_it(placing_file: Path, tmp_path: Path) -> None:
+    told_of = {"features": {"kind": "group 1"}, "title": "New one"}
+    with told(placing_file, tmp_path / "log") as client:
+        before = client.get("/recommend/u4?k=80").json()  # of group 1
+        answer = client.put("/items/i/new", json=told_of).json()
+        assert answer == {"model": f"{before['model']}+1", "item": "i/new", "available": None, "known": True}
+        after = client.get("/recommend/u4?k=80").json()
+        assert after["model"] == answer["model"]
+        assert [item["title"] for item in after["items"] if item["id"] == "i/new"] == ["New one"]
+        assert [item for item in after["items"] if item["id"] != "i/new"] == before["items"][: len(after["items"]) - 1]
+        near = client.get("/similar?item=i/new&k=10")
+        assert {int(item[2:]) % 3 for item in _ids(near)} == {1}
+        assert "i/new" in _ids(client.get("/recommend/u4?k=90&explain=50"))  # by the process for long work
+        client.put("/items/i/new", json={"available": False})
+        assert "i/new" not in _ids(client.get("/recommend/u4?k=80"))
+        _send(client, ("stranger", "i/new", None))  # somebody takes it, and is shown what is like it
+        assert {int(item[2:]) % 3 for item in _ids(client.get("/recommend/stranger?k=5"))} == {1}
+        moved = client.put("/items/i/new", json={"features": {"kind": "group 2"}, "available": True}).json()
+        assert moved["model"] == f"{before['model']}+2"
+    with told(placing_file, tmp_path / "log") as again:
+        assert again.get("/ready").json()["model"] == moved["model"]
+        assert {int(item[2:]) % 3 for item in _ids(again.get("/similar?item=i/new&k=10"))} == {2}
+        assert again.get("/api/history?user=u4").status_code == 200
+
+
+def test_a_new_file_has_what_was_said_of_items(placing_file: Path, model_file: Path, tmp_path: Path) -> None:
+    path, newer = tmp_path / "model", with_item(ServingModel.load(placing_file), "i/b", features={"kind": "group 0"})
+    path.write_bytes(placing_file.read_bytes())
+    with told(path, tmp_path / "log", reload_seconds=0.02) as client:
+        for name in ("i/a", "i/b"):
+            client.put(f"/items/{name}", json={"features": {"kind": "group 1"}})
+
+        def served(model: ServingModel) -> dict[str, Any]:
+            before = client.get("/ready").json()["model"]
+            model.save(path)
+            while (state := client.get("/health").json())["model"] == before:
+                time.sleep(0.01)
+            found: dict[str, Any] = state
+            return found
+
+        assert served(newer)["items"] == 92  # i/b is the file's own, i/a was told
+        assert {int(item[2:]) % 3 for item in _ids(client.get("/similar?item=i/b&k=5&")) if item != "i/a"} == {0}
+        assert served(ServingModel.load(model_file))["items"] == 90  # it places nothing, and says so in the log
+        refused = client.put("/items/i/c", json={"features": {"kind": "group 1"}})
+        assert refused.status_code == 409
+        assert "--item-features" in refused.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({}, 422),
+        ({"title": "New"}, 422),
+        ({"available": True, "title": "New"}, 422),
+        ({"features": {}}, 422),
+        ({"features": {"kind": {"a": 1}}}, 422),
+        ({"features": {"colour": "red"}}, 409),
+        ({"features": {"kind": None}}, 409),
+    ],
+)
+def test_what_cannot_be_placed_is_refused(placing_file: Path, tmp_path: Path, body: Any, status: int) -> None:
+    with told(placing_file, tmp_path / "log") as client:
+        answer = client.put("/items/i/new", json=body)
+        assert (answer.status_code, isinstance(answer.json()["detail"], str)) == (status, True)
+        assert client.get("/health").json()["items"] == 90
+    assert not EventLog(tmp_path / "log").descriptions()
+
+
+def test_a_log_of_before_knows_no_descriptions(tmp_path: Path) -> None:
+    EventLog(tmp_path, create=True).close()
+    with sqlite3.connect(tmp_path / FILE_NAME) as connection:
+        connection.execute("DROP TABLE items")
+    log = EventLog(tmp_path)
+    assert (log.descriptions(), log.end().described) == ([], 0)
+    assert LogMark.from_card({"events": {"log": "x", "position": 3}}) == LogMark("x", 3, 0)
+    log.close()
+    again = EventLog(tmp_path, create=True)  # as a server opens it
+    again.write([[Described("tea", {"kind": "a"}, None, 1.0), Described("tea", {"kind": "b"}, "Tea", 2.0)]])
+    assert again.descriptions() == [Described("tea", {"kind": "b"}, "Tea", 2.0)]
+
+
+def test_numbers_and_their_digits_are_one_id(tmp_path: Path) -> None:
+    build(make_toy(1, text_ids=False), t=2, c=10, quiet=True).save(tmp_path / "model")
+    with told(tmp_path / "model", tmp_path / "log") as client:
+        first, second = _ids(client.get("/recommend/101?k=2"))
+        _send(client, (101, first, "a"), ("0101", str(second), "b"))
+        assert not {first, second} & set(_ids(client.get("/recommend/101?k=80")))
+    _, events = EventLog(tmp_path / "log").since()
+    assert {event.user for event in events} == {"101"}
+
+
+@pytest.mark.parametrize("keep_history", [True, False])
+def test_a_new_file_counts_no_event_twice(toy: Toy, keep_history: bool, tmp_path: Path) -> None:
+    """A file that says it knows the log up to somewhere is asked for later events alone."""
+    plain = build(toy, t=3, c=12, keep_history=keep_history, quiet=True)
+    plain.save(tmp_path / "model")
+    with told(tmp_path / "model", tmp_path / "log", reload_seconds=0.05) as client:
+        _send(client, ("u4", "i/2", "a"), ("stranger", "i/1", "b"))
+        mark = EventLog(tmp_path / "log").end()
+        card: dict[str, Any] = {}
+        mark.to_card(card)
+        folded = replace(plain, card={**plain.card, "metrics": card})
+        folded.save(tmp_path / "new")
+    with told(tmp_path / "new", tmp_path / "log") as client:
+        as_trained = [entry.id for entry in Scorer(plain).recommend(Request(user="u4", k=5))]
+        assert _ids(client.get("/recommend/u4?k=5")) == as_trained
+        assert _ids(client.get("/recommend/stranger?k=3"))  # whom the file does not have
+        _send(client, ("u4", as_trained[0], "c"))
+        assert as_trained[0] not in _ids(client.get("/recommend/u4?k=5"))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"events": []},
+        {"events": [{"user": "u1"}]},
+        {"events": [{"user": "u1", "item": True}]},
+        {"events": [{"user": "u1", "item": "i/1", "time": -1}]},
+        {"events": [{"user": "u1", "item": "i/1", "time": 1.7e12}]},
+        {"events": [{"user": "u1", "item": "i/1", "id": ""}]},
+        {"events": [{"user": "u1", "item": "i/1"}] * 1001},
+    ],
+)
+def test_bad_events_are_refused_whole(client: TestClient, body: Any) -> None:
+    answer = client.post("/interactions", json=body)
+    assert answer.status_code == 422
+    assert isinstance(answer.json()["detail"], str)
+
+
+def test_a_disk_that_refuses_is_told(client: TestClient, tmp_path: Path) -> None:
+    other = EventLog(tmp_path / "log")
+    other._connection.execute("DROP TABLE events")
+    answer = client.post("/interactions", json={"events": [{"user": "u1", "item": "i/1"}]})
+    assert answer.status_code == 503
+    assert "nothing of it was kept" in answer.json()["detail"]

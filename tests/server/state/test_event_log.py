@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The event log: what was written is there once, in one order, whoever writes and whenever it is read."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from legcf.core.errors import UserError
+from legcf.server.state.event_log import Change, Event, EventLog, LogMark, new_event
+
+
+def _events(first: int, last: int) -> list[Event]:
+    return [Event(f"e{n}", f"u{n % 3}", f"i{n}", float(n)) for n in range(first, last)]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> EventLog:
+    return EventLog(tmp_path / "log", create=True)
+
+
+def test_an_event_counts_once_whatever_is_sent_again(log: EventLog) -> None:
+    assert log.write([_events(0, 4), _events(2, 6)]) == [4, 2]
+    assert log.write([_events(0, 6)]) == [0]
+    changed = Event("e0", "other", "other", 9.0)  # the first that came under an id is the one
+    assert log.write([[changed, new_event("u0", "i9"), new_event("u0", "i9")]]) == [2]
+    _, events = EventLog(log.folder).since()
+    assert [event.id for event in events][:6] == [f"e{n}" for n in range(6)]
+    assert log.of_user("u0")[:2] == [(1, "i0"), (4, "i3")]
+
+
+def test_a_mark_says_what_a_model_knows(log: EventLog, tmp_path: Path) -> None:
+    log.write([_events(0, 5)])
+    mark, events = log.since()
+    log.write([_events(5, 7)])  # while somebody reads
+    assert [event.id for event in events] == ["e0", "e1", "e2", "e3", "e4"]
+    card: dict[str, object] = {}
+    mark.to_card(card)
+    assert LogMark.from_card(card) == LogMark.from_card({"metrics": card}) == mark
+    later, events = log.since(mark)
+    assert [event.id for event in events] == ["e5", "e6"]
+    assert list(log.since(later)[1]) == []
+    other = EventLog(tmp_path / "other", create=True)  # a mark of one log says nothing of another
+    other.write([_events(0, 2)])
+    assert len(list(other.since(mark)[1])) == 2
+    assert LogMark.from_card({}) is None
+
+
+def test_writers_side_by_side(log: EventLog) -> None:
+    def write(part: int) -> None:
+        own = EventLog(log.folder)
+        for n in range(20):
+            own.write([[Event(f"{part}-{n}", "u", "i", 0.0), Event(f"shared-{n}", "u", "i", 0.0)]])
+        own.close()
+
+    threads = [threading.Thread(target=write, args=(part,)) for part in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(log) == 3 * 20 + 20
+
+
+def test_a_transaction_is_there_whole_or_not_at_all(log: EventLog) -> None:
+    with pytest.raises(Exception, match="NOT NULL"):
+        log.write([_events(0, 2), [Event("e9", "u", None, 0.0)]])  # type: ignore[arg-type]
+    assert len(log) == 0
+    assert log.write([_events(0, 2)]) == [2]
+
+
+def test_many_at_once(log: EventLog) -> None:
+    assert log.write([_events(0, 1500), _events(1000, 2600)]) == [1500, 1100]
+    assert [event.id for event in log.since()[1]] == [f"e{n}" for n in range(2600)]
+
+
+def test_any_text_is_an_id(log: EventLog) -> None:
+    odd = [Event(name, name, name, 0.0) for name in ("a\0b", "a\0c", "", "é\n'\"", "\u202e")]
+    assert log.write([odd]) == [5]
+    assert list(log.since()[1]) == odd
+    assert log.of_user("a\0c") == [(2, "a\0c")]
+
+
+def test_availability_in_the_order_it_was_told(log: EventLog) -> None:
+    log.write([[Change("a", False, 1.0), Change("b", False, 2.0)], [Change("a", True, 3.0)]])
+    assert log.changes() == [(1, "a", 0), (2, "b", 0), (3, "a", 1)]
+    assert log.changes(2) == [(3, "a", 1)]
+
+
+def test_folders_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds no events"):
+        EventLog(tmp_path)
+    (tmp_path / "events.sqlite").write_bytes(b"not a database" * 100)
+    with pytest.raises(UserError, match="cannot be opened as a log"):
+        EventLog(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot be opened as a log"):
+        EventLog(tmp_path / "file", create=True)

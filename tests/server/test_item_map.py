@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The map: items that `/similar` calls alike stand together."""
+
+import numpy as np
+
+from legcf.modelfile.served_model import ServingModel
+from legcf.scoring.scorer import Scorer
+from legcf.server.item_map import item_map, place
+
+
+def test_items_most_alike_stand_together(model: ServingModel) -> None:
+    scorer = Scorer(model).prepare()
+    shown = np.arange(len(model.items))
+    places = place(scorer, shown)
+    near = []
+    for item in shown.tolist():
+        gaps = np.linalg.norm(places - places[item], axis=1)
+        order = np.argsort(gaps)[1:21].tolist()
+        alike = [model.items.position(found.id) for found in scorer.similar_items(model.items.external([item])[0], 5)]
+        near.append(np.mean([other in order for other in alike]))
+    assert np.mean(near) > 0.8  # 20 of 90 would be 0.2 by chance
+    assert np.array_equal(places, place(scorer, shown))
+    assert np.abs(places).max() <= 1.2 + 1e-6
+
+
+def test_map_of_very_few_items(model: ServingModel) -> None:
+    scorer = Scorer(model).prepare()
+    for count in (1, 2, 3):
+        assert len(item_map(scorer, list(range(count)))["x"]) == count

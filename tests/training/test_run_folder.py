@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trained model on disk: as it was, also from a folder that an earlier version wrote; damage is a sentence."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from legcf.core.config import migrated
+from legcf.core.errors import UserError
+from legcf.core.files import read_json, write_json
+from legcf.data.options import DataOptions
+from legcf.data.source import load
+from legcf.recommender import Recommender
+from legcf.training.registry import config_from_json, resolve
+from legcf.training.run import train
+from legcf.training.run_folder import load_model
+from tests.cli.typed import legcf
+
+KEPT = Path(__file__).parents[1] / "runs_kept"
+"""A run folder of format 1 with its data (ids 0 … 37) and the lists that it gave, seen items included."""
+
+
+def test_a_folder_of_format_1_still_recommends_the_same() -> None:
+    model = Recommender.load(KEPT / "format-1")
+    before = pl.read_csv(KEPT / "format-1-lists.csv")
+    now = model.recommend(k=5, exclude_seen=False)
+    assert now["item"].to_list() == before["item"].to_list()
+    assert np.allclose(now["score"], before["score"], rtol=1e-4)
+    assert model.config.ranking.neighbours == 0.5
+    assert model.config.ranking.fit_neighbours
+
+
+def test_a_folder_of_format_1_is_written_in_the_present_format(tmp_path: Path) -> None:
+    model = Recommender.load(KEPT / "format-1")
+    model.save(tmp_path)
+    assert read_json(tmp_path / "model.json")["format_version"] == 2
+    again = Recommender.load(tmp_path)
+    assert again.config == model.config
+    assert again.recommend(k=5).equals(model.recommend(k=5))
+
+
+@pytest.mark.parametrize("command", ["info", "recommend --user 3"])
+def test_commands_take_a_folder_of_format_1(command: str) -> None:
+    first, *more = command.split()
+    answer = legcf(first, KEPT / "format-1", *more)
+    assert answer.code == 0, answer.err
+
+
+def test_what_was_called_best_is_the_best_of_all() -> None:
+    """In run folders, in settings that are typed, and in the files of --config; any other word is refused."""
+    before = read_json(KEPT / "format-1" / "config.json")
+    assert before["training"]["keep"] == "best"
+    assert migrated(before)["training"]["keep"] == "best-of-all"
+    assert config_from_json(before).training.keep == "best-of-all"
+    assert resolve(overrides={"training": {"keep": "best"}}).training.keep == "best-of-all"
+    with pytest.raises(UserError, match=r"training\.keep = 'first' is not possible"):
+        resolve(overrides={"training": {"keep": "first"}})
+
+
+def test_settings_of_format_1_make_the_same_model() -> None:
+    """Training on the same data with the settings as they were written then."""
+    config = config_from_json(read_json(KEPT / "format-1" / "config.json"))
+    dataset = load(str(KEPT / "data"), DataOptions(protocol="legcf", cold="keep"))
+    before = read_json(KEPT / "format-1" / "metrics.json")
+    assert dataset.content_hash == before["content_hash"]
+    again = train(dataset, config, quiet=True).metrics
+    assert again["num_params"] == before["num_params"]
+    assert again["storage_bytes"] == before["storage_bytes"]
+    assert again["test"]["recall@20"] == pytest.approx(before["test"]["recall@20"], abs=0.02)
+
+
+def test_migration_changes_nothing_twice() -> None:
+    old = read_json(KEPT / "format-1" / "config.json")
+    assert migrated(migrated(old)) == migrated(old)
+    assert migrated(old)["ranking"] == {"length": 1.0, "neighbours": 0.5, "fit_neighbours": True}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "complaint"),
+    [
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"not tensors"), "damaged"),
+        (lambda folder: write_json(folder / "model.json", {"format": "other"}), "not written by legcf"),
+        (lambda folder: (folder / "model.json").unlink(), "no finished model"),
+        (
+            lambda folder: write_json(folder / "model.json", {**read_json(folder / "model.json"), "format_version": 9}),
+            "format version 9",
+        ),
+        (
+            lambda folder: write_json(folder / "model.json", {**read_json(folder / "model.json"), "sha256": "0"}),
+            "damaged",
+        ),
+    ],
+)
+def test_damage_is_a_sentence(tmp_path: Path, spoil, complaint: str) -> None:  # type: ignore[no-untyped-def]
+    folder = tmp_path / "run"
+    shutil.copytree(KEPT / "format-1", folder)
+    spoil(folder)
+    with pytest.raises(UserError, match=complaint):
+        load_model(folder)
+
+
+def test_no_folder_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is not a run"):
+        load_model(tmp_path / "nowhere")

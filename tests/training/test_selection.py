@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One file within its size: what is chosen, what is measured and what is served are the same thing."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from legcf.core.config import RankingConfig, RunConfig, parse_bytes
+from legcf.core.errors import UserError
+from legcf.data.interactions import Dataset, Interactions
+from legcf.evaluation import evaluate
+from legcf.export.build import build, served_ranking
+from legcf.ranking.item_lists.lists import ItemLists
+from legcf.ranking.tables.rows import CodedRows, PackedRows
+from legcf.recommender import Recommender
+from legcf.scoring.scorer import Request, Scorer
+from legcf.training import selection
+from legcf.training.registry import resolve
+from legcf.training.run import train
+from legcf.training.selection import _forms
+from tests.helpers import planted
+
+QUICK = {"epochs": 1, "batch_size": 400, "threads": 1}
+SMALL = {"c": 8, "d": 16}
+
+
+@pytest.fixture(scope="module")
+def dataset() -> Dataset:
+    return planted(150, 120, cold=3)
+
+
+@pytest.fixture(scope="module")
+def fitted(dataset: Dataset) -> Recommender:
+    return Recommender(method_options=SMALL, training=QUICK, ranking={"bytes": 20_000}).fit(dataset)
+
+
+def test_the_file_keeps_to_its_size_and_needs_nothing_else(fitted: Recommender, tmp_path: Path) -> None:
+    served = build(fitted.trained, keep_users=False, keep_history=False, quiet=True)
+    served.save(tmp_path / "model")
+    assert (tmp_path / "model").stat().st_size <= 20_000
+    assert served.users is None
+    assert served.history is None
+    assert served.lists is not None
+    parts = served.save(tmp_path / "again")
+    stored = fitted.metrics["storage_bytes"]
+    assert parts["vectors"] + parts["lists"] == pytest.approx(stored, rel=0.1)  # beside them: counts of items
+
+
+def test_what_is_measured_is_what_is_served(fitted: Recommender, dataset: Dataset, tmp_path: Path) -> None:
+    build(fitted.trained, keep_users=False, keep_history=False, quiet=True).save(tmp_path / "model")
+    scorer = Scorer.load(tmp_path / "model")
+    served = evaluate(served_ranking(scorer.model, dataset.train), dataset.test, (20,))
+    for name in ("recall@20", "ndcg@20"):
+        assert served[name] == pytest.approx(fitted.metrics["test"][name], rel=1e-3)
+    history = dataset.users.external(np.array([5])), dataset.known.of(5)
+    answer = scorer.recommend(Request(items=dataset.items.external(history[1]), k=5))
+    wanted = fitted.recommend(history[0], k=5)
+    assert {entry.id for entry in answer} == set(wanted["item"])  # equals but for rounding may change places
+    assert [entry.score for entry in answer] == pytest.approx(wanted["score"].to_list(), rel=1e-3)
+
+
+def test_it_comes_back_from_its_folder(fitted: Recommender, tmp_path: Path) -> None:
+    fitted.save(tmp_path)
+    again = Recommender.load(tmp_path)
+    assert isinstance(again.ranking.term, ItemLists)
+    assert isinstance(again.ranking.rows, CodedRows | PackedRows)
+    assert again.recommend(k=5)["item"].to_list() == fitted.recommend(k=5)["item"].to_list()
+
+
+def test_everything_tried_is_reported_and_the_best_is_kept(fitted: Recommender) -> None:
+    tried = [line["validation"]["ndcg@20"] for line in fitted.curve if "search" in line and "start" in line["search"]]
+    assert len(tried) > 10
+    assert {line["search"].get("start", "")[:3] for line in fitted.curve if "search" in line} >= {"als", "spe"}
+    settled = fitted.config.ranking
+    assert not settled.choose
+    assert not settled.fit_lists
+    kept = [_both(line["validation"]) for line in fitted.curve if line.get("search", {}).get("chosen")]
+    assert _both(fitted.metrics["validation"]) >= max(kept) - 1e-6
+
+
+def _both(metrics: dict[str, float]) -> float:
+    return metrics["ndcg@20"] * metrics["recall@20"]
+
+
+def test_without_validation_a_tenth_is_held_out_and_all_is_trained_on(dataset: Dataset) -> None:
+    nothing = Interactions.empty(150, 120)
+    unjudged = replace(dataset, validation=nothing)
+    fitted = Recommender(method_options=SMALL, training=QUICK, ranking={"bytes": 20_000}).fit(unjudged)
+    assert fitted.metrics["chosen_on"]["validation"]["ndcg@20"] > 0
+    assert fitted.ranking.histories.num_pairs == dataset.train.num_pairs
+    assert fitted.metrics["test"]["ndcg@20"] > 0.3
+
+
+@pytest.mark.parametrize(("stage", "number"), [("choose", 7), ("pretrain", 1), ("lists", 2)])
+def test_a_run_that_was_stopped_ends_the_same(stage: str, number: int, dataset: Dataset, tmp_path: Path) -> None:
+    training = {**QUICK, "epochs": 3, "checkpoint_seconds": 0}
+    config = resolve(overrides={"method": SMALL, "training": training, "ranking": {"bytes": 20_000}})
+    whole = train(dataset, config, tmp_path / "whole", quiet=True)
+
+    def stop(line: dict[str, Any]) -> None:
+        if line["stage"] == stage and line["epoch"] == number:
+            raise KeyboardInterrupt
+
+    if not any(line["stage"] == stage and line["epoch"] == number for line in whole.curve):
+        pytest.skip(f"a table was so far ahead that {stage} did not come about")
+    with pytest.raises(KeyboardInterrupt):
+        train(dataset, config, tmp_path / "stopped", quiet=True, on_epoch=stop)
+    resumed = train(dataset, config, tmp_path / "stopped", resume=True, quiet=True)
+    assert resumed.metrics["test"] == whole.metrics["test"]
+    assert resumed.config == whole.config
+    told = [[line["stage"], line["epoch"]] for line in resumed.curve]
+    assert told == [[line["stage"], line["epoch"]] for line in whole.curve]
+
+
+def test_a_size_that_is_too_small_is_refused(dataset: Dataset) -> None:
+    with pytest.raises(UserError, match="raise --bytes"):
+        Recommender(method_options=SMALL, training=QUICK, ranking={"bytes": 1000}).fit(dataset)
+    with pytest.raises(UserError, match="--backbone history"):
+        Recommender("full", training={"epochs": 0}, ranking={"bits": 4}).fit(dataset)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("1.66MB", 1_660_000), ("500 kB", 500_000), (1234, 1234), ("1e6", 10**6), ("1MiB", 2**20)]
+)
+def test_sizes_are_read(text: str | int, size: int) -> None:
+    assert parse_bytes(text) == size
+    assert RankingConfig(bytes=text, lists=None).bytes == size
+
+
+@pytest.mark.parametrize("text", ["much", "-1MB", "1.2.3MB", "0", "MB"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="size"):
+        RankingConfig(bytes=text)
+
+
+def test_a_start_that_training_does_not_better_is_kept(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "best_table", lambda *_: None)
+    monkeypatch.setattr(selection, "CLEARLY", 1e9)  # which training never is
+    training = {**QUICK, "epochs": 2, "learning_rate": 10.0}
+    config = resolve(overrides={"method": SMALL, "training": training, "ranking": {"bytes": 20_000}})
+    trained = train(dataset, config, quiet=True)
+    start = next(line for line in trained.curve if line.get("search", {}).get("start") == "legcf")
+    assert {"pretrain", "lists"} <= {line["stage"] for line in trained.curve}
+    assert trained.config.training.epochs == 0
+    assert trained.metrics["validation"]["ndcg@20"] == pytest.approx(start["validation"]["ndcg@20"])
+    again = train(dataset, trained.config, quiet=True)
+    vectors = [one.model.ranking().items for one in (trained, again)]
+    np.testing.assert_allclose(*vectors, rtol=1e-5, atol=1e-6)
+
+
+def test_six_bits_come_after_all_columns() -> None:
+    assert {bits for _, bits in _forms(400_000, 4_000, 256)} == {2, 3, 4}
+    roomy = list(_forms(1_000_000, 4_000, 128))
+    assert {bits for _, bits in roomy} == {2, 3, 4, 6}
+    assert {width for width, bits in roomy if bits > 4} == {128}
+
+
+def test_many_items_have_two_bits() -> None:
+    assert {bits for room in (4_000_000, 6_000_000) for _, bits in _forms(room, 40_000, 128)} == {2}
+
+
+@pytest.mark.parametrize("most", [8192, 0])
+def test_few_items_have_one_factorisation_and_many_are_climbed(
+    most: int, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[dict[str, Any]] = []
+
+    def score(config: RunConfig) -> float:
+        tried.append(config.method.model_dump())
+        return -abs(float(np.log(tried[-1]["als"]["regularisation"] / 20)))
+
+    monkeypatch.setattr(selection, "MANY_ITEMS", most)
+    selection._try_factorisations(resolve(), dataset, 24, score)
+    assert {method["dim"] for method in tried} == {24}
+    ridges = [method["als"]["regularisation"] for method in tried]
+    if most:
+        assert len(ridges) == 1
+    else:
+        assert ridges == [10.0, 20.0, 40.0]
+        assert len({method["als"]["alpha"] for method in tried}) == 1
