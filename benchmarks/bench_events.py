@@ -60,17 +60,17 @@ def random_model(path: Path, num_users: int = 5000, num_items: int = 20_000) -> 
     from legcf.data.ids import IdMap
     from legcf.data.interactions import Interactions
     from legcf.modelfile.histories import PackedHistories
-    from legcf.modelfile.served_model import ServingModel
-    from legcf.ranking.tables.rows import CodedRows
+    from legcf.modelfile.served_model import ServedModel
+    from legcf.ranking.tables.embedding_table import CodebookTable
 
     rng = np.random.default_rng(0)
     codebook = rng.standard_normal((500, 64)).astype(np.float32)
     columns, weights = rng.integers(0, 500, (num_items, 4)).astype(np.uint16), rng.random((num_items, 4))
     owners = np.repeat(np.arange(num_users), 20)
     pairs = Interactions.from_pairs(owners, rng.integers(0, num_items, len(owners)), num_users, num_items)
-    ServingModel(
+    ServedModel(
         IdMap.consecutive(num_items, "item"),
-        CodedRows(columns, weights.astype(np.float32), codebook),
+        CodebookTable(columns, weights.astype(np.float32), codebook),
         pairs.item_degrees,
         users=IdMap.consecutive(num_users, "user"),
         history=PackedHistories.of(pairs),

@@ -63,7 +63,7 @@ def measured(pairs: pl.DataFrame, about: pl.DataFrame, true_scores: Scores | Non
     model = table.fit(pairs.filter(~is_hidden), DataOptions(protocol="ratio"))
     before, warm_test = model.ranking, model.dataset().test
     model.update(item_features=about)
-    known = model.in_use
+    known = model.full_history_ranking
     places = np.array([model.items.find(int(item)) for item in hidden])
     rows = pairs.filter(is_hidden & pairs["user"].is_in(model.users.values.tolist()))
     users = np.array([model.users.find(user) for user in rows["user"].to_list()])

@@ -22,10 +22,10 @@ from legcf.data.catalogue.synthetic import Planted
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Interactions
 from legcf.modelfile.histories import PackedHistories
-from legcf.modelfile.served_model import ServingModel
-from legcf.ranking.item_lists.fit_lists import ListFitter
+from legcf.modelfile.served_model import ServedModel
+from legcf.ranking.item_lists.recipe import ListFitter
+from legcf.ranking.tables.embedding_table import CodebookTable
 from legcf.ranking.tables.pooling import Pooling
-from legcf.ranking.tables.rows import CodedRows
 from legcf.scoring.scorer import Request, Scorer
 
 CODES, WIDTH, TERMS, ENTRIES, HISTORY = 1000, 128, 2, 14, 50
@@ -39,7 +39,7 @@ def pairs_of(shape: Planted) -> Interactions:
     return Interactions(np.concatenate([[0], np.cumsum(np.concatenate(bounds))]), items, shape.num_items)
 
 
-def model_of(train: Interactions, asked: Interactions, solve_from: int | None) -> ServingModel:
+def model_of(train: Interactions, asked: Interactions, solve_from: int | None) -> ServedModel:
     rng = np.random.default_rng(1)
     enough = train if solve_from is None else train.of_users(train.some_users(solve_from, rng))
     fitter = ListFitter(enough)
@@ -47,9 +47,9 @@ def model_of(train: Interactions, asked: Interactions, solve_from: int | None) -
     columns = rng.integers(CODES, size=(train.num_items, TERMS)).astype(np.uint16)
     weights = rng.standard_normal((train.num_items, TERMS)).astype(np.float32)
     codebook = rng.standard_normal((CODES, WIDTH)).astype(np.float32)
-    return ServingModel(
+    return ServedModel(
         items=IdMap.consecutive(train.num_items, "item"),
-        item_rows=CodedRows(columns, weights, codebook),
+        item_rows=CodebookTable(columns, weights, codebook),
         popularity=train.item_degrees,
         users=IdMap.consecutive(asked.num_users, "user"),
         history=PackedHistories.of(asked),

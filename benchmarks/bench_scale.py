@@ -69,12 +69,12 @@ def figures_of(data: Dataset, parts: tuple[str, ...], batch_size: int) -> Figure
     figures: Figures = {}
 
     def timed(name: str, work: Callable[[], Any]) -> Any:
-        distributed.total(np.zeros(1))  # all begin together
+        distributed.all_reduce_sum(np.zeros(1))  # all begin together
         wall, cpu = time.perf_counter(), time.process_time()
         result = work()
         used = time.process_time() - cpu
-        distributed.total(np.zeros(1))
-        figures[name] = {"seconds": time.perf_counter() - wall, "cpu": distributed.most(used)}
+        distributed.all_reduce_sum(np.zeros(1))
+        figures[name] = {"seconds": time.perf_counter() - wall, "cpu": distributed.all_reduce_max(used)}
         return result
 
     settings = AlsSettings(alpha=10.0, rounds=4)
@@ -102,7 +102,7 @@ def figures_of(data: Dataset, parts: tuple[str, ...], batch_size: int) -> Figure
 
 def recommended(ranking: Ranking, users: NDArray[np.int64]) -> None:
     """As `legcf recommend --output FOLDER` does it: the best items of a rank's share of the users, into its part."""
-    mine = users[distributed.number() :: distributed.count()]
+    mine = users[distributed.rank() :: distributed.world_size()]
     found, scores = rank(ranking, 20, mine, ranking.histories)
     frame = pl.DataFrame({"user": np.repeat(mine, 20), "item": found.ravel(), "score": scores.ravel()})
     with tempfile.TemporaryDirectory() as folder:

@@ -158,15 +158,15 @@ def toy_like(model: Any) -> Any:
     from legcf.data.ids import IdMap
     from legcf.data.interactions import Interactions
     from legcf.modelfile.histories import PackedHistories
-    from legcf.modelfile.served_model import ServingModel
+    from legcf.modelfile.served_model import ServedModel
     from legcf.ranking.item_lists.lists import ItemLists
+    from legcf.ranking.tables.embedding_table import CodebookTable
     from legcf.ranking.tables.pooling import Pooling
-    from legcf.ranking.tables.rows import CodedRows
 
-    rows = CodedRows(np.zeros((128, 4), np.uint16), np.ones((128, 4), np.float32), np.ones((4, 4), np.float32))
+    rows = CodebookTable(np.zeros((128, 4), np.uint16), np.ones((128, 4), np.float32), np.ones((4, 4), np.float32))
     ids, ones = IdMap.consecutive(128), np.ones(128, np.uint8)
     pairs = Interactions(np.arange(129), np.zeros(128, np.int32), 128)
-    return ServingModel(
+    return ServedModel(
         ids,
         rows,
         ones,
@@ -400,8 +400,8 @@ def held_out(options: argparse.Namespace) -> dict[str, Any]:
     part = train(without, config, quiet=True)
     for form in ("full", "coded"):
         model = build(part, t=4, form=form, validation=without.validation, quiet=True)
-        strangers = dataclasses.replace(model, users=None, user_rows=None, history=None)
-        result[form] = evaluate(served_ranking(strangers, dataset.train, quiet=True), dataset.test, ks, held, metrics)
+        cold_users = dataclasses.replace(model, users=None, user_rows=None, history=None)
+        result[form] = evaluate(served_ranking(cold_users, dataset.train, quiet=True), dataset.test, ks, held, metrics)
         kept = {key: result[form][key] / result["trained_on"][key] for key in ("recall@20", "ndcg@20")}
         result[f"{form}_kept"] = kept
         say(f"foldin {form}", f"{describe(result[form])}, kept {kept}, {model.fold_in}")

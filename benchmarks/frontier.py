@@ -27,7 +27,7 @@ RESULTS = HERE / "results"
 PROTOCOL = "legcf"
 SIZES = ("250kB", "500kB", "1MB", "2MB", "4MB", "8MB")
 ROWS = ("legcf", "full", "als", "ease")
-Row = dict[str, Any]
+ComparisonRow = dict[str, Any]
 
 
 def main() -> None:
@@ -55,7 +55,7 @@ def _fill(data: Path, seed: int, kind: str, names: list[str] | None) -> None:
 
     path = RESULTS / f"frontier-{data.name}.json"
 
-    def known() -> list[Row]:
+    def known() -> list[ComparisonRow]:
         return json.loads(path.read_text()) if path.exists() else []
 
     have = {row["name"] for row in known() if (row["kind"], row["seed"]) == (kind, seed)}
@@ -78,7 +78,7 @@ def _fill(data: Path, seed: int, kind: str, names: list[str] | None) -> None:
         print(data.name, json.dumps(new), flush=True)
 
 
-def model_files(data: Path, dataset: Any, seed: int, sizes: list[str]) -> Iterator[tuple[str, Row]]:
+def model_files(data: Path, dataset: Any, seed: int, sizes: list[str]) -> Iterator[tuple[str, ComparisonRow]]:
     """Model files of several sizes; a size that cannot hold the items says so."""
     from legcf.core.errors import UserError
     from legcf.data.options import DataOptions

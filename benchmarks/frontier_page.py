@@ -29,10 +29,10 @@ SERIES = {  # label: kind, names, marker, line, colour
 }
 PROTOCOL, SEED = "legcf", 11
 LOWEST = 0.8  # of the best: what is shown
-Row = dict[str, Any]
+ComparisonRow = dict[str, Any]
 
 
-def results() -> dict[str, list[Row]]:
+def results() -> dict[str, list[ComparisonRow]]:
     """Rows of every data set that was run; those of one_file.py are model files too."""
     found = {}
     for name in DATA:
@@ -44,13 +44,13 @@ def results() -> dict[str, list[Row]]:
     return found
 
 
-def _of_one_file(data: str) -> list[Row]:
+def _of_one_file(data: str) -> list[ComparisonRow]:
     rows = json.loads((RESULTS / "one-file.json").read_text()).values()
     wanted = [row for row in rows if (row["data"], row["protocol"], row["seed"]) == (data, PROTOCOL, SEED)]
     return [{**row, "kind": "legcf", "name": row["size"]} for row in wanted]
 
 
-def table(known: dict[str, list[Row]]) -> str:
+def table(known: dict[str, list[ComparisonRow]]) -> str:
     """A line for every model, a column for every data set."""
     labels: dict[tuple[str, str], None] = {}
     for kind in KINDS:
@@ -69,7 +69,7 @@ def _bytes(size: str) -> float:
     return float(size[:-2]) * {"kB": 1e3, "MB": 1e6}[size[-2:]]
 
 
-def _cell(rows: list[Row], kind: str, name: str) -> str:
+def _cell(rows: list[ComparisonRow], kind: str, name: str) -> str:
     found = [row for row in rows if (row["kind"], row["name"]) == (kind, name)]
     if not found:
         return "–"
@@ -92,7 +92,7 @@ def show() -> None:
     draw(known)
 
 
-def draw(known: dict[str, list[Row]]) -> None:
+def draw(known: dict[str, list[ComparisonRow]]) -> None:
     import matplotlib
 
     matplotlib.use("svg")

@@ -15,16 +15,16 @@ import numpy as np
 from legcf.core.arrays import FloatArray
 from legcf.core.hill_climb import climb
 from legcf.data.interactions import Dataset
-from legcf.evaluation import evaluate, some_judges
+from legcf.evaluation import evaluate, sample_eval_users
 from legcf.factorisation.als import AlsSettings, confidences, factorise, solve_side, with_alpha
-from legcf.ranking.item_lists.fit_lists import ListFitter
+from legcf.ranking.item_lists.recipe import ListFitter
 from legcf.ranking.ranking import Ranking
-from legcf.ranking.tables.rows import PackedRows
+from legcf.ranking.tables.embedding_table import QuantisedTable
 from legcf.training.registry import resolve
 from legcf.training.run import train
 
-Row = dict[str, Any]
-Rows = Iterator[tuple[str, Row]]
+ComparisonRow = dict[str, Any]
+EmbeddingTable = Iterator[tuple[str, ComparisonRow]]
 _JUDGES = 5000  # users that choose settings
 _TRIAL_FACTORS = 64  # wide enough to find α by
 _FACTORS = (128, 256)
@@ -44,15 +44,15 @@ class Course:
 
     def validated(self, ranking: Ranking) -> float:
         truth = self.dataset.validation
-        judges = some_judges(truth, _JUDGES, self.seed)
-        return evaluate(ranking, truth, (20,), judges, ("ndcg",))["ndcg@20"]
+        eval_users = sample_eval_users(truth, _JUDGES, self.seed)
+        return evaluate(ranking, truth, (20,), eval_users, ("ndcg",))["ndcg@20"]
 
-    def tested(self, ranking: Ranking, bytes_: int, **told: Any) -> Row:
+    def tested(self, ranking: Ranking, bytes_: int, **told: Any) -> ComparisonRow:
         found = evaluate(ranking, self.dataset.test, (20,), metrics=("recall", "ndcg"))
         return {**{name: found[name] for name in ("recall@20", "ndcg@20")}, "bytes": bytes_, **told}
 
 
-def full(course: Course) -> Rows:
+def full(course: Course) -> EmbeddingTable:
     """LightGCN's table of users and items, 64 wide, as it ranks: propagated."""
     ranking = train(course.dataset, resolve("full", seed=course.seed), quiet=True).ranking
     cut = len(ranking.users)
@@ -61,7 +61,7 @@ def full(course: Course) -> Rows:
         yield name, course.tested(rounded, bytes_, width=table.shape[1])
 
 
-def als(course: Course) -> Rows:
+def als(course: Course) -> EmbeddingTable:
     """ALS: users and items as they are, then items alone, from which users are solved whenever they ask; and these
     with item lists beside them, as many entries as were solved."""
     known = course.dataset.train
@@ -109,7 +109,7 @@ def _factorised(course: Course) -> tuple[AlsSettings, FloatArray, FloatArray]:
     return best[1:]
 
 
-def ease(course: Course) -> Rows:
+def ease(course: Course) -> EmbeddingTable:
     """EASE (Steck, WWW 2019), every weight in float32; of too many items the bytes alone."""
     dataset, bytes_ = course.dataset, 4 * course.dataset.num_items**2
     if dataset.num_items > _MOST_ITEMS_OF_EASE:
@@ -131,7 +131,7 @@ def ease(course: Course) -> Rows:
     yield "float32", course.tested(best[2], bytes_, ridge=best[1])
 
 
-RIVALS: dict[str, Callable[[Course], Rows]] = {"full": full, "als": als, "ease": ease}
+RIVALS: dict[str, Callable[[Course], EmbeddingTable]] = {"full": full, "als": als, "ease": ease}
 
 
 def _compressed(table: FloatArray, seed: int) -> Iterator[tuple[str, int, FloatArray]]:
@@ -139,7 +139,7 @@ def _compressed(table: FloatArray, seed: int) -> Iterator[tuple[str, int, FloatA
     table = np.ascontiguousarray(table, dtype=np.float32)
     yield "float32", table.nbytes, table
     for bits in (8, 4):
-        rows = PackedRows.of(table, bits)
+        rows = QuantisedTable.of(table, bits)
         yield f"{bits} bits", rows.packed_bytes, rows.vectors(slice(None))
     import faiss
 

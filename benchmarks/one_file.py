@@ -21,7 +21,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "one-file.json"
-Row = dict[str, Any]
+ComparisonRow = dict[str, Any]
 
 ROWS = {
     f"{data}-{size}" if protocol == "legcf" else f"{data}-{protocol}-{size}": (data, protocol, size)
@@ -36,7 +36,7 @@ ROWS = {
 }
 
 
-def model_file(data: Path, protocol: str, seed: int, size: str) -> Row | None:
+def model_file(data: Path, protocol: str, seed: int, size: str) -> ComparisonRow | None:
     """A model file as users make it; None where it cannot be so small."""
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
@@ -51,7 +51,7 @@ def model_file(data: Path, protocol: str, seed: int, size: str) -> Row | None:
         return {**described(run), "seconds": seconds}
 
 
-def described(run: Path) -> Row:
+def described(run: Path) -> ComparisonRow:
     """Accuracy of a run, the bytes of the file that is exported from it, and what it is made of."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.legcf"
@@ -83,7 +83,7 @@ def _legcf(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "legcf", *words], capture_output=True, text=True, env=dict(os.environ))
 
 
-def table(known: dict[str, Row]) -> str:
+def table(known: dict[str, ComparisonRow]) -> str:
     """Means over seeds, with the seeds they are of."""
     lines = [
         "| data, protocol | `--bytes` | seeds | file, bytes | vectors (first seed) | R@20 | N@20 |",
@@ -107,7 +107,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=HERE.parents[1] / "shared" / "data")
     parser.add_argument("--table", action="store_true", help="print what there is, train nothing")
     asked = parser.parse_args()
-    known: dict[str, Row] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    known: dict[str, ComparisonRow] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for seed in () if asked.table else asked.seeds:
         for name in asked.rows:
             key = f"{name} {seed}"

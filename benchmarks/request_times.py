@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from legcf.modelfile.attributes import Attributes, number_column, text_column
-from legcf.modelfile.served_model import ServingModel
-from legcf.ranking.tables.rows import PackedRows
+from legcf.modelfile.served_model import ServedModel
+from legcf.ranking.tables.embedding_table import QuantisedTable
 from legcf.scoring.scorer import Request, Scorer
 
 SELECTIVITIES = (1.0, 0.5, 0.1, 0.01, 0.001, 0.0001)
@@ -36,7 +36,7 @@ def side_by_side(path: Path, other: Path, users: int = 500, rounds: int = 20) ->
 
 def rules(path: Path, rounds: int = 60) -> dict[str, Any]:
     """Requests with and without rules take turns, so that other work on the machine meets all alike."""
-    model = ServingModel.load(path)
+    model = ServedModel.load(path)
     rng = np.random.default_rng(0)
     count = len(model.items)
     brands = rng.integers(0, 1000, count)
@@ -74,7 +74,7 @@ def tables(rounds: int = 30) -> list[dict[str, Any]]:
     found = []
     for count, width, bits in TABLES:
         values = rng.integers(0, 2**bits, (count, width)).astype(np.uint8)
-        rows = PackedRows(values, (rng.random(count) + 0.1).astype(np.float32), bits)
+        rows = QuantisedTable(values, (rng.random(count) + 0.1).astype(np.float32), bits)
         query = rng.standard_normal((1, width)).astype(np.float32)
         both = partial(_looked_up, rows, query), partial(rows.scores, query)
         pairs = [[_seconds(work) for work in both] for _ in range(rounds)]
@@ -88,7 +88,7 @@ def _answer_all(scorer: Scorer, requests: list[Request]) -> None:
         scorer.recommend(request)
 
 
-def _looked_up(rows: PackedRows, query: Any) -> list[Any]:
+def _looked_up(rows: QuantisedTable, query: Any) -> list[Any]:
     return [query @ rows.vectors(slice(start, start + 1024)).T for start in range(0, len(rows), 1024)]
 
 

@@ -22,7 +22,7 @@ from legcf.data.interactions import Dataset, Interactions
 from legcf.data.options import DataOptions
 from legcf.data.source import load
 from legcf.evaluation import evaluate
-from legcf.ranking.item_lists.fit_lists import MANY_ITEMS, ListFitter
+from legcf.ranking.item_lists.recipe import LARGE_CATALOGUE, ListFitter
 from legcf.ranking.item_lists.ridge import find_candidates, solve
 from legcf.training.registry import resolve
 from legcf.training.run import build_model
@@ -41,7 +41,7 @@ def curve(dataset: Dataset, truth: Interactions, alpha: float) -> dict[str, Any]
     ranking = build_model(config, dataset, np.random.default_rng(11), None).ranking()
     fitter = ListFitter(dataset.train)
     by_item = dataset.train.transposed()
-    candidates = find_candidates(dataset.train, 100 if dataset.num_items <= MANY_ITEMS else 64, by_item)
+    candidates = find_candidates(dataset.train, 100 if dataset.num_items <= LARGE_CATALOGUE else 64, by_item)
     lists = solve(dataset.train, candidates, (1.0,), 0.5, by_item).lists(0, 0.0).rounded(4)
     able = np.flatnonzero(truth.user_degrees > 0)
     users = np.sort(np.random.default_rng(0).choice(able, min(JUDGES, len(able)), replace=False))

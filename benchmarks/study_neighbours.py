@@ -49,12 +49,12 @@ def measured(run: Path, users: int) -> dict[str, Any]:
     model = Recommender.load(run)
     dataset = model.dataset()
     able = np.flatnonzero(dataset.validation.user_degrees > 0)
-    judges = np.sort(np.random.default_rng(0).choice(able, min(users, len(able)), replace=False))
+    eval_users = np.sort(np.random.default_rng(0).choice(able, min(users, len(able)), replace=False))
     vectors = replace(model.ranking, term=None)
     plain = Neighbours.of(dataset.train)
 
     def score(ranking: Ranking) -> tuple[float, float]:
-        found = evaluate(ranking, dataset.validation, (20,), judges, ("recall", "ndcg"))
+        found = evaluate(ranking, dataset.validation, (20,), eval_users, ("recall", "ndcg"))
         return found["recall@20"], found["ndcg@20"]
 
     def near(weight: float) -> Ranking:
@@ -63,7 +63,7 @@ def measured(run: Path, users: int) -> dict[str, Any]:
     scores = {str(weight): score(near(weight)) for weight in WEIGHTS}
     scores[ALONE] = score(replace(vectors, users=np.zeros_like(vectors.users), term=plain))
     facts = ("dataset", "protocol", "method", "preset", "seed", "num_params", "content_hash")
-    return {**{fact: model.metrics[fact] for fact in facts}, "users": len(judges), "scores": scores}
+    return {**{fact: model.metrics[fact] for fact in facts}, "users": len(eval_users), "scores": scores}
 
 
 def draw(results: list[dict[str, Any]]) -> None:

@@ -38,7 +38,7 @@ RESULTS, DOCUMENT = HERE / "results" / "unseen.json", HERE.parent / "docs" / "re
 METRICS = ("recall@20", "ndcg@20")
 SEED = 0
 _HELD_OUT = 1 / 3
-Row = dict[str, Any]
+ComparisonRow = dict[str, Any]
 
 
 def some_users(folder: str, share: float, protocol: str = "ratio") -> Callable[[Path], Dataset]:
@@ -101,7 +101,7 @@ TRIALS: dict[str, list[dict[str, Any]]] = {
 """What is tried of each method; `default` comes last, to be compared with the others."""
 
 
-def measured(method: str, dataset: Dataset, others: dict[str, Row]) -> Row:
+def measured(method: str, dataset: Dataset, others: dict[str, ComparisonRow]) -> ComparisonRow:
     """The best of the trials on validation, tested once; of `default` also how far it is ahead of the others."""
     started, trials = time.process_time(), TRIALS[method]
     best = trials[0]
@@ -128,7 +128,7 @@ def measured(method: str, dataset: Dataset, others: dict[str, Row]) -> Row:
     }
 
 
-def _ahead(model: Any, dataset: Dataset, others: dict[str, Row]) -> dict[str, dict[str, list[float]]]:
+def _ahead(model: Any, dataset: Dataset, others: dict[str, ComparisonRow]) -> dict[str, dict[str, list[float]]]:
     """Of each other method and metric: the mean difference over test users, and its standard error."""
     own, found = _per_user(model, dataset), {}
     for method in (method for method in ("ease", "als", "item-knn") if method in others):
@@ -155,7 +155,7 @@ def _told(config: dict[str, Any]) -> dict[str, Any]:
     return {**made_of, "epochs": config["training"]["epochs"], **lists}
 
 
-def table(known: dict[str, dict[str, Row]]) -> str:
+def table(known: dict[str, dict[str, ComparisonRow]]) -> str:
     """A line for each set, recall and NDCG of each method, and how far `default` is ahead of the best other."""
     rivals = [method for method in TRIALS if method != "default"]
     ahead = "`default` ahead of the best, ± its standard error"
@@ -169,11 +169,11 @@ def table(known: dict[str, dict[str, Row]]) -> str:
     return "\n".join(lines)
 
 
-def _pair(row: Row) -> str:
+def _pair(row: ComparisonRow) -> str:
     return " / ".join(f"{row[f'test {metric}']:.4f}" for metric in METRICS)
 
 
-def _shares(rows: dict[str, Row], metric: str) -> str:
+def _shares(rows: dict[str, ComparisonRow], metric: str) -> str:
     """In per cent of the best other method's value."""
     best = max(rows["default"]["ahead"], key=lambda method: float(rows[method][f"test {metric}"]))
     mean, error = (100 * part / rows[best][f"test {metric}"] for part in rows["default"]["ahead"][best][metric])
@@ -187,7 +187,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=HERE.parents[1] / "shared" / "data")
     parser.add_argument("--results", type=Path, default=RESULTS)
     asked = parser.parse_args()
-    known: dict[str, dict[str, Row]] = json.loads(asked.results.read_text()) if asked.results.exists() else {}
+    known: dict[str, dict[str, ComparisonRow]] = json.loads(asked.results.read_text()) if asked.results.exists() else {}
     for name in asked.sets:
         missing = [method for method in asked.methods if method not in known.get(name, {})]
         if not missing:

@@ -53,7 +53,7 @@ def main(out: Path) -> None:
 
 def averaged_gradient() -> np.ndarray:
     """Of the mean of x over 0 … 9, three tenths of them on the first rank."""
-    mine = distributed.own(np.array([0, 3, 10])) if distributed.count() == 2 else slice(0, 10)
+    mine = distributed.local_rows(np.array([0, 3, 10])) if distributed.world_size() == 2 else slice(0, 10)
     weight = torch.zeros((), requires_grad=True)
     (weight * torch.arange(10.0)[mine].mean()).backward()
     distributed.average_gradients([weight], mine.stop - mine.start)
@@ -72,8 +72,8 @@ def passed_through(sampler: Sampler) -> dict[str, np.ndarray]:
         sums.append([(counts * (users * 120 + items) ** 2).sum(), counts.sum()])
         negatives.append(batch.entities[batch.negatives])
     return {
-        "passed": distributed.total(times),
-        "batches": distributed.total(np.array(sums)),
+        "passed": distributed.all_reduce_sum(times),
+        "batches": distributed.all_reduce_sum(np.array(sums)),
         "negatives": np.array(negatives),
     }
 
@@ -95,7 +95,7 @@ def refuse() -> None:
         raise UserError("No.")
 
     with pytest.raises(UserError, match=r"^No\.$"):
-        distributed.told(ask)
+        distributed.run_on_first_and_broadcast(ask)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ from legcf.data.ids import IdMap
 from legcf.data.interactions import Interactions
 from legcf.export.build import build
 from legcf.features.coder import FeatureCoder, FeatureColumn
-from legcf.features.placing import FeatureMap, Placing
-from legcf.modelfile.served_model import ServingModel
+from legcf.features.cold_items import ColdItemEncoder, FeatureMap
+from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.neighbours import Neighbours
 from legcf.ranking.ranking import Ranking
 
@@ -39,7 +39,7 @@ class Toy:
     known: Interactions
     ranking: Ranking
     card: dict[str, Any] = field(default_factory=dict)
-    placing: Placing | None = None
+    encoder: ColdItemEncoder | None = None
 
 
 def make_toy(seed: int = 0, text_ids: bool = True) -> Toy:
@@ -72,26 +72,26 @@ def toy() -> Toy:
 
 
 @pytest.fixture(scope="session")
-def model(toy: Toy) -> ServingModel:
+def model(toy: Toy) -> ServedModel:
     return build(toy, t=3, c=12, validation=toy.validation, quiet=True)
 
 
 @pytest.fixture(scope="session")
-def near_model(toy: Toy) -> ServingModel:
+def near_model(toy: Toy) -> ServedModel:
     """The same with what neighbours add, as far spread as the scores themselves."""
     near = replace(toy.ranking, term=Neighbours.of(toy.train).weighing(1.0, toy.ranking))
     return build(replace(toy, ranking=near), t=3, c=12, validation=toy.validation, quiet=True)
 
 
 @pytest.fixture(scope="session")
-def model_file(model: ServingModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model_file(model: ServedModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model") / "toy.legcf"
     model.save(path)
     return path
 
 
 @pytest.fixture(scope="session")
-def placing(model: ServingModel) -> Placing:
+def encoder(model: ServedModel) -> ColdItemEncoder:
     """The group of an item by its kind: the mean vector of the group."""
     column = FeatureColumn("kind", "category", width=64)
     vectors = model.item_rows.vectors(slice(None))
@@ -99,19 +99,19 @@ def placing(model: ServingModel) -> Placing:
     for group in range(GROUPS):
         (place,), (sign,) = FeatureCoder((column,)).row({"kind": f"group {group}"})
         matrix[place] = sign * vectors[group::GROUPS].mean(axis=0)
-    return Placing(FeatureCoder((column,)), FeatureMap(matrix, np.zeros(vectors.shape[1], dtype=np.float32)))
+    return ColdItemEncoder(FeatureCoder((column,)), FeatureMap(matrix, np.zeros(vectors.shape[1], dtype=np.float32)))
 
 
 @pytest.fixture(scope="session")
-def placing_file(model: ServingModel, placing: Placing, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def placing_file(model: ServedModel, encoder: ColdItemEncoder, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file that places new items by their kind."""
     path = tmp_path_factory.mktemp("placing") / "toy.legcf"
-    replace(model, placing=placing).save(path)
+    replace(model, encoder=encoder).save(path)
     return path
 
 
 @pytest.fixture(scope="session")
-def odd_model(near_model: ServingModel) -> ServingModel:
+def odd_model(near_model: ServedModel) -> ServedModel:
     """The model with neighbours, its last users and items under odd ids."""
     assert near_model.users is not None
     users, items = (
@@ -121,7 +121,7 @@ def odd_model(near_model: ServingModel) -> ServingModel:
 
 
 @contextmanager
-def serving(model: ServingModel, path: Path, **settings: Any) -> Iterator[str]:
+def serving(model: ServedModel, path: Path, **settings: Any) -> Iterator[str]:
     """A server as `legcf serve` runs it, but in a thread; gives its address."""
     import uvicorn
 
@@ -144,7 +144,7 @@ def serving(model: ServingModel, path: Path, **settings: Any) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def base(odd_model: ServingModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def base(odd_model: ServedModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The one server that the tests of a session share."""
     with serving(odd_model, tmp_path_factory.mktemp("served") / "toy.legcf") as address:
         yield address

@@ -16,7 +16,7 @@ import typer
 import yaml
 
 from legcf.cli.app import app_for
-from legcf.modelfile.served_model import ServingModel
+from legcf.modelfile.served_model import ServedModel
 from tests.cli.commands.test_serve import serving
 from tests.cli.read_only import read_only
 from tests.served import model, toy  # noqa: F401 - fixtures
@@ -94,7 +94,7 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_images_command_and_its_health_check(model: ServingModel, writable: Path) -> None:  # noqa: F811
+def test_the_images_command_and_its_health_check(model: ServedModel, writable: Path) -> None:  # noqa: F811
     """As the image runs them: another user, everything read-only."""
     name, path, *options = _words("CMD")
     assert name == "serve"

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from legcf.modelfile.served_model import ServingModel
+from legcf.modelfile.served_model import ServedModel
 from tests.cli.commands.test_serve import serving
 from tests.cli.read_only import can_be_read_only, read_only
 from tests.served import model, toy  # noqa: F401 - fixtures
@@ -84,7 +84,7 @@ def test_the_source_distribution_has_every_file(built: Built) -> None:
 @pytest.mark.usefixtures("nothing_of_this_tree")
 def test_a_wheel_in_an_empty_environment_serves(
     built: Built,
-    model: ServingModel,  # noqa: F811
+    model: ServedModel,  # noqa: F811
     tmp_path: Path,
     writable: Path,
 ) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import environments
 import numpy as np
 import report
-from roster import PROJECTS, ROWS, Row
+from roster import PROJECTS, ROWS, ComparisonRow
 from runners import common
 
 HERE = Path(__file__).resolve().parent
@@ -50,7 +50,7 @@ def main() -> None:
     print(f"Written: {options.page}")
 
 
-def chosen(words: list[str]) -> list[Row]:
+def chosen(words: list[str]) -> list[ComparisonRow]:
     """All rows, or those named; a word that is no row's name stands for every row whose name holds it."""
     names = {row.key for row in ROWS}
     return [row for row in ROWS if not words or any(row.key == w or (w not in names and w in row.key) for w in words)]
@@ -65,7 +65,7 @@ def exported(data: str, name: str, options: argparse.Namespace) -> Path:
     return split
 
 
-def record(row: Row, name: str, split: Path, parts: dict[str, Any], options: argparse.Namespace) -> None:
+def record(row: ComparisonRow, name: str, split: Path, parts: dict[str, Any], options: argparse.Namespace) -> None:
     """Run one row, unless that is done already, and keep what it has to say."""
     path = options.work / name / f"{row.key}.json"
     if path.exists() and not options.again:
@@ -83,7 +83,7 @@ def record(row: Row, name: str, split: Path, parts: dict[str, Any], options: arg
     print(f"{name}: {project.label} {row.label}: {said}, {found.get('fit_seconds', 0):.1f} s", flush=True)
 
 
-def run(row: Row, split: Path, parts: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+def run(row: ComparisonRow, split: Path, parts: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
     project = PROJECTS[row.project]
     python = environments.ready(row.project, options.environments)
     out = split.parent / f"{row.key}.out"

@@ -18,7 +18,7 @@ class Project:
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     project: str
     model: str
     label: str
@@ -45,45 +45,45 @@ _DENSE = 12_000
 _LEARNED = {"embedding_size": 64, "train_batch_size": 2048, "epochs": 300, "stopping_step": 5, "eval_step": 2}
 
 ROWS = (
-    Row("legcf", "default", "default"),
-    Row("legcf", "fast", "fast"),
-    Row(
+    ComparisonRow("legcf", "default", "default"),
+    ComparisonRow("legcf", "fast", "fast"),
+    ComparisonRow(
         "legcf", "default", "default, untrained",
         {"training": {"epochs": 0}, "ranking": {"choose": False, "fit_lists": False}},
     ),
-    Row("legcf", "popularity", "popularity"),
-    Row("legcf", "item-knn", "item-knn"),
-    Row("legcf", "ease", "ease"),
-    Row("legcf", "als", "als 128"),
-    Row("implicit", "als", "ALS 128", {"factors": 128}),
-    Row("implicit", "als", "ALS 128 α=20", {"factors": 128, "alpha": 20.0}),
-    Row(
+    ComparisonRow("legcf", "popularity", "popularity"),
+    ComparisonRow("legcf", "item-knn", "item-knn"),
+    ComparisonRow("legcf", "ease", "ease"),
+    ComparisonRow("legcf", "als", "als 128"),
+    ComparisonRow("implicit", "als", "ALS 128", {"factors": 128}),
+    ComparisonRow("implicit", "als", "ALS 128 α=20", {"factors": 128, "alpha": 20.0}),
+    ComparisonRow(
         "implicit", "als", "ALS 128 (tuned)",
         [{"factors": 128, "alpha": alpha, "regularization": ridge} for alpha in (2, 8, 32) for ridge in (0.1, 1, 10)],
     ),
-    Row("implicit", "bpr", "BPR 128", {"factors": 128}),
-    Row("implicit", "logistic", "logistic 32", {"factors": 32}),
-    Row("implicit", "cosine", "cosine 100", {"K": 100}),
-    Row("lenskit", "als", "ImplicitMF 128", {"embedding_size": 128}),
-    Row("lenskit", "item-knn", "ItemKNN 100", {"max_nbrs": 100}),
-    Row("recbole", "ItemKNN", "ItemKNN 100", {"k": 100}),
-    Row("recbole", "EASE", "EASE", {}, _DENSE),
-    Row("recbole", "BPR", "BPR 64", _LEARNED),
-    Row("recbole", "LightGCN", "LightGCN 64", _LEARNED),
-    Row("recbole", "SimpleX", "SimpleX 64", _LEARNED),
-    Row("irspack", "ials", "iALS 128", {"n_components": 128, "alpha0": 0.1, "reg": 1e-3}),
-    Row(
+    ComparisonRow("implicit", "bpr", "BPR 128", {"factors": 128}),
+    ComparisonRow("implicit", "logistic", "logistic 32", {"factors": 32}),
+    ComparisonRow("implicit", "cosine", "cosine 100", {"K": 100}),
+    ComparisonRow("lenskit", "als", "ImplicitMF 128", {"embedding_size": 128}),
+    ComparisonRow("lenskit", "item-knn", "ItemKNN 100", {"max_nbrs": 100}),
+    ComparisonRow("recbole", "ItemKNN", "ItemKNN 100", {"k": 100}),
+    ComparisonRow("recbole", "EASE", "EASE", {}, _DENSE),
+    ComparisonRow("recbole", "BPR", "BPR 64", _LEARNED),
+    ComparisonRow("recbole", "LightGCN", "LightGCN 64", _LEARNED),
+    ComparisonRow("recbole", "SimpleX", "SimpleX 64", _LEARNED),
+    ComparisonRow("irspack", "ials", "iALS 128", {"n_components": 128, "alpha0": 0.1, "reg": 1e-3}),
+    ComparisonRow(
         "irspack", "rp3beta", "RP3beta (tuned)",
         [{"alpha": alpha, "beta": beta, "top_k": 100} for alpha in (0.6, 0.8, 1.0) for beta in (0.3, 0.5, 0.7)],
     ),
-    Row("irspack", "slim", "SLIM", {"alpha": 0.05, "l1_ratio": 0.01, "top_k": 100}, _DENSE),
-    Row(
+    ComparisonRow("irspack", "slim", "SLIM", {"alpha": 0.05, "l1_ratio": 0.01, "top_k": 100}, _DENSE),
+    ComparisonRow(
         "rectools", "ease", "EASE (tuned)",
         [{"regularization": ridge} for ridge in (3.0, 10.0, 30.0, 100.0, 200.0, 300.0, 500.0, 1000.0, 3000.0)],
         _DENSE,
     ),
-    Row("rectools", "svd", "PureSVD 128", {"factors": 128}),
-    Row(
+    ComparisonRow("rectools", "svd", "PureSVD 128", {"factors": 128}),
+    ComparisonRow(
         "cornac", "bpr", "BPR 128 (tuned)",
         [
             {"k": 128, "max_iter": 50, "learning_rate": rate, "lambda_reg": ridge}

@@ -30,7 +30,7 @@ from legcf.training import run
 from legcf.training.model import GraphModel
 from legcf.training.registry import resolve
 from legcf.training.run_folder import TrainedModel, load_model, save_model
-from legcf.updating.change import MUCH
+from legcf.updating.change import RESOLVE_SHARE
 from legcf.updating.cold import ItemTable
 from legcf.updating.events import new_events, options_of_events
 from legcf.updating.merge import grown_dataset
@@ -136,7 +136,7 @@ class Recommender:
         data: Dataset | str | Path | pl.DataFrame | Any = None,
         options: DataOptions | None = None,
         *,
-        threshold: float = MUCH,
+        threshold: float = RESOLVE_SHARE,
         item_features: str | Path | pl.DataFrame | Any = None,
         events: str | Path | None = None,
         evaluate: bool = True,
@@ -298,7 +298,7 @@ class Recommender:
             model.recommend("alice", k=3)["item"].to_list()
             ```
         """
-        ranking = self.in_use
+        ranking = self.full_history_ranking
         k = min(as_count(k, "The number of recommendations"), ranking.num_items)
         if unknown not in ("error", "popular"):
             raise UserError(f"unknown = {unknown!r} is not possible: choose error or popular.")
@@ -313,7 +313,7 @@ class Recommender:
         ranked[known], scores[known] = rank(ranking, k, positions, ranking.histories if exclude_seen else None)
         ranked[~known], scores[~known] = ranking.most_popular(k)
         popular = ~known
-        popular[known] = ranking.strangers(positions)
+        popular[known] = ranking.cold_users(positions)
         names = np.empty(len(asked), dtype=object)
         names[:] = asked
         names[known] = self.users.external(positions)  # as in the training data, not as they were typed
@@ -335,7 +335,7 @@ class Recommender:
         Returns:
             A polars frame with the columns to, rank, item, score, and title where titles are known.
         """
-        ranking = self.in_use
+        ranking = self.full_history_ranking
         k = as_count(k, "The number of similar items")
         positions = self.items.positions(as_ids(items, "item"))
         ranked, scores = similar(ranking, positions, k)
@@ -377,9 +377,9 @@ class Recommender:
         return self._fitted().ranking
 
     @property
-    def in_use(self) -> Ranking:
+    def full_history_ranking(self) -> Ranking:
         """What recommends: the same with all that is known of its users."""
-        return self._fitted().in_use
+        return self._fitted().full_history_ranking
 
     @property
     def model(self) -> GraphModel:

@@ -67,8 +67,8 @@ def test_two_ranks_train_what_one_trains(found: dict[int, dict[str, np.ndarray]]
 
 def test_alone_nothing_is_exchanged() -> None:
     array = np.arange(5)
-    assert distributed.total(array) is array
-    assert distributed.own(distributed.even_cuts(5)) == slice(0, 5)
-    assert distributed.own(distributed.cuts(np.array([0, 2, 9]))) == slice(0, 2)
-    assert distributed.told(lambda: {"a": 1}) == {"a": 1}
+    assert distributed.all_reduce_sum(array) is array
+    assert distributed.local_rows(distributed.even_partition(5)) == slice(0, 5)
+    assert distributed.local_rows(distributed.row_partition(np.array([0, 2, 9]))) == slice(0, 2)
+    assert distributed.run_on_first_and_broadcast(lambda: {"a": 1}) == {"a": 1}
     assert not distributed.goes_on(Path("nowhere"), may_begin=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from legcf import Recommender, Scorer
 from legcf.core import notebook_repr
-from legcf.modelfile.served_model import ServingModel
+from legcf.modelfile.served_model import ServedModel
 from tests.served import model, toy  # noqa: F401 - fixtures
 
 
@@ -27,7 +27,7 @@ def test_a_recommender_before_and_after_fitting() -> None:
     assert "fit(data)" in untrained._repr_html_()
 
 
-def test_a_scorer_names_its_file(model: ServingModel, tmp_path: Path) -> None:  # noqa: F811
+def test_a_scorer_names_its_file(model: ServedModel, tmp_path: Path) -> None:  # noqa: F811
     model.save(tmp_path / "toy.legcf")
     scorer = Scorer.load(tmp_path / "toy.legcf")
     assert "file: toy.legcf" in repr(scorer)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import polars as pl
 
-Row = tuple[str, str, str, str]
+ComparisonRow = tuple[str, str, str, str]
 
 # Ids beyond 2^53, ratings with fractions, and one repeated pair with another time.
-ROWS: list[Row] = [
+ROWS: list[ComparisonRow] = [
     (str(9_007_199_254_740_993 + user), str(item), f"{1 + (user + item) % 5}.0", str(1_000_000_000 + 7 * user + item))
     for user in range(12)
     for item in range(30)
@@ -21,22 +21,24 @@ ROWS.append((ROWS[0][0], ROWS[0][1], "5.0", "1000000999"))
 HEADER = ("user_id", "item_id", "rating", "timestamp")
 
 
-def _delimited(delimiter: str, header: Sequence[str] | None = HEADER) -> Callable[[Path, Sequence[Row]], None]:
-    def write(path: Path, rows: Sequence[Row]) -> None:
+def _delimited(
+    delimiter: str, header: Sequence[str] | None = HEADER
+) -> Callable[[Path, Sequence[ComparisonRow]], None]:
+    def write(path: Path, rows: Sequence[ComparisonRow]) -> None:
         lines = [delimiter.join(row) for row in ([header] if header else []) + list(rows)]
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     return write
 
 
-def _parquet(path: Path, rows: Sequence[Row]) -> None:
+def _parquet(path: Path, rows: Sequence[ComparisonRow]) -> None:
     frame = pl.DataFrame(rows, schema=HEADER, orient="row")
     frame.with_columns(
         pl.col("user_id", "item_id", "timestamp").cast(pl.Int64), pl.col("rating").cast(pl.Float64)
     ).write_parquet(path)
 
 
-def _json_lines(path: Path, rows: Sequence[Row]) -> None:
+def _json_lines(path: Path, rows: Sequence[ComparisonRow]) -> None:
     lines = [
         json.dumps({"user_id": int(user), "item_id": int(item), "rating": float(rating), "timestamp": int(time)})
         for user, item, rating, time in rows
@@ -44,7 +46,7 @@ def _json_lines(path: Path, rows: Sequence[Row]) -> None:
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-WRITERS: dict[str, Callable[[Path, Sequence[Row]], None]] = {
+WRITERS: dict[str, Callable[[Path, Sequence[ComparisonRow]], None]] = {
     "ratings.csv": _delimited(","),
     "ratings.tsv": _delimited("\t"),
     "ratings.parquet": _parquet,
@@ -55,7 +57,7 @@ WRITERS: dict[str, Callable[[Path, Sequence[Row]], None]] = {
 }
 
 
-def write_table(folder: Path, name: str, rows: Sequence[Row] = ROWS) -> Path:
+def write_table(folder: Path, name: str, rows: Sequence[ComparisonRow] = ROWS) -> Path:
     path = folder / name
     WRITERS[name](path, rows)
     return path

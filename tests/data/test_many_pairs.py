@@ -39,4 +39,4 @@ def test_row_pointers_are_wide_enough(many: Interactions) -> None:
 
 
 def test_work_is_cut_by_pairs(many: Interactions) -> None:
-    assert distributed.cuts(many.indptr).tolist() == [0, 3]
+    assert distributed.row_partition(many.indptr).tolist() == [0, 3]

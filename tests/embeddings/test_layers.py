@@ -283,7 +283,7 @@ def test_a_full_table_can_start_from_a_factorisation(dataset: Dataset) -> None:
 def test_ranking_can_count_less_of_the_lengths(power: float, dataset: Dataset) -> None:
     model = build_model(configured("full"), dataset, np.random.default_rng(0), None)
     plain = model.entity_vectors()
-    shortened = model.ranking().with_length(power)
+    shortened = model.ranking().with_norm_power(power)
     ranked = np.concatenate([shortened.users, shortened.items])
     plain[: dataset.num_users][dataset.train.user_degrees == 0] = 0  # nothing was learnt of them
     lengths = np.linalg.norm(plain, axis=1, keepdims=True)

@@ -5,16 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from legcf.modelfile.served_model import ServingModel
+from legcf.modelfile.served_model import ServedModel
+from legcf.ranking.tables.embedding_table import QuantisedTable
 from legcf.ranking.tables.pooling import Pooling
-from legcf.ranking.tables.rows import PackedRows
 from legcf.scoring.scorer import Scorer
 from tests.ranking.item_lists.test_lists import random_lists
 
 pytest.importorskip("onnxruntime", reason="the ONNX export is an extra")
 
 
-def test_onnxruntime_gives_the_same_ranking(model: ServingModel, tmp_path: Path) -> None:
+def test_onnxruntime_gives_the_same_ranking(model: ServedModel, tmp_path: Path) -> None:
     import onnxruntime
 
     from legcf.export.onnx_file import write_onnx
@@ -29,13 +29,13 @@ def test_onnxruntime_gives_the_same_ranking(model: ServingModel, tmp_path: Path)
 
 @pytest.mark.parametrize("listed", [False, True])
 @pytest.mark.parametrize("table", [False, True])
-def test_users_that_are_their_histories(listed: bool, table: bool, model: ServingModel, tmp_path: Path) -> None:
+def test_users_that_are_their_histories(listed: bool, table: bool, model: ServedModel, tmp_path: Path) -> None:
     import onnxruntime
 
     from legcf.export.onnx_file import write_onnx
 
     lists = random_lists(len(model.items), 0.1, 2) if listed else None
-    rows = PackedRows.of(model.item_rows.vectors(slice(None)), 4) if table else model.item_rows
+    rows = QuantisedTable.of(model.item_rows.vectors(slice(None)), 4) if table else model.item_rows
     pooling = Pooling(0.5, 0.3, model.popularity)
     pooled = replace(model, item_rows=rows, user_rows=None, pooling=pooling, lists=lists)
     write_onnx(pooled, tmp_path / "scorer.onnx")

@@ -7,8 +7,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from legcf.data.interactions import Interactions
+from legcf.features.cold_items import FeatureMap
 from legcf.features.mapping import fit_map
-from legcf.features.placing import FeatureMap
 from legcf.ranking.tables.pooling import Pooling
 
 USERS, ITEMS, WIDTH = 200, 300, 6

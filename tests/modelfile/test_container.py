@@ -10,7 +10,7 @@ import pytest
 
 from legcf.core.errors import UserError
 from legcf.modelfile.container import read_container, write_container
-from legcf.modelfile.served_model import ServingModel
+from legcf.modelfile.served_model import ServedModel
 
 
 def test_round_trip_and_safetensors_reads_it(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_every_cut_is_refused(model_file: Path, tmp_path: Path) -> None:
     for length in [0, 1, 7, 8, 9, 100, *random.Random(0).sample(range(len(content)), 25)]:
         cut.write_bytes(content[:length])
         with pytest.raises(UserError):
-            ServingModel.load(cut)
+            ServedModel.load(cut)
 
 
 def test_every_flipped_bit_is_refused(model_file: Path, tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_every_flipped_bit_is_refused(model_file: Path, tmp_path: Path) -> None:
         content[position] ^= 1 << (position % 8)
         flipped.write_bytes(content)
         with pytest.raises(UserError):
-            ServingModel.load(flipped)
+            ServedModel.load(flipped)
         content[position] ^= 1 << (position % 8)
 
 
@@ -67,21 +67,21 @@ def test_foreign_files(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "foreign"
     path.write_bytes(content)
     with pytest.raises(UserError, match="is not a legcf model file"):
-        ServingModel.load(path)
+        ServedModel.load(path)
 
 
 def test_missing_and_folder(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="does not exist"):
-        ServingModel.load(tmp_path / "nowhere")
+        ServedModel.load(tmp_path / "nowhere")
     with pytest.raises(UserError, match="is a folder"):
-        ServingModel.load(tmp_path)
+        ServedModel.load(tmp_path)
 
 
 def test_other_version(model_file: Path, tmp_path: Path) -> None:
     newer = tmp_path / "newer"
     newer.write_bytes(model_file.read_bytes().replace(b'"version":"2"', b'"version":"9"', 1))
     with pytest.raises(UserError, match="format version '9'"):
-        ServingModel.load(newer)
+        ServedModel.load(newer)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_lies_with_a_right_checksum(key: str, value: object, model_file: Path, t
     path = tmp_path / "lie"
     write_container(path, arrays, {**metadata, "config": json.dumps(config)})
     with pytest.raises(UserError):
-        ServingModel.load(path)
+        ServedModel.load(path)
 
 
 def test_columns_outside_the_codebook(model_file: Path, tmp_path: Path) -> None:
@@ -117,4 +117,4 @@ def test_columns_outside_the_codebook(model_file: Path, tmp_path: Path) -> None:
     columns = np.full_like(arrays["item_rows.columns"], 255)
     write_container(tmp_path / "lie", {**arrays, "item_rows.columns": columns}, metadata)
     with pytest.raises(UserError, match="outside the codebook"):
-        ServingModel.load(tmp_path / "lie")
+        ServedModel.load(tmp_path / "lie")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from legcf.export.build import accuracy, build, served_ranking
-from legcf.modelfile.served_model import ServingModel
-from legcf.ranking.tables.rows import CodedRows, FullRows, PackedRows
+from legcf.modelfile.served_model import ServedModel
+from legcf.ranking.tables.embedding_table import CodebookTable, DenseTable, QuantisedTable
 
 from .conftest import Toy, make_toy
 
@@ -21,7 +21,7 @@ def test_what_is_saved_is_what_was_built(dtype: str, form: str, text_ids: bool, 
     toy = dataclasses.replace(toy, ranking=dataclasses.replace(toy.ranking, bias=bias))
     built = build(toy, t=3, c=12, dtype=dtype, form=form, validation=toy.validation, quiet=True)
     sizes = built.save(tmp_path / "model")
-    again = ServingModel.load(tmp_path / "model")
+    again = ServedModel.load(tmp_path / "model")
     assert sum(sizes.values()) == (tmp_path / "model").stat().st_size
     for side in ("user_rows", "item_rows"):
         # accuracy printed at export is that of the file: rounding happens before measuring, not on the way out
@@ -40,16 +40,16 @@ def test_what_is_saved_is_what_was_built(dtype: str, form: str, text_ids: bool, 
     assert again.fold_in == built.fold_in
 
 
-def test_saved_twice_is_the_same(model: ServingModel, model_file: Path, tmp_path: Path) -> None:
+def test_saved_twice_is_the_same(model: ServedModel, model_file: Path, tmp_path: Path) -> None:
     model.save(tmp_path / "again")
     assert (tmp_path / "again").read_bytes() == model_file.read_bytes()
-    ServingModel.load(model_file).save(tmp_path / "copy")
-    assert ServingModel.load(tmp_path / "copy").items.values.tolist() == model.items.values.tolist()
+    ServedModel.load(model_file).save(tmp_path / "copy")
+    assert ServedModel.load(tmp_path / "copy").items.values.tolist() == model.items.values.tolist()
 
 
-def test_accuracy_is_kept(toy: Toy, model: ServingModel) -> None:
+def test_accuracy_is_kept(toy: Toy, model: ServedModel) -> None:
     full = build(toy, form="full", dtype="float16", validation=toy.validation, quiet=True)
-    assert isinstance(full.item_rows, FullRows)
+    assert isinstance(full.item_rows, DenseTable)
     before = accuracy(served_ranking(full, toy.train), toy.test)["ndcg@20"]
     assert accuracy(served_ranking(model, toy.train), toy.test)["ndcg@20"] > 0.95 * before
 
@@ -57,7 +57,7 @@ def test_accuracy_is_kept(toy: Toy, model: ServingModel) -> None:
 def test_items_only_stores_no_user(toy: Toy, tmp_path: Path) -> None:
     built = build(toy, t=3, c=12, keep_users=False, keep_history=False, validation=toy.validation, quiet=True)
     built.save(tmp_path / "items")
-    again = ServingModel.load(tmp_path / "items")
+    again = ServedModel.load(tmp_path / "items")
     assert again.users is None
     assert again.user_rows is None
     assert b"user_rows" not in (tmp_path / "items").read_bytes()
@@ -72,17 +72,17 @@ def test_a_bias_is_stored_by_itself(toy: Toy) -> None:
     bias = np.linspace(-1, 1, len(toy.items)).astype(np.float32)
     biased = dataclasses.replace(toy, ranking=dataclasses.replace(toy.ranking, bias=bias))
     built = build(biased, t=3, c=12, validation=toy.validation, quiet=True)
-    assert isinstance(built.item_rows, CodedRows)
+    assert isinstance(built.item_rows, CodebookTable)
     assert built.item_rows.width == toy.ranking.items.shape[1]
     assert built.item_bias is not None
     np.testing.assert_allclose(built.item_bias, bias, atol=1e-3)
 
 
 @pytest.mark.parametrize("bits", [2, 4])
-def test_a_table_of_few_bits_comes_back(bits: int, model: ServingModel, tmp_path: Path) -> None:
-    packed = PackedRows.of(model.item_rows.vectors(slice(None)), bits)
+def test_a_table_of_few_bits_comes_back(bits: int, model: ServedModel, tmp_path: Path) -> None:
+    packed = QuantisedTable.of(model.item_rows.vectors(slice(None)), bits)
     dataclasses.replace(model, item_rows=packed, user_rows=None, atlas=None).save(tmp_path / "file")
-    again = ServingModel.load(tmp_path / "file").item_rows
-    assert isinstance(again, PackedRows)
+    again = ServedModel.load(tmp_path / "file").item_rows
+    assert isinstance(again, QuantisedTable)
     np.testing.assert_array_equal(again.values, packed.values)
     np.testing.assert_allclose(again.scales, packed.scales, rtol=1e-6)

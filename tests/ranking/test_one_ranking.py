@@ -63,7 +63,9 @@ def test_run_and_file_recommend_the_same(model: Recommender, scorer: Scorer, exc
             (rows["item"].to_list(), rows["score"].to_list()),
         )
     positions, scores = scorer.recommend_all(K, exclude_seen)
-    ranked, wanted = rank(model.in_use, K, seen=model.in_use.histories if exclude_seen else None)
+    ranked, wanted = rank(
+        model.full_history_ranking, K, seen=model.full_history_ranking.histories if exclude_seen else None
+    )
     for user in range(len(model.users)):
         found = positions[user] >= 0
         same(

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from legcf.modelfile.served_model import ServingModel
+from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.tables.pooling import Pooling
 from legcf.scoring import batch_numba
 from legcf.scoring.foldin import user_maker
@@ -14,11 +14,11 @@ from legcf.scoring.scorer import Scorer
 
 
 @pytest.fixture
-def pooled(model: ServingModel) -> ServingModel:
+def pooled(model: ServedModel) -> ServedModel:
     return replace(model, user_rows=None, pooling=Pooling(0.5, 0.3, model.popularity))
 
 
-def test_vectors_of_users(pooled: ServingModel) -> None:
+def test_vectors_of_users(pooled: ServedModel) -> None:
     assert pooled.history is not None
     assert pooled.pooling is not None
     histories, maker = pooled.history.all(), user_maker(pooled)
@@ -28,7 +28,7 @@ def test_vectors_of_users(pooled: ServingModel) -> None:
 
 
 @pytest.mark.parametrize("exclude_seen", [False, True])
-def test_best_items(pooled: ServingModel, exclude_seen: bool) -> None:
+def test_best_items(pooled: ServedModel, exclude_seen: bool) -> None:
     scorer = Scorer(pooled)
     for plain, fast in zip(
         scorer.recommend_all(7, exclude_seen, compiled=False),

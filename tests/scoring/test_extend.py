@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from legcf.core.errors import UserError
-from legcf.modelfile.served_model import ServingModel
+from legcf.modelfile.served_model import ServedModel
 from legcf.scoring.extend import with_item
 from legcf.scoring.foldin import code_vector
 from legcf.scoring.scorer import Request, Scorer
@@ -11,20 +11,20 @@ from legcf.scoring.scorer import Request, Scorer
 from .conftest import GROUPS
 
 
-def test_a_new_item_reaches_those_like_its_users(model: ServingModel, tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_new_item_reaches_those_like_its_users(model: ServedModel, tmp_path) -> None:  # type: ignore[no-untyped-def]
     holders = [f"u{user}" for user in range(2, 40, GROUPS)]
     longer = with_item(model, "i/new", holders, "A new one")
     longer.save(tmp_path / "longer")
     scorer = Scorer.load(tmp_path / "longer")
     near = scorer.similar_items("i/new", 10)
     assert all(int(str(entry.id)[2:]) % GROUPS == 2 for entry in near)
-    taste = scorer.taste(Request(user="u59"))  # of the same group, not among its users
+    taste = scorer.profile(Request(user="u59"))  # of the same group, not among its users
     assert scorer.scores(taste)[-1] > np.quantile(scorer.scores(taste), 0.6)
     assert "i/new" not in {entry.id for entry in scorer.recommend(Request(user="u2", k=100))}
     assert scorer.model.item_name(90) == "A new one"
 
 
-def test_refusals(model: ServingModel) -> None:
+def test_refusals(model: ServedModel) -> None:
     with pytest.raises(UserError, match="already"):
         with_item(model, "i/1", ["u1"])
     with pytest.raises(UserError, match="no users"):

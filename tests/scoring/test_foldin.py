@@ -4,7 +4,7 @@ import pytest
 
 from legcf.data.interactions import Interactions
 from legcf.modelfile.served_model import FoldIn
-from legcf.ranking.tables.rows import FullRows, measure
+from legcf.ranking.tables.embedding_table import DenseTable, measure
 from legcf.scoring import foldin
 from legcf.scoring.foldin import FoldInSolver
 
@@ -34,7 +34,7 @@ def test_all_at_once_are_as_one_by_one(settings: FoldIn, together: int, monkeypa
     # some shorter than the vectors are wide, some longer, some empty
     histories = [np.sort(rng.permutation(ITEMS)[:length]) for length in (0, 3, 1, 20, 6, 5, 0, 7, 40, 2, 2)]
     lists = Interactions(np.cumsum([0, *map(len, histories)]), np.concatenate(histories).astype(np.int32), ITEMS)
-    solver = FoldInSolver(FullRows(vectors), counts, settings)
+    solver = FoldInSolver(DenseTable(vectors), counts, settings)
     solved = solver.vectors(lists)
     assert solved.dtype == np.float32
     for history, vector in zip(histories, solved, strict=True):
@@ -44,13 +44,13 @@ def test_all_at_once_are_as_one_by_one(settings: FoldIn, together: int, monkeypa
 
 
 def test_nobody_to_solve() -> None:
-    solver = FoldInSolver(FullRows(np.ones((3, WIDTH), np.float32)), np.ones(3, np.float32), FoldIn())
+    solver = FoldInSolver(DenseTable(np.ones((3, WIDTH), np.float32)), np.ones(3, np.float32), FoldIn())
     assert solver.vectors(Interactions.empty(0, ITEMS)).shape == (0, WIDTH)
 
 
 def test_measures() -> None:
     vectors = np.random.default_rng(1).standard_normal((3000, WIDTH)).astype(np.float32)
     vectors[7] = 0
-    gram, lengths = measure(FullRows(vectors))
+    gram, lengths = measure(DenseTable(vectors))
     np.testing.assert_allclose(gram, vectors.T.astype(np.float64) @ vectors, rtol=1e-4, atol=1e-2)
     np.testing.assert_allclose(lengths, np.maximum(np.linalg.norm(vectors, axis=1), 1e-12), rtol=1e-5)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from legcf.core.errors import UserError
-from legcf.features.placing import Placing
+from legcf.features.cold_items import ColdItemEncoder
 from legcf.modelfile.container import read_container, write_container
-from legcf.modelfile.served_model import ServingModel
+from legcf.modelfile.served_model import ServedModel
 from legcf.scoring.extend import with_item
 from legcf.scoring.scorer import Request, Scorer
 
@@ -23,16 +23,16 @@ Store = dict[str, Any]
 
 
 @pytest.fixture
-def file(model: ServingModel, placing: Placing, tmp_path: Path) -> Path:
-    sizes = replace(model, placing=placing).save(tmp_path / "model.legcf")
-    assert sizes["features"] == 3 + (GROUPS + 1) * (placing.mapping.matrix.shape[1] + 1)
+def file(model: ServedModel, encoder: ColdItemEncoder, tmp_path: Path) -> Path:
+    sizes = replace(model, encoder=encoder).save(tmp_path / "model.legcf")
+    assert sizes["features"] == 3 + (GROUPS + 1) * (encoder.mapping.matrix.shape[1] + 1)
     return tmp_path / "model.legcf"
 
 
-def test_new_items_stand_with_their_kind(file: Path, placing: Placing) -> None:
-    model = ServingModel.load(file)
-    assert model.placing is not None
-    assert np.allclose(model.placing.mapping.matrix, placing.mapping.matrix, atol=0.01)
+def test_new_items_stand_with_their_kind(file: Path, encoder: ColdItemEncoder) -> None:
+    model = ServedModel.load(file)
+    assert model.encoder is not None
+    assert np.allclose(model.encoder.mapping.matrix, encoder.mapping.matrix, atol=0.01)
     longer = with_item(model, "i/new", title="New", features={"kind": "group 1"})
     near = Scorer(longer).similar_items("i/new", 10)
     assert {int(str(one.id)[2:]) % GROUPS for one in near} == {1}
@@ -79,4 +79,4 @@ def test_a_harmed_file_is_refused(file: Path, harm: Callable[[Store, Store], Non
     facts = {"config": json.dumps(config), "card": metadata["card"]}
     write_container(file, store, facts)
     with pytest.raises(UserError, match="damaged"):
-        ServingModel.load(file)
+        ServedModel.load(file)

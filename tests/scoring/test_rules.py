@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from legcf.modelfile.attributes import Attributes, BadRule, number_column, text_column
-from legcf.modelfile.served_model import ServingModel
+from legcf.modelfile.served_model import ServedModel
 from legcf.scoring.extend import with_item
 from legcf.scoring.rules import Caps, allowed_items, choose
 from legcf.scoring.scorer import Request, Scorer
@@ -89,7 +89,7 @@ def _attributes(texts: list[list[str]], numbers: list[float | None]) -> Attribut
 @settings(max_examples=60, deadline=None)
 @given(_texts, _numbers, _filters, st.integers(0, 59), st.integers(1, 30), st.data())
 def test_the_answer_is_the_best_of_what_is_allowed(
-    model: ServingModel, texts: Any, numbers: Any, wanted: dict[str, Any], user: int, k: int, data: Any
+    model: ServedModel, texts: Any, numbers: Any, wanted: dict[str, Any], user: int, k: int, data: Any
 ) -> None:
     attributes = _attributes(texts, numbers)
     wanted = {name: condition for name, condition in wanted.items() if name in attributes.columns}
@@ -108,23 +108,23 @@ def test_the_answer_is_the_best_of_what_is_allowed(
 
 @settings(max_examples=30, deadline=None)
 @given(_texts, _numbers)
-def test_attributes_come_back_from_a_file(model: ServingModel, tmp_path_factory: Any, texts: Any, numbers: Any) -> None:
+def test_attributes_come_back_from_a_file(model: ServedModel, tmp_path_factory: Any, texts: Any, numbers: Any) -> None:
     attributes = _attributes(texts, numbers)
     path: Path = tmp_path_factory.getbasetemp() / "attributes.legcf"
     sizes = replace(model, attributes=attributes).save(path)
-    back = ServingModel.load(path).attributes
+    back = ServedModel.load(path).attributes
     assert back is not None
     assert [back.of(item) for item in range(ITEMS)] == [attributes.of(item) for item in range(ITEMS)]
     assert back.described() == attributes.described()
     assert (sizes["attributes"] > 0) is bool(attributes.columns)
 
 
-def _shop(model: ServingModel) -> Scorer:
+def _shop(model: ServedModel) -> Scorer:
     brands = text_column(np.arange(ITEMS), [f"b{item // 3 % 4}" for item in range(ITEMS)], ITEMS)
     return Scorer(replace(model, attributes=Attributes({"brand": brands})))
 
 
-def test_columns_are_small(model: ServingModel, tmp_path: Path) -> None:
+def test_columns_are_small(model: ServedModel, tmp_path: Path) -> None:
     """A few bits for each item: a brand, a price in cents, whether it is in stock."""
     rng = np.random.default_rng(0)
     prices = number_column(rng.integers(1, 200, ITEMS).astype(float))
@@ -135,7 +135,7 @@ def test_columns_are_small(model: ServingModel, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("k", [1, 5, 12, 60])
 @pytest.mark.parametrize("most", [1, 3])
-def test_caps_take_the_best_that_have_room(model: ServingModel, k: int, most: int) -> None:
+def test_caps_take_the_best_that_have_room(model: ServedModel, k: int, most: int) -> None:
     scorer = _shop(model)
     wanted: list[Any] = []
     counts: dict[int, int] = {}
@@ -153,7 +153,7 @@ def test_an_item_of_several_values_needs_room_in_all() -> None:
     assert [caps.take(item) for item in range(4)] == [True, False, True, True]  # the last has no tag
 
 
-def test_diversity_trades_scores_for_difference(model: ServingModel) -> None:
+def test_diversity_trades_scores_for_difference(model: ServedModel) -> None:
     scorer = _shop(model)
     vectors = model.item_rows.vectors(slice(None))
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -195,21 +195,21 @@ def test_the_choice_is_maximal_marginal_relevance() -> None:
         ({"brand": {"least": 1}}, "not known: use any, not, min, max"),
     ],
 )
-def test_rules_that_do_not_fit(model: ServingModel, wanted: Any, complaint: str) -> None:
+def test_rules_that_do_not_fit(model: ServedModel, wanted: Any, complaint: str) -> None:
     with pytest.raises(BadRule, match=complaint):
         _shop(model).recommend(Request(user="u4", filter=wanted))
     with pytest.raises(BadRule, match="knows nothing of its items"):
         Scorer(model).recommend(Request(user="u4", filter=wanted))
 
 
-def test_a_new_item_has_no_attributes(model: ServingModel) -> None:
+def test_a_new_item_has_no_attributes(model: ServedModel) -> None:
     longer = with_item(_shop(model).model, "new", ["u1", "u2"])
     assert longer.attributes is not None
     assert longer.attributes.of(ITEMS) == {"brand": None}
     assert allowed_items(longer.attributes, {"brand": {"not": "b0"}})[ITEMS]
 
 
-def test_over_http(model: ServingModel, tmp_path: Path) -> None:
+def test_over_http(model: ServedModel, tmp_path: Path) -> None:
     _shop(model).model.save(tmp_path / "model")
     with TestClient(create_app(Settings(str(tmp_path / "model"), access_log=False))) as client:
         got = client.get("/recommend/u4", params={"k": 6, "filter": '{"brand": ["b1", "b2"]}', "cap": '{"brand": 3}'})

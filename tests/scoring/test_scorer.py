@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from legcf.core.errors import UserError
-from legcf.modelfile.served_model import ServingModel
-from legcf.ranking.tables.rows import CodedRows, FullRows
+from legcf.modelfile.served_model import ServedModel
+from legcf.ranking.tables.embedding_table import CodebookTable, DenseTable
 from legcf.scoring.explain import explain
 from legcf.scoring.scorer import Request, Scorer
 
@@ -21,7 +21,7 @@ def scorer(model_file: Path) -> Scorer:
     return Scorer.load(model_file)
 
 
-def dense_scores(model: ServingModel) -> np.ndarray:
+def dense_scores(model: ServedModel) -> np.ndarray:
     assert model.user_rows is not None
     return model.user_rows.vectors(slice(None)) @ model.item_rows.vectors(slice(None)).T
 
@@ -29,7 +29,7 @@ def dense_scores(model: ServingModel) -> np.ndarray:
 def test_codes_score_like_the_vectors_they_stand_for(scorer: Scorer) -> None:
     expected = dense_scores(scorer.model)
     for user in (0, 7, 59):
-        taste = scorer.taste(Request(user=f"u{user}"))
+        taste = scorer.profile(Request(user=f"u{user}"))
         np.testing.assert_allclose(scorer.scores(taste), expected[user], rtol=1e-4, atol=1e-5)
 
 
@@ -58,7 +58,7 @@ def test_new_user_by_items(scorer: Scorer, toy: Toy) -> None:
 
 def test_known_user_with_news_moves_towards_them(scorer: Scorer, toy: Toy) -> None:
     news = [f"i/{item}" for item in range(1, 60, 3)]
-    before, after = scorer.taste(Request(user="u0")), scorer.taste(Request(user="u0", items=news))
+    before, after = scorer.profile(Request(user="u0")), scorer.profile(Request(user="u0", items=news))
     group = np.arange(len(toy.items)) % GROUPS == 1
     assert scorer.scores(after)[group].mean() > scorer.scores(before)[group].mean() + 0.1
 
@@ -78,13 +78,13 @@ def test_similar(scorer: Scorer, toy: Toy) -> None:
 
 def test_explanation_adds_up(scorer: Scorer) -> None:
     request = Request(items=["i/1", "i/4", "i/7"])
-    taste = scorer.taste(request)
+    taste = scorer.profile(request)
     (why,) = explain(scorer, taste, [10])
     parts = scorer.solver.contributions(taste.history, scorer.model.item_rows.vectors(np.array([10])))
     assert float(parts.sum()) == pytest.approx(why.score, rel=1e-3)
     assert why.score == pytest.approx(float(scorer.scores(taste)[10]), rel=1e-3)
     rows = scorer.model.item_rows
-    assert isinstance(rows, CodedRows)
+    assert isinstance(rows, CodebookTable)
     terms = rows.weights[10] * (rows.codebook[rows.columns[10]] @ taste.vector)
     assert float(terms.sum()) == pytest.approx(why.score, rel=1e-3)
     assert {entry.id for entry in why.because} <= {"i/1", "i/4", "i/7"}
@@ -94,7 +94,7 @@ def test_explanation_adds_up(scorer: Scorer) -> None:
 @pytest.mark.parametrize("exclude_seen", [False, True])
 @pytest.mark.parametrize("k", [1, 7, 200])
 def test_compiled_and_numpy_agree_to_the_last_bit(
-    model: ServingModel, with_bias: bool, exclude_seen: bool, k: int
+    model: ServedModel, with_bias: bool, exclude_seen: bool, k: int
 ) -> None:
     bias = np.linspace(0, 0.3, len(model.items)).astype(np.float32) if with_bias else None
     scorer = Scorer(replace(model, item_bias=bias))
@@ -105,10 +105,10 @@ def test_compiled_and_numpy_agree_to_the_last_bit(
 
 
 @pytest.mark.parametrize("exclude_seen", [False, True])
-def test_a_table_is_ranked_for_many_users_at_once(model: ServingModel, exclude_seen: bool) -> None:
+def test_a_table_is_ranked_for_many_users_at_once(model: ServedModel, exclude_seen: bool) -> None:
     """One product for a block of users instead of one for each, which rounds otherwise."""
     bias = np.linspace(0, 0.3, len(model.items)).astype(np.float32)
-    table = FullRows(model.item_rows.vectors(slice(None)))
+    table = DenseTable(model.item_rows.vectors(slice(None)))
     scorer = Scorer(replace(model, item_rows=table, item_bias=bias))
     one_by_one = scorer.recommend_all(7, exclude_seen, compiled=False)
     at_once = scorer.recommend_all(7, exclude_seen, compiled=True)
@@ -116,23 +116,23 @@ def test_a_table_is_ranked_for_many_users_at_once(model: ServingModel, exclude_s
     np.testing.assert_allclose(one_by_one[1], at_once[1], rtol=1e-4)
 
 
-def test_ties_go_to_the_lower_index_in_both_paths(model: ServingModel) -> None:
+def test_ties_go_to_the_lower_index_in_both_paths(model: ServedModel) -> None:
     rows = model.item_rows
-    assert isinstance(rows, CodedRows)
-    copies = CodedRows(rows.columns[:1].repeat(90, 0), rows.weights[:1].repeat(90, 0), rows.codebook)
+    assert isinstance(rows, CodebookTable)
+    copies = CodebookTable(rows.columns[:1].repeat(90, 0), rows.weights[:1].repeat(90, 0), rows.codebook)
     scorer = Scorer(replace(model, item_rows=copies))
     for compiled in (False, True):
         items, _ = scorer.recommend_all(5, exclude_seen=False, compiled=compiled)
         np.testing.assert_array_equal(items, np.tile(np.arange(5), (60, 1)))
 
 
-def test_all_users_solved_when_none_is_stored(model: ServingModel) -> None:
+def test_all_users_solved_when_none_is_stored(model: ServedModel) -> None:
     items, _ = Scorer(replace(model, user_rows=None)).recommend_all(5)
     assert np.mean(items % GROUPS == (np.arange(60) % GROUPS)[:, None]) > 0.95
 
 
 @pytest.mark.parametrize("stored", [True, False])
-def test_blocks_are_the_whole(model: ServingModel, stored: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_are_the_whole(model: ServedModel, stored: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("legcf.scoring.batch._BLOCK", 7)
     scorer = Scorer(model if stored else replace(model, user_rows=None))
     items, scores = scorer.recommend_all(5, compiled=False)
@@ -144,7 +144,7 @@ def test_blocks_are_the_whole(model: ServingModel, stored: bool, monkeypatch: py
             np.testing.assert_allclose([entry.score for entry in alone], scores[user], rtol=1e-4, atol=1e-5)
 
 
-def test_sentences_for_what_cannot_be(model: ServingModel) -> None:
+def test_sentences_for_what_cannot_be(model: ServedModel) -> None:
     nobody = Scorer(replace(model, users=None, user_rows=None, history=None))
     with pytest.raises(UserError, match="stores no users"):
         nobody.recommend(Request(user="u1"))

@@ -11,7 +11,7 @@ import pytest
 from legcf import Recommender, Request, Scorer, UserError
 from legcf.export.build import build
 from legcf.modelfile.histories import PackedHistories, PackedWeights
-from legcf.modelfile.served_model import ServingModel
+from legcf.modelfile.served_model import ServedModel
 from legcf.scoring.explain import explain
 from tests.helpers import planted
 from tests.updating.conftest import MODELS
@@ -33,15 +33,15 @@ def weighed(request: pytest.FixtureRequest, frame: pl.DataFrame) -> Recommender:
 def test_a_file_ranks_as_the_model_does(weighed: Recommender, tmp_path: Path) -> None:
     build(weighed.trained, quiet=True).save(tmp_path / "model.legcf")
     scorer = Scorer.load(tmp_path / "model.legcf")
-    known = weighed.in_use
+    known = weighed.full_history_ranking
     wanted = known.users @ known.items.T
     if known.term is not None:
         known.term.add_for(wanted, known.histories)
     users = weighed.users.values.tolist()
-    found = np.array([scorer.scores(scorer.taste(Request(user=user))) for user in users])
+    found = np.array([scorer.scores(scorer.profile(Request(user=user))) for user in users])
     assert np.abs(found - wanted).max() < 0.03 * np.abs(wanted).max()
     alike = Scorer(replace(scorer.model, history=PackedHistories.of(replace(known.histories, weights=None))))
-    without = np.array([alike.scores(alike.taste(Request(user=user))) for user in users])
+    without = np.array([alike.scores(alike.profile(Request(user=user))) for user in users])
     assert np.abs(found - wanted).mean() < 0.2 * np.abs(without - wanted).mean()
     for compiled in (False, True):
         everyone, scores = scorer.recommend_all(5, compiled=compiled)
@@ -53,17 +53,17 @@ def test_a_file_ranks_as_the_model_does(weighed: Recommender, tmp_path: Path) ->
 def test_parts_of_a_score_sum_up_and_news_count_as_usual(weighed: Recommender) -> None:
     scorer = Scorer(build(weighed.trained, quiet=True))
     user = weighed.users.values.tolist()[3]
-    taste = scorer.taste(Request(user=user))
+    taste = scorer.profile(Request(user=user))
     assert taste.relative is not None
     assert taste.relative.mean() == pytest.approx(1, abs=1e-5)
     (why,) = explain(scorer, taste, [7])
     assert why.score == pytest.approx(float(scorer.scores(taste)[7]), rel=1e-3, abs=1e-4)
     new = next(item for item in range(60) if item not in set(taste.history.tolist()))
-    later = scorer.taste(Request(user=user, items=weighed.items.external([new])))
+    later = scorer.profile(Request(user=user, items=weighed.items.external([new])))
     assert later.relative is not None
     assert later.relative[later.history.tolist().index(new)] == 1
     assert np.array_equal(np.delete(later.relative, later.history.tolist().index(new)), taste.relative)
-    assert scorer.taste(Request(items=weighed.items.external([new]))).relative is None
+    assert scorer.profile(Request(items=weighed.items.external([new]))).relative is None
 
 
 def test_few_values_come_back_as_they_were_and_many_nearly() -> None:
@@ -83,4 +83,4 @@ def test_wrong_weights_are_refused(weighed: Recommender, tmp_path: Path) -> None
         wrong = PackedWeights(served.history.weights.codes, levels.astype(np.float32))
         replace(served, history=replace(served.history, weights=wrong)).save(tmp_path / "wrong.legcf")
         with pytest.raises(UserError, match="damaged"):
-            ServingModel.load(tmp_path / "wrong.legcf")
+            ServedModel.load(tmp_path / "wrong.legcf")

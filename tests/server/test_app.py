@@ -17,7 +17,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from legcf.export.build import build
-from legcf.modelfile.served_model import ServingModel
+from legcf.modelfile.served_model import ServedModel
 from legcf.server import app
 from legcf.server.app import Settings, create_app
 
@@ -99,7 +99,7 @@ def test_unknown_ids_in_filters_are_ignored_and_told(client: TestClient) -> None
     assert client.get("/recommend/u0").json()["ignored"] == []
 
 
-def test_why_tells_what_neighbours_add(near_model: ServingModel, client: TestClient, tmp_path: Path) -> None:
+def test_why_tells_what_neighbours_add(near_model: ServedModel, client: TestClient, tmp_path: Path) -> None:
     near_model.save(tmp_path / "near")
     with TestClient(create_app(Settings(str(tmp_path / "near"), access_log=False))) as near:
         content = near.get("/recommend/u4", params={"k": 5, "explain": 5}).json()
@@ -288,7 +288,7 @@ def test_log_lines_hold_ids_of_users_only_if_told(
     assert all(("u17" in json.dumps(line) or "stranger" in json.dumps(line)) is told for line in requests)
 
 
-def test_replaced_file_is_taken_and_a_bad_one_is_told(model: ServingModel, tmp_path: Path) -> None:
+def test_replaced_file_is_taken_and_a_bad_one_is_told(model: ServedModel, tmp_path: Path) -> None:
     path = tmp_path / "model"
     model.save(path)
     other = build(make_toy(1, text_ids=False), t=2, c=10, quiet=True)

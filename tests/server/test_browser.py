@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from legcf.modelfile.attributes import Attributes, number_column, text_column
-from legcf.modelfile.served_model import ServingModel
+from legcf.modelfile.served_model import ServedModel
 from legcf.server.state.event_log import EventLog
 
 from .conftest import ITEMS, ODD, serving
@@ -208,7 +208,7 @@ def test_unknown_users_are_told_wherever_they_come_from(browser: Any, base: str)
         expect(page.locator("#problem")).to_contain_text("1 of the 2 items in the address are not in this model")
 
 
-def test_a_server_that_is_gone_is_told_everywhere(browser: Any, model: ServingModel, tmp_path: Path) -> None:
+def test_a_server_that_is_gone_is_told_everywhere(browser: Any, model: ServedModel, tmp_path: Path) -> None:
     gone = "The server does not answer"
     with opened(browser, ("ERR_CONNECTION_REFUSED",)) as page:
         with serving(model, tmp_path / "model") as address:
@@ -257,7 +257,7 @@ def test_dark_by_switch_and_on_a_phone(browser: Any, base: str, width: int) -> N
         assert page.evaluate(fits)
 
 
-def test_a_key_is_asked_for_and_a_wrong_one_called_wrong(browser: Any, model: ServingModel, tmp_path: Path) -> None:
+def test_a_key_is_asked_for_and_a_wrong_one_called_wrong(browser: Any, model: ServedModel, tmp_path: Path) -> None:
     with serving(model, tmp_path / "model", api_key="secret") as address, opened(browser, REFUSED) as page:
         page.goto(address)
         page.wait_for_selector("#key[open]")
@@ -300,7 +300,7 @@ def test_everything_in_the_documentation_can_be_tried(page: Any, base: str) -> N
 
 
 @pytest.fixture(scope="module")
-def shop(near_model: ServingModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def shop(near_model: ServedModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server that is told of events, with a kind and a price for every item."""
     folder = tmp_path_factory.mktemp("shop")
     EventLog(folder / "log", create=True).close()

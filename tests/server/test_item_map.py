@@ -3,12 +3,12 @@
 
 import numpy as np
 
-from legcf.modelfile.served_model import ServingModel
+from legcf.modelfile.served_model import ServedModel
 from legcf.scoring.scorer import Scorer
 from legcf.server.item_map import item_map, place
 
 
-def test_items_most_alike_stand_together(model: ServingModel) -> None:
+def test_items_most_alike_stand_together(model: ServedModel) -> None:
     scorer = Scorer(model).prepare()
     shown = np.arange(len(model.items))
     places = place(scorer, shown)
@@ -23,7 +23,7 @@ def test_items_most_alike_stand_together(model: ServingModel) -> None:
     assert np.abs(places).max() <= 1.2 + 1e-6
 
 
-def test_map_of_very_few_items(model: ServingModel) -> None:
+def test_map_of_very_few_items(model: ServedModel) -> None:
     scorer = Scorer(model).prepare()
     for count in (1, 2, 3):
         assert len(item_map(scorer, list(range(count)))["x"]) == count

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from legcf.embeddings.composed.legcf import Legcf, LegcfConfig
-from legcf.evaluation import judges, some_judges
+from legcf.evaluation import eval_users, sample_eval_users
 from legcf.factorisation import als
 from legcf.training import run, sampler
 from legcf.training.recipes import alternating
@@ -78,7 +78,7 @@ def test_a_codebook_stays_small_unless_a_budget_asks_for_more() -> None:
 def test_few_judge_where_all_would_take_hours(monkeypatch: pytest.MonkeyPatch) -> None:
     truth = random_interactions(50, 10, 0.5, seed=0)
     assert judges(truth) is None
-    assert some_judges(truth, None, 0) is None
+    assert sample_eval_users(truth, None, 0) is None
     home = sys.modules[judges.__module__]
     monkeypatch.setattr(home, "_MOST_SCORES", 100)
     monkeypatch.setattr(home, "_LEAST_JUDGES", 20)
@@ -90,6 +90,6 @@ def test_few_judge_where_all_would_take_hours(monkeypatch: pytest.MonkeyPatch) -
     assert fewer is not None
     assert len(fewer) == 10
     monkeypatch.setattr(home, "CHOOSING_SCORES", 50)
-    watching = some_judges(truth, None, 0)
+    watching = sample_eval_users(truth, None, 0)
     assert watching is not None
     assert np.array_equal(watching, fewer)

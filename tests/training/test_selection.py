@@ -14,7 +14,7 @@ from legcf.data.interactions import Dataset, Interactions
 from legcf.evaluation import evaluate
 from legcf.export.build import build, served_ranking
 from legcf.ranking.item_lists.lists import ItemLists
-from legcf.ranking.tables.rows import CodedRows, PackedRows
+from legcf.ranking.tables.embedding_table import CodebookTable, QuantisedTable
 from legcf.recommender import Recommender
 from legcf.scoring.scorer import Request, Scorer
 from legcf.training import selection
@@ -66,7 +66,7 @@ def test_it_comes_back_from_its_folder(fitted: Recommender, tmp_path: Path) -> N
     fitted.save(tmp_path)
     again = Recommender.load(tmp_path)
     assert isinstance(again.ranking.term, ItemLists)
-    assert isinstance(again.ranking.rows, CodedRows | PackedRows)
+    assert isinstance(again.ranking.rows, CodebookTable | QuantisedTable)
     assert again.recommend(k=5)["item"].to_list() == fitted.recommend(k=5)["item"].to_list()
 
 
@@ -159,7 +159,7 @@ def test_six_bits_come_after_all_columns() -> None:
 
 
 def test_many_items_have_two_bits() -> None:
-    assert {bits for room in (4_000_000, 6_000_000) for _, bits in _forms(room, 40_000, 128)} == {2}
+    assert {bits for byte_budget in (4_000_000, 6_000_000) for _, bits in _forms(byte_budget, 40_000, 128)} == {2}
 
 
 @pytest.mark.parametrize("most", [8192, 0])

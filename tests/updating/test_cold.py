@@ -9,7 +9,7 @@ import pytest
 
 from legcf import Recommender, UserError
 from legcf.export.build import build
-from legcf.modelfile.served_model import ServingModel
+from legcf.modelfile.served_model import ServedModel
 from legcf.scoring.extend import with_item
 from legcf.scoring.scorer import Request, Scorer
 from legcf.server.state.event_log import Described, EventLog
@@ -101,7 +101,7 @@ def test_a_model_file_places_new_items_by_itself(model: Recommender, about: pl.D
     parts = served.save(tmp_path / "model.legcf")
     assert 0 < parts["features"] < 2000
     assert (tmp_path / "model.legcf").stat().st_size < 20_000 + parts["ids"]
-    longer = ServingModel.load(tmp_path / "model.legcf")
+    longer = ServedModel.load(tmp_path / "model.legcf")
     for row in cold.to_dicts():
         longer = with_item(longer, row.pop("item"), features=row)
     scorer = Scorer(longer)

@@ -8,7 +8,7 @@ import pytest
 
 from legcf import UserError
 from legcf.export.build import build
-from legcf.modelfile.served_model import ServingModel
+from legcf.modelfile.served_model import ServedModel
 from legcf.scoring.scorer import Request, Scorer
 from tests.helpers import COMMUNITIES
 from tests.updating.conftest import ITEMS, MODELS, Later
@@ -17,11 +17,11 @@ KINDS = list(MODELS)
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def served(request: pytest.FixtureRequest, later: Later) -> ServingModel:
+def served(request: pytest.FixtureRequest, later: Later) -> ServedModel:
     return build(MODELS[request.param]().fit(later.first).trained, keep_history=True, quiet=True)
 
 
-def test_new_users_and_items_take_part(served: ServingModel, later: Later, tmp_path: Path) -> None:
+def test_new_users_and_items_take_part(served: ServedModel, later: Later, tmp_path: Path) -> None:
     both = later.both
     scorer = Scorer(served).updated(both["user"].to_list(), both["item"].to_list())
     scorer.model.save(tmp_path / "model.legcf")
@@ -36,7 +36,7 @@ def test_new_users_and_items_take_part(served: ServingModel, later: Later, tmp_p
     assert not has & {entry.id for entry in scorer.recommend(Request(user=130, k=100))}
 
 
-def test_known_pairs_change_nothing(served: ServingModel, later: Later) -> None:
+def test_known_pairs_change_nothing(served: ServedModel, later: Later) -> None:
     pairs = later.first.train
     again = Scorer(served).updated(pairs.users()[:50].tolist(), pairs.items[:50].tolist()).model
     assert np.array_equal(again.popularity, served.popularity)

@@ -11,7 +11,7 @@ from legcf import Recommender, UserError
 from legcf.evaluation import evaluate
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.ranking import Ranking
-from legcf.updating.update import MOST_GROWTH, MUCH_GROWN
+from legcf.updating.update import MOST_GROWTH, REWEIGH_GROWTH
 from tests.helpers import COMMUNITIES
 from tests.updating.conftest import ITEMS, USERS, Later, twin
 
@@ -73,13 +73,13 @@ def test_lists_are_weighed_again_where_much_has_come(
     model: Recommender, later: Later, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = twin(model, later).update(later.one[:20])
-    assert few.metrics["updated"]["growth"] < MUCH_GROWN
+    assert few.metrics["updated"]["growth"] < REWEIGH_GROWTH
     assert not few.metrics["updated"]["lists_weighed_again"]
     weight = model.config.ranking.list_weight
     assert few.trained.config.ranking.list_weight == weight
     model.update(later.both)
     assert model.metrics["updated"]["lists_weighed_again"]
-    monkeypatch.setattr("legcf.updating.update.MUCH_GROWN", 100.0)
+    monkeypatch.setattr("legcf.updating.update.REWEIGH_GROWTH", 100.0)
     as_before = twin(few, later).update(later.both)
     assert as_before.trained.config.ranking.list_weight == weight
     chosen, kept = (one.metrics["validation"]["ndcg@20"] for one in (model, as_before))

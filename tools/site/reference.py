@@ -269,19 +269,19 @@ def _example() -> tuple[str, list[tuple[str, Any]]]:
     from legcf.data.interactions import Interactions
     from legcf.modelfile.container import read_container
     from legcf.modelfile.histories import PackedHistories
-    from legcf.modelfile.served_model import ServingModel
+    from legcf.modelfile.served_model import ServedModel
     from legcf.ranking.item_lists.lists import ItemLists
+    from legcf.ranking.tables.embedding_table import CodebookTable
     from legcf.ranking.tables.pooling import Pooling
-    from legcf.ranking.tables.rows import CodedRows
 
     rng = np.random.default_rng(0)
     users, items, c, t, width = 40, 30, 8, 2, 4
     taken = Interactions.from_pairs(*np.nonzero(rng.random((users, items)) < 0.2), users, items)
     spoken = Interactions.from_pairs(*np.nonzero(rng.random((items, items)) < 0.1), items, items)
     codebook, weights = (rng.standard_normal(shape).astype(np.float32) for shape in ((c, width), (items, t)))
-    model = ServingModel(
+    model = ServedModel(
         items=IdMap.of([f"item-{item}" for item in range(items)], "item"),
-        item_rows=CodedRows(rng.integers(0, c, (items, t)).astype(np.uint16), weights, codebook),
+        item_rows=CodebookTable(rng.integers(0, c, (items, t)).astype(np.uint16), weights, codebook),
         popularity=taken.item_degrees,
         users=IdMap.of(np.arange(users), "user"),
         titles=[f"Title {item}" for item in range(items)],

@@ -106,9 +106,11 @@ def main(models: dict[str, Fit]) -> None:
     split = load(folder)
     record: dict[str, Any] = {}
     if isinstance(settings, list):
-        judges = able(split["validation"])[:_JUDGES]
+        eval_users = able(split["validation"])[:_JUDGES]
         started = time.perf_counter()
-        tried = [(ndcg(fit(split, one).recommend(judges, K), judges, split["validation"]), one) for one in settings]
+        tried = [
+            (ndcg(fit(split, one).recommend(eval_users, K), eval_users, split["validation"]), one) for one in settings
+        ]
         settings = max(tried, key=lambda pair: pair[0])[1]
         record |= {"trials": len(tried), "trial_seconds": time.perf_counter() - started}
     started, before = time.perf_counter(), time.process_time()

@@ -16,7 +16,7 @@ from common import main
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Dataset, Interactions
 from legcf.export.build import build
-from legcf.modelfile.served_model import ServingModel
+from legcf.modelfile.served_model import ServedModel
 from legcf.recommender import Recommender
 from legcf.scoring.scorer import Request, Scorer
 from legcf.training import run
@@ -73,7 +73,7 @@ class Model:
             self.served(keep_history=True).save(Path(file.name))
             return Scorer.load(Path(file.name))
 
-    def served(self, keep_history: bool) -> ServingModel:
+    def served(self, keep_history: bool) -> ServedModel:
         """Users with vectors of their own are served as they are; codes are for those who choose them."""
         form = {"form": "full", "dtype": "float32"} if self.trained.ranking.pooling is None else {"form": "coded"}
         return build(self.trained, keep_history=keep_history, quiet=True, **form)

@@ -164,15 +164,15 @@ def _start(
     for _ in range(_START_ROUNDS):
         nearest = np.empty(len(directions), dtype=np.int64)
         cosines = np.empty(len(directions), dtype=np.float32)
-        shares = distributed.even_cuts(len(directions))
-        mine = distributed.own(shares)
+        shares = distributed.even_partition(len(directions))
+        mine = distributed.local_rows(shares)
         for start in range(mine.start, mine.stop, rows):
             block = slice(start, min(start + rows, mine.stop))
             found = directions[block] @ centres.T
             nearest[block] = (found if nonnegative else np.abs(found)).argmax(axis=1)
             cosines[block] = np.take_along_axis(found, nearest[block, None], axis=1)[:, 0]
-        distributed.fill(nearest, shares)
-        distributed.fill(cosines, shares)
+        distributed.all_gather_rows(nearest, shares)
+        distributed.all_gather_rows(cosines, shares)
         members = sp.csr_matrix((cosines, (nearest, np.arange(len(directions)))), shape=(c, len(directions)))
         centres = members @ directions
         empty = np.flatnonzero(~centres.any(axis=1))

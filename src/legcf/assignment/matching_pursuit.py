@@ -43,13 +43,13 @@ def encode(
     indices = np.zeros((len(vectors), t), dtype=np.int32)
     weights = np.zeros((len(vectors), t), dtype=np.float32)
     rows = rows_within(memory_cap_mb, atoms.shape[1])
-    shares = distributed.even_cuts(len(vectors))
-    mine = distributed.own(shares)
+    shares = distributed.even_partition(len(vectors))
+    mine = distributed.local_rows(shares)
     for start in range(mine.start, mine.stop, rows):
         block = slice(start, min(start + rows, mine.stop))
         taken = np.ascontiguousarray(vectors[block], dtype=np.float32)
         _pursue(taken, across, gram, norms, least, nonnegative, indices[block], weights[block])
-    return distributed.fill(indices, shares), distributed.fill(weights, shares)
+    return distributed.all_gather_rows(indices, shares), distributed.all_gather_rows(weights, shares)
 
 
 def solve(

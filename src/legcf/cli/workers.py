@@ -93,7 +93,7 @@ def join(meet: bool = True) -> None:
 
     if meet:
         distributed.join()
-    if distributed.place()[0] > 0:
+    if distributed.rank_and_world_size()[0] > 0:
         jit.silence()
         progress.silence()
 

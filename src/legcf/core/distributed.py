@@ -28,28 +28,28 @@ if TYPE_CHECKING:
 _PATIENCE = timedelta(hours=6)  # a rank that has died is noticed at once; this is for one that works for long
 _UNSHARED_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 JOB = "job"  # the file in a run's folder that says which job of ranks has begun it
-_count, _number = 1, 0
+_world_size, _rank = 1, 0
 
 Array = TypeVar("Array", bound=NDArray[Any])
 
 
 def join() -> None:
     """Meet the other ranks, if the process was started as one of several (by torchrun, which sets these variables)."""
-    global _count, _number
-    if place()[1] == 1:
+    global _world_size, _rank
+    if rank_and_world_size()[1] == 1:
         return
     import torch.distributed as dist
 
     dist.init_process_group("gloo", timeout=_PATIENCE)
-    _count, _number = dist.get_world_size(), dist.get_rank()
-    if _number == 0 and os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0" and _UNSHARED_STORE not in os.environ:
+    _world_size, _rank = dist.get_world_size(), dist.get_rank()
+    if _rank == 0 and os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0" and _UNSHARED_STORE not in os.environ:
         print(
             f"Set {_UNSHARED_STORE}=1 for torchrun: without it, a job does not recover from the loss of a rank.",
             file=sys.stderr,
         )
 
 
-def place() -> tuple[int, int]:
+def rank_and_world_size() -> tuple[int, int]:
     """Which rank this process was started as, and of how many: for work that needs nothing of the others."""
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         return 0, 1
@@ -58,25 +58,25 @@ def place() -> tuple[int, int]:
 
 def leave() -> None:
     """Part from the others once all is done."""
-    global _count, _number
-    if _count > 1:
+    global _world_size, _rank
+    if _world_size > 1:
         import torch.distributed as dist
 
         dist.destroy_process_group()
-        _count, _number = 1, 0
+        _world_size, _rank = 1, 0
 
 
-def count() -> int:
-    return _count
+def world_size() -> int:
+    return _world_size
 
 
-def number() -> int:
-    return _number
+def rank() -> int:
+    return _rank
 
 
 def is_first() -> bool:
     """Whether this rank writes and speaks."""
-    return _number == 0
+    return _rank == 0
 
 
 def goes_on(folder: Path, may_begin: bool) -> bool:
@@ -91,40 +91,40 @@ def goes_on(folder: Path, may_begin: bool) -> bool:
                 temporary.write_text(name, encoding="utf-8")
         return False
 
-    return _count > 1 and bool(told(signed))
+    return _world_size > 1 and bool(run_on_first_and_broadcast(signed))
 
 
 # Who does what --------------------------------------------------------------------------------------------------------
 
 
-def cuts(offsets: NDArray[np.integer]) -> NDArray[np.int64]:
+def row_partition(offsets: NDArray[np.integer]) -> NDArray[np.int64]:
     """Rank r does the rows from cuts[r] to cuts[r + 1]. `offsets` (as of a CSR matrix) tell how much work rows are."""
-    shares = np.arange(1, _count) * (int(offsets[-1]) / _count)
+    shares = np.arange(1, _world_size) * (int(offsets[-1]) / _world_size)
     inner = np.searchsorted(offsets, shares, side="left")
     return np.concatenate([[0], inner, [len(offsets) - 1]]).astype(np.int64)
 
 
-def even_cuts(rows: int) -> NDArray[np.int64]:
+def even_partition(rows: int) -> NDArray[np.int64]:
     """The same where all rows are the same work."""
-    return np.arange(_count + 1, dtype=np.int64) * rows // _count
+    return np.arange(_world_size + 1, dtype=np.int64) * rows // _world_size
 
 
-def own(bounds: NDArray[np.int64]) -> slice:
+def local_rows(bounds: NDArray[np.int64]) -> slice:
     """This rank's rows."""
-    return slice(int(bounds[_number]), int(bounds[_number + 1]))
+    return slice(int(bounds[_rank]), int(bounds[_rank + 1]))
 
 
-def own_generator(rng: np.random.Generator) -> np.random.Generator:
+def local_generator(rng: np.random.Generator) -> np.random.Generator:
     """For draws that differ between ranks; `rng` stays as it is, the same for all and as far as one rank would be."""
-    return rng if _count == 1 else np.random.default_rng([int(copy.deepcopy(rng).integers(2**63)), _number])
+    return rng if _world_size == 1 else np.random.default_rng([int(copy.deepcopy(rng).integers(2**63)), _rank])
 
 
 # From parts to a whole ------------------------------------------------------------------------------------------------
 
 
-def total(array: Array) -> Array:
+def all_reduce_sum(array: Array) -> Array:
     """The sum over all ranks, in place; the same bits everywhere."""
-    if _count > 1:
+    if _world_size > 1:
         import torch
         import torch.distributed as dist
 
@@ -132,9 +132,9 @@ def total(array: Array) -> Array:
     return array
 
 
-def most(value: float) -> float:
+def all_reduce_max(value: float) -> float:
     """The largest over all ranks."""
-    if _count == 1:
+    if _world_size == 1:
         return value
     import torch
     import torch.distributed as dist
@@ -144,24 +144,24 @@ def most(value: float) -> float:
     return found.item()
 
 
-def fill(array: Array, bounds: NDArray[np.int64]) -> Array:
+def all_gather_rows(array: Array, bounds: NDArray[np.int64]) -> Array:
     """Give everyone the rows that each rank has found, in place."""
-    if _count > 1:
-        _together(_sent, (array[bounds[rank] : bounds[rank + 1]] for rank in range(_count)))
+    if _world_size > 1:
+        _together(_sent, (array[bounds[rank] : bounds[rank + 1]] for rank in range(_world_size)))
     return array
 
 
-def total_of_own(array: NDArray[Any], bounds: NDArray[np.int64]) -> NDArray[Any]:
+def reduce_scatter_rows(array: NDArray[Any], bounds: NDArray[np.int64]) -> NDArray[Any]:
     """The sum over all ranks for this rank's rows of the array, which it returns; the other rows are left undefined."""
-    if _count > 1:
+    if _world_size > 1:
         import torch
         import torch.distributed as dist
 
         _together(
             lambda rank, rows: dist.reduce(torch.from_numpy(rows), dst=rank, async_op=True),
-            (array[bounds[rank] : bounds[rank + 1]] for rank in range(_count)),
+            (array[bounds[rank] : bounds[rank + 1]] for rank in range(_world_size)),
         )
-    return array[own(bounds)]
+    return array[local_rows(bounds)]
 
 
 def _together(send: Callable[[int, NDArray[Any]], Any], parts: Iterable[NDArray[Any]]) -> None:
@@ -172,14 +172,14 @@ def _together(send: Callable[[int, NDArray[Any]], Any], parts: Iterable[NDArray[
 
 def average_gradients(parameters: Iterable["torch.Tensor"], weight: float) -> None:
     """Mean gradients over all ranks, each weighing what it says; one exchange however many parameters there are."""
-    if _count == 1:
+    if _world_size == 1:
         return
     import torch
     import torch.distributed as dist
 
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     together = torch.cat([*(gradient.reshape(-1) for gradient in gradients), torch.ones(1)]).mul_(weight)
-    if _count == 2:
+    if _world_size == 2:
         together += _others(together)
     else:
         dist.all_reduce(together)
@@ -196,15 +196,15 @@ def _others(values: "torch.Tensor") -> "torch.Tensor":
     import torch.distributed as dist
 
     received = torch.empty_like(values)
-    for under_way in (dist.isend(values, 1 - _number), dist.irecv(received, 1 - _number)):
+    for under_way in (dist.isend(values, 1 - _rank), dist.irecv(received, 1 - _rank)):
         assert under_way is not None  # of a rank that is in the group
         under_way.wait()
     return received
 
 
-def make_same(tensors: Iterable["torch.Tensor"]) -> None:
+def broadcast_parameters(tensors: Iterable["torch.Tensor"]) -> None:
     """The first rank's values for everyone: what all have computed alike may differ in its last bits."""
-    if _count > 1:
+    if _world_size > 1:
         for tensor in tensors:
             _from(0, tensor.detach().numpy())
 
@@ -212,13 +212,13 @@ def make_same(tensors: Iterable["torch.Tensor"]) -> None:
 # What only the first rank can know ------------------------------------------------------------------------------------
 
 
-def told(ask: Callable[[], Any]) -> Any:
+def run_on_first_and_broadcast(ask: Callable[[], Any]) -> Any:
     """What the first rank finds (anything that JSON can say), for all; a UserError of it is everyone's."""
-    return ask() if _count == 1 else json.loads(told_bytes(lambda: json.dumps(ask()).encode()))
+    return ask() if _world_size == 1 else json.loads(broadcast_bytes(lambda: json.dumps(ask()).encode()))
 
 
-def told_bytes(ask: Callable[[], bytes]) -> bytes:
-    if _count == 1:
+def broadcast_bytes(ask: Callable[[], bytes]) -> bytes:
+    if _world_size == 1:
         return ask()
     found, refused = b"", 0
     if is_first():

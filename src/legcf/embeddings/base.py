@@ -25,7 +25,7 @@ StateDict = dict[str, torch.Tensor]
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """A row of the table that compares all methods (the paper's Table 2)."""
 
     label: str
@@ -56,7 +56,7 @@ class EmbeddingLayer(nn.Module, ABC, Generic[C]):
     version: ClassVar[int] = 1
     """Raised when the same settings come to give another result: a results store then runs its rows anew."""
 
-    table_rows: ClassVar[Mapping[str, Row] | None] = {}
+    comparison_rows: ClassVar[Mapping[str, ComparisonRow] | None] = {}
     """Rows of that table, by name; one under the method's own name if it is empty, none at all if it is None."""
 
     search_space: ClassVar[Space] = PAPER_GRID

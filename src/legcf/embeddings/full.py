@@ -11,7 +11,7 @@ from torch import nn
 from legcf.assignment.dictionary import balance
 from legcf.core.arrays import FloatArray, Positions
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, Row, normal, xavier_uniform
+from legcf.embeddings.base import ComparisonRow, EmbeddingLayer, normal, xavier_uniform
 from legcf.embeddings.budget import Budgeted, width_within
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
 from legcf.factorisation.als import AlsSettings, factorise, history_items
@@ -47,8 +47,8 @@ class FullTable(EmbeddingLayer[FullTableConfig]):
     Config = FullTableConfig
     summary = "one free vector an entity, the uncompressed reference"
     citation = "He et al., LightGCN, SIGIR 2020"
-    table_rows: ClassVar[dict[str, Row]] = {
-        f"ud-{dim}": Row(f"UD, {dim} wide", "full table", False, {"method": {"dim": dim}}, reference=True)
+    comparison_rows: ClassVar[dict[str, ComparisonRow]] = {
+        f"ud-{dim}": ComparisonRow(f"UD, {dim} wide", "full table", False, {"method": {"dim": dim}}, reference=True)
         for dim in (128, 64)
     }
     presets: ClassVar[dict[str, dict[str, Any]]] = {

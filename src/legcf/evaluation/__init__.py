@@ -6,11 +6,11 @@ from legcf.evaluation.evaluate import (
     Ranker,
     accuracies,
     accuracy,
+    eval_users,
     evaluate,
     evaluate_per_user,
-    judges,
-    some_judges,
-    worth,
+    sample_eval_users,
+    selection_score,
 )
 
 __all__ = [
@@ -18,9 +18,9 @@ __all__ = [
     "Ranker",
     "accuracies",
     "accuracy",
+    "eval_users",
     "evaluate",
     "evaluate_per_user",
-    "judges",
-    "some_judges",
-    "worth",
+    "sample_eval_users",
+    "selection_score",
 ]

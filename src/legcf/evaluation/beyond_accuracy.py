@@ -18,7 +18,7 @@ def coverage(ranked: IntArray, num_items: int) -> float:
     """Share of all items that anybody is shown, on whichever rank."""
     shown = np.zeros(num_items, dtype=np.int32)
     shown[ranked[ranked >= 0]] = 1
-    return float(np.count_nonzero(distributed.total(shown)) / max(num_items, 1))
+    return float(np.count_nonzero(distributed.all_reduce_sum(shown)) / max(num_items, 1))
 
 
 def novelty(ranked: IntArray, popularity: NDArray[np.integer], num_users: int) -> float:

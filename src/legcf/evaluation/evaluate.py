@@ -45,7 +45,7 @@ def evaluate(
 
 def _mine(users: Positions) -> Positions:
     """My rank's share, not a range: busy users may stand together."""
-    return users[distributed.number() :: distributed.count()]
+    return users[distributed.rank() :: distributed.world_size()]
 
 
 def _means(
@@ -63,7 +63,7 @@ def _means(
     for k in ks if beyond else ():
         means[f"novelty@{k}"] = novelty(ranked[:, :k], ranking.popularity, ranking.num_users)
         means[f"similarity@{k}"] = similarity(ranked[:, :k], ranking.items)
-    *sums, count = distributed.total(np.array([*(mean * len(mine) for mean in means.values()), len(mine)]))
+    *sums, count = distributed.all_reduce_sum(np.array([*(mean * len(mine) for mean in means.values()), len(mine)]))
     result = {name: float(value / max(count, 1)) for name, value in zip(means, sums, strict=True)}
     for k in ks:
         result[f"coverage@{k}"] = coverage(ranked[:, :k], truth.num_items)
@@ -83,29 +83,29 @@ def accuracies(
 ) -> dict[str, dict[str, float]]:
     """The same for several parts of one data set, with one ranking of all users who have anything to find in any, or of
     those `among` them who are named."""
-    judging = {name: judges(truth) if among is None else among for name, truth in truths.items()}
+    judging = {name: eval_users(truth) if among is None else among for name, truth in truths.items()}
     able = {name: _able(truth, judging[name]) for name, truth in truths.items()}
     everyone = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *able.values()]))
     mine = _mine(everyone)
     ranked, _ = rank(ranking, max(ks), mine, ranking.histories)
-    strangers = np.zeros(ranking.num_users, dtype=np.bool_)
-    strangers[everyone] = ranking.strangers(everyone)
+    cold_users = np.zeros(ranking.num_users, dtype=np.bool_)
+    cold_users[everyone] = ranking.cold_users(everyone)
     found = {}
     for name, truth in truths.items():
         asked = np.isin(mine, able[name], assume_unique=True)
         means = _means(ranking, truth, ks, mine[asked], ranked[asked], None, beyond=True)
         told = {} if judging[name] is None else {"judged_users": len(able[name])}
-        found[name] = {**means, "fallback_users": int(strangers[able[name]].sum()), **told}
+        found[name] = {**means, "fallback_users": int(cold_users[able[name]].sum()), **told}
     return found
 
 
-def worth(metrics: Mapping[str, float], monitor: str) -> float:
+def selection_score(metrics: Mapping[str, float], monitor: str) -> float:
     """What is chosen by: the geometric mean of the monitored metric and of recall at the same length. Two rankings
     differ in both, and less by luck."""
     return float(np.sqrt(metrics[monitor] * metrics[f"recall@{monitor.partition('@')[2]}"]))
 
 
-def judges(truth: Interactions, scores: int | None = None) -> Positions | None:
+def eval_users(truth: Interactions, scores: int | None = None) -> Positions | None:
     """Who is asked where users and items are so many that to rank all items for all users would take hours: a sample,
     the same for the same data, for about so many scores. None: everyone."""
     most = max(_LEAST_JUDGES, _MOST_SCORES // max(truth.num_items, 1))
@@ -115,11 +115,11 @@ def judges(truth: Interactions, scores: int | None = None) -> Positions | None:
     return None if len(able) <= most else np.sort(np.random.default_rng(0).choice(able, most, replace=False))
 
 
-def some_judges(truth: Interactions, count: int | None, seed: int) -> Positions | None:
+def sample_eval_users(truth: Interactions, count: int | None, seed: int) -> Positions | None:
     """So many of those who have anything to find, where they are more: enough to choose by; as many as can be asked
     often, if no number is given. None: everyone."""
     if count is None:
-        return judges(truth, CHOOSING_SCORES)
+        return eval_users(truth, CHOOSING_SCORES)
     able = _able(truth, None)
     if count >= len(able):
         return None

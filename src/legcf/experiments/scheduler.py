@@ -48,8 +48,8 @@ class Scheduler:
             if run.key in kept:
                 self._tell("kept", run)
         self._store.work_folder.mkdir(parents=True, exist_ok=True)
-        in_use = f"Another command works on {self._store.path}; wait for it, or choose another --store."
-        with held(self._store.work_folder / "lock", in_use):
+        full_history_ranking = f"Another command works on {self._store.path}; wait for it, or choose another --store."
+        with held(self._store.work_folder / "lock", full_history_ranking):
             self._do([run for run in waiting if run.key not in kept])
 
     def _do(self, runs: list[Run]) -> None:

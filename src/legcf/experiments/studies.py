@@ -10,7 +10,7 @@ from importlib import resources
 from typing import Any
 
 from legcf.core.errors import UserError
-from legcf.embeddings.base import Row
+from legcf.embeddings.base import ComparisonRow
 from legcf.experiments.cells import Cell, Setting, with_overrides
 from legcf.training.registry import METHODS
 
@@ -256,15 +256,15 @@ def _cell(
     return replace(plain, overrides=merged)
 
 
-def _rival_rows() -> Iterator[tuple[str, str, Row]]:
+def _rival_rows() -> Iterator[tuple[str, str, ComparisonRow]]:
     """Method, name and row of everything that LEGCF is compared with."""
     for method, known in METHODS.items():
-        if method != "legcf" and known.layer.table_rows is not None:
-            for name, row in (known.layer.table_rows or {method: Row(method)}).items():
+        if method != "legcf" and known.layer.comparison_rows is not None:
+            for name, row in (known.layer.comparison_rows or {method: ComparisonRow(method)}).items():
                 yield method, name, row
 
 
-def _rival(setting: Setting, method: str, name: str, row: Row) -> Cell:
+def _rival(setting: Setting, method: str, name: str, row: ComparisonRow) -> Cell:
     within = {"method": {"budget": setting.budget}} if row.within_budget else {}
     changed = with_overrides(row.overrides, within, row.fitted, _one_loss(setting, name))
     return _cell(setting, name, row.label, method, changed, group=row.group, reference=row.reference)

@@ -15,16 +15,16 @@ from legcf.data.reading.attributes import NumberValues, TextValues
 from legcf.evaluation import evaluate
 from legcf.export.calibrate import calibrate_items, calibrate_users
 from legcf.export.coding import code_sides
-from legcf.features.placing import Placing
+from legcf.features.cold_items import ColdItemEncoder
 from legcf.modelfile import map_layout
 from legcf.modelfile.attributes import Attributes, number_column, text_column
 from legcf.modelfile.histories import PackedHistories
-from legcf.modelfile.served_model import FoldIn, ServingModel
+from legcf.modelfile.served_model import FoldIn, ServedModel
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.neighbours import Neighbours
 from legcf.ranking.precision import keep_codes, rounded
 from legcf.ranking.ranking import Ranking
-from legcf.ranking.tables.rows import CodedRows, FullRows, PackedRows, Rows
+from legcf.ranking.tables.embedding_table import CodebookTable, DenseTable, EmbeddingTable, QuantisedTable
 from legcf.scoring.foldin import user_maker
 
 DEFAULT_CODEBOOK, DEFAULT_TERMS = 500, 4
@@ -52,7 +52,7 @@ class Trained(Protocol):
         """All that users are known to have."""
 
     @property
-    def placing(self) -> Placing | None:
+    def encoder(self) -> ColdItemEncoder | None:
         """How items are placed by what is known of them, among the ranking's vectors."""
 
     @property
@@ -75,7 +75,7 @@ def build(
     fold_in: tuple[FoldIn, FoldIn] | None = None,
     seed: int = 0,
     quiet: bool = False,
-) -> ServingModel:
+) -> ServedModel:
     """Code the final vectors (or keep them, `form="full"`) with all that serving needs.
 
     `validation` pairs, when there are any, choose how users are folded in; the training pairs alone do otherwise.
@@ -102,9 +102,9 @@ def build(
     if fold_in is None:
         users = FoldIn() if ranking.pooling is not None else calibrate_users(item_rows, served, validation, rng, quiet)
         fold_in = users, calibrate_items(user_rows, served, rng) if keep_users else FoldIn()
-    placing = trained.placing
+    encoder = trained.encoder
     scale = term.scale if isinstance(term, Neighbours) else 0.0
-    return ServingModel(
+    return ServedModel(
         items=trained.items,
         item_rows=item_rows,
         popularity=ranking.popularity,
@@ -122,7 +122,7 @@ def build(
         lists=term if isinstance(term, ItemLists) else None,
         neighbour_scale=scale,
         attributes=attributes,
-        placing=None if placing is None else placing.moved(ranking.items, served.items),
+        encoder=None if encoder is None else encoder.moved(ranking.items, served.items),
     )
 
 
@@ -135,14 +135,14 @@ def _rows(
     keep_users: bool,
     rng: np.random.Generator,
     quiet: bool,
-) -> tuple[Rows, Rows, FloatArray | None]:
+) -> tuple[EmbeddingTable, EmbeddingTable, FloatArray | None]:
     """Users and items as the file will hold them, and where meta-embeddings lie on the map."""
-    everyone = FullRows(ranking.users)
+    everyone = DenseTable(ranking.users)
     if form == "full":
-        return FullRows(rounded(ranking.users, dtype)), FullRows(rounded(ranking.items, dtype)), None
+        return DenseTable(rounded(ranking.users, dtype)), DenseTable(rounded(ranking.items, dtype)), None
     if c is None and not keep_users and (t is None or t >= (ranking.codes.items.per_entity if ranking.codes else 0)):
         # Nothing is lost by keeping what the items are made of already; users are made of their items.
-        if ranking.rows is not None and not isinstance(ranking.rows, CodedRows):
+        if ranking.rows is not None and not isinstance(ranking.rows, CodebookTable):
             return everyone, ranking.rows, None
         if ranking.codes is not None:
             kept = keep_codes(ranking.codes, dtype)
@@ -166,7 +166,7 @@ def item_attributes(columns: Mapping[str, TextValues | NumberValues], num_items:
     )
 
 
-def served_ranking(model: ServingModel, train: Interactions, quiet: bool = False) -> Ranking:
+def served_ranking(model: ServedModel, train: Interactions, quiet: bool = False) -> Ranking:
     """What a client sees of the served model when users have the histories of `train`."""
     if model.user_rows is not None:
         users = model.user_rows.vectors(slice(None))
@@ -195,7 +195,7 @@ def _codebook_size(ranking: Ranking) -> int:
     return min(DEFAULT_CODEBOOK, ranking.num_users + ranking.num_items)
 
 
-def _card(trained: Trained, rows: Rows, neighbour_scale: float) -> dict[str, Any]:
+def _card(trained: Trained, rows: EmbeddingTable, neighbour_scale: float) -> dict[str, Any]:
     """What the page shows of the training; the curve thinned out so that the file stays small."""
     entities = len(trained.users) + len(trained.items)
     card = {key: value for key, value in trained.card.items() if key != "config"}
@@ -203,9 +203,9 @@ def _card(trained: Trained, rows: Rows, neighbour_scale: float) -> dict[str, Any
     card["curve"] = curve[:: max(1, -(-len(curve) // _CURVE_POINTS))]
     card["full_table_bytes"] = entities * trained.ranking.items.shape[1] * 4
     card["serving"] = {"d": rows.width, "entities": entities}
-    if isinstance(rows, CodedRows):
+    if isinstance(rows, CodebookTable):
         card["serving"] |= {"c": len(rows.codebook), "t": rows.columns.shape[1]}
-    if isinstance(rows, PackedRows):
+    if isinstance(rows, QuantisedTable):
         card["serving"]["bits"] = rows.bits
     if isinstance(trained.ranking.term, ItemLists):
         card["serving"]["list_entries"] = trained.ranking.term.num_entries

@@ -14,7 +14,7 @@ from legcf.evaluation import evaluate
 from legcf.modelfile.served_model import FoldIn
 from legcf.ranking.popularity import at_least_one
 from legcf.ranking.ranking import Ranking
-from legcf.ranking.tables.rows import Rows, measure
+from legcf.ranking.tables.embedding_table import EmbeddingTable, measure
 from legcf.scoring.foldin import FoldInSolver
 
 _SAMPLE = 400  # users a setting is judged on
@@ -32,7 +32,7 @@ _STEPS: tuple[tuple[str, tuple[float, ...]], ...] = (
 
 
 def calibrate_users(
-    item_rows: Rows, served: Ranking, truth: Interactions | None, rng: np.random.Generator, quiet: bool = True
+    item_rows: EmbeddingTable, served: Ranking, truth: Interactions | None, rng: np.random.Generator, quiet: bool = True
 ) -> FoldIn:
     """The setting with the best NDCG@20 on users folded in from their history.
 
@@ -61,7 +61,7 @@ def calibrate_users(
     return _search(judge, ("unobserved", "ridge", "damping"), quiet)
 
 
-def calibrate_items(user_rows: Rows, served: Ranking, rng: np.random.Generator) -> FoldIn:
+def calibrate_items(user_rows: EmbeddingTable, served: Ranking, rng: np.random.Generator) -> FoldIn:
     """The setting whose item vectors, solved from their users, point most nearly where the known ones point."""
     holders = served.histories.transposed()
     able = np.flatnonzero(holders.user_degrees > 1)

@@ -8,12 +8,12 @@ from legcf.assignment.dictionary import balance, learn
 from legcf.assignment.matching_pursuit import encode
 from legcf.core.arrays import FloatArray
 from legcf.ranking.precision import column_type, rounded
-from legcf.ranking.tables.rows import CodedRows
+from legcf.ranking.tables.embedding_table import CodebookTable
 
 
 def code_sides(
     users: FloatArray, items: FloatArray, c: int, t: int, dtype: str, rng: np.random.Generator, quiet: bool = True
-) -> tuple[CodedRows, CodedRows, FloatArray]:
+) -> tuple[CodebookTable, CodebookTable, FloatArray]:
     """Users and items coded over one codebook.
 
     The codebook is rounded to `dtype` before the last pursuit, so that the weights make up for its rounding. Returns
@@ -28,5 +28,5 @@ def code_sides(
     narrow: NDArray[np.unsignedinteger] = columns.astype(column_type(c))
     weights = rounded(weights, dtype)
     split = len(users)
-    coded_users = CodedRows(narrow[:split], weights[:split], stored)
-    return coded_users, CodedRows(narrow[split:], weights[split:], stored), book
+    coded_users = CodebookTable(narrow[:split], weights[:split], stored)
+    return coded_users, CodebookTable(narrow[split:], weights[split:], stored), book

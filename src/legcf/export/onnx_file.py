@@ -12,17 +12,17 @@ import numpy as np
 
 from legcf.core.errors import MissingExtra, UserError
 from legcf.core.files import written_whole
-from legcf.modelfile.served_model import ServingModel
+from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.item_lists.lists import ItemLists
+from legcf.ranking.tables.embedding_table import CodebookTable, EmbeddingTable
 from legcf.ranking.tables.pooling import Pooling
-from legcf.ranking.tables.rows import CodedRows, Rows
 
 _OPSET = 18
 Steps = list[tuple[str, list[str], list[str], dict[str, Any]]]
 """Kind, inputs, outputs and options of every node."""
 
 
-def write_onnx(model: ServingModel, path: Path) -> int:
+def write_onnx(model: ServedModel, path: Path) -> int:
     """Inputs `users` or `items` (int64) and `k` (int64, one number); outputs `items` and `scores` (batch × k)."""
     try:
         from onnx import TensorProto, checker, helper, numpy_helper, save_model
@@ -74,18 +74,18 @@ def write_onnx(model: ServingModel, path: Path) -> int:
     return path.stat().st_size
 
 
-def _as_codes(rows: Rows) -> CodedRows:
+def _as_codes(rows: EmbeddingTable) -> CodebookTable:
     """A table is a codebook that has a row for each item."""
-    if isinstance(rows, CodedRows):
+    if isinstance(rows, CodebookTable):
         return rows
     each = np.arange(len(rows), dtype=np.uint32)[:, None]
-    return CodedRows(each, np.ones((len(rows), 1), dtype=np.float32), rows.vectors(slice(None)))
+    return CodebookTable(each, np.ones((len(rows), 1), dtype=np.float32), rows.vectors(slice(None)))
 
 
-def _known_users(model: ServingModel, constants: dict[str, Any]) -> Steps:
+def _known_users(model: ServedModel, constants: dict[str, Any]) -> Steps:
     """`vectors` of users by their codes."""
     users = model.user_rows
-    if not isinstance(users, CodedRows):
+    if not isinstance(users, CodebookTable):
         raise UserError("The ONNX scorer is made of codes of users and items: export it with --users coded.")
     constants |= {
         "user_columns": users.columns.astype(np.int64),
@@ -101,7 +101,7 @@ def _known_users(model: ServingModel, constants: dict[str, Any]) -> Steps:
     ]
 
 
-def _pooled_users(pooling: Pooling, rows: CodedRows, constants: dict[str, Any]) -> Steps:
+def _pooled_users(pooling: Pooling, rows: CodebookTable, constants: dict[str, Any]) -> Steps:
     """`vectors` as weighted sums over `history`; what stands at −1 weighs nothing."""
     # One more item behind the last, for −1 to mean: it has a code like others, and no weight.
     constants |= {

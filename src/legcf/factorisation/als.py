@@ -62,25 +62,25 @@ def factorise(
     """
     if settings.alpha is None:
         settings = with_alpha(train, width, rng, settings, quiet)
-    shares = distributed.cuts(train.indptr)
-    mine = distributed.own(shares)
+    shares = distributed.row_partition(train.indptr)
+    mine = distributed.local_rows(shares)
     by_user = confidences(train, settings, mine)
-    tiles = tiles_of(by_user, width) if distributed.count() > 1 else [(slice(None), by_user.T.tocsr())]
+    tiles = tiles_of(by_user, width) if distributed.world_size() > 1 else [(slice(None), by_user.T.tocsr())]
     users = _drawn(train.num_users, width, rng, mine)
     items = _drawn(train.num_items, width, rng, slice(0, train.num_items))
     with progress(title, settings.rounds, "rounds", quiet) as task:
         for _ in range(settings.rounds):
             solve_side(by_user, users, items, settings)
-            if distributed.count() > 1:
+            if distributed.world_size() > 1:
                 solve_shared(tiles, items, users, settings)
             else:
                 solve_side(tiles[0][1], items, users, settings)
             task.advance()
-    if distributed.count() == 1:
+    if distributed.world_size() == 1:
         return users, items
     everyone = np.empty((train.num_users, width), dtype=np.float32)
     everyone[mine] = users
-    return distributed.fill(everyone, shares), items
+    return distributed.all_gather_rows(everyone, shares), items
 
 
 def _drawn(rows: int, width: int, rng: np.random.Generator, kept: slice) -> FloatArray:
@@ -111,7 +111,7 @@ def with_alpha(
     able = np.flatnonzero((seen.user_degrees > 0) & (truth.user_degrees > 0))
     if not len(able):
         return settings.model_copy(update={"alpha": _FIRST_ALPHA})
-    judges = np.sort(rng.choice(able, min(_JUDGES, len(able)), replace=False))
+    eval_users = np.sort(rng.choice(able, min(_JUDGES, len(able)), replace=False))
     start = int(rng.integers(2**32))
 
     def score(alpha: float) -> float:
@@ -124,7 +124,7 @@ def with_alpha(
             quiet,
             f"Factorising with α = {alpha:g}",
         )
-        return evaluate(Ranking(users, items, seen), truth, (20,), judges, ("ndcg",))["ndcg@20"]
+        return evaluate(Ranking(users, items, seen), truth, (20,), eval_users, ("ndcg",))["ndcg@20"]
 
     return settings.model_copy(update={"alpha": climb(score, _FIRST_ALPHA, 1.0, 100.0)})
 
@@ -139,7 +139,7 @@ def confidences(train: Interactions, settings: AlsSettings, users: slice | None 
     if train.weights is not None:
         weights *= train.weights[bounds[0] : bounds[-1]]
     assert settings.alpha is not None  # `factorise` has found one
-    weights *= settings.alpha / (distributed.total(weights.sum(keepdims=True))[0] / train.num_pairs)
+    weights *= settings.alpha / (distributed.all_reduce_sum(weights.sum(keepdims=True))[0] / train.num_pairs)
     return sp.csr_matrix((weights.astype(np.float32), items, bounds - bounds[0]), (len(degrees), train.num_items))
 
 
@@ -166,16 +166,16 @@ def solve_shared(tiles: _Tiles, own: FloatArray, others: FloatArray, settings: A
 
     All steps are those of `_solve_rows`, for all rows together; between the sums, a rank goes on with a share of them.
     """
-    gram = _ridged(distributed.total(others.T @ others), settings)
-    shares = distributed.even_cuts(len(own))
-    mine = distributed.own(shares)
+    gram = _ridged(distributed.all_reduce_sum(others.T @ others), settings)
+    shares = distributed.even_partition(len(own))
+    mine = distributed.local_rows(shares)
     pulled = np.empty_like(own)
 
     def pull(towards: FloatArray, target: float) -> FloatArray:
         pulled.fill(0)
         for near, part in tiles:
             _pull(part.indptr, part.indices, part.data, towards, others[near], np.float32(target), pulled)
-        return distributed.total_of_own(pulled, shares)
+        return distributed.reduce_scatter_rows(pulled, shares)
 
     found = own[mine].copy()
     residual = pull(own, 1.0) - found @ gram
@@ -183,7 +183,7 @@ def solve_shared(tiles: _Tiles, own: FloatArray, others: FloatArray, settings: A
     directions[mine] = residual
     size = _squares(residual)
     for _ in range(settings.gradient_steps):
-        direction = distributed.fill(directions, shares)[mine]
+        direction = distributed.all_gather_rows(directions, shares)[mine]
         image = direction @ gram - pull(directions, 0.0)
         curvature = np.einsum("ij,ij->i", direction, image)
         goes_on = size >= 1e-20
@@ -193,9 +193,12 @@ def solve_shared(tiles: _Tiles, own: FloatArray, others: FloatArray, settings: A
         previous, size = size, _squares(residual)
         further = np.divide(size, previous, out=np.zeros_like(size), where=goes_on)
         directions[mine] = residual + further[:, None] * direction
-    known = distributed.total(sum((np.diff(part.indptr) for _, part in tiles), np.zeros(len(own), dtype=np.int64))) > 0
+    known = (
+        distributed.all_reduce_sum(sum((np.diff(part.indptr) for _, part in tiles), np.zeros(len(own), dtype=np.int64)))
+        > 0
+    )
     own[mine] = found * known[mine, None]
-    distributed.fill(own, shares)
+    distributed.all_gather_rows(own, shares)
 
 
 def _squares(rows: FloatArray) -> FloatArray:

@@ -14,7 +14,7 @@ import numpy as np
 
 from legcf.core.hill_climb import climb
 from legcf.data.interactions import MANY_PAIRS, Dataset, Interactions
-from legcf.evaluation import CHOOSING_SCORES, evaluate, judges, worth
+from legcf.evaluation import CHOOSING_SCORES, eval_users, evaluate, selection_score
 from legcf.factorisation.als import AlsSettings, factorise, history_items
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.tables.pooling import Pooling
@@ -37,8 +37,8 @@ class Fold:
         items = history_items(self.seen, users, items)
         pooling = Pooling(_HISTORY_POWER, _HISTORY_POWER, self.seen.item_degrees)
         ranking = Ranking(pooling.vectors(self.seen, items.__getitem__, width), items, self.seen)
-        judging = judges(self.hidden, CHOOSING_SCORES)
-        return worth(evaluate(ranking, self.hidden, (20,), judging, ("recall", "ndcg")), "ndcg@20")
+        judging = eval_users(self.hidden, CHOOSING_SCORES)
+        return selection_score(evaluate(ranking, self.hidden, (20,), judging, ("recall", "ndcg")), "ndcg@20")
 
 
 def best_factorisation(

@@ -25,12 +25,16 @@ def singular_vectors(train: Interactions, width: int, rng: np.random.Generator) 
         @ train.to_scipy()
         @ sp.diags(inverse_power(train.item_degrees, 0.5))
     ).tocsr()
-    scaled = Operator(normalised[distributed.own(distributed.cuts(train.indptr))].astype(np.float32), symmetric=False)
+    scaled = Operator(
+        normalised[distributed.local_rows(distributed.row_partition(train.indptr))].astype(np.float32), symmetric=False
+    )
     columns = min(width + _MORE, train.num_items, train.num_users)
     basis: FloatArray = rng.standard_normal((train.num_items, columns)).astype(np.float32)
     for _ in range(_ROUNDS):
-        basis = np.linalg.qr(distributed.total(scaled.transposed.times(scaled.times(basis))))[0].astype(np.float32)
+        basis = np.linalg.qr(distributed.all_reduce_sum(scaled.transposed.times(scaled.times(basis))))[0].astype(
+            np.float32
+        )
     image = scaled.times(basis)
-    _, directions = np.linalg.eigh(distributed.total(image.T @ image))
+    _, directions = np.linalg.eigh(distributed.all_reduce_sum(image.T @ image))
     vectors: FloatArray = np.ascontiguousarray((basis @ directions[:, ::-1])[:, :width], dtype=np.float32)
     return vectors

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from legcf.core.arrays import FloatArray, LongArray, NamedArrays
 from legcf.features.coder import FeatureCoder
-from legcf.features.placing import FeatureMap, Placing
+from legcf.features.cold_items import ColdItemEncoder, FeatureMap
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,9 +22,9 @@ class ItemFeatures:
     """To vectors, once there are vectors to learn from."""
 
     @property
-    def placing(self) -> Placing | None:
+    def encoder(self) -> ColdItemEncoder | None:
         """What a model file needs of it, to place items that come later."""
-        return None if self.mapping is None else Placing(self.coder, self.mapping)
+        return None if self.mapping is None else ColdItemEncoder(self.coder, self.mapping)
 
     def moved(self, places: LongArray, count: int) -> "ItemFeatures":
         """With its rows in these places of `count`."""
@@ -41,7 +41,7 @@ class ItemFeatures:
         """For a file, with `facts`."""
         found = {"indptr": self.rows.indptr, "indices": self.rows.indices, "values": self.rows.data}
         if self.mapping is not None:
-            found |= {"matrix": self.mapping.matrix, "start": self.mapping.start}
+            found |= {"matrix": self.mapping.matrix, "start": self.mapping.intercept}
         return found
 
     def facts(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from scipy.linalg import cho_factor, cho_solve
 from legcf.core.arrays import FloatArray
 from legcf.core.hill_climb import climb
 from legcf.data.interactions import Interactions
-from legcf.features.placing import FeatureMap
+from legcf.features.cold_items import FeatureMap
 from legcf.ranking.popularity import trust
 from legcf.ranking.tables.pooling import Pooling
 
@@ -129,15 +129,15 @@ def _folds(
         able = np.flatnonzero((rest.user_degrees > 0) & (rest.user_degrees < histories.user_degrees))
         if not (len(able) and weights[~hidden].any()):
             continue
-        judges = np.sort(rng.permutation(able)[: max(1, _MOST_SCORES // int(hidden.sum()))])
+        eval_users = np.sort(rng.permutation(able)[: max(1, _MOST_SCORES // int(hidden.sum()))])
         found.append(
             _Fold(
                 _Regression.of(rows[~hidden], vectors[~hidden], weights[~hidden]),
                 rows[hidden],
                 vectors[hidden],
                 weights[hidden],
-                pooling.vectors(rest.of_users(judges), vectors.__getitem__, vectors.shape[1]),
-                (pairs[judges][:, np.flatnonzero(hidden)] > 0).toarray(),
+                pooling.vectors(rest.of_users(eval_users), vectors.__getitem__, vectors.shape[1]),
+                (pairs[eval_users][:, np.flatnonzero(hidden)] > 0).toarray(),
             )
         )
     return found

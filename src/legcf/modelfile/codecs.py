@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from legcf.core.arrays import FloatArray
 from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
 from legcf.features.coder import FeatureCoder
-from legcf.features.placing import FeatureMap, Placing
+from legcf.features.cold_items import ColdItemEncoder, FeatureMap
 from legcf.modelfile.histories import PackedHistories
 from legcf.ranking.item_lists.lists import ItemLists
+from legcf.ranking.tables.embedding_table import CodebookTable, DenseTable, EmbeddingTable, QuantisedTable
 from legcf.ranking.tables.packing import (
     TABLE_BITS,
     bits_for,
@@ -23,7 +24,6 @@ from legcf.ranking.tables.packing import (
     smallest_integers,
     unpack_bits,
 )
-from legcf.ranking.tables.rows import CodedRows, FullRows, PackedRows, Rows
 
 Store = dict[str, NDArray[np.generic]]
 _LARGEST = 1e6
@@ -58,23 +58,25 @@ def get_stored(
     return values.copy(), row_scales(scale, float(config["top"]))  # a view would keep the whole file in memory
 
 
-def put_rows(store: Store, name: str, rows: Rows, dtype: str) -> dict[str, Any]:
-    if isinstance(rows, CodedRows):
+def put_rows(store: Store, name: str, rows: EmbeddingTable, dtype: str) -> dict[str, Any]:
+    if isinstance(rows, CodebookTable):
         store[f"{name}.columns"] = pack_bits(rows.columns, bits_for(len(rows.codebook)))
         return {"kind": "coded", "weights": put_matrix(store, f"{name}.weights", rows.weights, dtype)}
-    if isinstance(rows, PackedRows):
+    if isinstance(rows, QuantisedTable):
         bits, top = rows.bits, float(rows.scales.max(initial=0.0)) or 1.0
         store[f"{name}.values"] = pack_bits(rows.values, bits)
         store[f"{name}.scale"] = scale_steps(rows.scales, top)
         return {"kind": "packed", "shape": list(rows.values.shape), "bits": bits, "top": top}
-    assert isinstance(rows, FullRows)
+    assert isinstance(rows, DenseTable)
     return {"kind": "full", "table": put_matrix(store, f"{name}.table", rows.table, dtype)}
 
 
-def get_rows(store: Store, name: str, config: dict[str, Any], count: int, codebook: FloatArray | None) -> Rows:
-    rows: Rows
+def get_rows(
+    store: Store, name: str, config: dict[str, Any], count: int, codebook: FloatArray | None
+) -> EmbeddingTable:
+    rows: EmbeddingTable
     if config["kind"] == "full":
-        rows = FullRows(get_matrix(store, f"{name}.table", config["table"]))
+        rows = DenseTable(get_matrix(store, f"{name}.table", config["table"]))
     elif config["kind"] == "packed":
         rows = _get_packed(store, name, config)
     else:
@@ -85,17 +87,17 @@ def get_rows(store: Store, name: str, config: dict[str, Any], count: int, codebo
         narrow = np.uint16 if len(codebook) <= 2**16 else np.uint32
         columns: NDArray[Any] = unpack_bits(packed, bits_for(len(codebook)), values.size, narrow)
         expect(not len(columns) or int(columns.max()) < len(codebook), "a column lies outside the codebook")
-        rows = CodedRows(columns.reshape(values.shape), values, codebook, scales)
+        rows = CodebookTable(columns.reshape(values.shape), values, codebook, scales)
     expect(len(rows) == count, f"{name} has the wrong number of rows")
     return rows
 
 
-def _get_packed(store: Store, name: str, config: dict[str, Any]) -> PackedRows:
+def _get_packed(store: Store, name: str, config: dict[str, Any]) -> QuantisedTable:
     (length, width), bits, top = (count(size) for size in config["shape"]), count(config["bits"]), config["top"]
     expect(width >= 1 and bits in TABLE_BITS and 0 < top <= _LARGEST, f"the table of {name} is wrong")
     values = unpack_bits(array(store, f"{name}.values", np.uint8, None), bits, length * width, np.uint8)
     scale = array(store, f"{name}.scale", np.uint8, (length,))
-    return PackedRows(values.astype(np.uint8).reshape(length, width), row_scales(scale, float(top)), bits)
+    return QuantisedTable(values.astype(np.uint8).reshape(length, width), row_scales(scale, float(top)), bits)
 
 
 def put_integers(store: Store, name: str, values: NDArray[np.integer]) -> dict[str, Any]:
@@ -134,16 +136,16 @@ def get_lists(store: Store, name: str, config: dict[str, Any], num_items: int) -
     return ItemLists(pairs, levels[codes], float(power))
 
 
-def put_placing(store: Store, name: str, placing: Placing, dtype: str) -> dict[str, Any]:
+def put_encoder(store: Store, name: str, encoder: ColdItemEncoder, dtype: str) -> dict[str, Any]:
     """The map from features to vectors: its start, and those of its rows that lead anywhere."""
-    start, matrix = placing.mapping.start, placing.mapping.matrix
+    start, matrix = encoder.mapping.intercept, encoder.mapping.matrix
     used = np.flatnonzero(matrix.any(axis=1))
     store[f"{name}.places"] = pack_bits(used, bits_for(len(matrix)))
     rows = put_matrix(store, f"{name}.rows", np.concatenate([start[None], matrix[used]]), dtype)
-    return {"coder": placing.coder.to_json(), "rows": rows}
+    return {"coder": encoder.coder.to_json(), "rows": rows}
 
 
-def get_placing(store: Store, name: str, config: dict[str, Any], width: int) -> Placing:
+def get_encoder(store: Store, name: str, config: dict[str, Any], width: int) -> ColdItemEncoder:
     coder = FeatureCoder.from_json(config["coder"])
     rows = get_matrix(store, f"{name}.rows", config["rows"])
     expect(coder.width <= _MOST_PLACES and rows.shape[1] == width, f"{name} do not lead to vectors of items")
@@ -152,7 +154,7 @@ def get_placing(store: Store, name: str, config: dict[str, Any], width: int) -> 
     expect(bool(np.all(np.diff(places) > 0)) and int(places.max(initial=0)) < coder.width, f"{name} are out of order")
     matrix = np.zeros((coder.width, width), dtype=np.float32)
     matrix[places] = rows[1:]
-    return Placing(coder, FeatureMap(matrix, rows[0]))
+    return ColdItemEncoder(coder, FeatureMap(matrix, rows[0]))
 
 
 def put_ids(store: Store, name: str, ids: IdMap) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf.core.arrays import FloatArray
-from legcf.ranking.tables.rows import CodedRows, Rows
+from legcf.ranking.tables.embedding_table import CodebookTable, EmbeddingTable
 
 _MAX_POINTS = 2000  # the layout is quadratic; more meta-embeddings than this are placed by principal components
 
@@ -25,9 +25,9 @@ def layout(points: FloatArray, seed: int = 0, rounds: int = 300, neighbours: flo
     return _fit(_descend(affinity, principal(unit).astype(np.float64), rounds, seed))
 
 
-def place(rows: Rows, spots: FloatArray | None) -> FloatArray:
+def place(rows: EmbeddingTable, spots: FloatArray | None) -> FloatArray:
     """Where every row lies: between its meta-embeddings, drawn to those that carry most of it."""
-    if spots is None or not isinstance(rows, CodedRows):
+    if spots is None or not isinstance(rows, CodebookTable):
         return _fit(principal(rows.vectors(slice(None))))
     lengths = np.linalg.norm(rows.codebook, axis=1)
     pull = np.abs(rows.weights) * lengths[rows.columns]
@@ -39,9 +39,9 @@ def place(rows: Rows, spots: FloatArray | None) -> FloatArray:
     return places
 
 
-def anchors(rows: Rows) -> NDArray[np.int64]:
+def anchors(rows: EmbeddingTable) -> NDArray[np.int64]:
     """The meta-embedding that carries most of each row: its colour on the map."""
-    if not isinstance(rows, CodedRows):
+    if not isinstance(rows, CodebookTable):
         return np.zeros(len(rows), dtype=np.int64)
     lengths = np.linalg.norm(rows.codebook, axis=1)
     strongest = (np.abs(rows.weights) * lengths[rows.columns]).argmax(axis=1)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from legcf.core.arrays import FloatArray
 from legcf.data.ids import IdMap
-from legcf.features.placing import Placing
+from legcf.features.cold_items import ColdItemEncoder
 from legcf.modelfile.attributes import Attributes
 from legcf.modelfile.codecs import (
     Store,
@@ -24,26 +24,26 @@ from legcf.modelfile.codecs import (
     count,
     expect,
     finite,
+    get_encoder,
     get_ids,
     get_integers,
     get_lists,
     get_matrix,
-    get_placing,
     get_rows,
     get_text,
+    put_encoder,
     put_ids,
     put_integers,
     put_lists,
     put_matrix,
-    put_placing,
     put_rows,
     put_text,
 )
 from legcf.modelfile.container import damaged, read_container, write_container
 from legcf.modelfile.histories import PackedHistories, PackedWeights
 from legcf.ranking.item_lists.lists import ItemLists
+from legcf.ranking.tables.embedding_table import CodebookTable, EmbeddingTable
 from legcf.ranking.tables.pooling import Pooling
-from legcf.ranking.tables.rows import CodedRows, Rows
 
 DTYPES = ("int8", "float16", "float32")
 LIST_BITS = 8  # of a weight in an item list, at most: lists that were rounded to fewer take fewer
@@ -68,12 +68,12 @@ class FoldIn:
 
 
 @dataclass(frozen=True, eq=False)
-class ServingModel:
+class ServedModel:
     items: IdMap
-    item_rows: Rows
+    item_rows: EmbeddingTable
     popularity: NDArray[np.integer]  # how many users have each item
     users: IdMap | None = None
-    user_rows: Rows | None = None
+    user_rows: EmbeddingTable | None = None
     item_bias: FloatArray | None = None
     titles: list[str] | None = None
     history: PackedHistories | None = None
@@ -86,7 +86,7 @@ class ServingModel:
     lists: ItemLists | None = None  # what a user's items add to scores beside the vectors
     neighbour_scale: float = 0.0  # of what neighbours add to scores, which is computed from the histories
     attributes: Attributes | None = None  # of items, to filter by
-    placing: Placing | None = None  # of new items, by their features
+    encoder: ColdItemEncoder | None = None  # of new items, by their features
 
     def item_name(self, item: int) -> str:
         return self.titles[item] if self.titles is not None else str(self.items.values[item])
@@ -104,7 +104,7 @@ class ServingModel:
         return sizes
 
     @classmethod
-    def load(cls, path: Path) -> "ServingModel":
+    def load(cls, path: Path) -> "ServedModel":
         store, metadata = read_container(path)
         try:
             return _from_store(store, json.loads(metadata["config"]), json.loads(metadata["card"]))
@@ -122,21 +122,21 @@ def fixed_bytes(items: IdMap, titles: list[str] | None, popularity: NDArray[np.i
     return sum(block.nbytes for block in store.values()) + _HEADER_BYTES + 4 * max(codes - _CODES_IN_HEADER, 0)
 
 
-def placing_bytes(placing: Placing) -> int:
+def encoder_bytes(encoder: ColdItemEncoder) -> int:
     """What the map from features takes in a file of whole bytes."""
     store: Store = {}
-    facts = put_placing(store, "features", placing, "int8")
+    facts = put_encoder(store, "features", encoder, "int8")
     return sum(block.nbytes for block in store.values()) + len(json.dumps(facts))
 
 
-def _to_store(model: ServingModel) -> tuple[Store, dict[str, Any]]:
+def _to_store(model: ServedModel) -> tuple[Store, dict[str, Any]]:
     config: dict[str, Any] = {"dtype": model.dtype, "items": len(model.items)}
     if model.pooling is not None:
         config["pooling"] = {"user_power": model.pooling.user_power, "item_power": model.pooling.item_power}
     config["fold_in"] = {"user": vars(model.fold_in), "item": vars(model.fold_in_item)}
     store: Store = {}
     config["popularity"] = put_integers(store, "popularity", model.popularity)
-    if isinstance(model.item_rows, CodedRows):
+    if isinstance(model.item_rows, CodebookTable):
         config["codebook"] = put_matrix(store, "codebook", model.item_rows.codebook, model.dtype)
     config["item_rows"] = put_rows(store, "item_rows", model.item_rows, model.dtype)
     config["item_ids"] = put_ids(store, "ids.items", model.items)
@@ -150,8 +150,8 @@ def _to_store(model: ServingModel) -> tuple[Store, dict[str, Any]]:
         put_text(store, "titles", model.titles)
     if model.attributes is not None:
         config["attributes"] = model.attributes.put(store)
-    if model.placing is not None:
-        config["features"] = put_placing(store, "features", model.placing, model.dtype)
+    if model.encoder is not None:
+        config["features"] = put_encoder(store, "features", model.encoder, model.dtype)
     if model.users is not None:
         config["users"] = len(model.users)
         config["user_ids"] = put_ids(store, "ids.users", model.users)
@@ -168,7 +168,7 @@ def _to_store(model: ServingModel) -> tuple[Store, dict[str, Any]]:
     return store, config
 
 
-def _from_store(store: Store, config: dict[str, Any], card: dict[str, Any]) -> ServingModel:
+def _from_store(store: Store, config: dict[str, Any], card: dict[str, Any]) -> ServedModel:
     num_items, dtype = count(config["items"]), config["dtype"]
     if dtype not in DTYPES or not isinstance(card, dict):
         raise ValueError("unknown number format")
@@ -198,7 +198,7 @@ def _from_store(store: Store, config: dict[str, Any], card: dict[str, Any]) -> S
     neighbour_scale = float(config.get("neighbour_scale", 0.0))
     expect(0 <= neighbour_scale <= _LARGEST_SCALE, "the scale of neighbours is wrong")
     expect(history is not None or not neighbour_scale, "neighbours need histories")
-    return ServingModel(
+    return ServedModel(
         items=items,
         item_rows=item_rows,
         popularity=popularity,
@@ -216,7 +216,7 @@ def _from_store(store: Store, config: dict[str, Any], card: dict[str, Any]) -> S
         lists=get_lists(store, "lists", config["lists"], num_items) if "lists" in config else None,
         neighbour_scale=neighbour_scale,
         attributes=Attributes.get(store, config["attributes"], num_items) if "attributes" in config else None,
-        placing=get_placing(store, "features", config["features"], item_rows.width) if "features" in config else None,
+        encoder=get_encoder(store, "features", config["features"], item_rows.width) if "features" in config else None,
     )
 
 

@@ -15,8 +15,8 @@ from legcf.core.config import RankingConfig
 from legcf.core.errors import UserError
 from legcf.core.hill_climb import climb
 from legcf.data.interactions import Interactions
-from legcf.ranking.item_lists.fit_lists import Judge, ListFitter
 from legcf.ranking.item_lists.lists import ItemLists, entries_within
+from legcf.ranking.item_lists.recipe import ListFitter, Objective
 from legcf.ranking.neighbours import Neighbours
 from legcf.ranking.precision import as_stored
 from legcf.ranking.ranking import Ranking
@@ -26,14 +26,14 @@ Arrays = Mapping[str, NDArray[np.generic]]
 
 
 @dataclass(frozen=True, eq=False)
-class Tuned:
+class BuiltRanking:
     """A ranking with what was chosen for it, and the settings that give it again without choosing."""
 
     ranking: Ranking
     config: RankingConfig
 
 
-class Tuning:
+class RankingBuilder:
     """Adds to rankings of one model what the configuration names.
 
     `room` is what a model file has left for vectors and lists, where it has a size to keep to. `own` are lists that the
@@ -43,7 +43,7 @@ class Tuning:
     def __init__(
         self,
         config: RankingConfig,
-        room: int | None = None,
+        byte_budget: int | None = None,
         fitter: ListFitter | None = None,
         own: ItemLists | None = None,
     ) -> None:
@@ -51,31 +51,31 @@ class Tuning:
             raise UserError("This method ranks by lists of its own: set ranking.lists and ranking.neighbours to 0.")
         self.config = config
         self._own = own
-        self._room = room
+        self._byte_budget = byte_budget
         self._graph: Neighbours | None = None
         self.fitter = fitter
 
-    def start(self, ranking: Ranking) -> Ranking:
+    def base(self, ranking: Ranking) -> Ranking:
         """With the settings as they are configured and without lists: what training is validated by."""
-        ranking = ranking.with_length(self.config.length)
+        ranking = ranking.with_norm_power(self.config.length)
         if self._own is not None:
             return replace(ranking, term=self._own)
         return self._near(ranking, self.config.neighbours) if self.config.neighbours else ranking
 
-    def fitted(self, ranking: Ranking, judge: Judge | None) -> Tuned:
+    def build(self, ranking: Ranking, judge: Objective | None) -> BuiltRanking:
         """With all that is configured, and with what is judged best where it is to be chosen."""
-        ranking = self.rounded(self.start(ranking))
+        ranking = self.quantised(self.base(ranking))
         if self.config.has_lists:
             return self._listed(ranking, judge)
         if judge is None or not self.config.fit_neighbours:
-            return Tuned(ranking, self.config)
+            return BuiltRanking(ranking, self.config)
         start = self.config.neighbours
         best = climb(lambda weight: judge(self._near(ranking, weight), {"weight": weight}), start)
-        return Tuned(self._near(ranking, best), _chosen(self.config.model_copy(update={"neighbours": best})))
+        return BuiltRanking(self._near(ranking, best), _chosen(self.config.model_copy(update={"neighbours": best})))
 
-    def restored(self, ranking: Ranking, stored: Arrays) -> Ranking:
+    def from_arrays(self, ranking: Ranking, stored: Arrays) -> Ranking:
         """With what `arrays` gave for a fitted one."""
-        ranking = self.rounded(ranking.with_length(self.config.length))
+        ranking = self.quantised(ranking.with_norm_power(self.config.length))
         if "list_weights" in stored:
             items = np.asarray(stored["list_items"], dtype=np.int32)
             pairs = Interactions(np.asarray(stored["list_indptr"], dtype=np.int64), items, ranking.num_items)
@@ -86,7 +86,7 @@ class Tuning:
             return self._near(ranking, float(stored["neighbour_weight"].item()))
         return ranking
 
-    def rounded(self, ranking: Ranking) -> Ranking:
+    def quantised(self, ranking: Ranking) -> Ranking:
         """As the model file will hold it, where its size or precision is configured."""
         if self.config.bits is None and self.config.bytes is None:
             return ranking
@@ -101,23 +101,25 @@ class Tuning:
         """How many entries the lists beside these vectors may have."""
         if self.config.lists is not None:
             return round(self.config.lists * ranking.num_items)
-        assert self._room is not None
+        assert self._byte_budget is not None
         assert ranking.rows is not None
-        return entries_within(self._room - ranking.rows.packed_bytes, ranking.num_items, self.config.list_bits)
+        return entries_within(self._byte_budget - ranking.rows.packed_bytes, ranking.num_items, self.config.list_bits)
 
-    def weighed(self, ranking: Ranking, lists: ItemLists, config: RankingConfig, judge: Judge | None) -> Tuned:
+    def with_list_weight(
+        self, ranking: Ranking, lists: ItemLists, config: RankingConfig, judge: Objective | None
+    ) -> BuiltRanking:
         """With these lists, of the weight that is judged best where it is to be chosen."""
         fitter = self._fitter_of(ranking)
         if judge is not None and config.fit_weight:
             weight, _ = fitter.weighed(ranking, lists, config.list_weight, judge, config, _STEPS)
             config = config.model_copy(update={"list_weight": weight})
-        return Tuned(fitter.added(ranking, lists, config.list_weight), _chosen(config))
+        return BuiltRanking(fitter.added(ranking, lists, config.list_weight), _chosen(config))
 
-    def _listed(self, ranking: Ranking, judge: Judge | None) -> Tuned:
+    def _listed(self, ranking: Ranking, judge: Objective | None) -> BuiltRanking:
         fitter, config = self._fitter_of(ranking), self.config
         if judge is not None and config.fit_lists:
             config = fitter.settings(ranking, config, judge)
-        return self.weighed(ranking, fitter.lists(config, self.entries(ranking)), config, judge)
+        return self.with_list_weight(ranking, fitter.lists(config, self.entries(ranking)), config, judge)
 
     def _fitter_of(self, ranking: Ranking) -> ListFitter:
         if self.fitter is None or self.fitter.train is not ranking.histories:

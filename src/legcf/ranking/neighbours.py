@@ -45,7 +45,7 @@ class Neighbours:
         scale = weight * product_spread(ranking.users, ranking.items) / spread if spread > 0 else 0.0
         return replace(self, scale=scale, weight=weight)
 
-    def knowing(self, histories: Interactions) -> "Neighbours":
+    def with_histories(self, histories: Interactions) -> "Neighbours":
         """Whatever is known is a way to walk."""
         return Neighbours(histories, histories.transposed(), self.scale, self.weight)
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from legcf.core.arrays import FloatArray
 from legcf.ranking.ranking import Codes, Ranking
+from legcf.ranking.tables.embedding_table import CodebookTable, EmbeddingTable, QuantisedTable
 from legcf.ranking.tables.packing import dequantise_rows, quantise_rows
-from legcf.ranking.tables.rows import CodedRows, PackedRows, Rows
 
 _LARGEST_HALF = 65504.0
 
@@ -23,7 +23,7 @@ def as_stored(ranking: Ranking, bits: int | None) -> Ranking:
     if ranking.pooling is None:
         raise ValueError("users that have vectors of their own cannot follow rounded items")
     if bits is not None:
-        rows: Rows = PackedRows.of(ranking.items, bits)
+        rows: EmbeddingTable = QuantisedTable.of(ranking.items, bits)
     elif ranking.codes is not None:
         rows = keep_codes(ranking.codes, "int8")
     else:
@@ -35,10 +35,10 @@ def as_stored(ranking: Ranking, bits: int | None) -> Ranking:
     return replace(ranking, users=users, items=items, rows=rows)
 
 
-def keep_codes(codes: Codes, dtype: str) -> CodedRows:
+def keep_codes(codes: Codes, dtype: str) -> CodebookTable:
     """Codes that are there already, rounded as the file will give them back."""
     narrow: NDArray[np.unsignedinteger] = codes.items.indices.astype(column_type(len(codes.codebook)))
-    return CodedRows(narrow, rounded(codes.items.weights, dtype), rounded(codes.codebook, dtype))
+    return CodebookTable(narrow, rounded(codes.items.weights, dtype), rounded(codes.codebook, dtype))
 
 
 def column_type(c: int) -> type[np.unsignedinteger[Any]]:

@@ -15,19 +15,19 @@ from numpy.typing import NDArray
 from legcf.assignment.assignment import Assignment
 from legcf.core.arrays import FloatArray, IntArray, Positions
 from legcf.data.interactions import Interactions
+from legcf.ranking.tables.embedding_table import EmbeddingTable
 from legcf.ranking.tables.pooling import Pooling
-from legcf.ranking.tables.rows import Rows
 
 _TOGETHER = 256  # users without a vector whose scores stand in memory at once
 
 
-class HistoryTerm(Protocol):
+class HistoryScorer(Protocol):
     """What the items of a user add to its scores, beside the vectors."""
 
     def add_for(self, scores: FloatArray, histories: Interactions) -> None:
         """Add the term to the rows of `scores`, one for each history, a column per item."""
 
-    def knowing(self, histories: Interactions) -> "HistoryTerm":
+    def with_histories(self, histories: Interactions) -> "HistoryScorer":
         """The same where more is known of users; terms that store what they need stay as they are."""
 
     def num_params(self) -> int:
@@ -55,13 +55,13 @@ class Ranking:
     """What every user is known to have: left out of its recommendations, and what a history term starts from."""
     bias: FloatArray | None = None
     """Added to an item's scores."""
-    term: HistoryTerm | None = None
+    term: HistoryScorer | None = None
     """What the items of a user add beside the vectors."""
     pooling: Pooling | None = None
     """Where users are nothing but their histories."""
     codes: Codes | None = None
     """Where the item vectors are nothing but codes: no graph is needed to make them."""
-    rows: Rows | None = None
+    rows: EmbeddingTable | None = None
     """The items as a file keeps them, where they have been rounded to that (`precision.as_stored`)."""
     meta: FloatArray | None = None
     """H_meta (c × d), where the layer has meta-embeddings."""
@@ -80,7 +80,7 @@ class Ranking:
     def num_items(self) -> int:
         return len(self.items)
 
-    def complete(self, scores: FloatArray, users: Positions) -> NDArray[np.bool_]:
+    def add_bias_and_history(self, scores: FloatArray, users: Positions) -> NDArray[np.bool_]:
         """Turn the inner products of these users with all items into scores, in place.
 
         Returns for whom nothing tells one item from another, neither a vector nor what a history adds: such strangers
@@ -88,20 +88,22 @@ class Ranking:
         """
         if self.term is not None:
             self.term.add_for(scores, self.histories.of_users(users))
-        strangers = np.logical_not(self.users[users].any(axis=1))
-        strangers[strangers] = np.logical_not(scores[strangers].any(axis=1))
+        cold_users = np.logical_not(self.users[users].any(axis=1))
+        cold_users[cold_users] = np.logical_not(scores[cold_users].any(axis=1))
         if self.bias is not None:
             scores += self.bias
-        scores[strangers] = self.popularity
-        return strangers
+        scores[cold_users] = self.popularity
+        return cold_users
 
-    def strangers(self, users: Positions) -> NDArray[np.bool_]:
+    def cold_users(self, users: Positions) -> NDArray[np.bool_]:
         """Who of these users is shown what is popular."""
         chosen = np.asarray(users)
         found = np.logical_not(self.users[chosen].any(axis=1))
         places = np.flatnonzero(found)
         for some in np.array_split(places, len(places) // _TOGETHER + 1):
-            found[some] = self.complete(np.zeros((len(some), self.num_items), dtype=np.float32), chosen[some])
+            found[some] = self.add_bias_and_history(
+                np.zeros((len(some), self.num_items), dtype=np.float32), chosen[some]
+            )
         return found
 
     def most_popular(self, k: int) -> tuple[IntArray, FloatArray]:
@@ -109,15 +111,15 @@ class Ranking:
         first = np.argsort(-self.popularity, kind="stable")[:k].astype(np.int32)
         return first, self.popularity[first].astype(np.float32)
 
-    def knowing(self, histories: Interactions) -> "Ranking":
+    def with_histories(self, histories: Interactions) -> "Ranking":
         """The same with more (or less) known of its users; what they are ranked by follows, what was learnt stays."""
         users, items = self.users, self.items
         if self.pooling is not None:
             users = self.pooling.vectors(histories, items.__getitem__, items.shape[1])
-        term = None if self.term is None else self.term.knowing(histories)
+        term = None if self.term is None else self.term.with_histories(histories)
         return replace(self, users=users, histories=histories, term=term)
 
-    def with_length(self, power: float) -> "Ranking":
+    def with_norm_power(self, power: float) -> "Ranking":
         """Only this power of a vector's length counts; 1 leaves all as it is."""
         if power == 1:
             return self

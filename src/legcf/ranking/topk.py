@@ -26,7 +26,7 @@ def rank(
     hidden = Interactions.empty(len(chosen), ranking.num_items) if seen is None else seen.of_users(chosen)
 
     def complete(scores: FloatArray, rows: slice) -> None:
-        ranking.complete(scores, chosen[rows])
+        ranking.add_bias_and_history(scores, chosen[rows])
 
     return _best(ranking.users, chosen, ranking.items, k, hidden, complete)
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from legcf.core.arrays import FloatArray
 from legcf.data.interactions import Interactions
-from legcf.ranking.tables.rows import CodedRows
-from legcf.scoring.profile import Taste
+from legcf.ranking.tables.embedding_table import CodebookTable
+from legcf.scoring.profile import UserProfile
 from legcf.scoring.topk import best
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def _top_block(scorer: "Scorer", users: slice, k: int, exclude_seen: bool, fast:
         items, scores = _top_compiled(scorer, fast, projected, k, histories, seen)
         left = np.flatnonzero(~vectors.any(axis=1))  # those of whom nothing may be known
     for row in left.tolist():
-        taste = Taste(vectors[row], histories.of(row), histories.relative_of(row))
+        taste = UserProfile(vectors[row], histories.of(row), histories.relative_of(row))
         all_scores = scorer.scores(taste, projected[row : row + 1])
         chosen, values = best(all_scores, k, seen.of(row), None)
         items[row, : len(chosen)], scores[row, : len(chosen)] = chosen, values
@@ -75,7 +75,7 @@ def _user_vectors(scorer: "Scorer", users: slice, histories: Interactions, fast:
     if model.pooling is None:
         return scorer.solver.vectors(histories)
     pooled: FloatArray
-    if fast is not None and isinstance(model.item_rows, CodedRows):
+    if fast is not None and isinstance(model.item_rows, CodebookTable):
         pooled = fast.pooled_vectors(model.item_rows, model.pooling, histories)
     else:  # one by one, as single requests have them: sums over many users at once round otherwise
         rows = range(histories.num_users)
@@ -88,10 +88,10 @@ def _top_compiled(
 ) -> Found:
     rows, bias, term = scorer.model.item_rows, scorer.model.item_bias, scorer.term
     found: Found
-    if isinstance(rows, CodedRows) and term is None:
+    if isinstance(rows, CodebookTable) and term is None:
         found = fast.top_k(rows, projected, k, bias, seen)
         return found
-    if isinstance(rows, CodedRows) and _lists_are_short(scorer, histories):
+    if isinstance(rows, CodebookTable) and _lists_are_short(scorer, histories):
         found = fast.top_k_with_lists(rows, projected, k, bias, seen, scorer.model.lists, histories)
         return found
     parts: list[Found] = []

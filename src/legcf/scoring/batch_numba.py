@@ -13,14 +13,14 @@ from legcf.core.arrays import FloatArray
 from legcf.core.jit import njit, prange
 from legcf.data.interactions import Interactions
 from legcf.ranking.item_lists.lists import ItemLists
+from legcf.ranking.tables.embedding_table import CodebookTable
 from legcf.ranking.tables.pooling import Pooling
-from legcf.ranking.tables.rows import CodedRows
 
 _TOGETHER = 64
 
 
 def top_k(
-    rows: CodedRows,
+    rows: CodebookTable,
     projected: FloatArray,
     k: int,
     bias: FloatArray | None,
@@ -35,7 +35,7 @@ def top_k(
 
 
 def top_k_with_lists(
-    rows: CodedRows,
+    rows: CodebookTable,
     projected: FloatArray,
     k: int,
     bias: FloatArray | None,
@@ -55,7 +55,7 @@ def top_k_with_lists(
     return items, scores
 
 
-def pooled_vectors(rows: CodedRows, pooling: Pooling, histories: Interactions) -> FloatArray:
+def pooled_vectors(rows: CodebookTable, pooling: Pooling, histories: Interactions) -> FloatArray:
     """Vectors of users that are the weighted sums of their items, each as `Pooling.vector` makes it."""
     vectors = np.zeros((histories.num_users, rows.width), dtype=np.float32)
     scales = np.ones(len(rows), dtype=np.float32) if rows.scales is None else rows.scales

@@ -8,8 +8,8 @@ import numpy as np
 
 from legcf.core.arrays import FloatArray
 from legcf.data.ids import ExternalId
-from legcf.ranking.tables.rows import CodedRows
-from legcf.scoring.profile import Taste
+from legcf.ranking.tables.embedding_table import CodebookTable
+from legcf.scoring.profile import UserProfile
 from legcf.scoring.scorer import Scored, Scorer
 
 _EXAMPLES = 4
@@ -37,7 +37,7 @@ class Explanation:
     text: str  # for people who know nothing of vectors
 
 
-def explain(scorer: Scorer, taste: Taste, items: Sequence[int]) -> list[Explanation]:
+def explain(scorer: Scorer, taste: UserProfile, items: Sequence[int]) -> list[Explanation]:
     """The parts of each score. All terms of an item's code, its bias and what neighbours add sum up to the score."""
     model = scorer.model
     if not len(items):
@@ -79,7 +79,7 @@ def _sentence(opening: str, items: Sequence[Scored], shared: Sequence[SharedMeta
 
 def _shared(scorer: Scorer, vector: FloatArray, item: int) -> list[SharedMeta]:
     rows = scorer.model.item_rows
-    if not isinstance(rows, CodedRows):
+    if not isinstance(rows, CodebookTable):
         return []
     columns, weights = rows.columns[item], rows.weights_of(np.array([item]))[0]
     parts = weights * (rows.codebook[columns] @ vector)
@@ -89,7 +89,7 @@ def _shared(scorer: Scorer, vector: FloatArray, item: int) -> list[SharedMeta]:
     ]
 
 
-def _because(scorer: Scorer, taste: Taste, item: int, parts: FloatArray) -> list[Scored]:
+def _because(scorer: Scorer, taste: UserProfile, item: int, parts: FloatArray) -> list[Scored]:
     model, history = scorer.model, taste.history
     order = [k for k in np.argsort(-parts, kind="stable")[: _MOST + 1].tolist() if parts[k] > 0 and history[k] != item]
     ids = model.items.external(history[order[:_MOST]])
@@ -107,7 +107,7 @@ def examples(scorer: Scorer, meta: int, positive: bool = True) -> list[Scored]:
 
 def _find_examples(scorer: Scorer, meta: int, positive: bool) -> list[Scored]:
     rows, model = scorer.model.item_rows, scorer.model
-    assert isinstance(rows, CodedRows)
+    assert isinstance(rows, CodebookTable)
     items, terms = np.nonzero(rows.columns == meta)
     weights = rows.weights_of(items)[np.arange(len(items)), terms] * (1 if positive else -1)
     share = weights / scorer.item_norms[items] * np.linalg.norm(rows.codebook[meta])

@@ -12,22 +12,22 @@ from legcf.core.errors import UserError
 from legcf.data.ids import ExternalId
 from legcf.data.interactions import Interactions
 from legcf.modelfile.histories import PackedHistories
-from legcf.modelfile.served_model import ServingModel
+from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.popularity import trust
+from legcf.ranking.tables.embedding_table import CodebookTable, DenseTable, EmbeddingTable, QuantisedTable
 from legcf.ranking.tables.packing import quantise_table, row_scales
-from legcf.ranking.tables.rows import CodedRows, FullRows, PackedRows, Rows
 from legcf.scoring.foldin import FoldInSolver, code_vector
 
 _NOBODY = np.zeros(0, dtype=np.int32)
 
 
 def with_item(
-    model: ServingModel,
+    model: ServedModel,
     item: ExternalId,
     users: Sequence[ExternalId] = (),
     title: str | None = None,
     features: Mapping[str, Any] | None = None,
-) -> ServingModel:
+) -> ServedModel:
     """The same model with `item` at the end.
 
     Its vector is solved from `users` as a user's is from its items; what is known of it, by the names of the columns
@@ -60,7 +60,7 @@ class NewItem:
     title: str | None = None
 
     @classmethod
-    def of(cls, model: ServingModel, item: str, features: Mapping[str, Any], title: str | None = None) -> "NewItem":
+    def of(cls, model: ServedModel, item: str, features: Mapping[str, Any], title: str | None = None) -> "NewItem":
         """From an id as text, whatever ids are in the model."""
         try:
             identifier = item if model.items.is_text else int(item)
@@ -69,7 +69,7 @@ class NewItem:
         return cls(identifier, placed(model, features), title)
 
 
-def with_new_items(model: ServingModel, items: Sequence[NewItem]) -> ServingModel:
+def with_new_items(model: ServedModel, items: Sequence[NewItem]) -> ServedModel:
     """The same model with all of them at the end, in the order of their ids."""
     ordered = sorted(items, key=lambda one: str(one.id) if model.items.is_text else int(one.id))
     vectors = np.stack([one.vector for one in ordered])
@@ -82,8 +82,8 @@ def with_new_items(model: ServingModel, items: Sequence[NewItem]) -> ServingMode
 
 
 def with_rows(
-    model: ServingModel, items: Sequence[ExternalId], vectors: FloatArray, holders: Sequence[int]
-) -> ServingModel:
+    model: ServedModel, items: Sequence[ExternalId], vectors: FloatArray, holders: Sequence[int]
+) -> ServedModel:
     """The same model with further items at the end, each with so many users. Histories are left to the caller."""
     count = len(model.items) + len(items)
     bias, lists = model.item_bias, model.lists
@@ -102,7 +102,7 @@ def with_rows(
     )
 
 
-def _solved(model: ServingModel, users: Sequence[ExternalId]) -> tuple[IntArray, FloatArray]:
+def _solved(model: ServedModel, users: Sequence[ExternalId]) -> tuple[IntArray, FloatArray]:
     """Who has the item, and the vector that follows."""
     if model.users is None or model.user_rows is None:
         raise UserError("A new item is solved from its users, and this model stores none: export with `--users coded`.")
@@ -111,32 +111,32 @@ def _solved(model: ServingModel, users: Sequence[ExternalId]) -> tuple[IntArray,
     return holders, FoldInSolver(model.user_rows, counts, model.fold_in_item).vector(holders)
 
 
-def placed(model: ServingModel, features: Mapping[str, Any]) -> FloatArray:
+def placed(model: ServedModel, features: Mapping[str, Any]) -> FloatArray:
     """The vector of an item of which this is said."""
-    if model.placing is None:
+    if model.encoder is None:
         raise UserError("This model has learnt nothing from features: train or update it with --item-features.")
-    return model.placing.vector(features)
+    return model.encoder.vector(features)
 
 
-def _other_kind(model: ServingModel, item: ExternalId) -> UserError:
+def _other_kind(model: ServedModel, item: ExternalId) -> UserError:
     return UserError(f"The item id {item!r} is not of the kind of the model's ids, such as {model.items.values[0]!r}.")
 
 
-def _longer(rows: Rows, vectors: FloatArray) -> Rows:
+def _longer(rows: EmbeddingTable, vectors: FloatArray) -> EmbeddingTable:
     """The rows with more of their kind at the end."""
-    if isinstance(rows, CodedRows):
+    if isinstance(rows, CodebookTable):
         coded = [code_vector(vector, rows.codebook, rows.columns.shape[1]) for vector in vectors]
         columns = np.array([columns for columns, _ in coded], dtype=rows.columns.dtype)
         weights = np.array([weights for _, weights in coded], dtype=np.float32)
-        return CodedRows(
+        return CodebookTable(
             np.concatenate([rows.columns, columns]), np.concatenate([rows.weights, weights]), rows.codebook
         )
-    if isinstance(rows, PackedRows):
+    if isinstance(rows, QuantisedTable):
         values, scale, top = quantise_table(vectors, rows.bits)
         scales = np.concatenate([rows.scales, row_scales(scale, top)])
-        return PackedRows(np.concatenate([rows.values, values]), scales, rows.bits)
-    assert isinstance(rows, FullRows)
-    return FullRows(np.concatenate([rows.table, vectors]))
+        return QuantisedTable(np.concatenate([rows.values, values]), scales, rows.bits)
+    assert isinstance(rows, DenseTable)
+    return DenseTable(np.concatenate([rows.table, vectors]))
 
 
 def _with_pairs(history: PackedHistories, users: Positions, item: int) -> PackedHistories:

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from legcf.core.arrays import FloatArray, Positions, Square
 from legcf.data.interactions import Interactions
-from legcf.modelfile.served_model import FoldIn, ServingModel
+from legcf.modelfile.served_model import FoldIn, ServedModel
 from legcf.ranking.popularity import at_least_one
+from legcf.ranking.tables.embedding_table import EmbeddingTable, measure
 from legcf.ranking.tables.pooling import Pooling
-from legcf.ranking.tables.rows import Rows, measure
 
 if TYPE_CHECKING:
     from legcf.core.progress import Task
@@ -41,7 +41,7 @@ class UserMaker(Protocol):
         """What each entry of the history adds to the score of each target (history × targets)."""
 
 
-def user_maker(model: ServingModel, gram: "Square | None" = None) -> UserMaker:
+def user_maker(model: ServedModel, gram: "Square | None" = None) -> UserMaker:
     """How this model makes users of items; `gram` is that of its item rows, if it is at hand."""
     if model.pooling is not None:
         return PooledUsers(model.item_rows, model.pooling)
@@ -51,7 +51,7 @@ def user_maker(model: ServingModel, gram: "Square | None" = None) -> UserMaker:
 class FoldInSolver:
     """Solves vectors of one side from the rows of the other. `gram` is theirs (`rows.measure`), if it is at hand."""
 
-    def __init__(self, rows: Rows, counts: FloatArray, settings: FoldIn, gram: Square | None = None) -> None:
+    def __init__(self, rows: EmbeddingTable, counts: FloatArray, settings: FoldIn, gram: Square | None = None) -> None:
         self._rows, self._counts, self.settings, self._gram = rows, counts, settings, gram
 
     @cached_property
@@ -152,7 +152,7 @@ class FoldInSolver:
 class PooledUsers:
     """Users of a model in which they are the weighted sums of their items: nothing is solved, nothing approximated."""
 
-    def __init__(self, rows: Rows, pooling: Pooling) -> None:
+    def __init__(self, rows: EmbeddingTable, pooling: Pooling) -> None:
         self._rows, self._pooling = rows, pooling
 
     def prepare(self) -> None:

@@ -9,7 +9,7 @@ from legcf.data.interactions import Interactions
 
 
 @dataclass(frozen=True)
-class Taste:
+class UserProfile:
     """A request in positions: the user's vector and the items it is known to have."""
 
     vector: FloatArray

@@ -15,8 +15,8 @@ from legcf.core.errors import UserError
 from legcf.data.ids import ExternalId, IdMap
 from legcf.data.interactions import Interactions
 from legcf.modelfile.histories import PackedHistories
-from legcf.modelfile.served_model import FoldIn, ServingModel
-from legcf.ranking.tables.rows import FullRows
+from legcf.modelfile.served_model import FoldIn, ServedModel
+from legcf.ranking.tables.embedding_table import DenseTable
 from legcf.scoring.extend import with_rows
 from legcf.scoring.foldin import FoldInSolver
 
@@ -24,7 +24,7 @@ _COMPARED = 2000  # known items that tell how solved vectors lie beside those of
 _RIDGE = 1e-2
 
 
-def with_pairs(model: ServingModel, users: Sequence[ExternalId], items: Sequence[ExternalId]) -> ServingModel:
+def with_pairs(model: ServedModel, users: Sequence[ExternalId], items: Sequence[ExternalId]) -> ServedModel:
     """The model with these pairs, users and items side by side; pairs that it has already change nothing."""
     if model.pooling is None or model.users is None or model.history is None:
         raise UserError(
@@ -57,7 +57,7 @@ def _with_new(ids: IdMap, asked: Sequence[ExternalId]) -> IdMap:
     return ids.with_later(list({str(one): one for one in asked if ids.find(one) is None}.values()))
 
 
-def _solved(model: ServingModel, histories: Interactions, fresh: LongArray) -> FloatArray:
+def _solved(model: ServedModel, histories: Interactions, fresh: LongArray) -> FloatArray:
     """Vectors of new items: a half step of ALS from their users, taken to where such steps for known items belong."""
     assert model.pooling is not None
     known = len(model.items)
@@ -66,7 +66,7 @@ def _solved(model: ServingModel, histories: Interactions, fresh: LongArray) -> F
     counts = np.zeros(histories.num_items, dtype=np.int64)
     counts[:known] = model.popularity
     users = replace(model.pooling, counts=counts).vectors(histories, vectors.__getitem__, vectors.shape[1])
-    solver = FoldInSolver(FullRows(users), np.ones(len(users), dtype=np.float32), FoldIn(damping=0.0))
+    solver = FoldInSolver(DenseTable(users), np.ones(len(users), dtype=np.float32), FoldIn(damping=0.0))
     by_item = histories.transposed()
     compared = np.linspace(0, known - 1, min(known, _COMPARED)).astype(np.int64)
     steps = solver.vectors(by_item.of_users(compared)).astype(np.float64)

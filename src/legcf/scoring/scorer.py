@@ -22,13 +22,13 @@ from legcf.core.arrays import FloatArray, Positions, sorted_unique
 from legcf.core.errors import UserError
 from legcf.data.ids import ExternalId, IdMap
 from legcf.modelfile.attributes import ItemMask
-from legcf.modelfile.served_model import ServingModel
+from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.popularity import trust
-from legcf.ranking.tables.rows import Rows, measure
+from legcf.ranking.tables.embedding_table import EmbeddingTable, measure
 from legcf.scoring.batch import blocks
 from legcf.scoring.foldin import UserMaker, user_maker
 from legcf.scoring.neighbours import HistoryNeighbours
-from legcf.scoring.profile import ServedTerm, Taste
+from legcf.scoring.profile import ServedTerm, UserProfile
 from legcf.scoring.renew import with_pairs
 from legcf.scoring.rules import Caps, Filter, allowed_items, choose
 from legcf.scoring.topk import best
@@ -95,7 +95,7 @@ class Scorer:
         ```
     """
 
-    def __init__(self, model: ServingModel, path: Path | None = None) -> None:
+    def __init__(self, model: ServedModel, path: Path | None = None) -> None:
         self.model = model
         self.path = path
         self.examples: dict[tuple[int, bool], list[Scored]] = {}  # kept by `explain`
@@ -113,7 +113,7 @@ class Scorer:
         Raises:
             UserError: The file is not there, damaged, or none of legcf's.
         """
-        return cls(ServingModel.load(Path(path)), Path(path))
+        return cls(ServedModel.load(Path(path)), Path(path))
 
     def updated(self, users: Sequence[ExternalId], items: Sequence[ExternalId]) -> "Scorer":
         """Give a scorer that knows more pairs, of known and of new users and items.
@@ -173,9 +173,9 @@ class Scorer:
             Items with id, score, name and `fallback`, best first. Somebody of whom nothing is known gets what most
             people have, and `fallback` says "popular".
         """
-        return self.recommend_taste(self.taste(request), request)
+        return self.recommend_for_profile(self.profile(request), request)
 
-    def recommend_taste(self, taste: Taste, request: Request, hidden: Positions = _NONE) -> list[Scored]:
+    def recommend_for_profile(self, taste: UserProfile, request: Request, hidden: Positions = _NONE) -> list[Scored]:
         """Do the same for a taste that is at hand already.
 
         Args:
@@ -214,14 +214,14 @@ class Scorer:
                 return pool[taken], values[taken]
             room *= _POOL
 
-    def fallback(self, taste: Taste) -> Literal["popular"] | None:
+    def fallback(self, taste: UserProfile) -> Literal["popular"] | None:
         """What is recommended in place of a taste of which nothing is known: neither vector nor history tell items
         apart."""
         if taste.vector.any() or (self.term is not None and self.term.term(taste.history, taste.relative).any()):
             return None
         return "popular"
 
-    def scores(self, taste: Taste, projected: FloatArray | None = None) -> FloatArray:
+    def scores(self, taste: UserProfile, projected: FloatArray | None = None) -> FloatArray:
         """Scores of all items, in item order. Someone of whom nothing is known gets what most people like.
 
         Args:
@@ -241,7 +241,7 @@ class Scorer:
             self.term.add_to(scores, taste.history, taste.relative)
         return scores
 
-    def taste(self, request: Request, more: Positions = _NONE) -> Taste:
+    def profile(self, request: Request, more: Positions = _NONE) -> UserProfile:
         """Turn a request into a vector and a history.
 
         A known user keeps its vector; new items, or a model without users, make it be solved from its history.
@@ -262,17 +262,17 @@ class Scorer:
         if user is not None and self.model.user_rows is not None:
             trained = self.model.user_rows.vectors(np.array([user]))[0]
             if len(history) == len(known):
-                return Taste(trained, history, relative)
+                return UserProfile(trained, history, relative)
             if not len(known):
-                return Taste(self._blend(trained, history), history)
+                return UserProfile(self._blend(trained, history), history)
             # what the news change, added to what training knew
             before = self.solver.vector(known, None if stored is None else stored.relative(user, known))
-            return Taste(trained + self.solver.vector(history, relative) - before, history, relative)
+            return UserProfile(trained + self.solver.vector(history, relative) - before, history, relative)
         if user is not None and self.model.history is None:
             raise UserError(
                 "This model stores no users and no histories: send the user's items, or export with --history."
             )
-        return Taste(self.solver.vector(history, relative), history, relative)
+        return UserProfile(self.solver.vector(history, relative), history, relative)
 
     def history(self, user: int) -> NDArray[np.int32]:
         """What a user is known to have, both as positions."""
@@ -381,7 +381,7 @@ class Scorer:
         blended: FloatArray = trained + solved * (float(np.linalg.norm(trained)) / length if length else 0.0)
         return blended
 
-    def _cosines(self, rows: Rows, position: int, lengths: FloatArray) -> FloatArray:
+    def _cosines(self, rows: EmbeddingTable, position: int, lengths: FloatArray) -> FloatArray:
         vector = rows.vectors(np.array([position]))
         cosines: FloatArray = rows.scores(rows.project(vector))[0] / (lengths * lengths[position])
         return cosines

@@ -9,8 +9,8 @@ from legcf.data.ids import ExternalId, IdMap
 from legcf.scoring.explain import Explanation, explain, explain_popular
 from legcf.scoring.scorer import Request, Scored, Scorer
 from legcf.server.schemas import Ask
-from legcf.server.state.live_state import NO_NEWS, NOTHING_HIDDEN, Hidden, News
-from legcf.server.state.loaded_model import Loaded
+from legcf.server.state.live_state import NO_NEWS, NOTHING_HIDDEN, RecentEvents, UnavailableItems
+from legcf.server.state.loaded_model import LoadedModel
 
 
 class UnknownId(UserError):
@@ -21,7 +21,11 @@ class UnknownId(UserError):
 
 
 def recommend(
-    loaded: Loaded, ask: Ask, popular_for_unknown: bool, news: News = NO_NEWS, hidden: Hidden = NOTHING_HIDDEN
+    loaded: LoadedModel,
+    ask: Ask,
+    popular_for_unknown: bool,
+    news: RecentEvents = NO_NEWS,
+    hidden: UnavailableItems = NOTHING_HIDDEN,
 ) -> dict[str, Any]:
     """What is recommended, and why. Unknown users are an error unless popular items will do for them, or events told
     of them."""
@@ -34,8 +38,8 @@ def recommend(
     allow, strange = (None, []) if ask.allow is None else _known(model.items, ask.allow)
     deny, stranger = _known(model.items, ask.deny)
     request = Request(user, ask.items, ask.k, ask.exclude_seen, allow, deny, ask.filter, ask.cap, ask.diversity)
-    taste = scorer.taste(request, news.items)
-    found = scorer.recommend_taste(taste, request, hidden.items)
+    taste = scorer.profile(request, news.items)
+    found = scorer.recommend_for_profile(taste, request, hidden.items)
     fallback = scorer.fallback(taste)
     explained = found[: ask.explain]
     if fallback is None:
@@ -59,7 +63,7 @@ def failure(error: UserError) -> tuple[int, str]:
     return (404 if isinstance(error, UnknownId) else 409), str(error)
 
 
-def similar_items(loaded: Loaded, item: str, k: int, hidden: Hidden) -> dict[str, Any]:
+def similar_items(loaded: LoadedModel, item: str, k: int, hidden: UnavailableItems) -> dict[str, Any]:
     items = loaded.scorer.model.items
     position = items.find(item)
     if position is None:
@@ -67,7 +71,7 @@ def similar_items(loaded: Loaded, item: str, k: int, hidden: Hidden) -> dict[str
     return _similar(loaded, items.external([position])[0], loaded.scorer.similar_items(item, k, hidden.items))
 
 
-def similar_users(loaded: Loaded, user: str, k: int) -> dict[str, Any]:
+def similar_users(loaded: LoadedModel, user: str, k: int) -> dict[str, Any]:
     users = loaded.scorer.model.users
     position = None if users is None else users.find(user)
     if users is not None and position is None:
@@ -97,7 +101,7 @@ def _known(items: IdMap, wanted: Iterable[ExternalId]) -> tuple[list[ExternalId]
     return known, unknown
 
 
-def _similar(loaded: Loaded, to: ExternalId, found: list[Scored]) -> dict[str, Any]:
+def _similar(loaded: LoadedModel, to: ExternalId, found: list[Scored]) -> dict[str, Any]:
     return {"model": loaded.tag, "to": to, "items": [_item(entry) for entry in found]}
 
 

@@ -17,19 +17,19 @@ from legcf.core.errors import UserError
 from legcf.server import answers
 from legcf.server.background.event_journal import Journal, NotWritten
 from legcf.server.background.process import Helper
-from legcf.server.background.queue import Abandoned, Busy, Lane
+from legcf.server.background.queue import Busy, ClientDisconnected, SlowQueue
 from legcf.server.encoding import encode
 from legcf.server.fast_path import Shortcut
 from legcf.server.logs import log
 from legcf.server.middleware import Gate, Json
-from legcf.server.routes.ingest import Told
+from legcf.server.routes.ingest import IngestApi
 from legcf.server.routes.openapi import document
 from legcf.server.routes.operations import Invalid, routes
 from legcf.server.routes.pages import page_routes
 from legcf.server.routes.query import Api
 from legcf.server.settings import Settings
-from legcf.server.state.live_state import Latest
-from legcf.server.state.model_manager import Holder
+from legcf.server.state.live_state import LiveState
+from legcf.server.state.model_manager import ModelManager
 from legcf.server.telemetry import Telemetry
 
 
@@ -40,14 +40,14 @@ def app_from_environment() -> Starlette:
 
 def create_app(settings: Settings) -> Starlette:
     telemetry = Telemetry(settings.counts)
-    holder = Holder(Path(settings.model), telemetry, settings.cache_bytes, settings.events)
-    latest = Latest.of(settings.events)
+    holder = ModelManager(Path(settings.model), telemetry, settings.cache_bytes, settings.events)
+    latest = LiveState.of(settings.events)
     journal = None if settings.events is None else Journal(settings.events)
-    lane, helper = Lane(), Helper(holder.path, latest, settings.events)
+    lane, helper = SlowQueue(), Helper(holder.path, latest, settings.events)
     api = Api(settings, holder, telemetry, lane, helper, latest)
     operations = [
         *api.operations(),
-        *([] if journal is None else Told(holder, journal).operations()),
+        *([] if journal is None else IngestApi(holder, journal).operations()),
     ]
     described = encode(document(operations, settings.api_key is not None))
 
@@ -73,7 +73,7 @@ def create_app(settings: Settings) -> Starlette:
             UserError: _refused,
             Invalid: _invalid,
             Busy: _busy,
-            Abandoned: _abandoned,
+            ClientDisconnected: _abandoned,
             NotWritten: _not_written,
             HTTPException: _other,
         },

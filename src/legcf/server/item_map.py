@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from legcf.core.arrays import FloatArray, Positions
 from legcf.modelfile import map_layout
-from legcf.modelfile.served_model import ServingModel
+from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.popularity import at_least_one
-from legcf.ranking.tables.rows import CodedRows
+from legcf.ranking.tables.embedding_table import CodebookTable
 from legcf.scoring.scorer import Scorer
 
 _LEAST_GROUP = 3
@@ -29,7 +29,7 @@ _SHRINK = 5.0  # as in `/similar`
 _BLOCK = 512
 
 
-def hues(model: ServingModel) -> list[int]:
+def hues(model: ServedModel) -> list[int]:
     """A colour for each anchor: by its direction on the map, so that regions show, a little off its neighbours'."""
     if model.atlas is None:
         return [220]
@@ -85,16 +85,16 @@ def _settle(places: NDArray[np.float64], ones: NDArray[np.int64], others: NDArra
     rng = np.random.default_rng(0)  # the same model gives the same picture
     count = len(places)
     places = places + rng.normal(0, 0.05, places.shape)  # items of one code start on one spot, and have to part
-    strangers = np.repeat(ones, _PUSHED)
+    cold_users = np.repeat(ones, _PUSHED)
     heads, tails = np.concatenate([ones, others]), np.concatenate([others, ones])
     for turn in range(_ROUNDS):
         gaps = places[heads] - places[tails]
         pull = -2 / (1 + np.einsum("pj,pj->p", gaps, gaps))
         moves = _sum(heads, gaps * pull[:, None], count)
-        gaps = places[strangers] - places[rng.integers(0, count, len(strangers))]
+        gaps = places[cold_users] - places[rng.integers(0, count, len(cold_users))]
         squares = np.einsum("pj,pj->p", gaps, gaps)
         push = 2 / ((0.05 + squares) * (1 + squares))
-        moves += _sum(strangers, np.clip(gaps * push[:, None], -4, 4), count)
+        moves += _sum(cold_users, np.clip(gaps * push[:, None], -4, 4), count)
         places += np.clip(0.1 * (1 - turn / _ROUNDS) * moves, -1, 1)
     return places
 
@@ -111,9 +111,9 @@ def _sum(rows: NDArray[np.int64], values: NDArray[np.float64], count: int) -> ND
     return np.column_stack([np.bincount(rows, values[:, k], count) for k in range(2)])
 
 
-def _groups(model: ServingModel, shown: Positions, colours: NDArray[np.int64], counts: FloatArray) -> list[Any]:
+def _groups(model: ServedModel, shown: Positions, colours: NDArray[np.int64], counts: FloatArray) -> list[Any]:
     """Items that lean on the same meta-embedding, the best-known groups first."""
-    if not isinstance(model.item_rows, CodedRows):
+    if not isinstance(model.item_rows, CodebookTable):
         return []
     groups = []
     for meta in np.unique(colours).tolist():

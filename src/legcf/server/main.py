@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 from legcf.core.errors import UserError
-from legcf.modelfile.served_model import ServingModel
+from legcf.modelfile.served_model import ServedModel
 from legcf.server.logs import log
 from legcf.server.settings import Settings
 from legcf.server.state.event_log import EventLog
@@ -29,7 +29,7 @@ def run_server(settings: Settings, host: str, port: int, workers: int) -> None:
     """Serve until SIGTERM or SIGINT, then finish what is under way and return."""
     _check(settings)
     if workers > 1:
-        ServingModel.load(Path(settings.model))  # a bad file is told once, here, not by every worker
+        ServedModel.load(Path(settings.model))  # a bad file is told once, here, not by every worker
     if settings.events is not None:
         EventLog(settings.events, create=True).close()  # once, before all workers open it
     listener = _listen(host, port)

@@ -22,10 +22,10 @@ from legcf.core.errors import UserError
 from legcf.core.files import written_whole
 from legcf.core.progress import progress
 from legcf.data.interactions import Dataset, Interactions
-from legcf.evaluation import CHOOSING_SCORES, Ranker, evaluate, judges, some_judges, worth
+from legcf.evaluation import CHOOSING_SCORES, Ranker, eval_users, evaluate, sample_eval_users, selection_score
 from legcf.evaluation.metrics import METRICS
-from legcf.ranking.builder import Tuned, Tuning
-from legcf.ranking.item_lists.fit_lists import Judge
+from legcf.ranking.builder import BuiltRanking, RankingBuilder
+from legcf.ranking.item_lists.recipe import Objective
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.rerank import Reranker
 from legcf.ranking.topk import rank
@@ -55,7 +55,7 @@ class Session:
         quiet: bool = False,
         folds: NDArray[np.integer] | None = None,
         on_epoch: Callable[[dict[str, Any]], None] | None = None,
-        tuning: Tuning | None = None,
+        builder: RankingBuilder | None = None,
     ) -> None:
         """`on_epoch` is called with every line that the run writes."""
         self.model, self.dataset, self.config, self.stages, self.rng = model, dataset, config, stages, rng
@@ -71,9 +71,9 @@ class Session:
         self.state = TrainingState()
         self.best: checkpoint.Tensors = {}
         self.lines: list[dict[str, Any]] = []
-        self.tuning = tuning or Tuning(config.ranking)
+        self.builder = builder or RankingBuilder(config.ranking)
         self._monitor = _parse_metric(training.monitor)
-        self._judges = some_judges(dataset.validation, training.validation_users, config.seed)
+        self._eval_users = sample_eval_users(dataset.validation, training.validation_users, config.seed)
         self._saved_at = time.monotonic()
         self._clock = _CLOCKS[training.clock]
 
@@ -91,7 +91,7 @@ class Session:
     def run(self) -> None:
         """Every stage until it stops getting better, then the weights that `training.keep` names."""
         training = self.config.training
-        if self.validates and not self.state.lines and self.stages[0].counts:
+        if self.validates and not self.state.lines and self.stages[0].eligible_as_best:
             self._judge_start()
         while self.state.stage < len(self.stages):
             stage = self.stages[self.state.stage]
@@ -99,10 +99,10 @@ class Session:
             while self._goes_on(stage):
                 started = self._now()
                 told = stage.before_epoch(self, self.state.epoch + 1)
-                loss = self._epoch(stage) if stage.steps else None
+                loss = self._epoch(stage) if stage.iterates_batches else None
                 told |= stage.after_epoch(self, self.state.epoch + 1)
                 self.state.epoch += 1
-                watched = stage.steps and stage.validated and self.validates
+                watched = stage.iterates_batches and stage.validated and self.validates
                 if watched and self.state.epoch % training.evaluate_every == 0:
                     told |= self._judge()
                 self._tell(stage.name, self.state.epoch, loss, told, started)
@@ -179,7 +179,7 @@ class Session:
 
     def _goes_on(self, stage: Stage[Any]) -> bool:
         limit = self.config.training.max_minutes
-        in_time = limit is None or distributed.most(self.state.spent) <= limit * 60 * stage.until
+        in_time = limit is None or distributed.all_reduce_max(self.state.spent) <= limit * 60 * stage.time_share
         patient = self.state.stale < self.config.training.patience
         return self.state.epoch < stage.epochs and patient and in_time and not stage.finished(self)
 
@@ -197,7 +197,7 @@ class Session:
                 task.advance(1)
                 if stage.finished(self):
                     break
-        total, pairs = distributed.total(np.array([total, pairs], dtype=np.float64))
+        total, pairs = distributed.all_reduce_sum(np.array([total, pairs], dtype=np.float64))
         mean = float(total / max(pairs, 1))
         if not math.isfinite(mean):
             raise UserError(
@@ -254,7 +254,7 @@ class Session:
 
     def ranking(self) -> Ranking:
         """What the model as it is now ranks by."""
-        return self.tuning.start(self.model.ranking())
+        return self.builder.base(self.model.ranking())
 
     def validation_score(self) -> float:
         return self.validate(self.ranking())[self.config.training.monitor] if self.validates else 0.0
@@ -263,16 +263,16 @@ class Session:
         """The monitored metric on the validation pairs, with recall and NDCG at 20."""
         name, k = self._monitor
         names = {name, "recall", "ndcg"}
-        users = judges(self.dataset.validation, CHOOSING_SCORES) if by_all else self._judges
+        users = eval_users(self.dataset.validation, CHOOSING_SCORES) if by_all else self._eval_users
         return evaluate(ranking, self.dataset.validation, sorted({k, 20}), users, names, rank=rank)
 
-    def tuned(self) -> Tuned:
+    def tuned(self) -> BuiltRanking:
         """After training: the ranking with what can still be chosen chosen on validation; every trial is reported."""
         lists = self.config.ranking.has_lists
         judge = self.judge("lists" if lists else "neighbours", by_all=lists)
-        return self.tuning.fitted(self.model.ranking(), judge if self.validates else None)
+        return self.builder.build(self.model.ranking(), judge if self.validates else None)
 
-    def judge(self, stage: str, by_all: bool = False, reported: bool = True) -> Judge:
+    def judge(self, stage: str, by_all: bool = False, reported: bool = True) -> Objective:
         """How good rankings are on validation (`worth`), each reported as an epoch of `stage`.
 
         Lists are judged at last by all validation users, however few watch the training.
@@ -285,7 +285,7 @@ class Session:
             if reported:
                 told = {"search": facts, "validation": metrics}
                 self._tell(stage, next(tried), None, told, started)
-            return worth(metrics, self.config.training.monitor)
+            return selection_score(metrics, self.config.training.monitor)
 
         return score
 
@@ -296,7 +296,7 @@ class Session:
         stage = self.stages[self.state.stage]
         of_an_earlier_stage = bool(self.state.best_at) and self.state.best_at[0] < self.state.stage
         superseded = self.config.training.keep == "last-stage" and of_an_earlier_stage
-        if stage.counts and (score > self.state.best or superseded):
+        if stage.eligible_as_best and (score > self.state.best or superseded):
             self.state.best, self.state.best_at = score, [self.state.stage, self.state.epoch]
             self.best = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
         if score > self.state.stage_best:
@@ -362,14 +362,14 @@ class Session:
                 (self.folder / "metrics.jsonl").unlink(missing_ok=True)
             return found
 
-        return bool(distributed.told(exists))
+        return bool(distributed.run_on_first_and_broadcast(exists))
 
     def resume(self) -> bool:
         """Go back to the last checkpoint, if there is one; the lines told after it are dropped."""
         if not self.can_resume():
             return False
         path = (self.folder or Path()) / _CHECKPOINT
-        groups, facts = checkpoint.loaded(distributed.told_bytes(lambda: checkpoint.read(path)), path)
+        groups, facts = checkpoint.loaded(distributed.broadcast_bytes(lambda: checkpoint.read(path)), path)
         try:
             self.state = TrainingState(**facts["state"])
             self.rng.bit_generator.state = facts["generator"]

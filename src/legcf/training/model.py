@@ -68,7 +68,7 @@ class GraphModel(nn.Module):
 
     def rebuild(self) -> None:
         """Make graph and basis anew; to be called when the layer is filled and whenever its graph has changed."""
-        distributed.make_same([*self.parameters(), *self.buffers()])
+        distributed.broadcast_parameters([*self.parameters(), *self.buffers()])
         self._views = {}  # first: old and new need not be in memory together
         numbers = [] if self._folds is None else range(int(self._folds.max(initial=-1)) + 1)
         for number in (WHOLE, *numbers):

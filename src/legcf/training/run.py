@@ -24,8 +24,8 @@ from legcf.embeddings.base import bytes_of
 from legcf.embeddings.sized.popularity import sizes_by_popularity
 from legcf.evaluation import accuracies
 from legcf.modelfile.served_model import fixed_bytes
-from legcf.ranking.builder import Tuning, facts
-from legcf.ranking.item_lists.fit_lists import ListFitter
+from legcf.ranking.builder import RankingBuilder, facts
+from legcf.ranking.item_lists.recipe import ListFitter
 from legcf.ranking.ranking import Ranking
 from legcf.training import shared_work
 from legcf.training.loop import Session, check
@@ -34,12 +34,12 @@ from legcf.training.model import GraphModel
 from legcf.training.registry import BACKBONES, METHODS, config_from_json
 from legcf.training.run_folder import TrainedModel, read_description, save_model
 from legcf.training.sampler import edge_folds
-from legcf.training.selection import best_untrained, better_of
+from legcf.training.selection import best_without_training, train_or_keep
 from legcf.training.shared_work import SharedWork
 from legcf.training.warm_start import read_vectors
 
 _AUTO_BYTES, _AUTO_BYTES_PER_ITEM = 1_000_000, 48
-_LEAST_ROOM = 6  # bytes per item, for a code and an entry
+_LEAST_BYTES_PER_ITEM = 6  # bytes per item, for a code and an entry
 # Of each user's training pairs, to choose by where a protocol has no validation. Of a tenth, lists that know the other
 # nine by heart are chosen, which a test part of other habits does not reward (docs/findings.md).
 _HELD_OUT = 1 / 3
@@ -140,10 +140,17 @@ def train(
 
     def has(name: str) -> bool:
         """The rehearsal, in the folder that the first rank has."""
-        return bool(resume and distributed.told(lambda: rehearsed_in is not None and (rehearsed_in / name).exists()))
+        return bool(
+            resume
+            and distributed.run_on_first_and_broadcast(
+                lambda: rehearsed_in is not None and (rehearsed_in / name).exists()
+            )
+        )
 
     if has("model.json"):
-        described = distributed.told(lambda: read_description(rehearsed_in) if rehearsed_in is not None else None)
+        described = distributed.run_on_first_and_broadcast(
+            lambda: read_description(rehearsed_in) if rehearsed_in is not None else None
+        )
         chosen = Chosen(config_from_json(described["config"]), described["metrics"])
     else:
         rehearsed = train(rehearsal, config, rehearsed_in, has("config.json"), quiet, on_epoch)
@@ -186,13 +193,15 @@ def _train(
         raise UserError(f"{dataset.name} has no training pairs.")
     method = METHODS[config.method.name]
     check(config.training)
-    left = room(config, dataset)
+    left = byte_budget(config, dataset)
     wanted = config.method if left is None else method.layer.within(config.method, left, dataset.num_items)
     sized = method.layer(wanted, dataset.num_users, dataset.num_items).config
     config = config.model_copy(update={"method": sized})
-    left = room(config, dataset)  # of the sizes as they are now
-    distributed.told(lambda: folder is not None and prepare_folder(folder, config, dataset, resume))
-    if distributed.count() > 1:
+    left = byte_budget(config, dataset)  # of the sizes as they are now
+    distributed.run_on_first_and_broadcast(
+        lambda: folder is not None and prepare_folder(folder, config, dataset, resume)
+    )
+    if distributed.world_size() > 1:
         _refuse_what_ranks_cannot_share(config, dataset)
     threads.use(config.training.threads)
     rng = np.random.default_rng(config.seed)
@@ -203,18 +212,18 @@ def _train(
     fitter = None
     if config.ranking.has_lists:
         fitter = shared_work.once(work, dataset.train, "lists", lambda: ListFitter(dataset.train))
-    tuning = Tuning(config.ranking, left, fitter, model.layer.item_lists(dataset.train))
-    session = Session(model, dataset, config, stages, rng, folder, quiet, folds, on_epoch, tuning)
+    builder = RankingBuilder(config.ranking, left, fitter, model.layer.item_lists(dataset.train))
+    session = Session(model, dataset, config, stages, rng, folder, quiet, folds, on_epoch, builder)
     set_up = time.perf_counter() - started
     going_on = resume and session.can_resume()
 
     def start(one: RunConfig) -> GraphModel:
         return build_model(one, dataset, np.random.default_rng(one.seed), None, work=work)
 
-    untrained = best_untrained(session, config, left, tuning, start, not going_on, work)
+    untrained = best_without_training(session, config, left, builder, start, not going_on, work)
     if going_on:
         session.resume()
-    model, tuned, config = better_of(session, config, untrained, work)
+    model, tuned, config = train_or_keep(session, config, untrained, work)
     ranking = tuned.ranking
     judged = time.perf_counter()
     metrics = assess(model, ranking, dataset, config)
@@ -246,7 +255,7 @@ def _refuse_what_ranks_cannot_share(config: RunConfig, dataset: Dataset) -> None
     method, training = METHODS[config.method.name], config.training
     stages = [stage for stage in method.recipe(config.method, training) if stage.epochs]
     alone = f"several workers cannot share: train it without --workers (method {config.method.name})."
-    if not all(stage.splits for stage in stages):
+    if not all(stage.supports_distributed for stage in stages):
         raise UserError(f"A recipe with a search of its own is something that {alone}")
     if stages and LOSSES[training.loss].negatives == "none":
         raise UserError(f"The loss {training.loss} is of all pairs at once, which {alone}")
@@ -271,7 +280,7 @@ def _told_of(chosen: Chosen, dataset: Dataset) -> dict[str, Any]:
     return {**told, "seconds_to_choose": chosen.metrics["seconds"]["this_session"]}
 
 
-def room(config: RunConfig, dataset: Dataset) -> int | None:
+def byte_budget(config: RunConfig, dataset: Dataset) -> int | None:
     """What the model file has left for vectors and lists."""
     wanted = config.ranking.bytes
     if wanted is None:
@@ -281,8 +290,8 @@ def room(config: RunConfig, dataset: Dataset) -> int | None:
     size = int(wanted)
     codes = config.method.model_dump().get("c") or 0
     fixed = fixed_bytes(dataset.items, dataset.titles, dataset.train.item_degrees, codes)
-    if size - fixed < _LEAST_ROOM * dataset.num_items:
-        least = fixed + _LEAST_ROOM * dataset.num_items
+    if size - fixed < _LEAST_BYTES_PER_ITEM * dataset.num_items:
+        least = fixed + _LEAST_BYTES_PER_ITEM * dataset.num_items
         raise UserError(
             f"A model file of {size:,} bytes is too small for {dataset.num_items:,} items:"
             f" names and header take {fixed:,}, and {least:,} are the least for all; raise --bytes."

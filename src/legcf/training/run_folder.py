@@ -18,9 +18,9 @@ from legcf.core.errors import UserError
 from legcf.core.files import read_json, write_json
 from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
 from legcf.data.interactions import Interactions
+from legcf.features.cold_items import ColdItemEncoder
 from legcf.features.known import ItemFeatures
-from legcf.features.placing import Placing
-from legcf.ranking.builder import Tuning, arrays
+from legcf.ranking.builder import RankingBuilder, arrays
 from legcf.ranking.ranking import Ranking
 from legcf.training import checkpoint
 from legcf.training.model import GraphModel
@@ -53,14 +53,14 @@ class TrainedModel:
     """The model as it was last trained, where pairs have come to it since (`legcf update`)."""
 
     @property
-    def placing(self) -> Placing | None:
+    def encoder(self) -> ColdItemEncoder | None:
         """How items are placed by what is known of them, among the ranking's vectors."""
-        if self.features is None or self.features.placing is None:
+        if self.features is None or self.features.encoder is None:
             return None
         layer = self.model.layer
         with torch.no_grad():
             own = layer.rows(torch.arange(layer.num_users, layer.num_entities)).numpy()
-        return self.features.placing.moved(own, self.ranking.items)
+        return self.features.encoder.moved(own, self.ranking.items)
 
     @property
     def card(self) -> dict[str, Any]:
@@ -75,9 +75,9 @@ class TrainedModel:
         }
 
     @cached_property
-    def in_use(self) -> Ranking:
+    def full_history_ranking(self) -> Ranking:
         """The ranking with all that is known of its users: what recommends, and what is exported."""
-        return self.ranking if self.known is self.ranking.histories else self.ranking.knowing(self.known)
+        return self.ranking if self.known is self.ranking.histories else self.ranking.with_histories(self.known)
 
 
 def save_model(folder: Path, trained: TrainedModel) -> None:
@@ -147,7 +147,7 @@ def load_model(folder: Path) -> TrainedModel:
         ) from error
     model.eval()
     model.rebuild()
-    ranking = Tuning(config.ranking).restored(model.ranking(), chosen)
+    ranking = RankingBuilder(config.ranking).from_arrays(model.ranking(), chosen)
     base = load_model(folder / _BASE) if (folder / _BASE / "model.json").exists() else None
     return TrainedModel(model, ranking, known, config, users, items, titles, metrics, curve, features, base)
 

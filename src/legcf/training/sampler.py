@@ -105,14 +105,16 @@ class Sampler:
 
         So several ranks see the pairs and shared negatives that one would see, and differ from it by rounding alone.
         """
-        if distributed.count() == 1:
+        if distributed.world_size() == 1:
             return self
         train = self._train
-        shares = train.indptr[distributed.cuts(train.indptr)]
+        shares = train.indptr[distributed.row_partition(train.indptr)]
         if not np.diff(shares).all():
-            raise UserError(f"{train.num_pairs:,} pairs are too few for {distributed.count()} workers: take fewer.")
+            raise UserError(
+                f"{train.num_pairs:,} pairs are too few for {distributed.world_size()} workers: take fewer."
+            )
         part = copy.copy(self)
-        part._own = own = distributed.own(shares)
+        part._own = own = distributed.local_rows(shares)
         part._users, part._items = self._users[own].copy(), self._items[own].copy()
         part._weights = self._weights[own].copy()
         return part
@@ -127,13 +129,13 @@ class Sampler:
         if self._kind == "none":
             yield self._whole()
             return
-        own = distributed.own_generator(rng)
+        own = distributed.local_generator(rng)
         for fold, chosen in self._chosen_pairs(rng):
             yield self._batch(self._at_hand(chosen), fold, rng, own)
 
     def _at_hand(self, chosen: LongArray) -> LongArray:
         """Places of those pairs of a batch that this rank has."""
-        if distributed.count() == 1:
+        if distributed.world_size() == 1:
             return chosen
         return chosen[(chosen >= self._own.start) & (chosen < self._own.stop)] - self._own.start
 

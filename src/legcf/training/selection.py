@@ -20,13 +20,13 @@ import torch
 from legcf.core.config import RunConfig
 from legcf.core.hill_climb import climb
 from legcf.data.interactions import Dataset
-from legcf.evaluation import worth
+from legcf.evaluation import selection_score
 from legcf.factorisation.als import AlsSettings, with_alpha
 from legcf.factorisation.folds import best_factorisation
-from legcf.ranking.builder import Tuned, Tuning
-from legcf.ranking.item_lists.fit_lists import CLEARLY, MANY_ITEMS, Judge, ListFitter
+from legcf.ranking.builder import BuiltRanking, RankingBuilder
+from legcf.ranking.item_lists.recipe import LARGE_CATALOGUE, MIN_IMPROVEMENT, ListFitter, Objective
 from legcf.ranking.ranking import Ranking
-from legcf.ranking.tables.rows import packed_table_bytes
+from legcf.ranking.tables.embedding_table import packed_table_bytes
 from legcf.training import shared_work
 from legcf.training.loop import Session
 from legcf.training.model import GraphModel
@@ -44,8 +44,11 @@ _MOST_SINGULAR = 512
 _SHARES = (0.25, 0.5, 0.75)  # of the room, for the table; the rest is the lists'
 _BITS, _BITS_OF_ALL, _BITS_OF_MANY = (2, 3, 4), (6,), (2,)
 _LEAST_WIDTH = 16
-_HOPELESS, _HOPELESS_OF_FEW = 0.95, 0.97  # of a table's score: what training has never made up for; where items are few
-_NEAR = 0.98  # of the better kind of table: what few bits may still turn round
+_SKIP_TRAINING_BELOW, _SKIP_TRAINING_BELOW_SMALL = (
+    0.95,
+    0.97,
+)  # of a table's score: what training has never made up for; where items are few
+_SHORTLIST_RATIO = 0.98  # of the better kind of table: what few bits may still turn round
 _TRIAL_FACTORS = 64  # wide enough to find α by
 
 
@@ -54,7 +57,7 @@ class Choice:
     """A model that is ready to rank, how it was judged, and the settings that give it again."""
 
     model: GraphModel
-    tuned: Tuned
+    tuned: BuiltRanking
     config: RunConfig
     score: float
     leads: bool = False
@@ -62,18 +65,18 @@ class Choice:
     weights: Mapping[str, torch.Tensor] | None = None
     """Of a model that is trained meanwhile: those it was judged with."""
 
-    def taken(self) -> tuple[GraphModel, Tuned, RunConfig]:
+    def taken(self) -> tuple[GraphModel, BuiltRanking, RunConfig]:
         if self.weights is not None:
             self.model.load_state_dict(self.weights)
             self.model.rebuild()
         return self.model, self.tuned, self.config
 
 
-def best_untrained(
+def best_without_training(
     session: Session,
     config: RunConfig,
-    room: int | None,
-    tuning: Tuning,
+    byte_budget: int | None,
+    builder: RankingBuilder,
     build: Build,
     reported: bool,
     work: SharedWork | None,
@@ -82,32 +85,32 @@ def best_untrained(
 
     It is found before any training, and so the same again when a run is resumed; then nothing is reported twice.
     """
-    if not (config.ranking.choose and room is not None and session.validates and tuning.fitter is not None):
+    if not (config.ranking.choose and byte_budget is not None and session.validates and builder.fitter is not None):
         return None
     dataset = session.dataset
     judge = session.judge("choose", reported=reported)
     if config.ranking.fit_lists:
-        rounded, fitter = tuning.rounded(session.model.ranking()), tuning.fitter
+        rounded, fitter = builder.quantised(session.model.ranking()), builder.fitter
         key = shared_work.without_size(config, "list settings")
         found = shared_work.once(work, dataset.train, key, lambda: fitter.settings(rounded, config.ranking, judge))
-        tuning.config = found.model_copy(update={"fit_lists": False, "bytes": config.ranking.bytes})
-    settled_lists = config.model_copy(update={"ranking": tuning.config})
-    table = best_table(settled_lists, dataset, room, tuning.fitter, build, judge)
-    tuned = tuning.fitted(session.model.ranking(), judge)
+        builder.config = found.model_copy(update={"fit_lists": False, "bytes": config.ranking.bytes})
+    with_list_settings = config.model_copy(update={"ranking": builder.config})
+    table = best_table(with_list_settings, dataset, byte_budget, builder.fitter, build, judge)
+    tuned = builder.build(session.model.ranking(), judge)
     score = judge(tuned.ranking, {"start": config.method.name})
-    untaught = config.training.model_copy(update={"epochs": 0})
+    zero_epochs = config.training.model_copy(update={"epochs": 0})
     weights = {name: tensor.clone() for name, tensor in session.model.state_dict().items()}
-    as_it_is = config.model_copy(update={"training": untaught, "ranking": tuned.config})
+    as_it_is = config.model_copy(update={"training": zero_epochs, "ranking": tuned.config})
     start = Choice(session.model, tuned, as_it_is, score, weights=weights)
     if table is None or table.score <= score:
         return start
-    hopeless = _HOPELESS if dataset.num_items > MANY_ITEMS else _HOPELESS_OF_FEW
+    hopeless = _SKIP_TRAINING_BELOW if dataset.num_items > LARGE_CATALOGUE else _SKIP_TRAINING_BELOW_SMALL
     return replace(table, leads=score < hopeless * table.score)
 
 
-def better_of(
+def train_or_keep(
     session: Session, config: RunConfig, untrained: Choice | None, work: SharedWork | None
-) -> tuple[GraphModel, Tuned, RunConfig]:
+) -> tuple[GraphModel, BuiltRanking, RunConfig]:
     """Train and tune, or take what is not trained: without training where that has no point, else if it is better.
 
     Better is by some margin where items are many, and not worse by it where they are few. Lists change what is best:
@@ -117,30 +120,30 @@ def better_of(
         return untrained.taken()
     shared_work.run(work, session)
     tuned = session.tuned()
-    margin = CLEARLY if session.dataset.num_items > MANY_ITEMS else 1 / CLEARLY
+    margin = MIN_IMPROVEMENT if session.dataset.num_items > LARGE_CATALOGUE else 1 / MIN_IMPROVEMENT
     if (
         untrained is not None
-        and margin * worth(session.validate(tuned.ranking), config.training.monitor) < untrained.score
+        and margin * selection_score(session.validate(tuned.ranking), config.training.monitor) < untrained.score
     ):
         return untrained.taken()
     return session.model, tuned, config.model_copy(update={"ranking": tuned.config})
 
 
 def best_table(
-    config: RunConfig, dataset: Dataset, room: int, fitter: ListFitter, build: Build, judge: Judge
+    config: RunConfig, dataset: Dataset, byte_budget: int, fitter: ListFitter, build: Build, judge: Objective
 ) -> Choice | None:
     """The table of items, factorised or singular, that ranks best within the room; None where none fits.
 
     What the lists are like hardly depends on the vectors beside them: their ridge and powers are as configured.
     """
-    widest = _widest(room, dataset.num_items)
+    widest = _widest(byte_budget, dataset.num_items)
     if widest < _LEAST_WIDTH:
         return None
     settings = config.ranking
-    lists = fitter.lists(settings, round(_entries_per_item(room, dataset) * dataset.num_items), refit=False)
+    lists = fitter.lists(settings, round(_entries_per_item(byte_budget, dataset) * dataset.num_items), refit=False)
     best: dict[str, tuple[float, RunConfig, GraphModel]] = {}  # of each kind
     weights: dict[str, float] = {}  # of the lists, for each kind
-    few = dataset.num_items <= MANY_ITEMS
+    few = dataset.num_items <= LARGE_CATALOGUE
 
     def score(start: RunConfig) -> float:
         model, kind = build(start), start.method.model_dump()["initial"]
@@ -159,9 +162,11 @@ def best_table(
         score(_table(config, singular, item_power=0.5 + power))
     leading = max(found for found, _, _ in best.values())
     fitted = [
-        _fitted(start, model, settings.model_copy(update={"list_weight": weights[kind]}), room, fitter, build, judge)
+        _fitted(
+            start, model, settings.model_copy(update={"list_weight": weights[kind]}), byte_budget, fitter, build, judge
+        )
         for kind, (found, start, model) in best.items()
-        if found >= _NEAR * leading
+        if found >= _SHORTLIST_RATIO * leading
     ]
     return max((one for one in fitted if one is not None), key=lambda one: one.score, default=None)
 
@@ -170,18 +175,18 @@ def _fitted(
     start: RunConfig,
     model: GraphModel,
     settings: Any,
-    room: int,
+    byte_budget: int,
     fitter: ListFitter,
     build: Build,
-    judge: Judge,
+    judge: Objective,
 ) -> Choice | None:
     """The split of the room between the table and its lists that is judged best."""
     whole, found = model.ranking(), None
-    for width, bits in _forms(room, whole.num_items, whole.items.shape[1]):
+    for width, bits in _forms(byte_budget, whole.num_items, whole.items.shape[1]):
         ranking_settings = settings.model_copy(update={"bits": bits, "lists": None, "fit_lists": False})
-        tuning = Tuning(ranking_settings, room, fitter)
-        narrow = tuning.rounded(_narrowed(whole, width))
-        lists = fitter.lists(ranking_settings, tuning.entries(narrow), refit=False)
+        builder = RankingBuilder(ranking_settings, byte_budget, fitter)
+        narrow = builder.quantised(_narrowed(whole, width))
+        lists = fitter.lists(ranking_settings, builder.entries(narrow), refit=False)
         weight, score = fitter.weighed(narrow, lists, settings.list_weight, _named(judge, start), ranking_settings)
         if found is None or score > found[0]:
             found = score, width, ranking_settings.model_copy(update={"list_weight": weight})
@@ -191,7 +196,7 @@ def _fitted(
     method = start.method.model_copy(update={"dim": width})
     config = start.model_copy(update={"method": method, "ranking": ranking_settings})
     final = build(config)
-    tuned = Tuning(ranking_settings, room, fitter).fitted(final.ranking(), _named(judge, config))
+    tuned = RankingBuilder(ranking_settings, byte_budget, fitter).build(final.ranking(), _named(judge, config))
     score = judge(tuned.ranking, {"start": _name(config), "chosen": True})
     return Choice(final, tuned, config.model_copy(update={"ranking": tuned.config}), score)
 
@@ -210,7 +215,7 @@ def _try_factorisations(config: RunConfig, dataset: Dataset, widest: int, score:
         method = {"initial": "als", "dim": min(factors, widest), "als": settings.model_dump()}
         return score(_table(config, method, item_power=0.5))
 
-    if dataset.num_items <= MANY_ITEMS:
+    if dataset.num_items <= LARGE_CATALOGUE:
         widths = tuple(factors for factors in _FACTORS if factors <= widest) or (widest,)
         tried(*best_factorisation(dataset, widths, rng, AlsSettings()))
         return
@@ -239,31 +244,31 @@ def _table(config: RunConfig, method: dict[str, Any], item_power: float) -> RunC
     return made.model_copy(update={"ranking": config.ranking, "preset": config.preset})
 
 
-def _forms(room: int, num_items: int, most: int) -> Iterator[tuple[int, int]]:
+def _forms(byte_budget: int, num_items: int, most: int) -> Iterator[tuple[int, int]]:
     """Widths and bits that take about these shares of the room.
 
     Six bits are only worth their room beside all of the columns. Where items are many, more than two never were: pairs
     held out once preferred three on Gowalla, and test pairs did not (docs/findings.md).
     """
     seen = set()
-    for bits in (*_BITS, *_BITS_OF_ALL) if num_items <= MANY_ITEMS else _BITS_OF_MANY:
+    for bits in (*_BITS, *_BITS_OF_ALL) if num_items <= LARGE_CATALOGUE else _BITS_OF_MANY:
         least = most if bits in _BITS_OF_ALL else _LEAST_WIDTH
         for share in _SHARES:
-            width = min(int(share * room / max(num_items, 1) * 8 / bits) // 8 * 8, most)
-            if width >= least and packed_table_bytes(num_items, width, bits) <= 0.9 * room:
+            width = min(int(share * byte_budget / max(num_items, 1) * 8 / bits) // 8 * 8, most)
+            if width >= least and packed_table_bytes(num_items, width, bits) <= 0.9 * byte_budget:
                 if (width, bits) not in seen:
                     yield width, bits
                 seen.add((width, bits))
 
 
-def _widest(room: int, num_items: int) -> int:
-    widths = [width for width, _ in _forms(room, num_items, _MOST_SINGULAR)]
+def _widest(byte_budget: int, num_items: int) -> int:
+    widths = [width for width, _ in _forms(byte_budget, num_items, _MOST_SINGULAR)]
     return min(max(widths, default=0), max(num_items // 4, 1))
 
 
-def _entries_per_item(room: int, dataset: Dataset) -> float:
+def _entries_per_item(byte_budget: int, dataset: Dataset) -> float:
     """About half of the room, at two bytes per entry."""
-    return max(4.0, room / 4 / max(dataset.num_items, 1))
+    return max(4.0, byte_budget / 4 / max(dataset.num_items, 1))
 
 
 def _narrowed(ranking: Ranking, width: int) -> Ranking:
@@ -271,7 +276,7 @@ def _narrowed(ranking: Ranking, width: int) -> Ranking:
     return replace(ranking, users=ranking.users[:, :width], items=np.ascontiguousarray(ranking.items[:, :width]))
 
 
-def _named(judge: Judge, config: RunConfig) -> Judge:
+def _named(judge: Objective, config: RunConfig) -> Objective:
     return lambda ranking, facts: judge(ranking, {"start": _name(config), **facts})
 
 

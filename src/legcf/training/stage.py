@@ -73,24 +73,24 @@ class Stage(Generic[L]):
     """
 
     @property
-    def splits(self) -> bool:
+    def supports_distributed(self) -> bool:
         """Whether ranks can share its steps: hooks of a subclass must then do the same on every rank."""
         return type(self) is Stage
 
-    counts: bool = True
+    eligible_as_best: bool = True
     """Whether its weights are candidates for the final model; a search whose result is trained anew says no."""
 
     most_pairs: int | None = None
     """An epoch ends after so many pairs, drawn at random, however many there are; None: it is a pass over all."""
 
-    steps: bool = True
+    iterates_batches: bool = True
     """Whether its epochs are passes over the training pairs. Without, an epoch is what its hooks do (a
-    generation of a search, say), and only `epochs`, `until` and `finished` end the stage."""
+    generation of a search, say), and only `epochs`, `time_share` and `finished` end the stage."""
 
     validated: bool = True
     """Whether validation watches it and may end it; a search that has a judge of its own says no."""
 
-    until: float = 1.0
+    time_share: float = 1.0
     """The share of training.max_minutes that is used up at most when the stage ends."""
 
     held_out: float = 0.0
@@ -100,9 +100,9 @@ class Stage(Generic[L]):
     asks for the same share.
     """
 
-    def __init__(self, name: str, epochs: int, until: float | None = None, held_out: float | None = None) -> None:
+    def __init__(self, name: str, epochs: int, time_share: float | None = None, held_out: float | None = None) -> None:
         self.name, self.epochs = name, epochs
-        self.until = self.until if until is None else until
+        self.time_share = self.time_share if time_share is None else time_share
         self.held_out = self.held_out if held_out is None else held_out
 
     def begin(self, session: TrainingView[L]) -> dict[str, Any] | None:
@@ -147,13 +147,13 @@ def closed_form(settings: MethodConfig, training: TrainingConfig) -> list[Stage[
     return [Stage("solve", 0)]
 
 
-def held_out_score(session: TrainingView[Any], judges: int | None = None) -> float:
+def held_out_score(session: TrainingView[Any], eval_users: int | None = None) -> float:
     """The monitored metric on the training pairs that were held out, over this many users (a seeded draw) or all."""
     assert session.held_out is not None
     able = np.flatnonzero(session.held_out.user_degrees > 0)
-    if judges is not None and judges < len(able):
+    if eval_users is not None and eval_users < len(able):
         # A generator of its own: how many users judge must not change what is sampled for training.
-        able = np.sort(np.random.default_rng([session.config.seed, 2]).choice(able, judges, replace=False))
+        able = np.sort(np.random.default_rng([session.config.seed, 2]).choice(able, eval_users, replace=False))
     monitor = session.config.training.monitor
     name, _, k = monitor.partition("@")
     return evaluate(session.ranking(), session.held_out, [int(k)], able, [name])[monitor]
@@ -163,7 +163,7 @@ def seconds_left(session: TrainingView[Any], stage: Stage[Any], epoch: int, an_e
     """How long the stage still has after this epoch, which took `an_epoch` seconds."""
     wanted = (stage.epochs - epoch) * an_epoch
     limit = session.config.training.max_minutes
-    allowed = np.inf if limit is None else limit * 60 * stage.until - session.spent - an_epoch
+    allowed = np.inf if limit is None else limit * 60 * stage.time_share - session.spent - an_epoch
     return float(max(min(wanted, allowed), 0.0))
 
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from legcf.core.arrays import inverse_power
 from legcf.data.interactions import Interactions
 
-MUCH = 0.1
+RESOLVE_SHARE = 0.1
 """From this share on an item counts as much changed. Chosen on validation pairs of movielens-small and ml-1m with a
 tenth of the pairs new: 0.05 is no better, 0.2 loses up to five parts in a hundred (benchmarks/bench_update.py
 --thresholds)."""

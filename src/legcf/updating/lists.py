@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from legcf.core.arrays import FloatArray
 from legcf.core.config import RankingConfig
 from legcf.data.interactions import Interactions
-from legcf.ranking.item_lists.fit_lists import MANY_ITEMS
 from legcf.ranking.item_lists.lists import ItemLists
+from legcf.ranking.item_lists.recipe import LARGE_CATALOGUE
 from legcf.ranking.item_lists.ridge import find_candidates, solve, strongest
 from legcf.updating.merge import pair_keys
 
@@ -24,7 +24,7 @@ def renewed_lists(
     pairs = lists.pairs.widened(train.num_items, train.num_items)
     stay = _largest(lists.weights, ~changed[pairs.items], entries)
     by_item = train.transposed()
-    count = _CANDIDATES_DENSE if train.num_items <= MANY_ITEMS else _CANDIDATES
+    count = _CANDIDATES_DENSE if train.num_items <= LARGE_CATALOGUE else _CANDIDATES
     ridges = (settings.list_ridge,)
     candidates = find_candidates(train, count, by_item, np.flatnonzero(changed))
     solved = solve(train, candidates, ridges, settings.list_user_power, by_item)

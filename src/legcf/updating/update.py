@@ -17,13 +17,13 @@ from legcf.core import threads
 from legcf.core.arrays import Positions
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset, Interactions
-from legcf.evaluation import evaluate, judges, some_judges, worth
+from legcf.evaluation import eval_users, evaluate, sample_eval_users, selection_score
+from legcf.features.cold_items import ColdItemEncoder
 from legcf.features.known import ItemFeatures
-from legcf.features.placing import Placing
-from legcf.modelfile.served_model import placing_bytes
-from legcf.ranking.builder import Tuning
-from legcf.ranking.item_lists.fit_lists import ListFitter
+from legcf.modelfile.served_model import encoder_bytes
+from legcf.ranking.builder import RankingBuilder
 from legcf.ranking.item_lists.lists import ItemLists
+from legcf.ranking.item_lists.recipe import ListFitter
 from legcf.ranking.neighbours import Neighbours
 from legcf.ranking.ranking import Ranking
 from legcf.server.state.event_log import MARK_KEY
@@ -31,7 +31,7 @@ from legcf.training import run
 from legcf.training.model import GraphModel
 from legcf.training.registry import BACKBONES, METHODS
 from legcf.training.run_folder import TrainedModel
-from legcf.updating.change import MUCH, new_share
+from legcf.updating.change import RESOLVE_SHARE, new_share
 from legcf.updating.cold import ItemTable, blended, described, known_features, with_items
 from legcf.updating.lists import renewed_lists
 from legcf.updating.merge import Grown, grown_dataset, merge
@@ -41,7 +41,7 @@ LEAST_RATIO = 0.97
 """Of the validation NDCG that the model was trained to: below it, training anew is due."""
 MOST_GROWTH = 0.5
 """Pairs since the training, as a share of those it had: from there on training anew is due as well."""
-MUCH_GROWN = 0.05
+REWEIGH_GROWTH = 0.05
 """The same share, from which on the weight of the lists is chosen again: what stands beside vectors best depends on how
 many pairs the lists were solved from. Below, trying weights would take longer than all else."""
 _DRIFT = "ndcg@20"
@@ -51,7 +51,7 @@ def update(
     trained: TrainedModel,
     new: Dataset | None,
     data: Dataset | None = None,
-    threshold: float = MUCH,
+    threshold: float = RESOLVE_SHARE,
     about: ItemTable | None = None,
 ) -> TrainedModel:
     """`trained` with every pair of `new` and with what is said `about` items, some of which nobody may have yet.
@@ -69,14 +69,14 @@ def update(
     features = known_features(base, trained, merged, about)
     model = _grown_model(base, merged, changed, features)
     empty = _without_held_out(base, merged)
-    ranking = _ranked(base, model, empty, changed, None if features is None else features.placing)
+    ranking = _ranked(base, model, empty, changed, None if features is None else features.encoder)
     config, growth = model_config(base), merged.added.num_pairs / max(base.ranking.histories.num_pairs, 1)
     result = TrainedModel(
         model, ranking, merged.known, config, merged.users, merged.items, merged.titles, {}, base.curve, features, base
     )
     dataset = empty if data is None else grown_dataset(data, result)
-    watching = some_judges(dataset.validation, config.training.validation_users, config.seed)
-    again = growth >= MUCH_GROWN and _can_weigh(result, dataset)
+    watching = sample_eval_users(dataset.validation, config.training.validation_users, config.seed)
+    again = growth >= REWEIGH_GROWTH and _can_weigh(result, dataset)
     result = _weighed_again(result, dataset.validation, watching) if again else result
     metrics = run.assess(model, result.ranking, dataset, result.config, watching)
     if merged.weighed_at is not None:
@@ -145,21 +145,21 @@ def _grown_model(
 
 
 def _ranked(
-    base: TrainedModel, model: GraphModel, dataset: Dataset, changed: NDArray[np.bool_], placing: Placing | None
+    base: TrainedModel, model: GraphModel, dataset: Dataset, changed: NDArray[np.bool_], encoder: ColdItemEncoder | None
 ) -> Ranking:
     settings, term = base.config.ranking, base.ranking.term
-    room = run.room(base.config, dataset)
-    if room is not None and placing is not None:
-        room = max(room - placing_bytes(placing), 0)  # the file keeps to its size with the map in it
+    byte_budget = run.byte_budget(base.config, dataset)
+    if byte_budget is not None and encoder is not None:
+        byte_budget = max(byte_budget - encoder_bytes(encoder), 0)  # the file keeps to its size with the map in it
     if isinstance(term, ItemLists) and term.scale:
-        tuning = Tuning(settings, room)
-        ranking = tuning.rounded(model.ranking())
-        return replace(ranking, term=renewed_lists(term, dataset.train, changed, settings, tuning.entries(ranking)))
+        builder = RankingBuilder(settings, byte_budget)
+        ranking = builder.quantised(model.ranking())
+        return replace(ranking, term=renewed_lists(term, dataset.train, changed, settings, builder.entries(ranking)))
     if isinstance(term, Neighbours):
-        ranking = Tuning(settings).rounded(model.ranking())
+        ranking = RankingBuilder(settings).quantised(model.ranking())
         return replace(ranking, term=Neighbours.of(dataset.train).weighing(term.weight, ranking))
     # No lists, or of a run that does not say how they were scaled: as after a training.
-    return Tuning(settings, room, ListFitter(dataset.train)).fitted(model.ranking(), None).ranking
+    return RankingBuilder(settings, byte_budget, ListFitter(dataset.train)).build(model.ranking(), None).ranking
 
 
 def _can_weigh(result: TrainedModel, dataset: Dataset) -> bool:
@@ -176,9 +176,9 @@ def _weighed_again(result: TrainedModel, validation: Interactions, watching: Pos
     name, k = monitor.split("@")
 
     def judge(ranking: Ranking, facts: dict[str, Any]) -> float:
-        return worth(evaluate(ranking, validation, (int(k),), watching, {name, "recall"}), monitor)
+        return selection_score(evaluate(ranking, validation, (int(k),), watching, {name, "recall"}), monitor)
 
-    tuned = Tuning(config.ranking).weighed(result.ranking, lists, config.ranking, judge)
+    tuned = RankingBuilder(config.ranking).with_list_weight(result.ranking, lists, config.ranking, judge)
     return replace(result, ranking=tuned.ranking, config=config.model_copy(update={"ranking": tuned.config}))
 
 
@@ -201,7 +201,7 @@ def _drift(
         everything = watching is None and left.num_pairs == data.validation.num_pairs
         before = base.metrics["validation"].get(_DRIFT) if everything else None
         if before is None:
-            asked = judges(kept) if watching is None else watching
+            asked = eval_users(kept) if watching is None else watching
             before = evaluate(base.ranking, kept, (20,), asked, metrics=("ndcg",))[_DRIFT]
         ratio = after / before if before else None
     fallen = ratio is not None and ratio < LEAST_RATIO

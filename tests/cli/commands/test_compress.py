@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from legcf.modelfile.served_model import ServingModel
+from legcf.modelfile.served_model import ServedModel
 from legcf.scoring.scorer import Request, Scorer
 from tests.cli.typed import legcf, refused
 from tests.helpers import planted, write_folder
@@ -34,7 +34,7 @@ def test_a_file_that_serves(folder: Path, tmp_path: Path) -> None:
     assert report["bytes"] == out.stat().st_size
     assert 0 < report["relative_error"] < 1
     assert report["accuracy"] == {}
-    model = ServingModel.load(out)
+    model = ServedModel.load(out)
     assert model.users is not None
     assert (len(model.users), len(model.items)) == (120, 100)
     with np.load(folder / "table.npz") as table:
@@ -53,7 +53,7 @@ def test_metrics_before_and_after(folder: Path, tmp_path: Path) -> None:
     pair = report["accuracy"]["test"]["ndcg@20"]
     assert pair["before"] > 0.3
     assert pair["after"] > 0.7 * pair["before"]
-    assert ServingModel.load(out).history is not None
+    assert ServedModel.load(out).history is not None
     shown = legcf("compress", folder / "table.npz", out, "--tolerance", 0.2, *data)
     assert "validation NDCG@20 lost" in shown.out
     assert "kept" in shown.out
@@ -63,7 +63,7 @@ def test_ids_of_rows(folder: Path, tmp_path: Path) -> None:
     out, ids = tmp_path / "model.legcf", tmp_path / "ids.txt"
     ids.write_text("".join(f"song {number}\n" for number in range(100)))
     assert legcf("compress", folder / "table.npz", out, "-c", 20, "-t", 2, "--item-ids", ids, "-q").code == 0
-    model = ServingModel.load(out)
+    model = ServedModel.load(out)
     assert model.items.values[3] == "song 3"
     assert model.users is not None
     assert model.users.values[3] == 3

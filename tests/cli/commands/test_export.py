@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from legcf.modelfile.served_model import ServingModel
-from legcf.ranking.tables.rows import CodedRows, FullRows
+from legcf.modelfile.served_model import ServedModel
+from legcf.ranking.tables.embedding_table import CodebookTable, DenseTable
 from legcf.scoring.scorer import Request, Scorer
 from tests.cli.conftest import QUICK
 from tests.cli.typed import legcf, refused
@@ -41,8 +41,8 @@ def test_forms(run: Path, tmp_path: Path, dtype: str, form: str) -> None:
     answer = legcf("export", run, tmp_path / "model", "-t", 3, "--format", form, "--dtype", dtype, "--json")
     assert answer.code == 0, answer.err
     report = json.loads(answer.out)
-    model = ServingModel.load(tmp_path / "model")
-    assert isinstance(model.item_rows, FullRows if form == "full" else CodedRows)
+    model = ServedModel.load(tmp_path / "model")
+    assert isinstance(model.item_rows, DenseTable if form == "full" else CodebookTable)
     assert model.dtype == report["settings"]["dtype"] == dtype
     assert report["bytes"] == (tmp_path / "model").stat().st_size == sum(report["parts"].values())
     kept = report["accuracy"]["test"]["ndcg@20"]
@@ -51,13 +51,13 @@ def test_forms(run: Path, tmp_path: Path, dtype: str, form: str) -> None:
 
 def test_items_only_and_without_history(run: Path, tmp_path: Path) -> None:
     assert legcf("export", run, tmp_path / "items", "--users", "none", "-q").code == 0
-    alone = ServingModel.load(tmp_path / "items")
+    alone = ServedModel.load(tmp_path / "items")
     assert alone.users is None
     assert alone.history is None
     assert legcf("export", run, tmp_path / "both", "--users", "none", "--history", "-q").code == 0
-    assert ServingModel.load(tmp_path / "both").history is not None
+    assert ServedModel.load(tmp_path / "both").history is not None
     assert legcf("export", run, tmp_path / "bare", "--no-history", "--no-titles", "--no-evaluate", "-q").code == 0
-    assert ServingModel.load(tmp_path / "bare").history is None
+    assert ServedModel.load(tmp_path / "bare").history is None
 
 
 def test_same_seed_same_file(run: Path, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_neighbours_are_kept_with_the_histories(near_run: Path, tmp_path: Path) 
         assert answer.code == 0, answer.err
         report = json.loads(answer.out)
         assert report["neighbours"] is kept
-        assert (ServingModel.load(model).neighbour_scale > 0) is kept
+        assert (ServedModel.load(model).neighbour_scale > 0) is kept
         silent = kept or "--no-neighbours" in options
         assert answer.err == "" if silent else "--history keeps both" in answer.err
         accuracy[options] = report["accuracy"]["test"]["ndcg@20"]
@@ -141,7 +141,7 @@ def test_refusals(run: Path, tmp_path: Path) -> None:
 def test_attributes_from_a_table(run: Path, tmp_path: Path) -> None:
     plain = legcf("export", run, tmp_path / "plain", "--no-evaluate", "-q")
     assert plain.code == 0, plain.err
-    ids = ServingModel.load(tmp_path / "plain").items.values.tolist()
+    ids = ServedModel.load(tmp_path / "plain").items.values.tolist()
     lines = [f"{item},{'AB'[place % 2]}|all,{place / 4},x" for place, item in enumerate(ids)]
     (tmp_path / "items.csv").write_text("item,kind,price,note\n" + "\n".join(lines) + "\n")
     options = ("--items", tmp_path / "items.csv", "--no-evaluate", "-q")

@@ -19,7 +19,7 @@ import pytest
 
 from legcf.cli.app import app_for
 from legcf.core.errors import UserError
-from legcf.modelfile.served_model import ServingModel
+from legcf.modelfile.served_model import ServedModel
 from tests.cli.read_only import read_only
 from tests.served import model, model_file, toy  # noqa: F401 - fixtures
 
@@ -106,7 +106,7 @@ def test_the_helper_comes_with_long_work_and_ends_with_the_server(model_file: Pa
         helper.wait(60)
 
 
-def test_swap_under_load_fails_no_request(model: ServingModel, tmp_path: Path) -> None:  # noqa: F811
+def test_swap_under_load_fails_no_request(model: ServedModel, tmp_path: Path) -> None:  # noqa: F811
     path, other = tmp_path / "model", tmp_path / "other"
     model.save(path)
     with serving(path, "--reload-seconds", "0.1", "--no-access-log") as (base, _):
@@ -124,7 +124,7 @@ def test_swap_under_load_fails_no_request(model: ServingModel, tmp_path: Path) -
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_nothing_has_to_be_written_and_nobody_has_to_be_root(
-    model: ServingModel,  # noqa: F811
+    model: ServedModel,  # noqa: F811
     writable: Path,
     workers: str,
 ) -> None:

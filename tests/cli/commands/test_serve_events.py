@@ -17,7 +17,7 @@ import httpx
 
 from legcf.server.state.event_log import EventLog
 from tests.cli.commands.test_serve import MAIN, serving
-from tests.served import model, model_file, placing, placing_file, toy  # noqa: F401 - fixtures
+from tests.served import encoder, model, model_file, placing_file, toy  # noqa: F401 - fixtures
 
 EVENTS, KILLS, SENDERS, TOGETHER, PATIENCE = 2000, 2, 8, 10, 120.0
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from legcf.modelfile.served_model import ServingModel
+from legcf.modelfile.served_model import ServedModel
 from legcf.server.state.event_log import EventLog, LogMark, new_event
 from tests.cli.typed import legcf, refused
 
@@ -83,7 +83,7 @@ def test_events_of_a_server_are_taken_once(updatable: Path, tmp_path: Path) -> N
     assert json.loads(again.out)["updated"]["pairs"] == 23
     model = tmp_path / "model.legcf"
     assert legcf("export", tmp_path / "second", model, "--users", "history", "--no-evaluate", "-q").code == 0
-    assert LogMark.from_card(ServingModel.load(model).card) == log.end()
+    assert LogMark.from_card(ServedModel.load(model).card) == log.end()
     (tmp_path / "new.csv").write_text("user,item\n79,3\n79,7\n")  # the mark stays with later updates
     later = legcf("update", tmp_path / "second", tmp_path / "new.csv", "--out", tmp_path / "third", "--json")
     assert LogMark.from_card(json.loads(later.out)) == log.end()

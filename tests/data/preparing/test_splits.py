@@ -18,7 +18,7 @@ from legcf.data.preparing.splits import PARTS, PROTOCOLS
 from legcf.data.source import from_frame
 
 # user, item, time, in test.txt
-Rows = list[tuple[int, int, int, bool]]
+EmbeddingTable = list[tuple[int, int, int, bool]]
 rows_strategy = st.lists(
     st.tuples(st.integers(0, 8), st.integers(0, 15), st.integers(0, 20), st.booleans()),
     min_size=1,
@@ -27,7 +27,7 @@ rows_strategy = st.lists(
 )
 
 
-def source(rows: Rows) -> PairSource:
+def source(rows: EmbeddingTable) -> PairSource:
     users, items, times, testing = (np.array(column) for column in zip(*rows, strict=True))
     batch = Batch(users.astype(np.int32), items.astype(np.int32), times, testing.astype(np.bool_))
     return PairSource(
@@ -46,7 +46,7 @@ def source(rows: Rows) -> PairSource:
     )
 
 
-def split(rows: Rows, protocol: str, **options: object) -> Dataset:
+def split(rows: EmbeddingTable, protocol: str, **options: object) -> Dataset:
     return build_in_memory(source(rows), DataOptions(protocol=protocol, cold="keep", **options))
 
 
@@ -57,7 +57,7 @@ def pairs(dataset: Dataset, part: str) -> set[tuple[int, int]]:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @given(rows=rows_strategy, seed=st.integers(0, 3))
-def test_every_pair_is_in_exactly_one_part(protocol: str, rows: Rows, seed: int) -> None:
+def test_every_pair_is_in_exactly_one_part(protocol: str, rows: EmbeddingTable, seed: int) -> None:
     dataset = split(rows, protocol, split_seed=seed)
     parts = [pairs(dataset, part) for part in PARTS]
     assert sum(map(len, parts)) == len(set.union(*parts)) == len(rows)
@@ -67,7 +67,7 @@ def test_every_pair_is_in_exactly_one_part(protocol: str, rows: Rows, seed: int)
 
 
 @given(rows=rows_strategy)
-def test_legcf_takes_a_third_of_test(rows: Rows) -> None:
+def test_legcf_takes_a_third_of_test(rows: EmbeddingTable) -> None:
     dataset = split(rows, "legcf")
     assert pairs(dataset, "train") == {row[:2] for row in rows if not row[3]}
     for user in range(9):
@@ -76,7 +76,7 @@ def test_legcf_takes_a_third_of_test(rows: Rows) -> None:
 
 
 @given(rows=rows_strategy)
-def test_ngcf_takes_a_tenth_of_train(rows: Rows) -> None:
+def test_ngcf_takes_a_tenth_of_train(rows: EmbeddingTable) -> None:
     dataset = split(rows, "ngcf")
     assert pairs(dataset, "test") == {row[:2] for row in rows if row[3]}
     for user in range(9):
@@ -85,7 +85,7 @@ def test_ngcf_takes_a_tenth_of_train(rows: Rows) -> None:
 
 
 @given(rows=rows_strategy)
-def test_ratio_leaves_every_user_something_to_train_on(rows: Rows) -> None:
+def test_ratio_leaves_every_user_something_to_train_on(rows: EmbeddingTable) -> None:
     dataset = split(rows, "ratio", validation_ratio=0.4, test_ratio=0.5)
     degrees = dataset.train.user_degrees + dataset.validation.user_degrees + dataset.test.user_degrees
     assert np.all((dataset.train.user_degrees > 0) == (degrees > 0))
@@ -93,7 +93,7 @@ def test_ratio_leaves_every_user_something_to_train_on(rows: Rows) -> None:
 
 
 @given(rows=rows_strategy)
-def test_leave_last_out_leaves_the_last_out(rows: Rows) -> None:
+def test_leave_last_out_leaves_the_last_out(rows: EmbeddingTable) -> None:
     dataset = split(rows, "leave-last-out")
     time = {row[:2]: row[2] for row in rows}
     for user in range(9):
@@ -106,7 +106,7 @@ def test_leave_last_out_leaves_the_last_out(rows: Rows) -> None:
 
 
 @given(rows=rows_strategy)
-def test_temporal_never_trains_on_the_future(rows: Rows) -> None:
+def test_temporal_never_trains_on_the_future(rows: EmbeddingTable) -> None:
     dataset = split(rows, "temporal")
     time = {row[:2]: row[2] for row in rows}
     ends = [sorted(time[pair] for pair in pairs(dataset, part)) for part in PARTS]

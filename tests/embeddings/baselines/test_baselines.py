@@ -135,13 +135,13 @@ class TestAll:
     def test_a_run_comes_back(self, model: Recommender, tmp_path: Path) -> None:
         model.save(tmp_path)
         again = Recommender.load(tmp_path)
-        for one, other in zip(rank(model.in_use, 10), rank(again.in_use, 10), strict=True):
+        for one, other in zip(rank(model.full_history_ranking, 10), rank(again.full_history_ranking, 10), strict=True):
             assert np.array_equal(one, other)
 
     def test_a_file_gives_the_same_answers(self, model: Recommender, dataset: Dataset, tmp_path: Path) -> None:
         build(model.trained, dtype="float32", validation=dataset.validation, quiet=True).save(tmp_path / "m.legcf")
         items, _ = Scorer.load(tmp_path / "m.legcf").recommend_all(10)
-        ranked, _ = rank(model.in_use, 10, seen=model.in_use.histories)
+        ranked, _ = rank(model.full_history_ranking, 10, seen=model.full_history_ranking.histories)
         alike = [len(set(one) & set(other)) for one, other in zip(items.tolist(), ranked.tolist(), strict=True)]
         assert np.mean(alike) > 9
 

@@ -63,14 +63,14 @@ def test_rows_follow_the_ids_of_the_data() -> None:
 
 
 def test_the_model_file_gives_the_same_vectors(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    from legcf.modelfile.served_model import ServingModel
+    from legcf.modelfile.served_model import ServedModel
 
     named = fitted()
     for dtype in ("int8", "float16"):
         coded = compress(named.users, named.items, 30, 3, dtype=dtype)
         assert coded.sizes == Sizes(30, 3)
         to_serving(coded, named, {}).save(tmp_path / "model.legcf")
-        loaded = ServingModel.load(tmp_path / "model.legcf")
+        loaded = ServedModel.load(tmp_path / "model.legcf")
         assert loaded.user_rows is not None
         assert loaded.history is not None
         for rows, vectors in ((loaded.item_rows, coded.item_vectors), (loaded.user_rows, coded.user_vectors)):

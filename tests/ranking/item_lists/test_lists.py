@@ -46,5 +46,5 @@ def test_adds_the_dense_product(seed: int, density: float, power: float) -> None
 
 def test_what_is_stored_is_all_that_is_needed() -> None:
     lists = random_lists(12, 0.3, 0)
-    assert lists.knowing(random_interactions(7, 12, 0.3, 1)) is lists
+    assert lists.with_histories(random_interactions(7, 12, 0.3, 1)) is lists
     assert lists.num_params() == lists.num_entries == len(lists.weights)

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from legcf.modelfile.served_model import ServingModel
+from legcf.modelfile.served_model import ServedModel
 from legcf.server.background.jobs import LIGHT, Job, map_job, perform, recommend_jobs, weight
 from legcf.server.background.process import Helper
 from legcf.server.schemas import Ask
-from legcf.server.state.live_state import Latest
-from legcf.server.state.loaded_model import Loaded
+from legcf.server.state.live_state import LiveState
+from legcf.server.state.loaded_model import LoadedModel
 
 
 @pytest.fixture(scope="module")
-def place(model: ServingModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(model: ServedModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("helped") / "model"
     model.save(path)
     return path
@@ -34,9 +34,9 @@ def _job() -> Job:
 
 
 def test_answers_are_those_of_the_server_itself(helper: Helper, place: Path) -> None:
-    loaded = Loaded.of(place)
+    loaded = LoadedModel.of(place)
     for job in (_job(), map_job(), _job()):
-        assert helper.perform(loaded, job) == perform(loaded, job, Latest())
+        assert helper.perform(loaded, job) == perform(loaded, job, LiveState())
     assert helper.process_id is not None
     results, errors = helper.perform(loaded, _job())
     assert [result is None for result in json.loads(b"[" + results + b"]")] == [False, True, False]
@@ -44,30 +44,30 @@ def test_answers_are_those_of_the_server_itself(helper: Helper, place: Path) -> 
 
 
 def test_a_model_that_only_the_server_has_answers_there(
-    helper: Helper, place: Path, near_model: ServingModel, capsys: pytest.CaptureFixture[str]
+    helper: Helper, place: Path, near_model: ServedModel, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = Loaded.of(place)
+    before = LoadedModel.of(place)
     helper.perform(before, _job())
     near_model.save(place)
-    after = Loaded.of(place)
-    assert helper.perform(before, _job()) == perform(before, _job(), Latest())  # still kept by the process
-    assert helper.perform(after, _job()) == perform(after, _job(), Latest())
+    after = LoadedModel.of(place)
+    assert helper.perform(before, _job()) == perform(before, _job(), LiveState())  # still kept by the process
+    assert helper.perform(after, _job()) == perform(after, _job(), LiveState())
     place.write_bytes(b"not a model")
     alone = Helper(place)
-    assert alone.perform(after, _job()) == perform(after, _job(), Latest())
+    assert alone.perform(after, _job()) == perform(after, _job(), LiveState())
     alone.close()
     assert "helper_ended" not in capsys.readouterr().err
 
 
 def test_a_process_that_ended_is_told_and_started_again(
-    place: Path, model: ServingModel, capsys: pytest.CaptureFixture[str]
+    place: Path, model: ServedModel, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model.save(place)
-    loaded, helper = Loaded.of(place), Helper(place)
+    loaded, helper = LoadedModel.of(place), Helper(place)
     helper.perform(loaded, _job())
     first = helper.process_id
     helper.close()
-    assert helper.perform(loaded, _job()) == perform(loaded, _job(), Latest())
+    assert helper.perform(loaded, _job()) == perform(loaded, _job(), LiveState())
     assert "helper_ended" in capsys.readouterr().err
     helper.perform(loaded, _job())
     assert helper.process_id != first

@@ -7,18 +7,18 @@ from functools import partial
 
 import pytest
 
-from legcf.server.background.queue import Abandoned, Busy, Lane
+from legcf.server.background.queue import Busy, ClientDisconnected, SlowQueue
 
 
 def test_everybody_in_the_lane_gets_a_turn() -> None:
     done: list[str] = []
 
     async def run() -> None:
-        lane = Lane()
-        first = lane.each([partial(done.append, f"a{k}") for k in range(3)])
-        second = lane.each([partial(done.append, f"b{k}") for k in range(3)])
+        lane = SlowQueue()
+        first = lane.run_all([partial(done.append, f"a{k}") for k in range(3)])
+        second = lane.run_all([partial(done.append, f"b{k}") for k in range(3)])
         await asyncio.gather(first, second)
-        assert await lane.each([lambda k=k: k for k in range(4)]) == [0, 1, 2, 3]  # type: ignore[misc]
+        assert await lane.run_all([lambda k=k: k for k in range(4)]) == [0, 1, 2, 3]  # type: ignore[misc]
         lane.close()
 
     asyncio.run(run())
@@ -27,7 +27,7 @@ def test_everybody_in_the_lane_gets_a_turn() -> None:
 
 def test_the_loop_goes_on_while_the_lane_works_and_a_full_lane_says_so() -> None:
     async def run() -> None:
-        lane, gate = Lane(most_waiting=2), threading.Event()
+        lane, gate = SlowQueue(most_waiting=2), threading.Event()
         waiting = [asyncio.create_task(lane.run(gate.wait)) for _ in range(2)]
         await asyncio.sleep(0)
         with pytest.raises(Busy):
@@ -42,7 +42,7 @@ def test_the_loop_goes_on_while_the_lane_works_and_a_full_lane_says_so() -> None
 
 def test_a_piece_that_fails_frees_its_place() -> None:
     async def run() -> None:
-        lane = Lane(most_waiting=1)
+        lane = SlowQueue(most_waiting=1)
         with pytest.raises(ZeroDivisionError):
             await lane.run(lambda: 1 // 0)
         assert await lane.run(lambda: 2) == 2
@@ -58,9 +58,9 @@ def test_nothing_is_done_for_somebody_who_has_gone() -> None:
         return len(done) >= 2
 
     async def run() -> None:
-        lane = Lane(most_waiting=1)
-        with pytest.raises(Abandoned):
-            await lane.each([partial(done.append, k) for k in range(5)], gone)
+        lane = SlowQueue(most_waiting=1)
+        with pytest.raises(ClientDisconnected):
+            await lane.run_all([partial(done.append, k) for k in range(5)], gone)
         assert await lane.run(lambda: 2) == 2
         lane.close()
 

@@ -13,7 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from legcf.export.build import build
-from legcf.modelfile.served_model import ServingModel
+from legcf.modelfile.served_model import ServedModel
 from legcf.scoring.extend import with_item
 from legcf.scoring.scorer import Request, Scorer
 from legcf.server.app import create_app
@@ -55,7 +55,7 @@ def test_off_unless_asked_for(model_file: Path) -> None:
         assert client.get("/api/model").json()["accepts_events"] is False
 
 
-def test_the_next_answer_knows_an_event(client: TestClient, model: ServingModel) -> None:
+def test_the_next_answer_knows_an_event(client: TestClient, model: ServedModel) -> None:
     before = _ids(client.get("/recommend/u4?k=5"))
     first = before[0]
     answer = _send(client, ("u4", first, "one"), ("u4", "new-item", "two"))
@@ -129,13 +129,13 @@ def test_an_item_that_nobody_has_is_placed_by_what_is_said_of_it(placing_file: P
 
 
 def test_a_new_file_has_what_was_said_of_items(placing_file: Path, model_file: Path, tmp_path: Path) -> None:
-    path, newer = tmp_path / "model", with_item(ServingModel.load(placing_file), "i/b", features={"kind": "group 0"})
+    path, newer = tmp_path / "model", with_item(ServedModel.load(placing_file), "i/b", features={"kind": "group 0"})
     path.write_bytes(placing_file.read_bytes())
     with told(path, tmp_path / "log", reload_seconds=0.02) as client:
         for name in ("i/a", "i/b"):
             client.put(f"/items/{name}", json={"features": {"kind": "group 1"}})
 
-        def served(model: ServingModel) -> dict[str, Any]:
+        def served(model: ServedModel) -> dict[str, Any]:
             before = client.get("/ready").json()["model"]
             model.save(path)
             while (state := client.get("/health").json())["model"] == before:
@@ -145,7 +145,7 @@ def test_a_new_file_has_what_was_said_of_items(placing_file: Path, model_file: P
 
         assert served(newer)["items"] == 92  # i/b is the file's own, i/a was told
         assert {int(item[2:]) % 3 for item in _ids(client.get("/similar?item=i/b&k=5&")) if item != "i/a"} == {0}
-        assert served(ServingModel.load(model_file))["items"] == 90  # it places nothing, and says so in the log
+        assert served(ServedModel.load(model_file))["items"] == 90  # it places nothing, and says so in the log
         refused = client.put("/items/i/c", json={"features": {"kind": "group 1"}})
         assert refused.status_code == 409
         assert "--item-features" in refused.json()["detail"]

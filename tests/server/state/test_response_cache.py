@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Answers kept for whoever asks again."""
 
-from legcf.server.state.response_cache import Memory
+from legcf.server.state.response_cache import LruCache
 
 
 def test_what_was_not_asked_for_longest_is_forgotten() -> None:
-    memory = Memory(3 * 1200)
+    memory = LruCache(3 * 1200)
     for name in "abc":
         memory.keep(name, name.encode() * 1000)
     assert memory.get("a") == b"a" * 1000
@@ -16,12 +16,12 @@ def test_what_was_not_asked_for_longest_is_forgotten() -> None:
 
 
 def test_too_large_for_it_and_none_at_all() -> None:
-    memory = Memory(1000)
+    memory = LruCache(1000)
     memory.keep("large", b"x" * 1000)
     memory.keep("small", b"x")
     memory.keep("small", b"y")
     assert memory.get("large") is None
     assert memory.get("small") == b"x"
-    off = Memory(0)
+    off = LruCache(0)
     off.keep("a", b"")
     assert len(off) == 0

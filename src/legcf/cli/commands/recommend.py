@@ -47,7 +47,7 @@ def recommend(
 
     if user is None and users is None and output is None:
         raise UserError("Say who to recommend for: --user ID, --users FILE, or --output FILE for all users.")
-    rank, count = distributed.place()
+    rank, count = distributed.rank_and_world_size()
     most = max(count, workers)
     target = None if output is None else _target(output, rank, most)
     if target is None and most > 1:

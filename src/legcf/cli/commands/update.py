@@ -54,7 +54,7 @@ def update(
     """
     from legcf.core import jit
     from legcf.recommender import Recommender
-    from legcf.updating.change import MUCH
+    from legcf.updating.change import RESOLVE_SHARE
     from legcf.updating.folder import write_run
 
     if quiet or as_json:
@@ -65,7 +65,7 @@ def update(
     recommender.update(
         new,
         data_options,
-        threshold=MUCH if threshold is None else threshold,
+        threshold=RESOLVE_SHARE if threshold is None else threshold,
         item_features=item_features,
         events=events,
         evaluate=evaluate,

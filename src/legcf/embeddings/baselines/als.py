@@ -29,7 +29,7 @@ class Als(EmbeddingLayer[AlsConfig]):
     Config = AlsConfig
     summary = "matrix factorisation by alternating least squares, popular entities weighing less"
     citation = "Hu et al., Collaborative Filtering for Implicit Feedback Datasets, ICDM 2008"
-    table_rows: ClassVar[None] = None
+    comparison_rows: ClassVar[None] = None
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # All pairs weigh the same, α = 40 and ten rounds.
         "paper": {**_ALONE, "method": {"als": {"alpha": 40.0, "degree_power": 0.0, "rounds": 10}}},

@@ -24,7 +24,7 @@ ROWLESS_SETTINGS: dict[str, Any] = {"backbone": {"name": "history"}, "training":
 
 class Rowless(EmbeddingLayer[R]):
     width_option = None
-    table_rows: ClassVar[None] = None
+    comparison_rows: ClassVar[None] = None
 
     def __init__(self, config: R, num_users: int, num_items: int) -> None:
         super().__init__(config, num_users, num_items)

@@ -14,7 +14,7 @@ from torch import nn
 
 from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, Row, normal, ones_at
+from legcf.embeddings.base import ComparisonRow, EmbeddingLayer, normal, ones_at
 from legcf.embeddings.budget import ensure_within, solved, stored_values, too_small
 from legcf.embeddings.composed.fitted import FITTED, FittedConfig, start_from_als
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
@@ -39,7 +39,7 @@ class BinaryCode(EmbeddingLayer[BinaryCodeConfig]):
     Config = BinaryCodeConfig
     summary = "the bits of an entity's number in blocks, each picking a row of a small table"
     citation = "Yan et al., Binary Code based Hash Embedding for Web-scale Applications, CIKM 2021"
-    table_rows: ClassVar[dict[str, Row]] = {"binary-code": Row("binary code", fitted=FITTED)}
+    comparison_rows: ClassVar[dict[str, ComparisonRow]] = {"binary-code": ComparisonRow("binary code", fitted=FITTED)}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {"training": PAPER_TRAINING},
         "default": {"training": DEFAULT_TRAINING, "ranking": DEFAULT_RANKING},

@@ -16,7 +16,7 @@ from torch import nn
 
 from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, Row, normal, ones_at, smallest_type, take_saved_shapes
+from legcf.embeddings.base import ComparisonRow, EmbeddingLayer, normal, ones_at, smallest_type, take_saved_shapes
 from legcf.embeddings.budget import Budgeted, solved, stored_values, too_small
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 
@@ -45,7 +45,7 @@ class Cel(EmbeddingLayer[CelConfig]):
     Config = CelConfig
     summary = "one vector a cluster; clusters split along gradients and exchange members while training"
     citation = "Chen et al., Clustered Embedding Learning for Recommender Systems, WWW 2023"
-    table_rows: ClassVar[dict[str, Row]] = {"cel": Row("CEL")}
+    comparison_rows: ClassVar[dict[str, ComparisonRow]] = {"cel": ComparisonRow("CEL")}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The release's script: one cluster, a split every 10 steps of all pairs, members moved every 40, until 800.
         "official": {

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from torch import nn
 
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, Row, normal
+from legcf.embeddings.base import ComparisonRow, EmbeddingLayer, normal
 from legcf.embeddings.budget import Budgeted, ensure_within, solved, stored_values, too_small
 from legcf.embeddings.composed.hashing import draw_constants, hashed
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
@@ -48,7 +48,7 @@ class DeepHash(EmbeddingLayer[DheConfig]):
     Config = DheConfig
     summary = "hash codes of an entity's number, decoded by a network; no table at all"
     citation = "Kang et al., Learning to Embed Categorical Features without Embedding Tables, KDD 2021"
-    table_rows: ClassVar[dict[str, Row]] = {"dhe": Row("DHE", "one size", within_budget=False)}
+    comparison_rows: ClassVar[dict[str, ComparisonRow]] = {"dhe": ComparisonRow("DHE", "one size", within_budget=False)}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # 12 codes per entity are the size that the LEGCF paper reports.
         "paper": {"method": {"hashes": 12, "count": "codes"}, "training": PAPER_TRAINING},

@@ -14,7 +14,7 @@ from torch import nn
 
 from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, Row, normal, ones_at
+from legcf.embeddings.base import ComparisonRow, EmbeddingLayer, normal, ones_at
 from legcf.embeddings.budget import ensure_within, solved, stored_values, too_small
 from legcf.embeddings.composed.fitted import FITTED, FittedConfig, start_from_als
 from legcf.embeddings.composed.hashing import draw_constants, hashed
@@ -56,7 +56,9 @@ class DoubleHash(EmbeddingLayer[DoubleHashConfig]):
     Config = DoubleHashConfig
     summary = "own rows for the most frequent, two hashed rows for each of the others"
     citation = "Zhang et al., Model Size Reduction Using Frequency Based Double Hashing, RecSys 2020"
-    table_rows: ClassVar[dict[str, Row]] = {"double-hash": Row("double hashing", fitted=FITTED)}
+    comparison_rows: ClassVar[dict[str, ComparisonRow]] = {
+        "double-hash": ComparisonRow("double hashing", fitted=FITTED)
+    }
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {"training": PAPER_TRAINING},
         "default": {"training": DEFAULT_TRAINING, "ranking": DEFAULT_RANKING},

@@ -16,7 +16,7 @@ from pydantic import Field
 from torch import nn
 
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, Row, normal, ones_at, take_saved_shapes
+from legcf.embeddings.base import ComparisonRow, EmbeddingLayer, normal, ones_at, take_saved_shapes
 from legcf.embeddings.budget import Budgeted, solved, stored_values, too_small
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 
@@ -43,7 +43,7 @@ class LightRec(EmbeddingLayer[LightRecConfig]):
     Config = LightRecConfig
     summary = "sum of codewords chosen on residuals, learned straight-through from a full teacher"
     citation = "Lian et al., LightRec: A Memory and Search-Efficient Recommender System, WWW 2020"
-    table_rows: ClassVar[dict[str, Row]] = {"lightrec": Row("LightRec")}
+    comparison_rows: ClassVar[dict[str, ComparisonRow]] = {"lightrec": ComparisonRow("LightRec")}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The release: 4 books of 256 codewords, width 32, plain softmax at τ = 0.9, L2 1e-3, codes at every step.
         "official": {

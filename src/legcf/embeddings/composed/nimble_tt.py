@@ -16,7 +16,7 @@ from torch import nn
 
 from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, Row, normal
+from legcf.embeddings.base import ComparisonRow, EmbeddingLayer, normal
 from legcf.embeddings.budget import Budgeted, ensure_within, solved, stored_values, too_small
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.graph.adjacency import bipartite
@@ -55,7 +55,7 @@ class NimbleTT(EmbeddingLayer[NimbleTtConfig]):
     Config = NimbleTtConfig
     summary = "a tensor train of three cores, entities ordered by community"
     citation = "Yin et al., Nimble GNN Embedding with Tensor-Train Decomposition, KDD 2022"
-    table_rows: ClassVar[dict[str, Row]] = {"nimble-tt": Row("NimbleTT", "one size")}
+    comparison_rows: ClassVar[dict[str, ComparisonRow]] = {"nimble-tt": ComparisonRow("NimbleTT", "one size")}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {"training": PAPER_TRAINING},
         "default": {"training": DEFAULT_TRAINING, "ranking": DEFAULT_RANKING},

@@ -15,7 +15,7 @@ from torch import nn
 
 from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, Row, normal, ones_at
+from legcf.embeddings.base import ComparisonRow, EmbeddingLayer, normal, ones_at
 from legcf.embeddings.budget import ensure_within, solved, stored_values, too_small
 from legcf.embeddings.composed.fitted import FITTED, FittedConfig, start_from_als
 from legcf.embeddings.presets import PAPER_TRAINING, SMALL_TRAINING
@@ -49,9 +49,9 @@ class QuotientRemainder(EmbeddingLayer[QrConfig]):
     Config = QrConfig
     summary = "two small tables addressed by quotient and remainder"
     citation = "Shi et al., Compositional Embeddings Using Complementary Partitions, KDD 2020"
-    table_rows: ClassVar[dict[str, Row]] = {
-        "qr": Row("QR, product", overrides={"method": {"op": "mult", "partition": "remainder"}}),
-        "qr-sum": Row("QR, sum", overrides={"method": {"op": "add", "partition": "balanced"}}, fitted=FITTED),
+    comparison_rows: ClassVar[dict[str, ComparisonRow]] = {
+        "qr": ComparisonRow("QR, product", overrides={"method": {"op": "mult", "partition": "remainder"}}),
+        "qr-sum": ComparisonRow("QR, sum", overrides={"method": {"op": "add", "partition": "balanced"}}, fitted=FITTED),
     }
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The original's product, in the LEGCF paper's loop.

@@ -15,7 +15,7 @@ from pydantic import Field, field_validator, model_validator
 from torch import nn
 
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, Row, normal, xavier_uniform
+from legcf.embeddings.base import ComparisonRow, EmbeddingLayer, normal, xavier_uniform
 from legcf.embeddings.budget import Budgeted, stored_values, too_small
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 
@@ -79,9 +79,9 @@ class AutoEmb(EmbeddingLayer[AutoEmbConfig]):
     Config = AutoEmbConfig
     summary = "candidate widths for every entity, weighed by a controller that looks at popularity"
     citation = "Zhao et al., AutoEmb, ICDM 2021"
-    table_rows: ClassVar[dict[str, Row]] = {
-        "autoemb": Row("AutoEmb", "one size", within_budget=False),
-        "autoemb-hard": Row(
+    comparison_rows: ClassVar[dict[str, ComparisonRow]] = {
+        "autoemb": ComparisonRow("AutoEmb", "one size", within_budget=False),
+        "autoemb-hard": ComparisonRow(
             "AutoEmb, best width kept", "one size", within_budget=False, overrides={"method": {"selection": "hard"}}
         ),
     }

@@ -13,7 +13,7 @@ import torch
 from pydantic import Field
 
 from legcf.core.errors import UserError
-from legcf.embeddings.base import Row
+from legcf.embeddings.base import ComparisonRow
 from legcf.embeddings.budget import solved, stored_values
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.embeddings.sized.pruned import PrunedLayer, PrunedTable, PruningConfig
@@ -37,7 +37,7 @@ class Cerp(PrunedLayer[CerpConfig]):
     Config = CerpConfig
     summary = "two bucket tables added by quotient and remainder, pruned by learned thresholds, then retrained"
     citation = "Liang et al., Learning Compact Compositional Embeddings via Regularized Pruning, ICDM 2023"
-    table_rows: ClassVar[dict[str, Row]] = {"cerp": Row("CERP")}
+    comparison_rows: ClassVar[dict[str, ComparisonRow]] = {"cerp": ComparisonRow("CERP")}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The release, but for its search with 10 pairs per step: thresholds start nearer instead.
         "official": {

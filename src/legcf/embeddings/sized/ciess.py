@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from legcf.embeddings.base import Row
+from legcf.embeddings.base import ComparisonRow
 from legcf.embeddings.budget import stored_values, too_small
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.embeddings.sized.widths import WidthConfig, WidthTable
@@ -60,7 +60,9 @@ class Ciess(WidthTable[CiessConfig]):
     Config = CiessConfig
     summary = "a width of its own for every entity, found by reinforcement learning (TD3)"
     citation = "Qu et al., CIESS, SIGIR 2023"
-    table_rows: ClassVar[dict[str, Row]] = {"ciess": Row("CIESS", "one size", within_budget=False)}
+    comparison_rows: ClassVar[dict[str, ComparisonRow]] = {
+        "ciess": ComparisonRow("CIESS", "one size", within_budget=False)
+    }
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The release's settings for LightGCN; its λ = 1e-4 has a ½ (so 5e-5 here).
         "official": {

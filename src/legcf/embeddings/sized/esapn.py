@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from torch import nn
 
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import Row
+from legcf.embeddings.base import ComparisonRow
 from legcf.embeddings.budget import stored_values, too_small
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.embeddings.sized.widths import WidthConfig, WidthTable
@@ -87,7 +87,9 @@ class Esapn(WidthTable[EsapnConfig]):
     Config = EsapnConfig
     summary = "widths that a policy network enlarges where it lowers the loss"
     citation = "Liu et al., ESAPN, SIGIR 2020"
-    table_rows: ClassVar[dict[str, Row]] = {"esapn": Row("ESAPN", "one size", within_budget=False)}
+    comparison_rows: ClassVar[dict[str, ComparisonRow]] = {
+        "esapn": ComparisonRow("ESAPN", "one size", within_budget=False)
+    }
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The release: widths, rates and batches of its CTR model; the loss is BPR with one negative.
         "official": {

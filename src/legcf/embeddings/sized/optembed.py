@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from torch import nn
 
-from legcf.embeddings.base import Row
+from legcf.embeddings.base import ComparisonRow
 from legcf.embeddings.budget import stored_values, too_small
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.embeddings.sized.widths import WidthConfig, WidthTable
@@ -71,7 +71,9 @@ class OptEmbed(WidthTable[OptEmbedConfig]):
     Config = OptEmbedConfig
     summary = "rows kept by a learned threshold, a width for users and one for items found by evolution"
     citation = "Lyu et al., OptEmbed, CIKM 2022"
-    table_rows: ClassVar[dict[str, Row]] = {"optembed": Row("OptEmbed", "one size", within_budget=False)}
+    comparison_rows: ClassVar[dict[str, ComparisonRow]] = {
+        "optembed": ComparisonRow("OptEmbed", "one size", within_budget=False)
+    }
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The release: D = 64, batches of 2048, 30 epochs at most, which end with the first that is no better.
         "official": {

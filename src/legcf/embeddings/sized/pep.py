@@ -12,7 +12,7 @@ import torch
 from pydantic import Field
 
 from legcf.core.errors import UserError
-from legcf.embeddings.base import Row
+from legcf.embeddings.base import ComparisonRow
 from legcf.embeddings.budget import stored_values
 from legcf.embeddings.presets import PAPER_TRAINING, SMALL_TRAINING
 from legcf.embeddings.sized.pruned import Granularity, PrunedLayer, PrunedTable, PruningConfig
@@ -29,7 +29,7 @@ class Pep(PrunedLayer[PepConfig]):
     Config = PepConfig
     summary = "full table pruned by learned thresholds, survivors retrained from their first values"
     citation = "Liu et al., Learnable Embedding Sizes for Recommender Systems, ICLR 2021"
-    table_rows: ClassVar[dict[str, Row]] = {"pep": Row("PEP")}
+    comparison_rows: ClassVar[dict[str, ComparisonRow]] = {"pep": ComparisonRow("PEP")}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The release's scripts: Xavier, s from −15, Adam's own weight decay on everything, batches of 1024.
         "official": {

@@ -157,7 +157,7 @@ def _losses(table: ResultTable) -> str:
     if len(by_loss) < 2:
         return ""
     which = "; ".join(f"{loss} for {', '.join(labels)}" for loss, labels in by_loss.items())
-    return f" Rows differ in their loss too, not in the method alone: {which}."
+    return f" EmbeddingTable differ in their loss too, not in the method alone: {which}."
 
 
 def _grid(table: ResultTable) -> Grid:

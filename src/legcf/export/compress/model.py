@@ -18,9 +18,9 @@ from legcf.export.calibrate import calibrate_items, calibrate_users
 from legcf.export.compress.compress import Compressed
 from legcf.modelfile import map_layout
 from legcf.modelfile.histories import PackedHistories
-from legcf.modelfile.served_model import FoldIn, ServingModel
+from legcf.modelfile.served_model import FoldIn, ServedModel
 from legcf.ranking.ranking import Ranking
-from legcf.ranking.tables.rows import CodedRows
+from legcf.ranking.tables.embedding_table import CodebookTable
 
 _METRICS = ("recall@20", "ndcg@20")
 _LARGEST_MAP = 1000  # the map is laid out in c² steps; beyond this serving places items by principal components
@@ -101,7 +101,7 @@ def compare(named: NamedTable, coded: Compressed) -> dict[str, dict[str, dict[st
 
 def to_serving(
     coded: Compressed, named: NamedTable, card: dict[str, Any], seed: int = 0, quiet: bool = True
-) -> ServingModel:
+) -> ServedModel:
     """A model that `legcf serve` and the scorer read; interactions, where given, add history and fold-in."""
     item_rows = _rows(coded.items, coded.codebook)
     user_rows = None if coded.users is None else _rows(coded.users, coded.codebook)
@@ -114,7 +114,7 @@ def to_serving(
         fold_in = calibrate_users(item_rows, served, named.dataset.validation, rng, quiet)
         fold_in_item = calibrate_items(user_rows, served, rng)
         history = PackedHistories.of(named.dataset.known)
-    return ServingModel(
+    return ServedModel(
         items=named.item_ids,
         item_rows=item_rows,
         popularity=counts,
@@ -130,6 +130,6 @@ def to_serving(
     )
 
 
-def _rows(assignment: Assignment, codebook: FloatArray) -> CodedRows:
+def _rows(assignment: Assignment, codebook: FloatArray) -> CodebookTable:
     narrow = np.uint16 if len(codebook) <= 2**16 else np.uint32
-    return CodedRows(assignment.indices.astype(narrow), assignment.weights, codebook)
+    return CodebookTable(assignment.indices.astype(narrow), assignment.weights, codebook)

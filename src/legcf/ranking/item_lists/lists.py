@@ -88,7 +88,7 @@ class ItemLists:
     def scaled(self, factor: float) -> "ItemLists":
         return replace(self, weights=self.weights * np.float32(factor), scale=self.scale * factor)
 
-    def knowing(self, histories: Interactions) -> "ItemLists":
+    def with_histories(self, histories: Interactions) -> "ItemLists":
         """What is stored is all that is needed."""
         return self
 

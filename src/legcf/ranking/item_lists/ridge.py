@@ -79,14 +79,14 @@ def _nearest(
     values = np.zeros(found.shape, dtype=np.float32)
     lengths = np.repeat(train.user_degrees, train.user_degrees)
     walked = np.bincount(train.items, weights=lengths, minlength=train.num_items)
-    shares = distributed.cuts(_offsets(walked[rows].astype(np.int64)))
-    mine = distributed.own(shares)
+    shares = distributed.row_partition(_offsets(walked[rows].astype(np.int64)))
+    mine = distributed.local_rows(shares)
     find_nearest(
         by_item.indptr, by_item.items, train.indptr, train.items, user_scale, item_scale, rows, found, values,
         mine.start, mine.stop, _chunks(len(found)),
     )  # fmt: skip
     for part in (found, values):
-        distributed.fill(part, shares)
+        distributed.all_gather_rows(part, shares)
     order = np.argsort(found, axis=1)
     found, values = np.take_along_axis(found, order, axis=1), np.take_along_axis(values, order, axis=1)
     present = found >= 0
@@ -109,8 +109,8 @@ def solve(
         whole = whole_gram(train, own)
     shape = (len(ridges), candidates.num_pairs)
     weights, gains = np.zeros(shape, dtype=np.float32), np.zeros(shape, dtype=np.float32)
-    shares = distributed.cuts(candidates.indptr)
-    mine = distributed.own(shares)
+    shares = distributed.row_partition(candidates.indptr)
+    mine = distributed.local_rows(shares)
     scaled = np.array([ridge * unit for ridge in ridges], dtype=np.float32)
     no_systems = np.zeros((0, 0, 0), dtype=np.float32)
     longest = int(candidates.user_degrees.max(initial=0))
@@ -132,7 +132,7 @@ def solve(
             )  # fmt: skip
             task.advance(len(some_rows))
     for line in (*weights, *gains):
-        distributed.fill(line, candidates.indptr[shares])
+        distributed.all_gather_rows(line, candidates.indptr[shares])
     return Solved(candidates, weights, gains)
 
 
@@ -207,12 +207,12 @@ def _transposed(candidates: Interactions, weights: FloatArray) -> tuple[Interact
 def whole_gram(train: Interactions, user_weights: FloatArray) -> FloatArray:
     matrix = train.to_scipy()
     gram = np.zeros((train.num_items, train.num_items), dtype=np.float32)
-    mine = distributed.own(distributed.cuts(train.indptr))
+    mine = distributed.local_rows(distributed.row_partition(train.indptr))
     for start in range(mine.start, mine.stop, _BLOCK):
         stop = min(start + _BLOCK, mine.stop)
         block = np.sqrt(matrix[start:stop].toarray())  # a pair counts by its weight in its own square
         gram += block.T @ (block * user_weights[start:stop, None])
-    return distributed.total(gram)
+    return distributed.all_reduce_sum(gram)
 
 
 def _offsets(counts: NDArray[np.integer]) -> NDArray[np.int64]:

@@ -12,7 +12,7 @@ from legcf.server.state.event_log import EventLog, LogEntry
 _MOST_WAITING = 20_000  # entries; beyond, the disk does not keep up
 _SPREAD_SECONDS = 0.02  # over which the acknowledgements of a transaction are sent
 
-Parcel = Sequence[LogEntry]
+EventBatch = Sequence[LogEntry]
 
 
 class NotWritten(Exception):
@@ -25,11 +25,11 @@ class Journal:
     def __init__(self, folder: str) -> None:
         self._log = EventLog(folder)
         self._thread = ThreadPoolExecutor(1, "journal")
-        self._waiting: list[tuple[Parcel, asyncio.Future[int]]] = []
+        self._waiting: list[tuple[EventBatch, asyncio.Future[int]]] = []
         self._entries = 0
         self._writing: asyncio.Task[None] | None = None
 
-    async def write(self, parcel: Parcel) -> int:
+    async def write(self, parcel: EventBatch) -> int:
         """How many entries were new; all of them are on disk."""
         if self._entries + len(parcel) > _MOST_WAITING:
             raise Busy

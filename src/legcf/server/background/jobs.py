@@ -9,8 +9,8 @@ from legcf.server import answers
 from legcf.server.encoding import encode
 from legcf.server.item_map import item_map
 from legcf.server.schemas import Ask
-from legcf.server.state.live_state import Latest
-from legcf.server.state.loaded_model import Loaded
+from legcf.server.state.live_state import LiveState
+from legcf.server.state.loaded_model import LoadedModel
 
 LIGHT = 500  # of `weight`: a few milliseconds, less than handing the work over would be worth
 _PIECE = 2000
@@ -42,11 +42,11 @@ def map_job() -> Job:
     return {"do": "map"}
 
 
-def perform(loaded: Loaded, job: Job, latest: Latest) -> tuple[bytes, bytes]:
+def perform(loaded: LoadedModel, job: Job, latest: LiveState) -> tuple[bytes, bytes]:
     return _WORK[job["do"]](loaded, job, latest)
 
 
-def _recommend(loaded: Loaded, job: Job, latest: Latest) -> tuple[bytes, bytes]:
+def _recommend(loaded: LoadedModel, job: Job, latest: LiveState) -> tuple[bytes, bytes]:
     """Results and errors of all asks, one of them null for each: two lists in JSON, without their brackets."""
     results, errors = [], []
     hidden = latest.hidden(loaded)
@@ -63,7 +63,7 @@ def _recommend(loaded: Loaded, job: Job, latest: Latest) -> tuple[bytes, bytes]:
     return b",".join(results), b",".join(errors)
 
 
-def _map(loaded: Loaded, job: Job, latest: Latest) -> tuple[bytes, bytes]:
+def _map(loaded: LoadedModel, job: Job, latest: LiveState) -> tuple[bytes, bytes]:
     return encode(item_map(loaded.scorer, loaded.by_popularity)), b""
 
 

@@ -20,8 +20,8 @@ from typing import IO
 from legcf.server.background.jobs import Job, perform
 from legcf.server.encoding import encode
 from legcf.server.logs import log
-from legcf.server.state.live_state import Latest
-from legcf.server.state.loaded_model import Loaded
+from legcf.server.state.live_state import LiveState
+from legcf.server.state.loaded_model import LoadedModel
 
 _NICENESS = 10
 _TRIES = 3  # in a row; then the server does everything itself
@@ -31,12 +31,12 @@ _MODELS = 2  # while a file is being replaced, batches that began before it end 
 class Helper:
     """To be used from one thread."""
 
-    def __init__(self, path: Path, latest: Latest | None = None, events: str | None = None) -> None:
-        self._path, self._live, self._events = path, latest or Latest(), events
+    def __init__(self, path: Path, latest: LiveState | None = None, events: str | None = None) -> None:
+        self._path, self._live, self._events = path, latest or LiveState(), events
         self._process: subprocess.Popen[bytes] | None = None
         self._failures = 0
 
-    def perform(self, loaded: Loaded, job: Job) -> tuple[bytes, bytes]:
+    def perform(self, loaded: LoadedModel, job: Job) -> tuple[bytes, bytes]:
         """By the process; or here, if it has another model or is no more."""
         found = None if self._failures == _TRIES else self._ask(encode({"model": loaded.tag, **job}))
         return perform(loaded, job, self._live) if found is None else found
@@ -92,9 +92,9 @@ def _read(stream: IO[bytes]) -> bytes:
     return part
 
 
-def work(path: Path, jobs: IO[bytes], answers: IO[bytes], latest: Latest) -> None:
+def work(path: Path, jobs: IO[bytes], answers: IO[bytes], latest: LiveState) -> None:
     """Until there are no more jobs."""
-    models: dict[str, Loaded] = {}
+    models: dict[str, LoadedModel] = {}
     while True:
         try:
             job = json.loads(_read(jobs))
@@ -102,7 +102,7 @@ def work(path: Path, jobs: IO[bytes], answers: IO[bytes], latest: Latest) -> Non
             return
         try:
             if job["model"] not in models:
-                loaded = Loaded.of(path).with_described(latest.log)
+                loaded = LoadedModel.of(path).with_described(latest.log)
                 models[loaded.tag] = loaded
                 models = dict(list(models.items())[-_MODELS:])
             results, errors = perform(models[job["model"]], job, latest)
@@ -119,7 +119,7 @@ def main() -> None:
         os.nice(_NICENESS)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints must not get between the answers
-    work(Path(sys.argv[1]), sys.stdin.buffer, answers, Latest.of(sys.argv[2] if len(sys.argv) > 2 else None))
+    work(Path(sys.argv[1]), sys.stdin.buffer, answers, LiveState.of(sys.argv[2] if len(sys.argv) > 2 else None))
 
 
 if __name__ == "__main__":

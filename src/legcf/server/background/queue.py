@@ -18,11 +18,11 @@ class Busy(Exception):
     """So many wait in the lane that another would only wait in vain."""
 
 
-class Abandoned(Exception):
+class ClientDisconnected(Exception):
     """Whoever asked has gone."""
 
 
-class Lane:
+class SlowQueue:
     def __init__(self, most_waiting: int = _MOST_WAITING) -> None:
         self._thread = ThreadPoolExecutor(1, "slow-lane")
         self._most_waiting, self._inside = most_waiting, 0
@@ -31,9 +31,9 @@ class Lane:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def run(self, piece: Callable[[], _Result]) -> _Result:
-        return (await self.each([piece]))[0]
+        return (await self.run_all([piece]))[0]
 
-    async def each(
+    async def run_all(
         self, pieces: Iterable[Callable[[], _Result]], abandoned: Callable[[], Awaitable[bool]] | None = None
     ) -> list[_Result]:
         """The results of all pieces, in their order; none are worked on for somebody who has gone."""
@@ -45,7 +45,7 @@ class Lane:
         try:
             for piece in pieces:
                 if abandoned is not None and await abandoned():
-                    raise Abandoned
+                    raise ClientDisconnected
                 results.append(await loop.run_in_executor(self._thread, piece))
             return results
         finally:

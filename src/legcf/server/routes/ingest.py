@@ -15,12 +15,12 @@ from legcf.server.middleware import Json
 from legcf.server.routes.operations import Operation, read_body, read_query
 from legcf.server.state.event_log import Change, Described, LogEntry, new_event
 from legcf.server.state.live_state import id_text
-from legcf.server.state.model_manager import Holder
+from legcf.server.state.model_manager import ModelManager
 
 
-class Told:
-    def __init__(self, holder: Holder, journal: Journal) -> None:
-        self._holder, self._journal = holder, journal
+class IngestApi:
+    def __init__(self, holder: ModelManager, journal: Journal) -> None:
+        self._manager, self._journal = holder, journal
 
     def operations(self) -> list[Operation]:
         item = partial(
@@ -49,7 +49,7 @@ class Told:
 
     async def interactions(self, request: HttpRequest) -> Response:
         events = (await read_body(request, schemas.NewEvents)).events
-        loaded = self._holder.current
+        loaded = self._manager.current
         model = loaded.scorer.model
         parcel = [
             new_event(id_text(model.users, event.user), id_text(model.items, event.item), event.id, event.time)
@@ -62,7 +62,7 @@ class Told:
     async def item(self, request: HttpRequest) -> Response:
         item = read_query(request, schemas.ItemQuery).item
         news = await read_body(request, schemas.ItemNews)
-        model, now = self._holder.current.scorer.model, time.time()
+        model, now = self._manager.current.scorer.model, time.time()
         name = id_text(model.items, item)
         entries: list[LogEntry] = []
         if news.available is not None:
@@ -72,7 +72,7 @@ class Told:
             entries.append(Described(name, news.features, news.title, now))
         await self._journal.write(entries)
         if news.features is not None:
-            await self._holder.look()
-        loaded = self._holder.current
+            await self._manager.reload_if_changed()
+        loaded = self._manager.current
         known = loaded.scorer.model.items.find(item) is not None
         return Json({"model": loaded.tag, "item": item, "available": news.available, "known": known})

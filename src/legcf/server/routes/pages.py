@@ -14,17 +14,17 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from legcf.ranking.popularity import at_least_one
-from legcf.ranking.tables.rows import CodedRows
+from legcf.ranking.tables.embedding_table import CodebookTable
 from legcf.server.answers import UnknownId
 from legcf.server.background.jobs import map_job
 from legcf.server.background.process import Helper
-from legcf.server.background.queue import Lane
+from legcf.server.background.queue import SlowQueue
 from legcf.server.encoding import encode
 from legcf.server.item_map import hues
 from legcf.server.routes.operations import Endpoint, read_query
-from legcf.server.state.live_state import Latest
-from legcf.server.state.loaded_model import Loaded
-from legcf.server.state.model_manager import Holder
+from legcf.server.state.live_state import LiveState
+from legcf.server.state.loaded_model import LoadedModel
+from legcf.server.state.model_manager import ModelManager
 
 _WEB = Path(__file__).parents[1] / "web"
 _FILES = (
@@ -44,7 +44,9 @@ class OfUser(BaseModel):
     user: str
 
 
-def page_routes(holder: Holder, lane: Lane, helper: Helper, latest: Latest, document: bytes) -> list[BaseRoute]:
+def page_routes(
+    holder: ModelManager, lane: SlowQueue, helper: Helper, latest: LiveState, document: bytes
+) -> list[BaseRoute]:
     files = [Route(path, _fixed((_WEB / name).read_bytes(), kind)) for path, name, kind in _FILES]
     return [
         *files,
@@ -62,10 +64,10 @@ def _fixed(content: bytes, kind: str) -> Endpoint:
     return send
 
 
-def _questions(holder: Holder, lane: Lane, latest: Latest) -> list[BaseRoute]:
+def _questions(holder: ModelManager, lane: SlowQueue, latest: LiveState) -> list[BaseRoute]:
     """Each worked out in the slow lane: looking through all titles takes a while where there are many."""
 
-    def question(path: str, answer: Callable[[Loaded, HttpRequest], Any]) -> Route:
+    def question(path: str, answer: Callable[[LoadedModel, HttpRequest], Any]) -> Route:
         async def endpoint(request: HttpRequest) -> Response:
             content = await lane.run(lambda: encode(answer(holder.current, request)))
             return Response(content, media_type="application/json")
@@ -80,7 +82,7 @@ def _questions(holder: Holder, lane: Lane, latest: Latest) -> list[BaseRoute]:
     ]
 
 
-def _map(holder: Holder, lane: Lane, helper: Helper) -> Endpoint:
+def _map(holder: ModelManager, lane: SlowQueue, helper: Helper) -> Endpoint:
     drawn: dict[str, bytes] = {}  # of the model in use: it takes a second or two
 
     async def send(request: HttpRequest) -> Response:
@@ -94,7 +96,7 @@ def _map(holder: Holder, lane: Lane, helper: Helper) -> Endpoint:
     return send
 
 
-def _items(current: Loaded, request: HttpRequest) -> dict[str, Any]:
+def _items(current: LoadedModel, request: HttpRequest) -> dict[str, Any]:
     """Items found by a text, or those with the ids given, as many as the model has."""
     wanted = request.query_params.getlist("id")
     if wanted:
@@ -104,12 +106,12 @@ def _items(current: Loaded, request: HttpRequest) -> dict[str, Any]:
     return {"items": search_items(current, query.q, query.limit)}
 
 
-def _users(current: Loaded, request: HttpRequest) -> dict[str, Any]:
+def _users(current: LoadedModel, request: HttpRequest) -> dict[str, Any]:
     query = read_query(request, Search)
     return {"users": search_users(current, query.q, query.limit)}
 
 
-def _history(current: Loaded, request: HttpRequest, latest: Latest) -> dict[str, Any]:
+def _history(current: LoadedModel, request: HttpRequest, latest: LiveState) -> dict[str, Any]:
     user, model = read_query(request, OfUser).user, current.scorer.model
     position = None if model.users is None else model.users.find(user)
     news = latest.news(current, user)
@@ -124,7 +126,7 @@ def _history(current: Loaded, request: HttpRequest, latest: Latest) -> dict[str,
     }
 
 
-def search_items(current: Loaded, text: str, limit: int) -> list[dict[str, Any]]:
+def search_items(current: LoadedModel, text: str, limit: int) -> list[dict[str, Any]]:
     """Items whose title holds the text, or whose id is the text; the best known first."""
     names, wanted = current.folded_names, text.casefold().strip()
     exact = current.scorer.model.items.find(text) if text else None
@@ -137,7 +139,7 @@ def search_items(current: Loaded, text: str, limit: int) -> list[dict[str, Any]]
     return _entries(current, found)
 
 
-def search_users(current: Loaded, text: str, limit: int) -> list[int | str]:
+def search_users(current: LoadedModel, text: str, limit: int) -> list[int | str]:
     """The user with this id, users whose id begins with the text, then those that hold it."""
     users = current.scorer.model.users
     if users is None:
@@ -157,7 +159,7 @@ def search_users(current: Loaded, text: str, limit: int) -> list[int | str]:
     return users.external((starts + inside)[:limit])
 
 
-def _entries(current: Loaded, positions: Any) -> list[dict[str, Any]]:
+def _entries(current: LoadedModel, positions: Any) -> list[dict[str, Any]]:
     model = current.scorer.model
     counts = at_least_one(model.popularity)
     return [
@@ -170,7 +172,7 @@ def _entries(current: Loaded, positions: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _card(current: Loaded, latest: Latest) -> dict[str, Any]:
+def _card(current: LoadedModel, latest: LiveState) -> dict[str, Any]:
     model = current.scorer.model
     rows = model.item_rows
     return {
@@ -181,14 +183,14 @@ def _card(current: Loaded, latest: Latest) -> dict[str, Any]:
         "users": 0 if model.users is None else len(model.users),
         "titles": model.titles is not None,
         "users_stored": model.user_rows is not None,
-        "accepts_events": latest.is_told,
+        "accepts_events": latest.accepts_events,
         "history_stored": model.history is not None,
         "neighbours": model.neighbour_scale > 0,
         "hues": hues(model),
         "attributes": [] if model.attributes is None else model.attributes.described(),
         "dtype": model.dtype,
-        "coded": isinstance(rows, CodedRows),
+        "coded": isinstance(rows, CodebookTable),
         "width": rows.width,
-        "codebook": len(rows.codebook) if isinstance(rows, CodedRows) else None,
-        "terms": rows.columns.shape[1] if isinstance(rows, CodedRows) else None,
+        "codebook": len(rows.codebook) if isinstance(rows, CodebookTable) else None,
+        "terms": rows.columns.shape[1] if isinstance(rows, CodebookTable) else None,
     }

@@ -15,14 +15,14 @@ from legcf.core.errors import UserError
 from legcf.server import answers, schemas
 from legcf.server.background.jobs import LIGHT, perform, recommend_jobs, weight
 from legcf.server.background.process import Helper
-from legcf.server.background.queue import Lane
+from legcf.server.background.queue import SlowQueue
 from legcf.server.encoding import encode
 from legcf.server.middleware import Json
 from legcf.server.routes.operations import Operation, read_body, read_query
 from legcf.server.settings import Settings
-from legcf.server.state.live_state import Latest
-from legcf.server.state.loaded_model import Loaded
-from legcf.server.state.model_manager import Holder
+from legcf.server.state.live_state import LiveState
+from legcf.server.state.loaded_model import LoadedModel
+from legcf.server.state.model_manager import ModelManager
 from legcf.server.telemetry import Telemetry
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -30,10 +30,16 @@ _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 class Api:
     def __init__(
-        self, settings: Settings, holder: Holder, telemetry: Telemetry, lane: Lane, helper: Helper, latest: Latest
+        self,
+        settings: Settings,
+        holder: ModelManager,
+        telemetry: Telemetry,
+        lane: SlowQueue,
+        helper: Helper,
+        latest: LiveState,
     ) -> None:
-        self._settings, self._holder, self._telemetry = settings, holder, telemetry
-        self._lane, self._helper, self._latest = lane, helper, latest
+        self._settings, self._manager, self._telemetry = settings, holder, telemetry
+        self._slow_queue, self._helper, self._latest = lane, helper, latest
 
     def operations(self) -> list[Operation]:
         """Every id goes in the path or in the query: in a path some clients and proxies tamper with `..` or `//`."""
@@ -76,7 +82,7 @@ class Api:
         return await self._long(query) if content is None else _json(content)
 
     def _light(self, query: schemas.UserQuery) -> bytes | None:
-        ask, loaded = schemas.Ask.model_construct(**vars(query)), self._holder.current
+        ask, loaded = schemas.Ask.model_construct(**vars(query)), self._manager.current
         if weight(ask) > LIGHT:
             return None
         news, hidden = self._latest.news(loaded, ask.user), self._latest.hidden(loaded)
@@ -88,46 +94,46 @@ class Api:
         )
 
     async def _long(self, query: schemas.UserQuery) -> Response:
-        ask, loaded = schemas.Ask.model_construct(**vars(query)), self._holder.current
+        ask, loaded = schemas.Ask.model_construct(**vars(query)), self._manager.current
         key = query.model_dump_json(), self._latest.news(loaded, ask.user).version, self._latest.hidden(loaded).version
-        content = loaded.given.get(key)
+        content = loaded.response_cache.get(key)
         if content is None:
             content, error = (await self._in_lane(loaded, [ask]))[0]
             if error != b"null":
                 failed = schemas.Failed.model_validate_json(error)
                 return Json({"detail": failed.detail}, failed.status)
-            loaded.given.keep(key, content)
+            loaded.response_cache.keep(key, content)
         return _json(content)
 
     async def recommend_many(self, request: HttpRequest) -> Response:
         asks = (await read_body(request, schemas.AskMany)).requests
-        loaded = self._holder.current
+        loaded = self._manager.current
         if sum(weight(ask) for ask in asks) <= LIGHT:
             jobs = recommend_jobs(asks, self._settings.popular_for_unknown)
             done = [perform(loaded, job, self._latest) for job in jobs]
         else:
             done = await self._in_lane(loaded, asks, request.is_disconnected)
-        return Parcels(list(_joined(loaded, done)))
+        return ChunkedJson(list(_joined(loaded, done)))
 
     async def _in_lane(
         self,
-        loaded: Loaded,
+        loaded: LoadedModel,
         asks: Sequence[schemas.Ask],
         abandoned: Callable[[], Awaitable[bool]] | None = None,
     ) -> list[tuple[bytes, bytes]]:
         jobs = recommend_jobs(asks, self._settings.popular_for_unknown)
-        return await self._lane.each((partial(self._helper.perform, loaded, job) for job in jobs), abandoned)
+        return await self._slow_queue.run_all((partial(self._helper.perform, loaded, job) for job in jobs), abandoned)
 
     async def similar(self, request: HttpRequest) -> Response:
         query = read_query(request, schemas.ItemNeighboursQuery)
-        loaded = self._holder.current
+        loaded = self._manager.current
         hidden = self._latest.hidden(loaded)
         key = "items", query.item, query.k, hidden.version
         return _json(_remembered(loaded, key, lambda: answers.similar_items(loaded, query.item, query.k, hidden)))
 
     async def similar_users(self, request: HttpRequest) -> Response:
         query = read_query(request, schemas.UserNeighboursQuery)
-        loaded = self._holder.current
+        loaded = self._manager.current
         key = "users", query.user, query.k
         return _json(_remembered(loaded, key, lambda: answers.similar_users(loaded, query.user, query.k)))
 
@@ -138,10 +144,10 @@ class Api:
         return Json(self._state())
 
     async def health(self, request: HttpRequest) -> Response:
-        current = self._holder.current
+        current = self._manager.current
         model = current.scorer.model
         users = 0 if model.users is None else len(model.users)
-        name = str(model.card.get("name") or self._holder.path.name)
+        name = str(model.card.get("name") or self._manager.path.name)
         facts = {"name": name, "users": users, "items": len(model.items), "loaded_at": current.at}
         return Json({**self._state(), **facts})
 
@@ -149,17 +155,17 @@ class Api:
         return Response(self._telemetry.text(), headers={"content-type": _METRICS_TYPE})
 
     def _state(self) -> dict[str, str | None]:
-        warning = self._holder.warning
+        warning = self._manager.warning
         status = "ready" if warning is None else "warning"
-        return {"model": self._holder.current.tag, "status": status, "warning": warning}
+        return {"model": self._manager.current.tag, "status": status, "warning": warning}
 
 
-def _remembered(loaded: Loaded, key: Hashable, work: Callable[[], Any]) -> bytes:
+def _remembered(loaded: LoadedModel, key: Hashable, work: Callable[[], Any]) -> bytes:
     """What was answered before, or what `work` gives."""
-    content = loaded.given.get(key)
+    content = loaded.response_cache.get(key)
     if content is None:
         content = encode(work())
-        loaded.given.keep(key, content)
+        loaded.response_cache.keep(key, content)
     return content
 
 
@@ -167,7 +173,7 @@ def _json(content: bytes) -> Response:
     return Response(content, media_type="application/json")
 
 
-class Parcels(Response):
+class ChunkedJson(Response):
     """JSON sent in the parts it is made of: megabytes at once would hold everybody else up."""
 
     media_type = "application/json"
@@ -183,7 +189,7 @@ class Parcels(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def _joined(loaded: Loaded, done: Sequence[tuple[bytes, bytes]]) -> Iterator[bytes]:
+def _joined(loaded: LoadedModel, done: Sequence[tuple[bytes, bytes]]) -> Iterator[bytes]:
     opening = b'{"model":' + encode(loaded.tag) + b',"results":['
     for result, _ in done:
         yield opening + result

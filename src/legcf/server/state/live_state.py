@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from legcf.core.arrays import Positions
 from legcf.data.ids import ExternalId, IdMap
 from legcf.server.state.event_log import EventLog, LogMark
-from legcf.server.state.loaded_model import Loaded
+from legcf.server.state.loaded_model import LoadedModel
 
 _MODELS = 2  # the one in use, and the one before it while requests end
 
 
 @dataclass(frozen=True)
-class News:
+class RecentEvents:
     """`version` changes with every event of the user."""
 
     items: Positions
@@ -23,7 +23,7 @@ class News:
 
 
 @dataclass(frozen=True)
-class Hidden:
+class UnavailableItems:
     """Items that are not available; `version` changes with every change."""
 
     items: Positions
@@ -31,22 +31,22 @@ class Hidden:
 
 
 _NONE = np.zeros(0, dtype=np.int32)
-NO_NEWS, NOTHING_HIDDEN = News(_NONE, 0), Hidden(_NONE, 0)
+NO_NEWS, NOTHING_HIDDEN = RecentEvents(_NONE, 0), UnavailableItems(_NONE, 0)
 
 
-class Latest:
+class LiveState:
     """Looked up for every answer, so every worker knows what any of them has acknowledged."""
 
     def __init__(self, log: EventLog | None = None) -> None:
         self.log = log
-        self._hidden: dict[str, tuple[NDArray[np.bool_], Hidden]] = {}
+        self._hidden: dict[str, tuple[NDArray[np.bool_], UnavailableItems]] = {}
 
     @classmethod
-    def of(cls, folder: str | None) -> "Latest":
+    def of(cls, folder: str | None) -> "LiveState":
         return cls(None if folder is None else EventLog(folder))
 
     @property
-    def is_told(self) -> bool:
+    def accepts_events(self) -> bool:
         """Whether there is a log at all."""
         return self.log is not None
 
@@ -54,7 +54,7 @@ class Latest:
         if self.log is not None:
             self.log.close()
 
-    def news(self, loaded: Loaded, user: ExternalId | None) -> News:
+    def news(self, loaded: LoadedModel, user: ExternalId | None) -> RecentEvents:
         """Items of the user that the file does not hold. What the file knows of nobody it knows of no event either."""
         if self.log is None or user is None:
             return NO_NEWS
@@ -63,9 +63,9 @@ class Latest:
         after = self.log.position_in(LogMark.from_card(model.card)) if known else 0
         events = self.log.of_user(id_text(model.users, user), after)
         places = {place for _, item in events if (place := model.items.find(item)) is not None}
-        return News(np.array(sorted(places), dtype=np.int32), events[-1][0]) if events else NO_NEWS
+        return RecentEvents(np.array(sorted(places), dtype=np.int32), events[-1][0]) if events else NO_NEWS
 
-    def hidden(self, loaded: Loaded) -> Hidden:
+    def hidden(self, loaded: LoadedModel) -> UnavailableItems:
         if self.log is None:
             return NOTHING_HIDDEN
         flags, before = self._hidden.get(loaded.tag) or (
@@ -79,7 +79,7 @@ class Latest:
             place = loaded.scorer.model.items.find(item)
             if place is not None:
                 flags[place] = not available
-        now = Hidden(np.flatnonzero(flags), changes[-1][0] if changes else 0)
+        now = UnavailableItems(np.flatnonzero(flags), changes[-1][0] if changes else 0)
         self._hidden[loaded.tag] = flags, now
         self._hidden = dict(list(self._hidden.items())[-_MODELS:])
         return now

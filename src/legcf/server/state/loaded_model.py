@@ -14,31 +14,31 @@ from legcf.scoring.extend import NewItem, with_new_items
 from legcf.scoring.scorer import Scorer
 from legcf.server.logs import log
 from legcf.server.state.event_log import EventLog
-from legcf.server.state.response_cache import Memory
+from legcf.server.state.response_cache import LruCache
 
 _TAG_DIGITS = 12
 
 
 @dataclass(frozen=True, eq=False)
-class Loaded:
+class LoadedModel:
     """A scorer with what only the page needs, computed when first asked for. `tag` names the file's content, and behind
     a plus how many descriptions of items there were, where they brought new ones."""
 
     scorer: Scorer
     bytes: int
     tag: str
-    given: Memory  # answers of this model
+    response_cache: LruCache  # answers of this model
     at: float = field(default_factory=time.time)
 
     @classmethod
-    def of(cls, path: Path, cache_bytes: int = 0) -> "Loaded":
+    def of(cls, path: Path, cache_bytes: int = 0) -> "LoadedModel":
         while True:
             tag, size = tag_of(path)
             scorer = Scorer.load(path).prepare()
             if tag_of(path)[0] == tag:  # else it was replaced meanwhile
-                return cls(scorer, size, tag, Memory(cache_bytes))
+                return cls(scorer, size, tag, LruCache(cache_bytes))
 
-    def with_described(self, told: EventLog | None) -> "Loaded":
+    def with_described(self, told: EventLog | None) -> "LoadedModel":
         """With every item that the log describes and the file does not have. What the file cannot place is left out."""
         model, new = self.scorer.model, []
         position = 0 if told is None else told.last_description
@@ -52,7 +52,7 @@ class Loaded:
         if not new:
             return self
         scorer = Scorer(with_new_items(model, new), self.scorer.path).prepare()
-        return Loaded(scorer, self.bytes, f"{self.tag}+{position}", Memory(self.given.most_bytes))
+        return LoadedModel(scorer, self.bytes, f"{self.tag}+{position}", LruCache(self.response_cache.most_bytes))
 
     @cached_property
     def folded_names(self) -> list[str]:

@@ -10,7 +10,7 @@ from prometheus_client.core import GaugeMetricFamily
 
 from legcf.server.logs import log
 from legcf.server.state.event_log import EventLog
-from legcf.server.state.loaded_model import Loaded, tag_of
+from legcf.server.state.loaded_model import LoadedModel, tag_of
 from legcf.server.telemetry import Telemetry
 
 REFUSED = "The file on disk was refused, and the model from before answers: the log says why."
@@ -19,7 +19,7 @@ GONE = "The file on disk is gone, and the model from before answers: put a file 
 Mark = tuple[int, int, int]
 
 
-class Holder:
+class ModelManager:
     """`warning` is what is wrong with the file on disk, None if it is the one in use. `events` is the folder of the log
     that items are described in."""
 
@@ -37,9 +37,9 @@ class Holder:
     async def watch(self, every_seconds: float) -> None:
         while True:
             await asyncio.sleep(every_seconds)
-            await self.look()
+            await self.reload_if_changed()
 
-    async def look(self) -> None:
+    async def reload_if_changed(self) -> None:
         """Load a replaced file beside the running model, then switch. A bad file changes nothing and is told once.
 
         When this returns, the model in use also has what was described before.
@@ -89,11 +89,11 @@ class Holder:
     def _last_description(self) -> int:
         return 0 if self._told is None else self._told.last_description
 
-    def _load(self, before: Loaded | None) -> tuple[Loaded, Mark | None]:
+    def _load(self, before: LoadedModel | None) -> tuple[LoadedModel, Mark | None]:
         """What the file holds now: the model from before, with all it remembers, if its content is the same."""
         mark = _mark(self.path)  # before the content: if it is replaced meanwhile, it is looked at again
         same = before is not None and before.tag == tag_of(self.path)[0]
-        return before if before is not None and same else Loaded.of(self.path, self._cache_bytes), mark
+        return before if before is not None and same else LoadedModel.of(self.path, self._cache_bytes), mark
 
     def _gauges(self) -> Iterable[GaugeMetricFamily]:
         current = self.current

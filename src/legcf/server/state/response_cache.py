@@ -7,7 +7,7 @@ from collections.abc import Hashable
 _OVERHEAD = 200  # bytes that an entry takes beside its content
 
 
-class Memory:
+class LruCache:
     """Forgets what was not asked for longest, once all entries together take more than `most_bytes`."""
 
     def __init__(self, most_bytes: int) -> None:

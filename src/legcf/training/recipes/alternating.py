@@ -19,7 +19,7 @@ def stages(settings: LegcfConfig, training: TrainingConfig) -> list[Stage[Legcf]
         warm.most_pairs = MANY_PAIRS  # the codebook is small, and starts from all pairs
         return [warm]
     # Half of a run that is limited in time: the updates must have their share.
-    return [Stage("pretrain", training.epochs, until=0.5), Alternate("alternate", training.epochs)]
+    return [Stage("pretrain", training.epochs, time_share=0.5), Alternate("alternate", training.epochs)]
 
 
 class Alternate(Stage[Legcf]):
@@ -29,7 +29,7 @@ class Alternate(Stage[Legcf]):
     """
 
     @property
-    def splits(self) -> bool:
+    def supports_distributed(self) -> bool:
         return True
 
     def before_epoch(self, session: TrainingView[Legcf], epoch: int) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def stages(settings: AutoEmbConfig, training: TrainingConfig) -> list[Stage[Auto
 class SearchWidths(Stage[AutoEmb]):
     """First order: a step of the controller on held-out pairs, then steps of the model on the others."""
 
-    counts, validated, until = False, False, 0.4
+    eligible_as_best, validated, time_share = False, False, 0.4
 
     def __init__(self, name: str, epochs: int, held_out: float) -> None:
         super().__init__(name, epochs, held_out=held_out)

@@ -36,13 +36,13 @@ def stages(settings: CiessConfig, training: TrainingConfig) -> list[Stage[Ciess]
 class Pretrain(Stage[Ciess]):
     """The full table: how well every entity can be served."""
 
-    counts, validated = False, False
+    eligible_as_best, validated = False, False
 
 
 class SearchSizes(Stage[Ciess]):
     """Trials of sizes that two agents propose, one for users and one for items."""
 
-    counts, validated = False, False
+    eligible_as_best, validated = False, False
 
     def __init__(self, settings: CiessConfig) -> None:
         super().__init__("search", settings.episodes * settings.episode_steps, settings.search_share, settings.held_out)

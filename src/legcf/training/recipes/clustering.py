@@ -25,8 +25,8 @@ def stages(settings: CelConfig, training: TrainingConfig) -> list[Stage[Cel]]:
 class Cluster(Stage[Cel]):
     """Between epochs the busiest clusters split, and entities move to the cluster that promises least loss."""
 
-    counts = validated = False
-    until = 0.5
+    eligible_as_best = validated = False
+    time_share = 0.5
 
     def after_epoch(self, session: TrainingView[Cel], epoch: int) -> dict[str, Any]:
         layer, settings = session.layer, session.layer.config

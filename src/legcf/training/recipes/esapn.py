@@ -88,7 +88,7 @@ class RecentLosses:
 class Grow(Stage[Esapn]):
     """Training on the pairs that are not held out, with a decision on sizes every few steps."""
 
-    counts, validated = False, False
+    eligible_as_best, validated = False, False
 
     def __init__(self, settings: EsapnConfig, most_epochs: int) -> None:
         super().__init__("grow", min(settings.grow_epochs, most_epochs), settings.search_share, settings.held_out)
@@ -145,7 +145,7 @@ class Grow(Stage[Esapn]):
         assert session.held_out is not None
         assert self._recent is not None
         layer = session.layer
-        judges = Sampler(
+        held_out = Sampler(
             session.held_out,
             self._settings.judging_pairs,
             _NEGATIVES,
@@ -153,7 +153,7 @@ class Grow(Stage[Esapn]):
             "each",
             seen=session.dataset.train,
         )
-        held = next(judges.epoch(session.rng), None)
+        held = next(held_out.epoch(session.rng), None)
         if held is None:
             return
         present = _present(held)

@@ -37,7 +37,7 @@ class Supernet(Stage[OptEmbed]):
     It ends when the held-out pairs, judged with full widths, are ranked no better for `patience` epochs.
     """
 
-    counts, validated, until = False, False, 0.4
+    eligible_as_best, validated, time_share = False, False, 0.4
 
     _best, _stale = 0.0, 0
 
@@ -80,7 +80,7 @@ class Evolve(Stage[OptEmbed]):
     All that was tried is all there is to remember: the best of it are the parents of the next generation.
     """
 
-    counts, steps, until = False, False, 0.6
+    eligible_as_best, iterates_batches, time_share = False, False, 0.6
 
     def __init__(self, name: str, epochs: int, held_out: float) -> None:
         super().__init__(name, epochs, held_out=held_out)

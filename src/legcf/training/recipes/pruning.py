@@ -29,8 +29,8 @@ class SearchPruned(Stage[Pruned]):
     steps of the little there is. So thresholds rise by nearly Adam's step size, whatever the decay's size.
     """
 
-    counts = validated = False
-    until = 0.5
+    eligible_as_best = validated = False
+    time_share = 0.5
 
     def finished(self, session: TrainingView[Pruned]) -> bool:
         return session.layer.num_params() <= session.layer.kept

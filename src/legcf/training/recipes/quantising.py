@@ -25,8 +25,8 @@ def stages(settings: LightRecConfig, training: TrainingConfig) -> list[Stage[Lig
 class Teach(Stage[LightRec]):
     """The full table, as it would be trained by itself."""
 
-    counts = False
-    until = 0.5
+    eligible_as_best = False
+    time_share = 0.5
 
     def trains(self, parameter: str) -> bool:
         return parameter.startswith("backbone.") or parameter.endswith("teacher")
@@ -35,8 +35,8 @@ class Teach(Stage[LightRec]):
 class Code(Stage[LightRec]):
     """Codebooks and similarities, from hard choices with the soft choice's gradient."""
 
-    counts = False
-    until = 0.8
+    eligible_as_best = False
+    time_share = 0.8
 
     def trains(self, parameter: str) -> bool:
         return not parameter.endswith("teacher")

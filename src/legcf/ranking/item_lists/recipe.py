@@ -20,10 +20,10 @@ from legcf.ranking.item_lists.ridge import Solved, find_candidates, solve, stron
 from legcf.ranking.neighbours import product_spread
 from legcf.ranking.ranking import Ranking
 
-Judge = Callable[[Ranking, dict[str, Any]], float]
+Objective = Callable[[Ranking, dict[str, Any]], float]
 """How good a ranking is, and what is reported of the trial."""
 
-CLEARLY = 1.01
+MIN_IMPROVEMENT = 1.01
 """Times better, for anything but the default: less is the luck of those who judge, or of the split."""
 _RIDGES = (0.5, 1.0, 2.0, 4.0, 8.0)
 _MOST_RIDGE = 128.0
@@ -31,7 +31,7 @@ _USER_POWERS = (0.0,)  # beside the one that is configured, ½: 1 only seemed be
 _POWERS = (0.0, 0.25, 0.5)
 _FEW, _MANY = 32, 64  # candidates per item: while settings are found, and then
 _FEW_DENSE, _MANY_DENSE = 100, 200  # where items are few and have much in common
-MANY_ITEMS = 8192
+LARGE_CATALOGUE = 8192
 _SAMPLE = 500  # users whose scores tell how far a term spreads
 _LEAST_WEIGHT, _MOST_WEIGHT = 2.0**-6, 2.0**6
 
@@ -48,9 +48,9 @@ class ListFitter:
         # Both are asked for once per weight that is tried, of the same lists and the same vectors.
         self._list_spread = lru_cache(maxsize=1)(self._spread_of)
         self._product_spread = lru_cache(maxsize=1)(lambda ranking: product_spread(ranking.users, ranking.items))
-        self._few, self._many = (_FEW_DENSE, _MANY_DENSE) if train.num_items <= MANY_ITEMS else (_FEW, _MANY)
+        self._few, self._many = (_FEW_DENSE, _MANY_DENSE) if train.num_items <= LARGE_CATALOGUE else (_FEW, _MANY)
 
-    def settings(self, ranking: Ranking, config: RankingConfig, judge: Judge) -> RankingConfig:
+    def settings(self, ranking: Ranking, config: RankingConfig, judge: Objective) -> RankingConfig:
         """Ridge and powers, one after the other, each with the weight that suits it; as configured unless another is
         clearly better."""
         best = config
@@ -59,7 +59,7 @@ class ListFitter:
         def attempt(trial: RankingConfig, lists: ItemLists) -> None:
             nonlocal best, best_score
             weight, score = self.weighed(ranking, lists, trial.list_weight, judge, trial)
-            if score > CLEARLY * best_score:
+            if score > MIN_IMPROVEMENT * best_score:
                 best, best_score = trial.model_copy(update={"list_weight": weight}), score
 
         ridges = (config.list_ridge, *(ridge for ridge in _RIDGES if ridge != config.list_ridge))
@@ -101,7 +101,7 @@ class ListFitter:
         ranking: Ranking,
         lists: ItemLists,
         start: float,
-        judge: Judge,
+        judge: Objective,
         reported: RankingConfig,
         steps: tuple[float, ...] = (2.0,),
     ) -> tuple[float, float]:
@@ -115,7 +115,9 @@ class ListFitter:
         best = climb(score, start, _LEAST_WEIGHT, _MOST_WEIGHT, steps)
         return best, known[best]
 
-    def judged(self, ranking: Ranking, lists: ItemLists, weight: float, judge: Judge, reported: RankingConfig) -> float:
+    def judged(
+        self, ranking: Ranking, lists: ItemLists, weight: float, judge: Objective, reported: RankingConfig
+    ) -> float:
         """How good the ranking is with lists of this weight."""
         facts = {
             "entries": round(lists.num_entries / max(self.train.num_items, 1), 1),

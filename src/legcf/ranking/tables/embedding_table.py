@@ -14,7 +14,7 @@ from legcf.ranking.tables.packing import bits_for, quantise_table, rotated, row_
 _BLOCK = 1024  # rows worked on at once: they stay in the cache, and no N × d table ever stands in memory
 
 
-class Rows(Protocol):
+class EmbeddingTable(Protocol):
     """What scoring needs to know of a side."""
 
     def __len__(self) -> int: ...
@@ -37,7 +37,7 @@ class Rows(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class CodedRows:
+class CodebookTable:
     """Row p is Σ_k weights[p,k] · codebook[columns[p,k]], t terms.
 
     Weights are kept as they are stored: `values` are the weights, or with `scales` (one per row) bytes in units of
@@ -104,7 +104,7 @@ class CodedRows:
 
 
 @dataclass(frozen=True, eq=False)
-class PackedRows:
+class QuantisedTable:
     """A table in few bits per value: row p is levels[values[p]] · scales[p]."""
 
     values: NDArray[np.uint8]
@@ -112,7 +112,7 @@ class PackedRows:
     bits: int
 
     @classmethod
-    def of(cls, table: FloatArray, bits: int) -> "PackedRows":
+    def of(cls, table: FloatArray, bits: int) -> "QuantisedTable":
         values, scale, top = quantise_table(rotated(table), bits)
         return cls(values, row_scales(scale, top), bits)
 
@@ -153,7 +153,7 @@ class PackedRows:
 
 
 @dataclass(frozen=True, eq=False)
-class FullRows:
+class DenseTable:
     """The table itself, for comparison and for those who have the memory."""
 
     table: FloatArray
@@ -185,7 +185,7 @@ def packed_table_bytes(length: int, width: int, bits: int) -> int:
     return -(-length * width * bits // 8) + length
 
 
-def measure(rows: Rows) -> tuple[NDArray[np.float64], FloatArray]:
+def measure(rows: EmbeddingTable) -> tuple[NDArray[np.float64], FloatArray]:
     """Σ_p ĥ_p ĥ_pᵀ (d × d), and the lengths of all rows (never zero, to divide by), block by block."""
     gram = np.zeros((rows.width, rows.width), dtype=np.float64)
     lengths = np.empty(len(rows), dtype=np.float32)

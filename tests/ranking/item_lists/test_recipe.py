@@ -8,7 +8,7 @@ import pytest
 
 from legcf.core.config import RankingConfig
 from legcf.ranking.item_lists import fit_lists
-from legcf.ranking.item_lists.fit_lists import ListFitter
+from legcf.ranking.item_lists.recipe import ListFitter
 from legcf.ranking.ranking import Ranking
 from tests.helpers import planted
 

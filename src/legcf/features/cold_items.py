@@ -14,32 +14,32 @@ from legcf.features.coder import FeatureCoder
 
 @dataclass(frozen=True, eq=False)
 class FeatureMap:
-    """vector = features · matrix + start."""
+    """vector = features · matrix + intercept."""
 
     matrix: FloatArray
-    start: FloatArray
+    intercept: FloatArray
 
     def vectors(self, rows: Any) -> FloatArray:
         """Of the rows of a matrix, sparse or not."""
-        vectors: FloatArray = (rows @ self.matrix + self.start).astype(np.float32)
+        vectors: FloatArray = (rows @ self.matrix + self.intercept).astype(np.float32)
         return vectors
 
 
 @dataclass(frozen=True, eq=False)
-class Placing:
+class ColdItemEncoder:
     coder: FeatureCoder
     mapping: FeatureMap
 
-    def moved(self, before: FloatArray, after: FloatArray) -> "Placing":
+    def moved(self, before: FloatArray, after: FloatArray) -> "ColdItemEncoder":
         """To where items stand `after` that stood `before`: the linear map that fits them best."""
         across = np.linalg.lstsq(before.astype(np.float64), after.astype(np.float64), rcond=None)[0]
-        matrix, start = self.mapping.matrix @ across, self.mapping.start @ across
-        return Placing(self.coder, FeatureMap(matrix.astype(np.float32), start.astype(np.float32)))
+        matrix, intercept = self.mapping.matrix @ across, self.mapping.intercept @ across
+        return ColdItemEncoder(self.coder, FeatureMap(matrix.astype(np.float32), intercept.astype(np.float32)))
 
     def vector(self, said: Mapping[str, Any]) -> FloatArray:
         """Of an item of which this is said, by the names of the columns."""
         places, values = self.coder.row(said)
         if not len(places):
             raise UserError("Nothing is said of the item that the model could place it by: give it a feature.")
-        vector: FloatArray = values @ self.mapping.matrix[places] + self.mapping.start
+        vector: FloatArray = values @ self.mapping.matrix[places] + self.mapping.intercept
         return vector

@@ -4,8 +4,8 @@
 import numpy as np
 import pytest
 
+from legcf.ranking.tables.embedding_table import QuantisedTable, packed_table_bytes
 from legcf.ranking.tables.packing import pack_bits, quantise_levels
-from legcf.ranking.tables.rows import PackedRows, packed_table_bytes
 
 
 def table(rows: int = 400, width: int = 24) -> np.ndarray:
@@ -19,7 +19,7 @@ def table(rows: int = 400, width: int = 24) -> np.ndarray:
 @pytest.mark.parametrize(("bits", "most"), [(2, 0.16), (4, 0.02), (8, 0.001)])
 def test_products_survive_few_bits(bits: int, most: float) -> None:
     exact = table()
-    packed = PackedRows.of(exact, bits)
+    packed = QuantisedTable.of(exact, bits)
     close = packed.vectors(slice(None))
     lost = np.square(close @ close.T - exact @ exact.T).sum() / np.square(exact @ exact.T).sum()
     assert lost < most
@@ -27,7 +27,7 @@ def test_products_survive_few_bits(bits: int, most: float) -> None:
 
 @pytest.mark.parametrize("bits", [1, 2, 3, 4, 5, 6, 8])
 def test_scores_are_products_with_all_rows(bits: int) -> None:
-    packed = PackedRows.of(table(3000), bits)
+    packed = QuantisedTable.of(table(3000), bits)
     queries = np.random.default_rng(1).standard_normal((3, 24)).astype(np.float32)
     exact = queries.astype(np.float64) @ packed.vectors(slice(None)).T.astype(np.float64)
     scores = packed.scores(packed.project(queries))
@@ -38,7 +38,7 @@ def test_scores_are_products_with_all_rows(bits: int) -> None:
 
 
 def test_bytes_are_those_of_the_file() -> None:
-    packed = PackedRows.of(table(), 2)
+    packed = QuantisedTable.of(table(), 2)
     assert len(pack_bits(packed.values, 2)) + 400 == packed.packed_bytes == packed_table_bytes(400, 24, 2)
 
 
