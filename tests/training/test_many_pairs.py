@@ -77,16 +77,16 @@ def test_a_codebook_stays_small_unless_a_budget_asks_for_more() -> None:
 
 def test_few_judge_where_all_would_take_hours(monkeypatch: pytest.MonkeyPatch) -> None:
     truth = random_interactions(50, 10, 0.5, seed=0)
-    assert judges(truth) is None
+    assert eval_users(truth) is None
     assert sample_eval_users(truth, None, 0) is None
     home = sys.modules[judges.__module__]
     monkeypatch.setattr(home, "_MOST_SCORES", 100)
     monkeypatch.setattr(home, "_LEAST_JUDGES", 20)
-    chosen = judges(truth)
+    chosen = eval_users(truth)
     assert chosen is not None
     assert len(set(chosen.tolist())) == 20
-    assert np.array_equal(chosen, judges(truth))
-    fewer = judges(truth, 50)
+    assert np.array_equal(chosen, eval_users(truth))
+    fewer = eval_users(truth, 50)
     assert fewer is not None
     assert len(fewer) == 10
     monkeypatch.setattr(home, "CHOOSING_SCORES", 50)
