@@ -20,7 +20,7 @@ from legcf.training.stage import Stage
 from tests.helpers import planted
 from tests.training.sessions import session, stopped
 
-SMALL = {"c": 8, "d": 8, "t": 2, "start": "random"}
+SMALL = {"c": 8, "dim": 8, "t": 2, "start": "random"}
 
 
 @pytest.fixture(scope="module")
