@@ -8,8 +8,8 @@ LARGE_CATALOGUE = 8192
 small, Gowalla (40,981 items) and Yelp2018 (38,048) are large; where between them the boundary lies was not measured."""
 
 MIN_IMPROVEMENT = 1.01
-"""A ratio of selection scores. A setting replaces the default only if it scores this many times higher: held-out pairs
-of Gowalla preferred other list settings by 0.4 % where validation preferred the defaults (docs/study.md, section 12)."""
+"""A ratio of selection scores. A setting replaces the default only if it scores so many times higher: held-out pairs
+of Gowalla preferred other list settings by 0.4 % where validation preferred the default (docs/study.md, section 12)."""
 
 
 @dataclass(frozen=True)
