@@ -8,8 +8,7 @@ import pytest
 from legcf.export.build import accuracy, build, served_ranking
 from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.tables.embedding_table import CodebookTable, DenseTable, QuantisedTable
-
-from .conftest import Toy, make_toy
+from tests.served import Toy, make_toy
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])

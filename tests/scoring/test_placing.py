@@ -16,8 +16,7 @@ from legcf.modelfile.container import read_container, write_container
 from legcf.modelfile.served_model import ServedModel
 from legcf.scoring.extend import with_item
 from legcf.scoring.scorer import Request, Scorer
-
-from .conftest import GROUPS
+from tests.served import GROUPS
 
 Store = dict[str, Any]
 

@@ -20,8 +20,7 @@ from legcf.export.build import build
 from legcf.modelfile.served_model import ServedModel
 from legcf.server import app
 from legcf.server.app import Settings, create_app
-
-from .conftest import ODD, Toy, make_toy
+from tests.served import ODD, Toy, make_toy
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,7 @@ import pytest
 from legcf.modelfile.attributes import Attributes, number_column, text_column
 from legcf.modelfile.served_model import ServedModel
 from legcf.server.state.event_log import EventLog
-
-from .conftest import ITEMS, ODD, serving
+from tests.served import ITEMS, ODD, serving
 
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="the browser test needs playwright")
