@@ -7,7 +7,8 @@ from legcf.modelfile.served_model import ServedModel
 from legcf.scoring.extend import with_item
 from legcf.scoring.foldin import code_vector
 from legcf.scoring.scorer import Request, Scorer
-from tests.served import GROUPS
+
+from ..served import GROUPS
 
 
 def test_a_new_item_reaches_those_like_its_users(model: ServedModel, tmp_path) -> None:  # type: ignore[no-untyped-def]

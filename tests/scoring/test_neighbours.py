@@ -28,7 +28,8 @@ from legcf.scoring.profile import UserProfile
 from legcf.scoring.scorer import Request, Scorer
 from tests.helpers import graphs
 from tests.ranking.test_neighbours import dense
-from tests.served import Toy
+
+from ..served import Toy
 
 
 def of(train: Interactions, scale: float = 1.0) -> HistoryNeighbours:

@@ -16,7 +16,8 @@ from legcf.modelfile.container import read_container, write_container
 from legcf.modelfile.served_model import ServedModel
 from legcf.scoring.extend import with_item
 from legcf.scoring.scorer import Request, Scorer
-from tests.served import GROUPS
+
+from ..served import GROUPS
 
 Store = dict[str, Any]
 

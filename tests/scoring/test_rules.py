@@ -18,7 +18,8 @@ from legcf.scoring.rules import Caps, allowed_items, choose
 from legcf.scoring.scorer import Request, Scorer
 from legcf.server.app import create_app
 from legcf.server.settings import Settings
-from tests.served import ITEMS
+
+from ..served import ITEMS
 
 VALUES = ["tea", "café", "", "0", "true", "a|b"]
 _texts = st.lists(st.lists(st.sampled_from(VALUES), max_size=3), min_size=ITEMS, max_size=ITEMS)

@@ -12,7 +12,8 @@ from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.tables.embedding_table import CodebookTable, DenseTable
 from legcf.scoring.explain import explain
 from legcf.scoring.scorer import Request, Scorer
-from tests.served import GROUPS, Toy
+
+from ..served import GROUPS, Toy
 
 
 @pytest.fixture(scope="module")

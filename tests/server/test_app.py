@@ -20,7 +20,8 @@ from legcf.export.build import build
 from legcf.modelfile.served_model import ServedModel
 from legcf.server import app
 from legcf.server.app import Settings, create_app
-from tests.served import ODD, Toy, make_toy
+
+from ..served import ODD, Toy, make_toy
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,8 @@ from legcf.scoring.scorer import Request, Scorer
 from legcf.server.app import create_app
 from legcf.server.settings import Settings
 from legcf.server.state.event_log import FILE_NAME, Described, EventLog, LogMark
-from tests.served import Toy, make_toy
+
+from ...served import Toy, make_toy
 
 
 @contextmanager
