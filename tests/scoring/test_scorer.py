@@ -13,7 +13,7 @@ from legcf.ranking.tables.embedding_table import CodebookTable, DenseTable
 from legcf.scoring.explain import explain
 from legcf.scoring.scorer import Request, Scorer
 
-from .conftest import GROUPS, Toy
+from ..served import GROUPS, Toy
 
 
 @pytest.fixture(scope="module")
