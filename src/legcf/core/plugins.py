@@ -9,31 +9,31 @@ from legcf.core.errors import UserError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-T = TypeVar("T")
+Part = TypeVar("Part")
 
 
-class Registry(MutableMapping[str, T], Generic[T]):
+class Registry(MutableMapping[str, Part], Generic[Part]):
     """Map names to parts of one kind; parts of other packages come after those of this one.
 
     Entry points are read when a name is asked for that is none of this package's, or when the names are listed. The
     module of another package is imported when its part is used.
     """
 
-    def __init__(self, kind: str, group: str, accepts: Callable[[Any], bool], built_in: Mapping[str, T]) -> None:
+    def __init__(self, kind: str, group: str, accepts: Callable[[Any], bool], built_in: Mapping[str, Part]) -> None:
         """`kind` names the parts in messages, `group` is that of the entry points, `accepts` knows a part by sight."""
         self.kind, self.group, self._accepts = kind, group, accepts
         self.built_in = tuple(built_in)
-        self._parts: dict[str, T] = dict(built_in)
+        self._parts: dict[str, Part] = dict(built_in)
         self._waiting: dict[str, EntryPoint] | None = None  # of other packages, not yet imported; None: not yet read
 
-    def __getitem__(self, name: str) -> T:
+    def __getitem__(self, name: str) -> Part:
         if name not in self._parts:
             if name not in self._others:
                 raise KeyError(name)
             self._parts[name] = self._imported(self._others[name])
         return self._parts[name]
 
-    def __setitem__(self, name: str, part: T) -> None:
+    def __setitem__(self, name: str, part: Part) -> None:
         self._parts[name] = part
 
     def __delitem__(self, name: str) -> None:
@@ -67,10 +67,10 @@ class Registry(MutableMapping[str, T], Generic[T]):
             self._waiting = found
         return self._waiting
 
-    def _imported(self, entry: "EntryPoint") -> T:
+    def _imported(self, entry: "EntryPoint") -> Part:
         what = f"The {self.kind} `{entry.name}` of package {_package(entry)} ({entry.value})"
         try:
-            part: T = entry.load()
+            part: Part = entry.load()
         except Exception as error:  # whatever the import of another package may raise
             raise UserError(f"{what} cannot be imported: {type(error).__name__}: {error}") from error
         if not self._accepts(part):
