@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from legcf.data.interactions import Interactions
 from legcf.graph.adjacency import bipartite
-from tests.backbones.test_backbones import WIDTH, made, propagated, rows_for
+from legcf.testing.backbones import WIDTH, made, propagated, rows_for
 from tests.helpers import dense_bipartite, dense_normalised, graphs, random_interactions
 
 

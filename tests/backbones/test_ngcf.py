@@ -13,7 +13,7 @@ from legcf.backbones.base import Backbone
 from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
 from legcf.graph.adjacency import bipartite
-from tests.backbones.test_backbones import WIDTH, made, propagated, rows_for
+from legcf.testing.backbones import WIDTH, made, propagated, rows_for
 from tests.helpers import dense_bipartite, dense_normalised, graphs, random_interactions
 
 ADJACENCIES = ("norm", "sym", "mean", "mean+I", "plain")
