@@ -165,10 +165,6 @@ class RankingConfig(Frozen):
     length: float = Field(
         1.0, ge=0, le=1, description="power of a vector's length that counts in ranking: 1 all of it, 0 none"
     )
-    neighbours: float = Field(
-        0.0, ge=0, description="weight of what a user's neighbours took, beside the model's scores; 0: off"
-    )
-    fit_neighbours: bool = Field(False, description="choose the weight of neighbours on validation, after training")
     bytes: int | str | None = Field(
         None,
         description="size of the model file to make the most of, such as 1.6MB;"
@@ -202,7 +198,7 @@ class RankingConfig(Frozen):
     @property
     def chooses(self) -> bool:
         """Whether anything is left to validation."""
-        return self.choose or self.fit_lists or self.fit_neighbours
+        return self.choose or self.fit_lists
 
     @property
     def has_lists(self) -> bool:
@@ -210,12 +206,8 @@ class RankingConfig(Frozen):
 
     @model_validator(mode="after")
     def _goes_together(self) -> "RankingConfig":
-        if self.has_lists and self.neighbours:
-            raise ValueError("lists and neighbours are two ways to one thing; set neighbours = 0 or lists = 0")
         if self.lists is None and self.bytes is None:
             raise ValueError("lists = null asks for as many entries as `bytes` allows, and there is no such size")
-        if self.fit_neighbours and not self.neighbours:
-            raise ValueError("fit_neighbours needs a weight of neighbours to begin with; set neighbours = 0.5")
         return self
 
 
@@ -243,10 +235,21 @@ RENAMED_KEYS: dict[str, dict[str, str]] = {"legcf": {"d": "dim"}}
 _MOVED = {"ranking_length": "length", "neighbours": "neighbours", "fit_neighbours": "fit_neighbours"}
 
 
+_DROPPED_KEYS = ("neighbours", "fit_neighbours")
+"""Keys of `ranking` that are no more: what a user's neighbours took, for which there are item lists."""
+
+
 def renamed(section: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a section, or of a method or backbone by name, under their names of today."""
     names = RENAMED_KEYS.get(section, {})
-    return {names.get(key, key): value for key, value in values.items()}
+    dropped = _DROPPED_KEYS if section == "ranking" else ()
+    for key in dropped:
+        if values.get(key):
+            raise UserError(
+                f"ranking.{key} = {values[key]!r} is not possible: legcf no longer adds what neighbours took; item"
+                " lists replace it (ranking.lists, or the preset default)."
+            )
+    return {names.get(key, key): value for key, value in values.items() if key not in dropped}
 
 
 def migrated(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -265,7 +268,7 @@ def migrated(content: Mapping[str, Any]) -> dict[str, Any]:
         return content
     moved = {new: training[old] for old, new in _MOVED.items() if old in training}
     kept = {key: value for key, value in training.items() if key not in _MOVED}
-    return {**content, "training": kept, "ranking": moved}
+    return {**content, "training": kept, "ranking": renamed("ranking", moved)}
 
 
 Section = TypeVar("Section", bound=BaseModel)
