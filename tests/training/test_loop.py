@@ -20,7 +20,7 @@ from legcf.training.stage import Stage
 from tests.helpers import planted
 from tests.training.sessions import session, stopped
 
-SMALL = {"c": 8, "d": 8, "t": 2, "start": "random"}
+SMALL = {"c": 8, "dim": 8, "t": 2, "start": "random"}
 
 
 @pytest.fixture(scope="module")
@@ -216,7 +216,7 @@ def test_l2_has_one_gradient_whether_rows_travel_or_not(dataset: Dataset) -> Non
 
 
 def test_rows_that_travel_are_not_made_again_for_l2(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = resolve("dhe", preset="paper", overrides={"method": {"hashes": 8, "width": 8, "dim": 8}})
+    config = resolve("dhe", preset="paper", overrides={"method": {"hashes": 8, "hidden": 8, "dim": 8}})
     running = session(dataset, config)
     made: list[int] = []
     table = running.model.layer.table

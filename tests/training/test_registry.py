@@ -5,7 +5,7 @@ import pytest
 
 from legcf.core.config import BackboneConfig, MethodConfig, TrainingConfig
 from legcf.core.errors import UserError
-from legcf.training.registry import BACKBONES, DEFAULT_BACKBONE, METHODS, config_from_json, resolve, width_option
+from legcf.training.registry import BACKBONES, DEFAULT_BACKBONE, METHODS, config_from_json, resolve
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -13,11 +13,6 @@ def test_a_method_answers_to_its_name_and_ends_with_a_stage_that_counts(name: st
     layer = METHODS[name].layer
     assert layer.Config().name == name  # type: ignore[call-arg]
     assert issubclass(layer.Config, MethodConfig)
-    if {"d", "dim"} & set(layer.Config.model_fields):
-        assert width_option(name) in layer.Config.model_fields
-    else:
-        with pytest.raises(UserError, match="has no vectors"):
-            width_option(name)
     for preset in layer.presets:
         config = resolve(name, preset=preset)
         stages = METHODS[name].recipe(config.method, config.training)

@@ -75,7 +75,7 @@ def test_settings_of_format_1_make_the_same_model() -> None:
 def test_migration_changes_nothing_twice() -> None:
     old = read_json(KEPT / "format-1" / "config.json")
     assert migrated(migrated(old)) == migrated(old)
-    assert migrated(old)["ranking"] == {"length": 1.0, "neighbours": 0.5, "fit_neighbours": True}
+    assert migrated(old)["ranking"] == {"norm_power": 1.0, "neighbours": 0.5, "fit_neighbours": True}
 
 
 @pytest.mark.parametrize(

@@ -62,9 +62,6 @@ class EmbeddingLayer(nn.Module, ABC, Generic[C]):
     search_space: ClassVar[Space] = PAPER_GRID
     """What `legcf search` tries, by configuration key."""
 
-    width_option: ClassVar[str | None] = "dim"
-    """What the width is called in Config, if there is one; --dim sets it."""
-
     item_bias: nn.Parameter | None
     """Added to an item's scores where a method has one."""
 

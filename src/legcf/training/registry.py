@@ -10,7 +10,17 @@ from legcf.backbones.history import History
 from legcf.backbones.lightgcn import LightGCN
 from legcf.backbones.lr_gccf import LRGCCF
 from legcf.backbones.ngcf import NGCF
-from legcf.core.config import Frozen, RankingConfig, RunConfig, TrainingConfig, merged, migrated, unknown_key, validated
+from legcf.core.config import (
+    Frozen,
+    RankingConfig,
+    RunConfig,
+    TrainingConfig,
+    merged,
+    migrated,
+    unknown_key,
+    validated,
+    with_current_keys,
+)
 from legcf.core.errors import UserError
 from legcf.embeddings.base import EmbeddingLayer
 from legcf.embeddings.baselines.als import Als
@@ -86,14 +96,6 @@ def chosen(kind: str, name: str, among: Mapping[str, Any]) -> Any:
     return among[name]
 
 
-def width_option(method: str) -> str:
-    """What the width is called in the method's section."""
-    layer: type[EmbeddingLayer[Any]] = chosen("method", method, METHODS).layer
-    if layer.width_option is None:
-        raise UserError(f"Method {method} has no vectors, so it has no width either: leave out --dim.")
-    return layer.width_option
-
-
 def resolve(
     method: str = "legcf",
     backbone: str | None = None,
@@ -114,7 +116,7 @@ def resolve(
             f"Preset {preset} of {method} is made for backbone {made_for}; with {backbone} use --preset"
             f" {' or '.join(others)}."
         )
-    given = merged(settings, overrides or {})
+    given = merged(settings, with_current_keys(overrides or {}, method))
     sections: dict[str, type[Frozen]] = {"method": layer.Config, "backbone": backbone_type.Config, **COMMON_SECTIONS}
     for section, values in given.items():
         if section not in sections or not isinstance(values, Mapping):

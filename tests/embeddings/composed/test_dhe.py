@@ -18,7 +18,7 @@ GOWALLA = (29_858, 40_981)
 
 
 def made(users: int = 60, items: int = 40, seed: int = 0, **options: Any) -> DeepHash:
-    layer = DeepHash(DheConfig(**{"dim": 8, "hashes": 16, "width": 10, **options}), users, items)
+    layer = DeepHash(DheConfig(**{"dim": 8, "hashes": 16, "hidden": 10, **options}), users, items)
     layer.initialise(planted(4, 4).train, np.random.default_rng(seed))
     return layer
 
@@ -103,7 +103,7 @@ def test_codes_within_the_budget() -> None:
 
 def test_what_is_refused() -> None:
     with pytest.raises(UserError, match="141 are the least"):  # (128 + 1) + 2·(1 + 1) + (1 + 1) + 2·3
-        made(budget=20, width=None, hashes=128, dim=1, layers=3)
+        made(budget=20, hidden=None, hashes=128, dim=1, layers=3)
     with pytest.raises(UserError, match="too few"):
         made(budget=100)
     with pytest.raises(UserError, match="100 are the least"):

@@ -62,4 +62,4 @@ def test_sizes() -> None:
     with pytest.raises(UserError, match="more than the 50 users and items"):
         made(buckets=51)
     with pytest.raises(UserError, match="more than the 96 entries"):
-        made(kept=97)
+        made(max_entries=97)

@@ -15,7 +15,7 @@ from legcf.cli.output import AsJson, print_json, print_pairs, summary
 from legcf.cli.workers import are_wanted as workers_are_wanted
 from legcf.cli.workers import join as join_ranks
 from legcf.cli.workers import start as start_workers
-from legcf.core.config import merged, migrated, parse_assignments, validated, value_from_text
+from legcf.core.config import merged, parse_assignments, validated, value_from_text, with_current_keys
 from legcf.core.errors import UserError
 from legcf.core.files import lasting, read_json
 from legcf.data.options import DataOptions
@@ -96,7 +96,8 @@ def train(
     from legcf.data.source import training_data
     from legcf.data.summary import what_was_kept
     from legcf.evaluation.baselines import METRIC, told
-    from legcf.training.registry import resolve, width_option
+    from legcf.training.registry import METHODS, resolve
+    from legcf.training.registry import chosen as registered
     from legcf.training.run import remove_unfinished
     from legcf.training.run import train as run
 
@@ -109,18 +110,20 @@ def train(
     chosen_method = _first(method, _name(given, "method"), "legcf")
     typed = data_options.model_dump(include=data_options.model_fields_set)
     options = validated(DataOptions, {**given.get("data", {}).get("options", {}), **typed}, "data")
+    if dim is not None and "dim" not in registered("method", chosen_method, METHODS).layer.Config.model_fields:
+        raise UserError(f"Method {chosen_method} has no vectors, so it has no width either: leave out --dim.")
     typed_settings = parse_assignments(settings or [])
     if not all(isinstance(values, dict) for values in typed_settings.values()):
         sections = ", ".join(f"{section}.…" for section in _SECTIONS)
         raise UserError(f"--set takes a section and a key ({sections}), as in training.epochs=5.")
     overrides = merged(
-        {key: _options(given[key]) for key in _SECTIONS if key in given},
-        typed_settings,
+        with_current_keys({key: _options(given[key]) for key in _SECTIONS if key in given}, chosen_method),
+        with_current_keys(typed_settings, chosen_method),
         {} if warm_start is None else {"method": {"start": "table", "table": lasting(warm_start)}},
         {} if epochs is None else {"training": {"epochs": epochs}},
         {} if size is None else {"ranking": {"bytes": size}},
         {} if budget is None else {"method": {"budget": value_from_text(budget)}},
-        {} if dim is None else {"method": {width_option(chosen_method): dim}},
+        {} if dim is None else {"method": {"dim": dim}},
     )
     resolved = resolve(
         chosen_method,
@@ -203,13 +206,13 @@ def _with_features(
 
 def _refuse_too_wide(dim: int, config: "RunConfig", dataset: "Dataset") -> None:
     """Say how wide vectors may be, if the method's budget has no room for vectors of --dim or nobody would wait."""
-    from legcf.training.registry import METHODS, width_option
+    from legcf.training.registry import METHODS
 
     method = config.method
 
     def is_refused(width: int) -> bool:
         try:
-            wider = method.model_copy(update={width_option(method.name): width})
+            wider = method.model_copy(update={"dim": width})
             METHODS[method.name].layer.sized(wider, dataset.num_users, dataset.num_items)
         except UserError:
             return True
@@ -259,7 +262,6 @@ def _from_file(path: Path | None) -> dict[str, Any]:
     content = read_json(path)
     if not isinstance(content, dict):
         raise UserError(f"{path} must hold a JSON object such as {json.dumps({'training': {'epochs': 5}})}.")
-    content = migrated(content)
     known = {"preset", "seed", *_SECTIONS, "data", "content_hash"}
     for key, value in content.items():
         if key not in known:

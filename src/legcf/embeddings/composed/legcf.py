@@ -35,12 +35,12 @@ from legcf.ranking.tables.packing import bits_for
 _WARM_METHOD = {"start": "als", "signed": True, "update": "none"}
 _WARM_TRAINING = {
     "loss": "softmax", "negatives": 512, "negative_weight": 8.0, "user_power": 0.75, "item_power": -0.25,
-    "batch_size": 4096, "relative_rate": True, "adam_memory": 0.99, "schedule": "cosine",
+    "batch_size": 4096, "scale_lr_by_rms": True, "beta2": 0.99, "schedule": "cosine",
 }  # fmt: skip
 _ITEMS_ONLY: dict[str, dict[str, Any]] = {
     "method": {**_WARM_METHOD, "coded": "items"},
     "backbone": {"name": "history"},
-    "training": {**_WARM_TRAINING, "learning_rate": 0.015, "leave_out": True, "epochs": 4},
+    "training": {**_WARM_TRAINING, "learning_rate": 0.015, "exclude_target": True, "epochs": 4},
 }
 _GRAPH_TRAINING = {
     "batch_size": 8192, "negative_pool": 2048, "learning_rate": 1e-2, "epochs": 20, "patience": 3,
@@ -57,7 +57,7 @@ class LegcfConfig(Budgeted):
     c: int | None = Field(
         None, ge=1, description="meta-embeddings in the codebook; as many as the budget allows if null"
     )
-    d: int = Field(128, ge=1, description="width of a meta-embedding")
+    dim: int = Field(128, ge=1, description="d, the width of a meta-embedding")
     t: int = Field(
         2,
         ge=1,
@@ -66,7 +66,9 @@ class LegcfConfig(Budgeted):
     coded: Literal["all", "items"] = Field(
         "all", description="who has weights of its own; with items, users are what the graph brings them"
     )
-    joined: bool = Field(True, description="meta-embeddings are nodes of the graph; if not, only rows made of them are")
+    meta_nodes: bool = Field(
+        True, description="meta-embeddings are nodes of the graph; if not, only rows made of them are"
+    )
     start: Literal["metis", "random", "als", "table"] = Field(
         "metis",
         description="first S: METIS or random anchors; or S and codebook by coding a factorisation or table",
@@ -111,7 +113,7 @@ class LegcfConfig(Budgeted):
     def _fits(self) -> "LegcfConfig":
         if (self.start == "table") != (self.table is not None):
             raise ValueError("start = table and a table go together; --warm-start sets both")
-        if self.update != "none" and not self.joined:
+        if self.update != "none" and not self.meta_nodes:
             raise ValueError("an update of S needs meta-embeddings that are joined to the graph; set update = none")
         if self.c is not None and self.t > self.c:
             raise ValueError(f"t = {self.t} meta-embeddings an entity cannot be chosen from c = {self.c}; lower t")
@@ -123,7 +125,6 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
 
     Config = LegcfConfig
     version = 2  # an update's weights are exact where meta-embeddings are nearly alike
-    width_option = "d"
     summary = "codebook of meta-embeddings with a sparse assignment learned in closed form"
     citation = "Liang et al., Lightweight Embeddings for Graph Collaborative Filtering, SIGIR 2024"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
@@ -158,9 +159,9 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         },
         # Most accurate where the graph is at hand: items coded, rows travel three hops, a softmax over directions.
         "deep": {
-            "method": {**_WARM_METHOD, "coded": "items", "joined": False},
+            "method": {**_WARM_METHOD, "coded": "items", "meta_nodes": False},
             "training": {
-                **DEFAULT_TRAINING, "learning_rate": 0.01, "relative_rate": True, "epochs": 3,
+                **DEFAULT_TRAINING, "learning_rate": 0.01, "scale_lr_by_rms": True, "epochs": 3,
             },
             "ranking": DEFAULT_RANKING,
         },
@@ -176,7 +177,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         # what a megabyte has left. Nothing is chosen on validation (docs/peers.md).
         "fast": {
             "method": {
-                **_ITEMS_ONLY["method"], "c": 500, "d": 32, "als": {"alpha": 20.0, "rounds": 4, "gradient_steps": 2},
+                **_ITEMS_ONLY["method"], "c": 500, "dim": 32, "als": {"alpha": 20.0, "rounds": 4, "gradient_steps": 2},
             },
             "backbone": {"name": "history"},
             "training": {"epochs": 0, "validation_users": 500, "propagation": "stepwise"},  # there are no steps to save
@@ -190,7 +191,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         "default": {
             **_ITEMS_ONLY,
             "training": {**_ITEMS_ONLY["training"], "validation_users": 5_000, "patience": 2},
-            "ranking": {"bytes": "auto", "choose": True, "lists": None, "fit_lists": True},
+            "ranking": {"bytes": "auto", "search_representation": True, "lists": None, "fit_lists": True},
         },
     }  # fmt: skip
 
@@ -201,7 +202,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
 
     def __init__(self, config: LegcfConfig, num_users: int, num_items: int) -> None:
         super().__init__(config, num_users, num_items)
-        self.codebook = nn.Parameter(torch.zeros(self.num_buckets, config.d))
+        self.codebook = nn.Parameter(torch.zeros(self.num_buckets, config.dim))
         if config.item_bias:
             self.item_bias = nn.Parameter(torch.zeros(num_items))
         self._first_coded = num_users if config.coded == "items" else 0
@@ -211,7 +212,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
 
     @property
     def width(self) -> int:
-        return self.config.d
+        return self.config.dim
 
     @property
     def num_buckets(self) -> int:
@@ -240,9 +241,9 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
             return config
         budget = stored_values(config.budget or "legcf", num_users + num_items)
         coded = num_items if config.coded == "items" else num_users + num_items
-        affordable = (budget - config.t * coded) // config.d
+        affordable = (budget - config.t * coded) // config.dim
         if affordable < config.t:
-            least = config.t * coded + config.t * config.d
+            least = config.t * coded + config.t * config.dim
             raise too_small(budget, least)
         most = _MOST_BUCKETS if config.budget is None else affordable
         return config.model_copy(update={"c": max(config.t, min(affordable, most, coded // _ENTITIES_A_BUCKET))})
@@ -254,17 +255,17 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
             return config
         most = min(num_items // _ENTITIES_A_BUCKET, _MOST_BUCKETS)
         weights = num_items * (1 + _TERMS_OF_LARGE) + num_items * _TERMS_OF_LARGE * bits_for(most) // 8
-        c = min((room // _SHARE_OF_CODES - weights) // (config.d + 1), most)
+        c = min((room // _SHARE_OF_CODES - weights) // (config.dim + 1), most)
         return config.model_copy(update={"c": c, "t": _TERMS_OF_LARGE}) if c >= _LEAST_LARGE else config
 
     @classmethod
     def check(cls, config: LegcfConfig, backbone: BackboneConfig) -> None:
-        if config.update != "none" and config.update_on == "mean" and len(set(backbone.block_widths(config.d))) > 1:
+        if config.update != "none" and config.update_on == "mean" and len(set(backbone.block_widths(config.dim))) > 1:
             raise UserError("method.update_on = mean needs layers of equal width; set it to concat, first or last.")
-        if config.signed and config.joined and backbone.weighs_added_nodes:
+        if config.signed and config.meta_nodes and backbone.weighs_added_nodes:
             raise UserError(
                 "method.signed = true would put negative weights into the graph;"
-                " it goes with --set method.joined=false, --backbone history or --set backbone.layers=0."
+                " it goes with --set method.meta_nodes=false, --backbone history or --set backbone.layers=0."
             )
 
     @property
@@ -273,7 +274,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
         if self.config.start == "als":
-            users, items = factorise(train, self.config.d, rng, self.config.als, quiet=False)
+            users, items = factorise(train, self.config.dim, rng, self.config.als, quiet=False)
             self.initialise_from(users, items, train, rng)
             return
         self._start_from_anchors(train, rng)
@@ -292,7 +293,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         self.assignment = from_anchors(
             anchors, self.num_buckets, settings.t, settings.anchor_weight, rng, not settings.distinct_others
         )
-        shape = (self.num_buckets, settings.d)
+        shape = (self.num_buckets, settings.dim)
         drawn = xavier_uniform(shape, rng) if settings.codebook == "xavier" else normal(shape, 1.0, rng)
         self.codebook.data.copy_(drawn)
 
@@ -334,7 +335,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
 
     def table(self) -> torch.Tensor:
         coded = self._composed(self.indices, self.weights)
-        return torch.cat([coded.new_zeros(self._first_coded, self.config.d), coded]) if self._first_coded else coded
+        return torch.cat([coded.new_zeros(self._first_coded, self.config.dim), coded]) if self._first_coded else coded
 
     def rows(self, ids: torch.Tensor) -> torch.Tensor:
         places = (ids - self._first_coded).clamp(min=0)
@@ -343,16 +344,16 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
 
     def input_rows(self) -> torch.Tensor:
         """Eq. 6: the composed rows above the codebook."""
-        return torch.cat([self.table(), self.codebook]) if self.config.joined else self.table()
+        return torch.cat([self.table(), self.codebook]) if self.config.meta_nodes else self.table()
 
     def graph(self, adjacency: sp.csr_matrix) -> sp.csr_matrix:
         inner = normalised(adjacency) if self.config.normalise == "twice" else adjacency
-        return expanded(inner, self.assignment.to_csr()) if self.config.joined else inner
+        return expanded(inner, self.assignment.to_csr()) if self.config.meta_nodes else inner
 
     def linear_basis(self) -> tuple[sp.csr_matrix, nn.Parameter] | None:
         if self.config.tanh:
             return None
-        if not self.config.joined:
+        if not self.config.meta_nodes:
             return self.assignment.to_csr(), self.codebook
         own = sp.identity(self.num_buckets, dtype=np.float32, format="csr")
         return sp.vstack([self.assignment.to_csr(), own], format="csr"), self.codebook
