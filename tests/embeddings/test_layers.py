@@ -29,7 +29,7 @@ SMALL: dict[str, Any] = {"c": 10, "dim": 8, "t": 2}  # of LEGCF, on a graph of 1
 
 def configured(name: str, **training: Any) -> RunConfig:
     """Its defaults, on rows of 8; a search that would take long ends with what it has."""
-    narrow = {"dim": 8} if "dim" in METHODS[name].layer.Config.model_fields else {}
+    narrow = {} if issubclass(METHODS[name].layer, Rowless) else {"dim": 8}
     return resolve(name, overrides={"method": narrow, "training": {"max_minutes": 0.03, **training}})
 
 
@@ -272,7 +272,7 @@ def test_rows_that_are_not_joined_travel_over_the_plain_graph(dataset: Dataset) 
     dense = dense_normalised(dense_bipartite(dataset.train))
     assert np.allclose(model.entity_vectors(), layer_mean(dense, table, 3), atol=1e-5)
     assert model.meta_vectors() is None
-    with pytest.raises(UserError, match="meta_nodes"):
+    with pytest.raises(UserError, match="joined"):
         resolve("legcf", preset="graph", overrides={"method": {"meta_nodes": False}})
 
 

@@ -79,7 +79,7 @@ def test_few_judge_where_all_would_take_hours(monkeypatch: pytest.MonkeyPatch) -
     truth = random_interactions(50, 10, 0.5, seed=0)
     assert eval_users(truth) is None
     assert sample_eval_users(truth, None, 0) is None
-    home = sys.modules[judges.__module__]
+    home = sys.modules[eval_users.__module__]
     monkeypatch.setattr(home, "_MOST_SCORES", 100)
     monkeypatch.setattr(home, "_LEAST_JUDGES", 20)
     chosen = eval_users(truth)

@@ -13,6 +13,7 @@ from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset, Interactions
 from legcf.evaluation import evaluate
 from legcf.export.build import build, served_ranking
+from legcf.ranking import selection_policy
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.tables.embedding_table import CodebookTable, QuantisedTable
 from legcf.recommender import Recommender
@@ -138,7 +139,8 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 
 def test_a_start_that_training_does_not_better_is_kept(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "best_table", lambda *_: None)
-    monkeypatch.setattr(selection, "CLEARLY", 1e9)  # which training never is
+    never_trained = replace(selection_policy.SMALL, trained_handicap=1e-9)
+    monkeypatch.setattr(selection_policy, "SMALL", never_trained)
     training = {**QUICK, "epochs": 2, "learning_rate": 10.0}
     config = resolve(overrides={"method": SMALL, "training": training, "ranking": {"bytes": 20_000}})
     trained = train(dataset, config, quiet=True)
@@ -172,7 +174,7 @@ def test_few_items_have_one_factorisation_and_many_are_climbed(
         tried.append(config.method.model_dump())
         return -abs(float(np.log(tried[-1]["als"]["regularisation"] / 20)))
 
-    monkeypatch.setattr(selection, "MANY_ITEMS", most)
+    monkeypatch.setattr(selection_policy, "LARGE_CATALOGUE", most)
     selection._try_factorisations(resolve(), dataset, 24, score)
     assert {method["dim"] for method in tried} == {24}
     ridges = [method["als"]["regularisation"] for method in tried]

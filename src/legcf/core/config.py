@@ -24,6 +24,11 @@ class MethodConfig(Frozen):
 
     name: str
 
+    @property
+    def codebook_size(self) -> int:
+        """Return how many vectors the entities share, 0 for a method without a codebook."""
+        return 0
+
 
 class BackboneConfig(Frozen):
     """Base of every backbone's options."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from legcf.core.arrays import FloatArray, IntArray, Positions
 from legcf.core.errors import UserError
-from legcf.data.ids import ExternalId
+from legcf.data.ids import ExternalId, integer_id
 from legcf.data.interactions import Interactions
 from legcf.modelfile.histories import PackedHistories
 from legcf.modelfile.served_model import ServedModel
@@ -62,10 +62,9 @@ class NewItem:
     @classmethod
     def of(cls, model: ServedModel, item: str, features: Mapping[str, Any], title: str | None = None) -> "NewItem":
         """From an id as text, whatever ids are in the model."""
-        try:
-            identifier = item if model.items.is_text else int(item)
-        except ValueError:
-            raise _other_kind(model, item) from None
+        identifier = item if model.items.is_text else integer_id(item)
+        if identifier is None:
+            raise _other_kind(model, item)
         return cls(identifier, placed(model, features), title)
 
 

@@ -96,6 +96,12 @@ def chosen(kind: str, name: str, among: Mapping[str, Any]) -> Any:
     return among[name]
 
 
+def require_width(method: str) -> None:
+    """Refuse --dim for a method without vectors."""
+    if "dim" not in chosen("method", method, METHODS).layer.Config.model_fields:
+        raise UserError(f"Method {method} has no vectors, so it has no width either: leave out --dim.")
+
+
 def resolve(
     method: str = "legcf",
     backbone: str | None = None,

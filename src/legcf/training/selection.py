@@ -24,8 +24,9 @@ from legcf.evaluation import selection_score
 from legcf.factorisation.als import AlsSettings, with_alpha
 from legcf.factorisation.folds import best_factorisation
 from legcf.ranking.builder import BuiltRanking, RankingBuilder
-from legcf.ranking.item_lists.recipe import LARGE_CATALOGUE, MIN_IMPROVEMENT, ListFitter, Objective
+from legcf.ranking.item_lists.recipe import ListFitter, Objective
 from legcf.ranking.ranking import Ranking
+from legcf.ranking.selection_policy import SelectionPolicy
 from legcf.ranking.tables.embedding_table import packed_table_bytes
 from legcf.training import shared_work
 from legcf.training.loop import Session
@@ -42,12 +43,7 @@ _FIRST_RIDGE, _LEAST_RIDGE, _MOST_RIDGE = 10.0, 1.25, 80.0  # λ of a factorisat
 _POPULARITY_POWERS = (0.3, 0.5)  # c of singular vectors
 _MOST_SINGULAR = 512
 _SHARES = (0.25, 0.5, 0.75)  # of the room, for the table; the rest is the lists'
-_BITS, _BITS_OF_ALL, _BITS_OF_MANY = (2, 3, 4), (6,), (2,)
 _LEAST_WIDTH = 16
-_SKIP_TRAINING_BELOW, _SKIP_TRAINING_BELOW_SMALL = (
-    0.95,
-    0.97,
-)  # of a table's score: what training has never made up for; where items are few
 _SHORTLIST_RATIO = 0.98  # of the better kind of table: what few bits may still turn round
 _TRIAL_FACTORS = 64  # wide enough to find α by
 
@@ -109,8 +105,8 @@ def best_without_training(
     start = Choice(session.model, tuned, as_it_is, score, weights=weights)
     if table is None or table.score <= score:
         return start
-    hopeless = _SKIP_TRAINING_BELOW if dataset.num_items > LARGE_CATALOGUE else _SKIP_TRAINING_BELOW_SMALL
-    return replace(table, leads=score < hopeless * table.score)
+    policy = SelectionPolicy.for_catalogue(dataset.num_items)
+    return replace(table, leads=score < policy.skip_training_below * table.score)
 
 
 def train_or_keep(
@@ -125,10 +121,10 @@ def train_or_keep(
         return untrained.taken()
     shared_work.run(work, session)
     tuned = session.tuned()
-    margin = MIN_IMPROVEMENT if session.dataset.num_items > LARGE_CATALOGUE else 1 / MIN_IMPROVEMENT
+    handicap = SelectionPolicy.for_catalogue(session.dataset.num_items).trained_handicap
     if (
         untrained is not None
-        and margin * selection_score(session.validate(tuned.ranking), config.training.monitor) < untrained.score
+        and handicap * selection_score(session.validate(tuned.ranking), config.training.monitor) < untrained.score
     ):
         return untrained.taken()
     return session.model, tuned, config.model_copy(update={"ranking": tuned.config})
@@ -148,12 +144,12 @@ def best_table(
     lists = fitter.lists(settings, round(_entries_per_item(byte_budget, dataset) * dataset.num_items), refit=False)
     best: dict[str, tuple[float, RunConfig, GraphModel]] = {}  # of each kind
     weights: dict[str, float] = {}  # of the lists, for each kind
-    few = dataset.num_items <= LARGE_CATALOGUE
+    policy = SelectionPolicy.for_catalogue(dataset.num_items)
 
     def score(start: RunConfig) -> float:
         model, kind = build(start), start.method.model_dump()["initial"]
         ranking, told = model.ranking(), _named(judge, start)
-        if few or kind not in weights:
+        if policy.weighs_lists_per_table or kind not in weights:
             weight, found = fitter.weighed(ranking, lists, weights.get(kind, settings.list_weight), told, settings)
         else:  # what suits the first table of a kind suits the others, about, and judging takes long
             weight, found = weights[kind], fitter.judged(ranking, lists, weights[kind], told, settings)
@@ -220,7 +216,7 @@ def _try_factorisations(config: RunConfig, dataset: Dataset, widest: int, score:
         method = {"initial": "als", "dim": min(factors, widest), "als": settings.model_dump()}
         return score(_table(config, method, item_power=0.5))
 
-    if dataset.num_items <= LARGE_CATALOGUE:
+    if SelectionPolicy.for_catalogue(dataset.num_items).fits_factorisation_on_folds:
         widths = tuple(factors for factors in _FACTORS if factors <= widest) or (widest,)
         tried(*best_factorisation(dataset, widths, rng, AlsSettings()))
         return
@@ -255,9 +251,9 @@ def _forms(byte_budget: int, num_items: int, most: int) -> Iterator[tuple[int, i
     Six bits are only worth their room beside all of the columns. Where items are many, more than two never were: pairs
     held out once preferred three on Gowalla, and test pairs did not (docs/findings.md).
     """
-    seen = set()
-    for bits in (*_BITS, *_BITS_OF_ALL) if num_items <= LARGE_CATALOGUE else _BITS_OF_MANY:
-        least = most if bits in _BITS_OF_ALL else _LEAST_WIDTH
+    policy, seen = SelectionPolicy.for_catalogue(num_items), set()
+    for bits in (*policy.table_bits, *policy.full_width_bits):
+        least = most if bits in policy.full_width_bits else _LEAST_WIDTH
         for share in _SHARES:
             width = min(int(share * byte_budget / max(num_items, 1) * 8 / bits) // 8 * 8, most)
             if width >= least and packed_table_bytes(num_items, width, bits) <= 0.9 * byte_budget:

@@ -10,11 +10,9 @@ from legcf.core.arrays import FloatArray
 from legcf.core.config import RankingConfig
 from legcf.data.interactions import Interactions
 from legcf.ranking.item_lists.lists import ItemLists
-from legcf.ranking.item_lists.recipe import LARGE_CATALOGUE
 from legcf.ranking.item_lists.ridge import find_candidates, solve, strongest
+from legcf.ranking.selection_policy import SelectionPolicy
 from legcf.updating.merge import pair_keys
-
-_CANDIDATES, _CANDIDATES_DENSE = 64, 100  # per item; where items are few, twice as many took thrice the time
 
 
 def renewed_lists(
@@ -24,7 +22,7 @@ def renewed_lists(
     pairs = lists.pairs.widened(train.num_items, train.num_items)
     stay = _largest(lists.weights, ~changed[pairs.items], entries)
     by_item = train.transposed()
-    count = _CANDIDATES_DENSE if train.num_items <= LARGE_CATALOGUE else _CANDIDATES
+    count = SelectionPolicy.for_catalogue(train.num_items).update_candidates
     ridges = (settings.list_ridge,)
     candidates = find_candidates(train, count, by_item, np.flatnonzero(changed))
     solved = solve(train, candidates, ridges, settings.list_user_power, by_item)

@@ -90,7 +90,7 @@ def test_entries_start_as_large_as_lightgcns_and_without_a_common_vector() -> No
 @pytest.mark.parametrize(("hashes", "layers", "width"), [(1024, 2, 156), (1024, 5, 123), (128, 3, 261)])
 def test_sizes_from_the_budget(hashes: int, layers: int, width: int) -> None:
     settings = DeepHash.sized(DheConfig(hashes=hashes, layers=layers, budget="legcf"), *GOWALLA)
-    assert settings.width == width  # type: ignore[attr-defined]
+    assert settings.hidden == width  # type: ignore[attr-defined]
     assert DeepHash(settings, *GOWALLA).num_params() <= 205_678  # type: ignore[arg-type]
 
 

@@ -94,8 +94,8 @@ def test_a_search_without_time_ends_with_sizes_that_fit(dataset: Dataset) -> Non
 def test_a_price_beyond_all_quality_drives_sizes_to_1(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Session, "step", lambda self, batch: 0.0)
     config = configured(
-        {"size_penalty": 10.0, "fit": "last", "episodes": 30, "episode_steps": 1, "updates": 15, "target": 0.13, "noise": 0.0,
-         "discount": 0.0, "start": "fresh", "trial_steps": 1}
+        {"size_penalty": 10.0, "fit": "last", "episodes": 30, "episode_steps": 1, "updates": 15, "target": 0.13,
+         "noise": 0.0, "discount": 0.0, "start": "fresh", "trial_steps": 1}
     )  # fmt: skip
     running = session(dataset, config)
     running.run()

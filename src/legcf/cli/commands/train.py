@@ -3,7 +3,6 @@
 
 import json
 import shlex
-from bisect import bisect_left
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -96,8 +95,7 @@ def train(
     from legcf.data.source import training_data
     from legcf.data.summary import what_was_kept
     from legcf.evaluation.baselines import METRIC, told
-    from legcf.training.registry import METHODS, resolve
-    from legcf.training.registry import chosen as registered
+    from legcf.training.registry import require_width, resolve
     from legcf.training.run import remove_unfinished
     from legcf.training.run import train as run
 
@@ -110,12 +108,12 @@ def train(
     chosen_method = _first(method, _name(given, "method"), "legcf")
     typed = data_options.model_dump(include=data_options.model_fields_set)
     options = validated(DataOptions, {**given.get("data", {}).get("options", {}), **typed}, "data")
-    if dim is not None and "dim" not in registered("method", chosen_method, METHODS).layer.Config.model_fields:
-        raise UserError(f"Method {chosen_method} has no vectors, so it has no width either: leave out --dim.")
     typed_settings = parse_assignments(settings or [])
     if not all(isinstance(values, dict) for values in typed_settings.values()):
         sections = ", ".join(f"{section}.…" for section in _SECTIONS)
         raise UserError(f"--set takes a section and a key ({sections}), as in training.epochs=5.")
+    if dim is not None:
+        require_width(chosen_method)
     overrides = merged(
         with_current_keys({key: _options(given[key]) for key in _SECTIONS if key in given}, chosen_method),
         with_current_keys(typed_settings, chosen_method),
@@ -206,19 +204,11 @@ def _with_features(
 
 def _refuse_too_wide(dim: int, config: "RunConfig", dataset: "Dataset") -> None:
     """Say how wide vectors may be, if the method's budget has no room for vectors of --dim or nobody would wait."""
+    from legcf.embeddings.budget import widest_within
     from legcf.training.registry import METHODS
 
-    method = config.method
-
-    def is_refused(width: int) -> bool:
-        try:
-            wider = method.model_copy(update={"dim": width})
-            METHODS[method.name].layer.sized(wider, dataset.num_users, dataset.num_items)
-        except UserError:
-            return True
-        return False
-
-    widest = bisect_left(range(1, _WIDEST + 1), True, key=is_refused)
+    layer = METHODS[config.method.name].layer
+    widest = widest_within(layer, config.method, (dataset.num_users, dataset.num_items), _WIDEST)
     # If nothing fits, the width is not what is wrong: the run says what is.
     if 0 < widest < dim:
         larger = "." if widest == _WIDEST else " with this budget of stored values: choose less, or a larger --budget."

@@ -102,6 +102,10 @@ class LegcfConfig(Budgeted):
     update_damping: float = Field(0.0, ge=0, lt=1, description="share of the old S that stays in an update")
     update_gate: bool = Field(False, description="keep an update only if validation does not fall")
 
+    @property
+    def codebook_size(self) -> int:
+        return self.c or 0
+
     @field_validator("update")
     @classmethod
     def _is_a_solver(cls, name: str) -> str:
@@ -317,6 +321,10 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         self.weights.copy_(torch.from_numpy(assignment.weights / scale))
         self.codebook.data.copy_(torch.from_numpy(codebook * scale * np.sqrt(settings.score_scale)))
         self._start_bias(rng)
+
+    @property
+    def als_settings(self) -> AlsSettings:
+        return self.config.als
 
     def take_items(self, other: Self, changed: Positions, vectors: FloatArray) -> None:
         """The codebook stays; changed items are coded over it."""

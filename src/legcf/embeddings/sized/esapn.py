@@ -27,8 +27,8 @@ _RELEASE = {"dim": 128, "widths": [2, 4, 8, 16, 64, 128]}
 # The whole run within 15 minutes of two cores on Gowalla.
 _QUICK: dict[str, dict[str, Any]] = {
     "method": {
-        "dim": 64, "target": 0.172, "grow_epochs": 6, "decide_every": 25, "reward_timing": "after a step", "popularity": "log",
-        "policy_rate": 1e-3,
+        "dim": 64, "target": 0.172, "grow_epochs": 6, "decide_every": 25, "reward_timing": "after a step",
+        "popularity": "log", "policy_rate": 1e-3,
     },
     "training": {**DEFAULT_TRAINING, "epochs": 12, "max_minutes": 14}, "ranking": DEFAULT_RANKING,
 }  # fmt: skip

@@ -19,19 +19,15 @@ from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.item_lists.ridge import Solved, find_candidates, solve, strongest
 from legcf.ranking.neighbours import product_spread
 from legcf.ranking.ranking import Ranking
+from legcf.ranking.selection_policy import MIN_IMPROVEMENT, SelectionPolicy
 
 Objective = Callable[[Ranking, dict[str, Any]], float]
 """How good a ranking is, and what is reported of the trial."""
 
-MIN_IMPROVEMENT = 1.01
-"""Times better, for anything but the default: less is the luck of those who judge, or of the split."""
 _RIDGES = (0.5, 1.0, 2.0, 4.0, 8.0)
 _MOST_RIDGE = 128.0
 _USER_POWERS = (0.0,)  # beside the one that is configured, ½: 1 only seemed better while codes were not trained yet
 _POWERS = (0.0, 0.25, 0.5)
-_FEW, _MANY = 32, 64  # candidates per item: while settings are found, and then
-_FEW_DENSE, _MANY_DENSE = 100, 200  # where items are few and have much in common
-LARGE_CATALOGUE = 8192
 _SAMPLE = 500  # users whose scores tell how far a term spreads
 _LEAST_WEIGHT, _MOST_WEIGHT = 2.0**-6, 2.0**6
 
@@ -48,7 +44,7 @@ class ListFitter:
         # Both are asked for once per weight that is tried, of the same lists and the same vectors.
         self._list_spread = lru_cache(maxsize=1)(self._spread_of)
         self._product_spread = lru_cache(maxsize=1)(lambda ranking: product_spread(ranking.users, ranking.items))
-        self._few, self._many = (_FEW_DENSE, _MANY_DENSE) if train.num_items <= LARGE_CATALOGUE else (_FEW, _MANY)
+        self._policy = SelectionPolicy.for_catalogue(train.num_items)
 
     def settings(self, ranking: Ranking, config: RankingConfig, judge: Objective) -> RankingConfig:
         """Ridge and powers, one after the other, each with the weight that suits it; as configured unless another is
@@ -63,18 +59,20 @@ class ListFitter:
                 best, best_score = trial.model_copy(update={"list_weight": weight}), score
 
         ridges = (config.list_ridge, *(ridge for ridge in _RIDGES if ridge != config.list_ridge))
-        solved = self._solve(self._few, config.list_user_power, ridges)
+        solved = self._solve(self._policy.trial_candidates, config.list_user_power, ridges)
         for place, ridge in enumerate(ridges):
             attempt(best.model_copy(update={"list_ridge": ridge}), solved.lists(place, config.list_power))
         largest = max(ridges)
         while best.list_ridge == largest < _MOST_RIDGE:  # where pairs are few, what is solved may need to be held back
             largest *= 2
-            lists = self._solve(self._few, config.list_user_power, (largest,)).lists(0, config.list_power)
+            lists = self._solve(self._policy.trial_candidates, config.list_user_power, (largest,)).lists(
+                0, config.list_power
+            )
             attempt(best.model_copy(update={"list_ridge": largest}), lists)
         for power in _USER_POWERS:
-            lists = self._solve(self._few, power, (best.list_ridge,)).lists(0, config.list_power)
+            lists = self._solve(self._policy.trial_candidates, power, (best.list_ridge,)).lists(0, config.list_power)
             attempt(best.model_copy(update={"list_user_power": power}), lists)
-        lists = self._solve(self._few, best.list_user_power, (best.list_ridge,)).lists()
+        lists = self._solve(self._policy.trial_candidates, best.list_user_power, (best.list_ridge,)).lists()
         for power in _POWERS:
             if power != best.list_power:
                 attempt(best.model_copy(update={"list_power": power}), replace(lists, user_power=power))
@@ -83,7 +81,7 @@ class ListFitter:
     def lists(self, config: RankingConfig, entries: int, refit: bool = True) -> ItemLists:
         """As configured, the `entries` that explain most; `refit` solves their weights once more without the others."""
         ridges = (config.list_ridge,)
-        count = config.list_candidates or self._many
+        count = config.list_candidates or self._policy.list_candidates
         if config.list_candidates is None and entries >= count * self.train.num_items:
             count *= 2  # there is room for more than all of them
         solved = self._solve(count, config.list_user_power, ridges)
