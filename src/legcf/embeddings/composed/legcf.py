@@ -89,7 +89,7 @@ class LegcfConfig(Budgeted):
     )
     update: str = Field(
         "matching-pursuit",
-        description=f"solver of the assignment update ({', '.join(SOLVERS)}); none ends after pretraining",
+        description=f"solver of the assignment update ({', '.join(SOLVERS.built_in)}); none ends after pretraining",
     )
     update_on: Literal["mean", "concat", "first", "last"] = Field(
         "mean", description="what of the layers' blocks S is solved from, where the backbone sets them side by side"
