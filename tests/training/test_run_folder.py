@@ -73,7 +73,7 @@ def test_settings_of_format_1_make_the_same_model() -> None:
 def test_migration_changes_nothing_twice() -> None:
     old = read_json(KEPT / "format-1" / "config.json")
     assert migrated(migrated(old)) == migrated(old)
-    assert migrated(old)["ranking"] == {"length": 1.0}
+    assert migrated(old)["ranking"] == {"norm_power": 1.0}
 
 
 @pytest.mark.parametrize("key", ["neighbours", "fit_neighbours"])
@@ -81,11 +81,10 @@ def test_a_weight_of_neighbours_is_refused_and_none_is_forgotten(key: str, tmp_p
     """As format 1 has it among the settings of training, as later runs have it, and as it is typed."""
     old = read_json(KEPT / "format-1" / "config.json")
     old["training"][key] = 0.5 if key == "neighbours" else True
-    now = {**old, "training": migrated(old | {"ranking": {}})["training"], "ranking": {"lists": 2.0, key: 0.5}}
-    for key_of_training in ("neighbours", "fit_neighbours", "ranking_length"):
-        del now["training"][key_of_training]
+    switched_off = old["training"] | {"neighbours": 0.0, "fit_neighbours": False}
+    now = migrated({**old, "training": switched_off}) | {"ranking": {"lists": 2.0, key: 0.5}}
     for config in (old, now):
-        with pytest.raises(UserError, match=rf"ranking\.{key} .* item lists replace it"):
+        with pytest.raises(UserError, match=rf"\.{key} = .* item lists replace it"):
             config_from_json(config)
     now["ranking"][key] = False
     assert config_from_json(now).ranking.lists == 2.0

@@ -54,7 +54,7 @@ class RankingBuilder:
 
     def base(self, ranking: Ranking) -> Ranking:
         """With the settings as they are configured and without lists: what training is validated by."""
-        ranking = ranking.with_norm_power(self.config.length)
+        ranking = ranking.with_norm_power(self.config.norm_power)
         return ranking if self._own is None else replace(ranking, term=self._own)
 
     def build(self, ranking: Ranking, judge: Objective | None) -> BuiltRanking:
@@ -64,7 +64,7 @@ class RankingBuilder:
 
     def from_arrays(self, ranking: Ranking, stored: Arrays) -> Ranking:
         """With what `arrays` gave for a fitted one."""
-        ranking = self.quantised(ranking.with_norm_power(self.config.length))
+        ranking = self.quantised(ranking.with_norm_power(self.config.norm_power))
         if "list_weights" in stored:
             items = np.asarray(stored["list_items"], dtype=np.int32)
             pairs = Interactions(np.asarray(stored["list_indptr"], dtype=np.int64), items, ranking.num_items)
@@ -116,7 +116,7 @@ class RankingBuilder:
 
 def _chosen(config: RankingConfig) -> RankingConfig:
     """The settings with nothing left to choose."""
-    return config.model_copy(update={"choose": False, "fit_lists": False})
+    return config.model_copy(update={"search_representation": False, "fit_lists": False})
 
 
 def arrays(ranking: Ranking) -> dict[str, NDArray[np.generic]]:

@@ -108,7 +108,7 @@ def _without_held_out(base: TrainedModel, merged: Grown) -> Dataset:
 
 def refuse_others(base: TrainedModel) -> None:
     """Only where users are their histories is an item's vector all that new pairs change."""
-    if base.ranking.pooling is None or base.config.ranking.length != 1:
+    if base.ranking.pooling is None or base.config.ranking.norm_power != 1:
         raise UserError(
             f"A model of {base.config.method.name} on {base.config.backbone.name} cannot be updated, for its users are"
             " more than their histories: train again, with the default preset if it is to be updated later."
