@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from legcf.backbones.lightgcn import LightGCN, LightGCNConfig
 from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
-from legcf.testing.backbones import WIDTH, BackboneContract, made, propagated, rows_for
+from legcf.testing.backbones import INPUT_WIDTH, BackboneContract, made, propagated, rows_for
 from legcf.training.registry import BACKBONES
 from tests.helpers import dense_bipartite, dense_normalised, graphs, layer_mean, random_interactions
 
@@ -33,7 +33,7 @@ class TestLightGCN:
 
     def test_layers_may_be_weighed(self) -> None:
         train = random_interactions(4, 5, 0.5, seed=0)
-        backbone = LightGCN(LightGCNConfig(layers=1, layer_weights=[0.0, 2.0]), WIDTH)
+        backbone = LightGCN(LightGCNConfig(layers=1, layer_weights=[0.0, 2.0]), INPUT_WIDTH)
         wanted = 2 * dense_normalised(dense_bipartite(train)) @ rows_for(train).numpy()
         assert np.allclose(propagated(backbone, train, rows_for(train)).numpy(), wanted, atol=1e-5)
         with pytest.raises(UserError, match="layer"):

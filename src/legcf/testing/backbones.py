@@ -15,19 +15,19 @@ from legcf.graph.adjacency import bipartite
 from legcf.testing.graphs import graphs, random_interactions
 from legcf.training.registry import BACKBONES, resolve
 
-WIDTH = 4
+INPUT_WIDTH = 4
 
 
 def made(name: str, **options: Any) -> Backbone[Any]:
     config = resolve("full", backbone=name, overrides={"backbone": options}).backbone
-    backbone = BACKBONES[name](config, WIDTH)
+    backbone = BACKBONES[name](config, INPUT_WIDTH)
     backbone.initialise(np.random.default_rng(0))
     return backbone
 
 
 def rows_for(train: Interactions, seed: int = 0) -> torch.Tensor:
     nodes = train.num_users + train.num_items
-    return torch.randn(nodes, WIDTH, generator=torch.Generator().manual_seed(seed))
+    return torch.randn(nodes, INPUT_WIDTH, generator=torch.Generator().manual_seed(seed))
 
 
 def propagated(backbone: Backbone[Any], train: Interactions, rows: torch.Tensor) -> torch.Tensor:
@@ -52,7 +52,7 @@ class BackboneContract:
     def test_any_graph_gives_finite_rows(self, backbone_name: str, train: Interactions) -> None:
         backbone = made(backbone_name)
         vectors = propagated(backbone, train, rows_for(train))
-        assert vectors.shape == (train.num_users + train.num_items, sum(backbone.config.block_widths(WIDTH)))
+        assert vectors.shape == (train.num_users + train.num_items, sum(backbone.config.block_widths(INPUT_WIDTH)))
         assert torch.isfinite(vectors).all()
 
     @settings(deadline=None)
@@ -176,7 +176,7 @@ class BackboneContract:
         train = random_interactions(5, 6, 0.4, seed=2)
         rows = rows_for(train)
         operator = backbone.operator(bipartite(train), train.num_users, train.num_items)
-        power, expected = rows.numpy().astype(np.float64), np.zeros((11, len(coefficients) * WIDTH))
+        power, expected = rows.numpy().astype(np.float64), np.zeros((11, len(coefficients) * INPUT_WIDTH))
         for term in coefficients.T:
             expected += np.concatenate([weight * power for weight in term], axis=1)
             power = operator.matrix @ power
