@@ -19,7 +19,7 @@ from legcf.core.config import RunConfig, validated
 from legcf.core.errors import UserError
 from legcf.data.ids import ExternalId, IdMap, integer_id
 from legcf.data.interactions import Dataset
-from legcf.data.reading.feature_table import read_items
+from legcf.data.reading.item_table import read_features
 from legcf.data.source import DataOptions, interactions, is_source, load, training_data
 from legcf.evaluation import accuracy
 from legcf.evaluation.evaluate import DEFAULT_KS
@@ -174,7 +174,7 @@ class Recommender:
         if told is not None and data is None and item_features is None and told.is_empty:
             raise UserError(f"{events} holds no event that the model does not know already: there is nothing to do.")
         new = None if data is None else interactions(data, chosen)
-        about = None if item_features is None else ItemTable(*read_items(item_features, chosen.item_col))
+        about = None if item_features is None else ItemTable(*read_features(item_features, chosen.item_col))
         first = None
         if evaluate:
             with suppress(UserError):  # its source is gone: nothing to measure by, but nothing that is needed

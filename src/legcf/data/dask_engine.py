@@ -30,8 +30,8 @@ from legcf.data.preparing.blocks import BLOCK_PAIRS, Batch, Merged, concatenated
 from legcf.data.preparing.pipeline import Built, KeptBlocks, PairSource, PartWriter, refuse_repeated
 from legcf.data.preparing.prepared import write_prepared
 from legcf.data.preparing.splits import PARTS, find_protocol
+from legcf.data.reading.item_table import read_titles
 from legcf.data.reading.tables import NoInteractions, open_files
-from legcf.data.reading.titles import titles_from
 
 _Result = TypeVar("_Result")
 _Ids = NDArray[Any]
@@ -194,7 +194,7 @@ class _Job:
             merge_duplicates=True,
             where_pair=lambda user, item: f"{self._where}: item {seen.items[item]} of user {seen.users[user]}",
             where_cold=lambda cold_users, cold_items: self._where,
-            titles=partial(titles_from, options=self.options),
+            titles=partial(read_titles, options=self.options),
             rated_too_low=seen.rated_too_low,
             has_ratings=seen.has_ratings,
             times=times,

@@ -190,12 +190,12 @@ def _with_features(
 ) -> "TrainedModel":
     """The model with what is known of items: those that nobody has yet among them."""
     from legcf.core.files import write_json
-    from legcf.data.reading.feature_table import read_items
+    from legcf.data.reading.item_table import read_features
     from legcf.training.run_folder import save_model
     from legcf.updating.cold import ItemTable
     from legcf.updating.update import update
 
-    grown = update(trained, None, dataset, about=ItemTable(*read_items(source, options.item_col)))
+    grown = update(trained, None, dataset, about=ItemTable(*read_features(source, options.item_col)))
     save_model(out, grown)
     write_json(out / "metrics.json", grown.metrics)
     return grown

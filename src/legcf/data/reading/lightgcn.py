@@ -16,7 +16,7 @@ from legcf.data.preparing.blocks import Batch
 from legcf.data.preparing.pipeline import PairSource
 from legcf.data.reading.compressed import COMPRESSIONS, line_chunks
 from legcf.data.reading.encode import IntegerIds
-from legcf.data.reading.titles import titles_from
+from legcf.data.reading.item_table import read_titles
 
 # Text up to this size is parsed once and kept; larger text is parsed twice, for the ids and for the pairs.
 _KEEP_BYTES = 256 << 20
@@ -145,5 +145,5 @@ def open_folder(folder: Path, options: DataOptions, name: str | None = None) -> 
         merge_duplicates=False,
         where_pair=files.where_pair,
         where_cold=files.where_cold,
-        titles=partial(titles_from, options=options),
+        titles=partial(read_titles, options=options),
     )

@@ -20,9 +20,9 @@ from legcf.data.reading.columns import Columns, find_column, find_columns, liste
 from legcf.data.reading.diagnose import Files
 from legcf.data.reading.encode import as_text, id_column, id_lookup
 from legcf.data.reading.formats import RAGGED, Format, find_format, scan_pairs
+from legcf.data.reading.item_table import match_titles, read_titles
 from legcf.data.reading.kinds import to_number, to_text
 from legcf.data.reading.times import read_times, ticks_per_second
-from legcf.data.reading.titles import match_titles, titles_from
 
 # Files up to this size are read once and kept; larger ones are scanned several times, in batches.
 _KEEP_BYTES = 256 << 20
@@ -261,6 +261,6 @@ def _lookup(frame: pl.LazyFrame, kind: str, where: str, files: Files) -> tuple[I
 
 def _titles(frame: pl.LazyFrame, options: DataOptions, items: IdMap) -> list[str] | None:
     if options.titles is not None or "title" not in frame.collect_schema():
-        return titles_from(items, options)
+        return read_titles(items, options)
     pairs = frame.select(as_text("item"), "title").unique().collect(engine="streaming")
     return match_titles(items, pairs)
