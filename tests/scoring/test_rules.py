@@ -19,7 +19,7 @@ from legcf.scoring.scorer import Request, Scorer
 from legcf.server.app import create_app
 from legcf.server.settings import Settings
 
-from .conftest import ITEMS
+from ..served import ITEMS
 
 VALUES = ["tea", "café", "", "0", "true", "a|b"]
 _texts = st.lists(st.lists(st.sampled_from(VALUES), max_size=3), min_size=ITEMS, max_size=ITEMS)

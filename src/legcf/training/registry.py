@@ -10,7 +10,17 @@ from legcf.backbones.history import History
 from legcf.backbones.lightgcn import LightGCN
 from legcf.backbones.lr_gccf import LRGCCF
 from legcf.backbones.ngcf import NGCF
-from legcf.core.config import Frozen, RankingConfig, RunConfig, TrainingConfig, merged, migrated, unknown_key, validated
+from legcf.core.config import (
+    Frozen,
+    RankingConfig,
+    RunConfig,
+    TrainingConfig,
+    merged,
+    migrated,
+    renamed,
+    unknown_key,
+    validated,
+)
 from legcf.core.errors import UserError
 from legcf.embeddings.base import EmbeddingLayer
 from legcf.embeddings.baselines.als import Als
@@ -86,12 +96,10 @@ def chosen(kind: str, name: str, among: Mapping[str, Any]) -> Any:
     return among[name]
 
 
-def width_option(method: str) -> str:
-    """What the width is called in the method's section."""
-    layer: type[EmbeddingLayer[Any]] = chosen("method", method, METHODS).layer
-    if layer.width_option is None:
+def require_width(method: str) -> None:
+    """Refuse --dim for a method without vectors."""
+    if "dim" not in chosen("method", method, METHODS).layer.Config.model_fields:
         raise UserError(f"Method {method} has no vectors, so it has no width either: leave out --dim.")
-    return layer.width_option
 
 
 def resolve(
@@ -114,13 +122,18 @@ def resolve(
             f"Preset {preset} of {method} is made for backbone {made_for}; with {backbone} use --preset"
             f" {' or '.join(others)}."
         )
-    given = merged(settings, overrides or {})
+    names = {"method": method, "backbone": backbone}
+    typed = {
+        section: renamed(names.get(section, section), values) if isinstance(values, Mapping) else values
+        for section, values in (overrides or {}).items()
+    }
+    given = merged(settings, typed)
     sections: dict[str, type[Frozen]] = {"method": layer.Config, "backbone": backbone_type.Config, **COMMON_SECTIONS}
     for section, values in given.items():
         if section not in sections or not isinstance(values, Mapping):
             every = {f"{name}.{key}" for name, model in sections.items() for key in model.model_fields}
             raise UserError(unknown_key(section, every))
-    for section, name in (("method", method), ("backbone", backbone)):
+    for section, name in names.items():
         if given.get(section, {}).get("name", name) != name:
             raise UserError(f"{section}.name cannot be set as an option; choose it with --{section}.")
     method_config = validated(layer.Config, {**given.get("method", {}), "name": method}, "method")

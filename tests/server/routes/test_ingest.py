@@ -20,7 +20,7 @@ from legcf.server.app import create_app
 from legcf.server.settings import Settings
 from legcf.server.state.event_log import FILE_NAME, Described, EventLog, LogMark
 
-from .conftest import Toy, make_toy
+from ...served import Toy, make_toy
 
 
 @contextmanager
