@@ -16,7 +16,8 @@ from legcf.data.catalogue.cache import fetch, find_local, open_known, recognise
 from legcf.data.catalogue.registry import REGISTRY, Entry, find_entry
 from legcf.data.interactions import Dataset
 from legcf.data.options import DEFAULTS, DataOptions
-from legcf.data.preparing.pipeline import PairSource, build_in_memory
+from legcf.data.preparing.pair_source import PairSource
+from legcf.data.preparing.pipeline import build_in_memory
 from legcf.data.preparing.prepared import is_prepared, open_prepared, prepare
 from legcf.data.reading.compressed import plain_suffix
 from legcf.data.reading.formats import FORMATS

@@ -142,7 +142,8 @@ def test_no_space_left(call: str, tmp_path: Path) -> None:
         "except UserError as error: print(error); sys.exit(2)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, str(path), str(tmp_path / "out")],
+        # -B: else the limit cuts off the compiled modules that Python keeps, and the next process cannot import them.
+        [sys.executable, "-B", "-c", code, str(path), str(tmp_path / "out")],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200)),
         env={**os.environ, "NUMBA_DISABLE_JIT": "1", "TMPDIR": str(tmp_path)},
         capture_output=True,
