@@ -18,7 +18,7 @@ from legcf.data.preparing.blocks import Batch
 from legcf.data.preparing.pair_source import PairSource
 from legcf.data.preparing.pipeline import build_in_memory
 from legcf.data.preparing.splits import PARTS, PROTOCOLS
-from legcf.data.source import from_frame
+from legcf.data.source import load_data
 
 # user, item, time, in test.txt
 PairRows = list[tuple[int, int, int, bool]]
@@ -124,7 +124,7 @@ def test_temporal_never_trains_on_the_future(rows: PairRows) -> None:
 
 def test_repeated_pairs_keep_their_earliest_time() -> None:
     frame = pl.DataFrame({"user": [1, 1, 1, 1], "item": [1, 2, 3, 1], "time": [5, 6, 7, 9]})
-    dataset = from_frame(frame, DataOptions(protocol="leave-last-out"))
+    dataset = load_data(frame, DataOptions(protocol="leave-last-out"))
     assert dataset.items.external(dataset.test.items) == [3]
     assert dataset.items.external(dataset.validation.items) == [2]
 
@@ -140,7 +140,7 @@ def test_repeated_pairs_keep_their_earliest_time() -> None:
 )
 def test_times_of_many_kinds(times: list[str] | list[int]) -> None:
     frame = pl.DataFrame({"user": [1, 1, 1], "item": [1, 2, 3], "time": times})
-    dataset = from_frame(frame, DataOptions(protocol="leave-last-out"))
+    dataset = load_data(frame, DataOptions(protocol="leave-last-out"))
     assert dataset.items.external(dataset.test.items) == [3]
 
 

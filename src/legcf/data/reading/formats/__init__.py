@@ -6,6 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from legcf.core.errors import UserError
+from legcf.core.plugins import Registry
 from legcf.data.options import DEFAULTS, DataOptions
 from legcf.data.reading.compressed import first_bytes, line_chunks, plain_suffix
 from legcf.data.reading.formats.base import ITEM_NAMES, PAIR_NAMES, RAGGED, Format, Source
@@ -16,18 +17,23 @@ from legcf.data.reading.formats.recbole import RECBOLE
 
 __all__ = ["FORMATS", "ITEM_NAMES", "PAIR_NAMES", "RAGGED", "Format", "find_format", "open_item_file", "scan_pairs"]
 
-FORMATS: dict[str, Format] = {
-    ".csv": CSV,
-    ".tsv": TSV,
-    ".parquet": PARQUET,
-    ".jsonl": JSON_LINES,
-    ".ndjson": JSON_LINES,
-    ".json": JSON_LINES,
-    ".inter": RECBOLE,
-    ".item": RECBOLE,
-    ".dat": MOVIELENS,
-    ".data": ML_100K,
-}
+FORMATS: Registry[Format] = Registry(
+    "format",
+    "legcf.formats",
+    lambda part: isinstance(part, Format),
+    {
+        ".csv": CSV,
+        ".tsv": TSV,
+        ".parquet": PARQUET,
+        ".jsonl": JSON_LINES,
+        ".ndjson": JSON_LINES,
+        ".json": JSON_LINES,
+        ".inter": RECBOLE,
+        ".item": RECBOLE,
+        ".dat": MOVIELENS,
+        ".data": ML_100K,
+    },
+)
 
 
 def find_format(path: Path, options: DataOptions) -> Format:
