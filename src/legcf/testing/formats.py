@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 
 from legcf.data.options import DataOptions
 from legcf.data.reading.formats import FORMATS, PAIR_NAMES
-from legcf.data.source import load
+from legcf.data.source import load_data
 
 PAIRS = [
     (str(1000 + user), f"item {item}") for user in range(12) for item in range(30) if (user * 7 + item * 3) % 5 < 3
@@ -37,7 +37,7 @@ class FormatContract(ABC):
     def test_gives_the_dataset_that_csv_gives(self, path: Path) -> None:
         same = path.with_name("same.csv")
         same.write_text("user,item\n" + "".join(f"{user},{item}\n" for user, item in PAIRS))
-        assert load(path).content_hash == load(same).content_hash
+        assert load_data(path).content_hash == load_data(same).content_hash
 
     def test_text_may_be_bytes_or_compressed(self, path: Path) -> None:
         form = FORMATS[self.suffix].suited(path, DataOptions())
@@ -50,7 +50,7 @@ class FormatContract(ABC):
         )
         packed = path.with_name(path.name + ".gz")
         packed.write_bytes(gzip.compress(path.read_bytes()))
-        assert load(packed).content_hash == load(path).content_hash
+        assert load_data(packed).content_hash == load_data(path).content_hash
 
     def test_numbered_rows_are_those_of_the_file(self, path: Path) -> None:
         form = FORMATS[self.suffix].suited(path, DataOptions())
