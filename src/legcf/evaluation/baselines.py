@@ -20,7 +20,7 @@ def baselines(train: Interactions, truth: Interactions, anyway: bool = False) ->
         return {}
     nobody, nothing = np.zeros((train.num_users, 1), np.float32), np.zeros((train.num_items, 1), np.float32)
     popular = Ranking(nobody, nothing, train)
-    near = Ranking(nobody, nothing, train, term=nearest_lists(train, _NEIGHBOURS, _USER_POWER))
+    near = Ranking(nobody, nothing, train, lists=nearest_lists(train, _NEIGHBOURS, _USER_POWER))
     return {
         name: evaluate(ranking, truth, (20,), metrics=("ndcg",))[METRIC]
         for name, ranking in (("popularity", popular), ("item-knn", near))

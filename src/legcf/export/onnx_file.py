@@ -134,7 +134,7 @@ def _pooled_users(pooling: Pooling, rows: CodebookTable, constants: dict[str, An
 
 def _listed(lists: ItemLists, constants: dict[str, Any]) -> Steps:
     """`by_vectors` with what the lists of `history` add, scattered to the items they name."""
-    counts, num_items = lists.pairs.user_degrees, lists.pairs.num_items
+    counts, num_items = lists.lengths, lists.num_items
     width = int(counts.max(initial=1))
     named = np.zeros((num_items + 1, width), dtype=np.int64)  # the last row is empty, for −1 to mean
     weights = np.zeros((num_items + 1, width), dtype=np.float32)
