@@ -10,7 +10,7 @@ from legcf.core.errors import UserError
 from legcf.core.progress import progress
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Interactions
-from legcf.data.reading.attributes import NumberValues, TextValues
+from legcf.data.reading.item_table import NumberValues, TextValues
 from legcf.evaluation import evaluate
 from legcf.export.calibrate import calibrate_items, calibrate_users
 from legcf.export.coding import code_sides

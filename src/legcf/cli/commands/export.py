@@ -151,7 +151,7 @@ def _usual_users(trained: "Recommender", form: str) -> str:
 
 
 def _read_attributes(path: Path, names: str | None, trained: "Recommender") -> "Attributes":
-    from legcf.data.reading.attributes import read_attributes
+    from legcf.data.reading.item_table import read_attributes
     from legcf.export.build import item_attributes
 
     wanted = None if names is None else [name.strip() for name in names.split(",") if name.strip()]
