@@ -14,7 +14,9 @@ from hypothesis import given
 from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
 from legcf.evaluation import evaluate
-from legcf.export.build import accuracy, build, served_ranking
+from legcf.export.accuracy import headline
+from legcf.export.build import build, served_ranking
+from legcf.export.options import ExportOptions
 from legcf.modelfile.container import read_container, write_container
 from legcf.modelfile.histories import PackedHistories
 from legcf.modelfile.served_model import ServedModel
@@ -91,7 +93,7 @@ def test_users_without_items_get_what_is_popular_among_all_users(toy: Toy, near:
     train = toy.train.subset(kept)
     neighbours = Neighbours.of(train) if near else None
     ranking = Ranking(toy.ranking.users, toy.ranking.items, train, term=neighbours)
-    built = build(replace(toy, ranking=ranking, known=train), t=3, c=12, quiet=True, keep_users=False)
+    built = build(replace(toy, ranking=ranking, known=train), ExportOptions(t=3, c=12, users="history"))
     scorer = Scorer(built)
     items, scores = scorer.recommend_all(5, compiled=compiled)
     alone = scorer.recommend(Request("u4", k=5))
@@ -192,14 +194,14 @@ def test_accuracy_is_measured_with_them(near_model: ServedModel, toy: Toy) -> No
     neighbours = replace(Neighbours.of(toy.train), scale=near_model.neighbour_scale)
     wanted = evaluate(Ranking(*pair, toy.train, term=neighbours), toy.test, (20,))["ndcg@20"]
     without = replace(near_model, neighbour_scale=0.0)
-    assert accuracy(served_ranking(near_model, toy.train), toy.test)["ndcg@20"] == wanted
-    assert accuracy(served_ranking(without, toy.train), toy.test)["ndcg@20"] != wanted
+    assert headline(served_ranking(near_model, toy.train), toy.test)["ndcg@20"] == wanted
+    assert headline(served_ranking(without, toy.train), toy.test)["ndcg@20"] != wanted
 
 
-@pytest.mark.parametrize("dropped", [{"keep_history": False}, {"keep_neighbours": False}])
+@pytest.mark.parametrize("dropped", [{"history": False}, {"neighbours": False}])
 def test_left_out(toy: Toy, dropped: dict[str, bool]) -> None:
     near = replace(toy, ranking=replace(toy.ranking, term=Neighbours.of(toy.train)))
-    built = build(near, t=3, c=12, quiet=True, keep_titles=False, **dropped)
+    built = build(near, ExportOptions(t=3, c=12, titles=False, **dropped))
     assert built.neighbour_scale == 0
     assert "neighbour_scale" not in built.card["serving"]
 
