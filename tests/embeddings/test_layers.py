@@ -256,7 +256,15 @@ def test_the_memory_cap_reaches_the_file(dataset: Dataset, tmp_path: Any) -> Non
 
 
 def test_rows_that_are_not_joined_travel_over_the_plain_graph(dataset: Dataset) -> None:
-    options = {"c": 10, "dim": 8, "start": "als", "signed": True, "coded": "items", "joined": False, "update": "none"}
+    options = {
+        "c": 10,
+        "dim": 8,
+        "start": "als",
+        "signed": True,
+        "coded": "items",
+        "meta_nodes": False,
+        "update": "none",
+    }
     config = resolve("legcf", preset="graph", overrides={"method": options})
     model = build_model(config, dataset, np.random.default_rng(0), None)
     assert model.on_basis
@@ -265,7 +273,7 @@ def test_rows_that_are_not_joined_travel_over_the_plain_graph(dataset: Dataset) 
     assert np.allclose(model.entity_vectors(), layer_mean(dense, table, 3), atol=1e-5)
     assert model.meta_vectors() is None
     with pytest.raises(UserError, match="joined"):
-        resolve("legcf", preset="graph", overrides={"method": {"joined": False}})
+        resolve("legcf", preset="graph", overrides={"method": {"meta_nodes": False}})
 
 
 def test_a_full_table_can_start_from_a_factorisation(dataset: Dataset) -> None:

@@ -19,7 +19,7 @@ KINDS = list(MODELS)
 
 @pytest.fixture(scope="module", params=KINDS)
 def served(request: pytest.FixtureRequest, later: Later) -> ServedModel:
-    return build(MODELS[request.param]().fit(later.first).trained)
+    return build(MODELS[request.param]().fit(later.first).trained, ExportOptions(users="history"))
 
 
 def test_new_users_and_items_take_part(served: ServedModel, later: Later, tmp_path: Path) -> None:
@@ -48,6 +48,6 @@ def test_known_pairs_change_nothing(served: ServedModel, later: Later) -> None:
 def test_files_without_histories_are_refused(later: Later) -> None:
     trained = MODELS["table"]().fit(later.first).trained
     with pytest.raises(UserError, match="users history"):
-        Scorer(build(trained, ExportOptions(history=False))).updated([1], [2])
+        Scorer(build(trained, ExportOptions(users="none"))).updated([1], [2])
     with pytest.raises(UserError, match="no pairs"):
-        Scorer(build(trained)).updated([1], [2, 3])
+        Scorer(build(trained, ExportOptions(users="history"))).updated([1], [2, 3])

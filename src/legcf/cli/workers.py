@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 from uuid import uuid4
 
@@ -96,6 +97,7 @@ def join(meet: bool = True) -> None:
     if distributed.rank_and_world_size()[0] > 0:
         jit.silence()
         progress.silence()
+        warnings.simplefilter("ignore")
 
 
 def left_for_starter(error: UserError) -> bool:

@@ -17,7 +17,6 @@ from legcf.features.cold_items import ColdItemEncoder
 from legcf.modelfile.histories import PackedHistories
 from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.item_lists.lists import ItemLists
-from legcf.ranking.neighbours import Neighbours
 from legcf.ranking.precision import keep_codes, rounded
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.tables.embedding_table import CodebookTable, DenseTable, EmbeddingTable, QuantisedTable
@@ -61,8 +60,7 @@ def build(
     """Return the model that `options` describe: its final vectors, coded or as they are, with all that serving needs.
 
     `validation` pairs, when there are any, choose how users are folded in; the training pairs alone do otherwise.
-    Users that are nothing but their histories have no vectors in the file. What neighbours add to scores is kept where
-    the model has it and the histories, from which it is computed, are kept.
+    Users that are nothing but their histories have no vectors in the file.
     """
     ranking = trained.ranking
     if not (np.isfinite(ranking.users).all() and np.isfinite(ranking.items).all()):
@@ -73,17 +71,15 @@ def build(
     half = "float32" if options.dtype == "float32" else "float16"  # of numbers stored once per item: int8 is too coarse
     rng = np.random.default_rng(options.seed)
     user_rows, item_rows = _tables(ranking, options, rng)
-    term = ranking.term if isinstance(ranking.term, ItemLists) or options.neighbours else None
     served = Ranking(
         user_rows.vectors(slice(None)),
         item_rows.vectors(slice(None)),
         ranking.histories,
         bias=None if ranking.bias is None else rounded(ranking.bias, half),
-        term=term,
+        term=ranking.term,
         popularity=ranking.popularity,
     )
     encoder = trained.encoder
-    scale = term.scale if isinstance(term, Neighbours) else 0.0
     model = ServedModel(
         items=trained.items,
         item_rows=item_rows,
@@ -94,10 +90,9 @@ def build(
         titles=trained.titles if options.titles else None,
         history=PackedHistories.of(trained.known) if options.history else None,
         pooling=ranking.pooling,
-        card=_card(trained, item_rows, scale),
+        card=_card(trained, item_rows),
         dtype=options.dtype,
-        lists=term if isinstance(term, ItemLists) else None,
-        neighbour_scale=scale,
+        lists=ranking.term if isinstance(ranking.term, ItemLists) else None,
         encoder=None if encoder is None else encoder.moved(ranking.items, served.items),
     )
     return model if ranking.pooling is not None else calibrated(model, served, validation, rng, options.quiet)
@@ -138,18 +133,17 @@ def served_ranking(model: ServedModel, train: Interactions, quiet: bool = False)
     else:
         with progress("Making users of their items", train.num_users, "users", quiet) as task:
             users = user_maker(model).vectors(train, task)
-    scale = model.neighbour_scale
     return Ranking(
         users,
         model.item_rows.vectors(slice(None)),
         train,
         bias=model.item_bias,
-        term=Neighbours(train, train.transposed(), scale) if scale else model.lists,
+        term=model.lists,
         popularity=model.popularity,
     )
 
 
-def _card(trained: Trained, rows: EmbeddingTable, neighbour_scale: float) -> dict[str, Any]:
+def _card(trained: Trained, rows: EmbeddingTable) -> dict[str, Any]:
     """Return what the page shows of the training; the curve is thinned out so that the file stays small."""
     entities = len(trained.users) + len(trained.items)
     card = {key: value for key, value in trained.card.items() if key != "config"}
@@ -163,8 +157,6 @@ def _card(trained: Trained, rows: EmbeddingTable, neighbour_scale: float) -> dic
         card["serving"]["bits"] = rows.bits
     if isinstance(trained.ranking.term, ItemLists):
         card["serving"]["list_entries"] = trained.ranking.term.num_entries
-    if neighbour_scale:
-        card["serving"]["neighbour_scale"] = neighbour_scale
     return card
 
 

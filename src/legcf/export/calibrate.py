@@ -48,7 +48,7 @@ def calibrate_users(
 ) -> FoldIn:
     """Return the setting with the best NDCG@20 on users folded in from their history.
 
-    Vectors of known users only set the scale, which matters beside a bias and beside what neighbours add.
+    Vectors of known users only set the scale, which matters beside a bias and beside what item lists add.
     """
     if truth is None or not truth.num_pairs:
         seen, truth = _hide(served.histories, rng)

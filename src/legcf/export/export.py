@@ -13,7 +13,6 @@ from legcf.export.accuracy import Compared, compared
 from legcf.export.build import Trained, build, resolved, served_ranking
 from legcf.export.options import ExportOptions
 from legcf.modelfile.attributes import Attributes, number_column, text_column
-from legcf.ranking.neighbours import Neighbours
 
 
 @dataclass(frozen=True)
@@ -26,10 +25,8 @@ class ExportReport:
         parts: The bytes of each of its parts.
         full_table_bytes: The size of all vectors in float32.
         settings: Sizes, number format and users of the file.
-        neighbours: Whether what neighbours add to scores is kept.
         fold_in: How users are solved from their items, where they are not sums of them.
         accuracy: Recall and NDCG at 20 before and after, on validation and test; empty if they were not measured.
-        left_out: Why the file cannot keep what neighbours add to scores, if it cannot.
         unmeasured: Why accuracy was not measured, if it was asked for.
     """
 
@@ -38,10 +35,8 @@ class ExportReport:
     parts: dict[str, int]
     full_table_bytes: int
     settings: dict[str, Any]
-    neighbours: bool
     fold_in: dict[str, float]
     accuracy: Compared
-    left_out: str | None = None
     unmeasured: str | None = None
 
 
@@ -56,11 +51,7 @@ def export_model(
     `open_data` gives the data of the training: its validation pairs choose how users are folded in, and both held-out
     parts measure the file. Where it raises a UserError, the training pairs choose, and nothing is measured.
     """
-    asked = options or ExportOptions()
-    options = resolved(asked, trained)
-    left_out = None
-    if isinstance(trained.ranking.term, Neighbours) and not options.history and asked.neighbours is None:
-        left_out = "it is computed from histories, and none are stored (--history keeps both)"
+    options = resolved(options or ExportOptions(), trained)
     dataset, obstacle = _opened(trained, open_data)
     attributes = None if options.items is None else _attributes(trained, options)
     model = build(trained, options, None if dataset is None else dataset.validation)
@@ -81,10 +72,8 @@ def export_model(
         parts=parts,
         full_table_bytes=model.card["full_table_bytes"],
         settings=settings,
-        neighbours=model.neighbour_scale > 0,
         fold_in=vars(model.fold_in),
         accuracy=accuracy,
-        left_out=left_out,
         unmeasured=obstacle,
     )
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from legcf.core.errors import UserError
 from legcf.modelfile.served_model import DTYPES
-from legcf.ranking.neighbours import Neighbours
 from legcf.ranking.ranking import Ranking
 
 _CHOICES = {"dtype": (*DTYPES, None), "format": ("coded", "full"), "users": ("coded", "history", "none", None)}
@@ -25,7 +24,6 @@ class ExportOptions:
         users: `coded`: asked for by id, with a code of their vector; `history`: by id, with what they have; `none`:
             every request brings the user's items. By default what the model's users are; `none` after `train --bytes`.
         history: Whether to store what users have: yes, unless `users` is `none`.
-        neighbours: Whether to keep what neighbours add to scores: yes, if the model has it and histories are stored.
         titles: Whether to store titles of items, if there are any.
         items: A table with a row for each item: its id, and attributes to filter by.
         attributes: Columns of `items` to keep; all by default.
@@ -40,7 +38,6 @@ class ExportOptions:
     format: str = "coded"
     users: str | None = None
     history: bool | None = None
-    neighbours: bool | None = None
     titles: bool = True
     items: Any = None
     attributes: Sequence[str] | None = None
@@ -69,18 +66,9 @@ class ExportOptions:
             users = "none" if has_byte_size and self.format != "full" else "history"
         users = users or "coded"
         history = self.history if self.history is not None else users != "none"
-        walks = isinstance(ranking.term, Neighbours)
-        if self.neighbours and not history:
-            raise UserError(
-                "What neighbours add to scores cannot be kept: it is computed from histories, and none are stored"
-                " (--history keeps both)."
-            )
-        if self.neighbours and not walks:
-            raise UserError("Neighbours add nothing to this model's scores: export it without --neighbours.")
         return replace(
             self,
             dtype=self.dtype or ("float32" if self.format == "full" else "int8"),
             users=users,
             history=history,
-            neighbours=walks and history and self.neighbours is not False,
         )

@@ -63,7 +63,7 @@ class NewItem:
     def of(cls, model: ServedModel, item: str, features: Mapping[str, Any], title: str | None = None) -> "NewItem":
         """From an id as text, whatever ids are in the model."""
         identifier = item if model.items.is_text else integer_id(item)
-        if identifier is None:
+        if identifier is None or not _fits(model, identifier):
             raise _other_kind(model, item)
         return cls(identifier, placed(model, features), title)
 
@@ -115,6 +115,13 @@ def placed(model: ServedModel, features: Mapping[str, Any]) -> FloatArray:
     if model.encoder is None:
         raise UserError("This model has learnt nothing from features: train or update it with --item-features.")
     return model.encoder.vector(features)
+
+
+def _fits(model: ServedModel, identifier: ExternalId) -> bool:
+    """Return whether ids of the model's type hold this one: int64 holds none from 2⁶³ on, uint64 none below 0."""
+    if isinstance(identifier, str):
+        return model.items.is_text
+    return identifier >= 0 if model.items.values.dtype == np.uint64 else identifier < 2**63
 
 
 def _other_kind(model: ServedModel, item: ExternalId) -> UserError:

@@ -127,7 +127,7 @@ def train(
     """
     if final:
         rehearsal = dataset
-    elif config.ranking.choose and dataset.train.num_pairs > MANY_PAIRS:
+    elif config.ranking.search_representation and dataset.train.num_pairs > MANY_PAIRS:
         rng = np.random.default_rng([config.seed, 4])
         rehearsal = dataset.sample(MANY_PAIRS, SAMPLE_ITEMS, rng)
     elif config.ranking.chooses and not dataset.validation.num_pairs:

@@ -25,7 +25,6 @@ from legcf.modelfile.served_model import encoder_bytes
 from legcf.ranking.builder import RankingBuilder
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.item_lists.recipe import ListFitter
-from legcf.ranking.neighbours import Neighbours
 from legcf.ranking.ranking import Ranking
 from legcf.server.state.event_log import MARK_KEY
 from legcf.training import run
@@ -109,7 +108,7 @@ def _without_held_out(base: TrainedModel, merged: Grown) -> Dataset:
 
 def refuse_others(base: TrainedModel) -> None:
     """Only where users are their histories is an item's vector all that new pairs change."""
-    if base.ranking.pooling is None or base.config.ranking.length != 1:
+    if base.ranking.pooling is None or base.config.ranking.norm_power != 1:
         raise UserError(
             f"A model of {base.config.method.name} on {base.config.backbone.name} cannot be updated, for its users are"
             " more than their histories: train again, with the default preset if it is to be updated later."
@@ -154,9 +153,6 @@ def _ranked(
         builder = RankingBuilder(settings, byte_budget)
         ranking = builder.quantised(model.ranking())
         return replace(ranking, term=renewed_lists(term, dataset.train, changed, settings, builder.entries(ranking)))
-    if isinstance(term, Neighbours):
-        ranking = RankingBuilder(settings).quantised(model.ranking())
-        return replace(ranking, term=Neighbours.of(dataset.train).weighing(term.weight, ranking))
     # No lists, or of a run that does not say how they were scaled: as after a training.
     return RankingBuilder(settings, byte_budget, ListFitter(dataset.train)).build(model.ranking(), None).ranking
 

@@ -35,12 +35,6 @@ def export(
     history: Annotated[
         bool | None, typer.Option(help="Store what users have.  [default: yes, unless --users none]")
     ] = None,
-    neighbours: Annotated[
-        bool | None,
-        typer.Option(
-            help="Keep what neighbours add to scores.  [default: yes, if the model has it and histories are stored]"
-        ),
-    ] = None,
     attributes: Annotated[
         str | None,
         typer.Option(
@@ -75,7 +69,6 @@ def export(
         format=form,
         users=users,
         history=history,
-        neighbours=neighbours,
         titles=titles,
         items=items,
         attributes=names,
@@ -85,13 +78,10 @@ def export(
     )
     trained = Recommender.load(run)
     report = export_model(trained.trained, model, options, trained.dataset)
-    if report.left_out is not None:
-        typer.echo(f"legcf: what neighbours add to scores is left out of the file: {report.left_out}", err=True)
     if report.unmeasured is not None and not quiet:
         typer.echo(f"legcf: accuracy is not measured: {report.unmeasured}", err=True)
     content = asdict(report)
-    for note in ("left_out", "unmeasured"):
-        content.pop(note)
+    content.pop("unmeasured")
     if as_json:
         print_json(content)
     else:

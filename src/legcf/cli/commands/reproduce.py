@@ -9,7 +9,7 @@ import typer
 
 from legcf.cli.data_options import with_data_options
 from legcf.cli.output import AsJson, print_json, print_table
-from legcf.core.config import parse_assignments
+from legcf.core.config import parse_assignments, with_current_keys
 from legcf.data.options import DataOptions
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def reproduce(
 
     source = str(Path(data).resolve()) if Path(data).exists() else data
     options = data_options.model_dump(mode="json", exclude_defaults=True)
-    overrides = parse_assignments(settings or [])
+    overrides = with_current_keys(parse_assignments(settings or []), method=None)
     request = StudyRequest(study, source, options, seeds, preset, minutes_per_run, overrides, workers, scheduler)
     request.check()
     opened = ResultStore(store or out / "store.sqlite")

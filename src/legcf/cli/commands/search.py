@@ -10,7 +10,7 @@ import typer
 
 from legcf.cli.data_options import with_data_options
 from legcf.cli.output import AsJson, print_json, print_pairs
-from legcf.core.config import key_and_value, parse_assignments, value_from_text
+from legcf.core.config import current_key, key_and_value, parse_assignments, value_from_text, with_current_keys
 from legcf.core.errors import UserError
 from legcf.data.options import DataOptions
 
@@ -51,8 +51,8 @@ def search(
         backbone,
         preset,
         seed,
-        parse_assignments(settings or []),
-        _values(over or []),
+        with_current_keys(parse_assignments(settings or []), method),
+        {current_key(key, method): values for key, values in _values(over or []).items()},
         data_options.reference(data),
     )
     request.config({})

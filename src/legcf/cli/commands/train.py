@@ -14,7 +14,7 @@ from legcf.cli.output import AsJson, print_json, print_pairs, summary
 from legcf.cli.workers import are_wanted as workers_are_wanted
 from legcf.cli.workers import join as join_ranks
 from legcf.cli.workers import start as start_workers
-from legcf.core.config import merged, migrated, parse_assignments, validated, value_from_text
+from legcf.core.config import merged, parse_assignments, validated, value_from_text, with_current_keys
 from legcf.core.errors import UserError
 from legcf.core.files import lasting, read_json
 from legcf.data.options import DataOptions
@@ -115,8 +115,8 @@ def train(
     if dim is not None:
         require_width(chosen_method)
     overrides = merged(
-        {key: _options(given[key]) for key in _SECTIONS if key in given},
-        typed_settings,
+        with_current_keys({key: _options(given[key]) for key in _SECTIONS if key in given}, chosen_method),
+        with_current_keys(typed_settings, chosen_method),
         {} if warm_start is None else {"method": {"start": "table", "table": lasting(warm_start)}},
         {} if epochs is None else {"training": {"epochs": epochs}},
         {} if size is None else {"ranking": {"bytes": size}},
@@ -252,7 +252,6 @@ def _from_file(path: Path | None) -> dict[str, Any]:
     content = read_json(path)
     if not isinstance(content, dict):
         raise UserError(f"{path} must hold a JSON object such as {json.dumps({'training': {'epochs': 5}})}.")
-    content = migrated(content)
     known = {"preset", "seed", *_SECTIONS, "data", "content_hash"}
     for key, value in content.items():
         if key not in known:

@@ -35,12 +35,12 @@ from legcf.ranking.tables.packing import bits_for
 _WARM_METHOD = {"start": "als", "signed": True, "update": "none"}
 _WARM_TRAINING = {
     "loss": "softmax", "negatives": 512, "negative_weight": 8.0, "user_power": 0.75, "item_power": -0.25,
-    "batch_size": 4096, "relative_rate": True, "adam_memory": 0.99, "schedule": "cosine",
+    "batch_size": 4096, "scale_lr_by_rms": True, "beta2": 0.99, "schedule": "cosine",
 }  # fmt: skip
 _ITEMS_ONLY: dict[str, dict[str, Any]] = {
     "method": {**_WARM_METHOD, "coded": "items"},
     "backbone": {"name": "history"},
-    "training": {**_WARM_TRAINING, "learning_rate": 0.015, "leave_out": True, "epochs": 4},
+    "training": {**_WARM_TRAINING, "learning_rate": 0.015, "exclude_target": True, "epochs": 4},
 }
 _GRAPH_TRAINING = {
     "batch_size": 8192, "negative_pool": 2048, "learning_rate": 1e-2, "epochs": 20, "patience": 3,
@@ -66,7 +66,9 @@ class LegcfConfig(Budgeted):
     coded: Literal["all", "items"] = Field(
         "all", description="who has weights of its own; with items, users are what the graph brings them"
     )
-    joined: bool = Field(True, description="meta-embeddings are nodes of the graph; if not, only rows made of them are")
+    meta_nodes: bool = Field(
+        True, description="meta-embeddings are nodes of the graph; if not, only rows made of them are"
+    )
     start: Literal["metis", "random", "als", "table"] = Field(
         "metis",
         description="first S: METIS or random anchors; or S and codebook by coding a factorisation or table",
@@ -87,7 +89,7 @@ class LegcfConfig(Budgeted):
     )
     update: str = Field(
         "matching-pursuit",
-        description=f"solver of the assignment update ({', '.join(SOLVERS)}); none ends after pretraining",
+        description=f"solver of the assignment update ({', '.join(SOLVERS.built_in)}); none ends after pretraining",
     )
     update_on: Literal["mean", "concat", "first", "last"] = Field(
         "mean", description="what of the layers' blocks S is solved from, where the backbone sets them side by side"
@@ -115,7 +117,7 @@ class LegcfConfig(Budgeted):
     def _fits(self) -> "LegcfConfig":
         if (self.start == "table") != (self.table is not None):
             raise ValueError("start = table and a table go together; --warm-start sets both")
-        if self.update != "none" and not self.joined:
+        if self.update != "none" and not self.meta_nodes:
             raise ValueError("an update of S needs meta-embeddings that are joined to the graph; set update = none")
         if self.c is not None and self.t > self.c:
             raise ValueError(f"t = {self.t} meta-embeddings an entity cannot be chosen from c = {self.c}; lower t")
@@ -161,20 +163,14 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         },
         # Most accurate where the graph is at hand: items coded, rows travel three hops, a softmax over directions.
         "deep": {
-            "method": {**_WARM_METHOD, "coded": "items", "joined": False},
+            "method": {**_WARM_METHOD, "coded": "items", "meta_nodes": False},
             "training": {
-                **DEFAULT_TRAINING, "learning_rate": 0.01, "relative_rate": True, "epochs": 3,
+                **DEFAULT_TRAINING, "learning_rate": 0.01, "scale_lr_by_rms": True, "epochs": 3,
             },
             "ranking": DEFAULT_RANKING,
         },
         # Smallest to serve: items have all values, users are their histories, nobody else's history is needed.
         "items-only": _ITEMS_ONLY,
-        # The same, and what a user's neighbours took counts as well: it walks over the training pairs to rank.
-        "neighbours": {
-            **_ITEMS_ONLY,
-            "training": {**_ITEMS_ONLY["training"], "validation_users": 10_000},
-            "ranking": {"neighbours": 0.5, "fit_neighbours": True},
-        },
         # Good in seconds: a narrow factorisation of few rounds, coded and not trained, and lists of few candidates in
         # what a megabyte has left. Nothing is chosen on validation (docs/peers.md).
         "fast": {
@@ -193,7 +189,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         "default": {
             **_ITEMS_ONLY,
             "training": {**_ITEMS_ONLY["training"], "validation_users": 5_000, "patience": 2},
-            "ranking": {"bytes": "auto", "choose": True, "lists": None, "fit_lists": True},
+            "ranking": {"bytes": "auto", "search_representation": True, "lists": None, "fit_lists": True},
         },
     }  # fmt: skip
 
@@ -264,10 +260,10 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
     def check(cls, config: LegcfConfig, backbone: BackboneConfig) -> None:
         if config.update != "none" and config.update_on == "mean" and len(set(backbone.block_widths(config.dim))) > 1:
             raise UserError("method.update_on = mean needs layers of equal width; set it to concat, first or last.")
-        if config.signed and config.joined and backbone.weighs_added_nodes:
+        if config.signed and config.meta_nodes and backbone.weighs_added_nodes:
             raise UserError(
                 "method.signed = true would put negative weights into the graph;"
-                " it goes with --set method.joined=false, --backbone history or --set backbone.layers=0."
+                " it goes with --set method.meta_nodes=false, --backbone history or --set backbone.layers=0."
             )
 
     @property
@@ -350,16 +346,16 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
 
     def input_rows(self) -> torch.Tensor:
         """Eq. 6: the composed rows above the codebook."""
-        return torch.cat([self.table(), self.codebook]) if self.config.joined else self.table()
+        return torch.cat([self.table(), self.codebook]) if self.config.meta_nodes else self.table()
 
     def graph(self, adjacency: sp.csr_matrix) -> sp.csr_matrix:
         inner = normalised(adjacency) if self.config.normalise == "twice" else adjacency
-        return expanded(inner, self.assignment.to_csr()) if self.config.joined else inner
+        return expanded(inner, self.assignment.to_csr()) if self.config.meta_nodes else inner
 
     def linear_basis(self) -> tuple[sp.csr_matrix, nn.Parameter] | None:
         if self.config.tanh:
             return None
-        if not self.config.joined:
+        if not self.config.meta_nodes:
             return self.assignment.to_csr(), self.codebook
         own = sp.identity(self.num_buckets, dtype=np.float32, format="csr")
         return sp.vstack([self.assignment.to_csr(), own], format="csr"), self.codebook

@@ -17,8 +17,7 @@ from legcf.core.hill_climb import climb
 from legcf.data.interactions import Interactions
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.item_lists.ridge import Solved, find_candidates, solve, strongest
-from legcf.ranking.neighbours import product_spread
-from legcf.ranking.ranking import Ranking
+from legcf.ranking.ranking import Ranking, product_spread
 from legcf.ranking.selection_policy import MIN_IMPROVEMENT, SelectionPolicy
 
 Objective = Callable[[Ranking, dict[str, Any]], float]
