@@ -19,8 +19,8 @@ from legcf.core.config import RunConfig, validated
 from legcf.core.errors import UserError
 from legcf.data.ids import ExternalId, IdMap, integer_id
 from legcf.data.interactions import Dataset
-from legcf.data.reading.feature_table import read_items
-from legcf.data.source import DataOptions, interactions, is_source, load, training_data
+from legcf.data.reading.item_table import read_features
+from legcf.data.source import DataOptions, is_source, load_data, load_training_data
 from legcf.evaluation import accuracy
 from legcf.evaluation.evaluate import DEFAULT_KS
 from legcf.evaluation.new_pairs import new_pairs
@@ -120,7 +120,7 @@ class Recommender:
             ```
         """
         chosen = options or validated(DataOptions, data_options, "data")
-        dataset = training_data(data, chosen)
+        dataset = load_training_data(data, chosen)
         wanted = self._wanted
         if isinstance(data, str | Path | list | tuple):
             wanted = wanted.model_copy(update={"data": chosen.reference(data)})
@@ -173,8 +173,8 @@ class Recommender:
         told = None if events is None else new_events(events, trained)
         if told is not None and data is None and item_features is None and told.is_empty:
             raise UserError(f"{events} holds no event that the model does not know already: there is nothing to do.")
-        new = None if data is None else interactions(data, chosen)
-        about = None if item_features is None else ItemTable(*read_items(item_features, chosen.item_col))
+        new = None if data is None else load_data(data, chosen)
+        about = None if item_features is None else ItemTable(*read_features(item_features, chosen.item_col))
         first = None
         if evaluate:
             with suppress(UserError):  # its source is gone: nothing to measure by, but nothing that is needed
@@ -184,7 +184,7 @@ class Recommender:
             trained = update(trained, new, first if last else None, threshold, about)
         if told is not None and not told.is_empty:
             reading = options_of_events(chosen.half_life)
-            pairs = None if told.pairs.is_empty() else interactions(told.pairs, reading)
+            pairs = None if told.pairs.is_empty() else load_data(told.pairs, reading)
             trained = update(trained, pairs, first, threshold, told.about)
             told.mark.to_card(trained.metrics)
         self._trained = trained
@@ -255,7 +255,7 @@ class Recommender:
             if isinstance(data, str) and not is_source(data):
                 raise UserError(f"There is no part or file `{data}`: choose test or validation, or give data.")
             chosen = options or validated(DataOptions, data_options, "data")
-            dataset = interactions(data, chosen)
+            dataset = load_data(data, chosen)
             if not isinstance(data, Dataset):
                 dataset = dataset.whole()
             truth, told = new_pairs(dataset, self.users, self.items, trained.ranking.histories)
@@ -408,7 +408,7 @@ class Recommender:
             data = self.config.data
             if not data.get("source"):
                 raise UserError("This model does not say where its data came from; give the data to evaluate on.")
-            dataset = load(data["source"], DataOptions(**data.get("options", {})))
+            dataset = load_data(data["source"], DataOptions(**data.get("options", {})))
             if dataset.content_hash != self.metrics.get("content_hash"):
                 raise UserError(f"{data['source']} has changed since the model was trained on it; train again.")
             self._first = dataset

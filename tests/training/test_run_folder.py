@@ -12,7 +12,7 @@ from legcf.core.config import migrated
 from legcf.core.errors import UserError
 from legcf.core.files import read_json, write_json
 from legcf.data.options import DataOptions
-from legcf.data.source import load
+from legcf.data.source import load_data
 from legcf.recommender import Recommender
 from legcf.training.registry import config_from_json, resolve
 from legcf.training.run import train
@@ -61,7 +61,7 @@ def test_what_was_called_best_is_the_best_of_all() -> None:
 def test_settings_of_format_1_make_the_same_model() -> None:
     """Training on the same data with the settings as they were written then."""
     config = config_from_json(read_json(KEPT / "format-1" / "config.json"))
-    dataset = load(str(KEPT / "data"), DataOptions(protocol="legcf", cold="keep"))
+    dataset = load_data(str(KEPT / "data"), DataOptions(protocol="legcf", cold="keep"))
     before = read_json(KEPT / "format-1" / "metrics.json")
     assert dataset.content_hash == before["content_hash"]
     again = train(dataset, config, quiet=True).metrics

@@ -8,7 +8,7 @@ from typing import Any
 
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset
-from legcf.data.reading.attributes import NumberValues, TextValues, read_attributes
+from legcf.data.reading.item_table import NumberValues, TextValues, read_attributes
 from legcf.export.accuracy import Compared, compared
 from legcf.export.build import Trained, build, resolved, served_ranking
 from legcf.export.options import ExportOptions

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from legcf.assignment.assignment import Assignment
 from legcf.core.arrays import FloatArray, Matrix
@@ -67,12 +66,11 @@ def _named(matrix: Matrix, ids: Sequence[ExternalId] | None, known: IdMap | None
                 f"with --{kind}-ids, or the data that the table was trained on."
             )
         return matrix, known
-    given = IdMap.of(list(ids), kind)
-    places = [given.find(identifier) for identifier in known.values.tolist()]
-    missing = sum(place is None for place in places)
+    rows = IdMap.of(list(ids), kind).find_all(known)
+    missing = int((rows < 0).sum())
     if missing:
         raise UserError(f"{missing:,} of the data's {len(known):,} {kind}s have no vector among the --{kind}-ids.")
-    return matrix[np.array(places, dtype=np.int64)], known
+    return matrix[rows], known
 
 
 def compare(named: NamedTable, coded: Compressed) -> Compared:
@@ -108,5 +106,4 @@ def to_serving(
 
 
 def _rows(assignment: Assignment, codebook: FloatArray) -> CodebookTable:
-    narrow: NDArray[np.unsignedinteger] = assignment.indices.astype(column_type(len(codebook)))
-    return CodebookTable(narrow, assignment.weights, codebook)
+    return CodebookTable(assignment.indices.astype(column_type(len(codebook))), assignment.weights, codebook)
