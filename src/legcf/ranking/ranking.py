@@ -7,6 +7,7 @@ A user of whom nothing is known is shown what is popular. Numpy only.
 """
 
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,11 @@ from numpy.typing import NDArray
 from legcf.assignment.assignment import Assignment
 from legcf.core.arrays import FloatArray, IntArray, Positions
 from legcf.data.interactions import Interactions
-from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.tables.embedding_table import EmbeddingTable
 from legcf.ranking.tables.pooling import Pooling
+
+if TYPE_CHECKING:  # lists are fitted to rankings, so they import this module
+    from legcf.ranking.item_lists.lists import ItemLists
 
 _TOGETHER = 256  # users without a vector whose scores stand in memory at once
 
@@ -39,7 +42,7 @@ class Ranking:
     """What every user is known to have: left out of its recommendations, and what lists are added for."""
     bias: FloatArray | None = None
     """Added to an item's scores."""
-    lists: ItemLists | None = None
+    lists: "ItemLists | None" = None
     """What the items of a user add beside the vectors."""
     pooling: Pooling | None = None
     """Where users are nothing but their histories."""
