@@ -21,7 +21,7 @@ def baselines(train: Interactions, truth: Interactions, anyway: bool = False) ->
     nobody, nothing = np.zeros((train.num_users, 1), np.float32), np.zeros((train.num_items, 1), np.float32)
     popular = Ranking(nobody, nothing, train)
     item_knn = ItemKnn(ItemKnnConfig(), train.num_users, train.num_items)
-    near = Ranking(nobody, nothing, train, term=item_knn.item_lists(train))
+    near = Ranking(nobody, nothing, train, lists=item_knn.item_lists(train))
     return {
         name: evaluate(ranking, truth, (20,), metrics=("ndcg",))[METRIC]
         for name, ranking in (("popularity", popular), ("item-knn", near))
