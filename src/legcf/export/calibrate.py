@@ -43,7 +43,7 @@ def calibrated(
     item_rows = model.item_rows
     if truth is None or not truth.num_pairs:
         seen, truth = _hide(served.histories, rng)
-        served = replace(served, histories=seen, term=None)  # which knows the hidden pairs
+        served = replace(served, histories=seen, lists=None)  # which knows the hidden pairs
     seen, counts = served.histories, at_least_one(served.popularity)
     able = np.flatnonzero((seen.user_degrees > 0) & (truth.user_degrees > 0))
     users = np.sort(rng.choice(able, min(_SAMPLE, len(able)), replace=False))
