@@ -134,12 +134,12 @@ def _pooled_users(pooling: Pooling, rows: CodebookTable, constants: dict[str, An
 
 def _listed(lists: ItemLists, constants: dict[str, Any]) -> Steps:
     """`by_vectors` with what the lists of `history` add, scattered to the items they name."""
-    counts, num_items = lists.pairs.user_degrees, lists.pairs.num_items
+    counts, num_items = lists.pairs.row_lengths, lists.pairs.num_items
     width = int(counts.max(initial=1))
     named = np.zeros((num_items + 1, width), dtype=np.int64)  # the last row is empty, for −1 to mean
     weights = np.zeros((num_items + 1, width), dtype=np.float32)
     within = np.arange(lists.num_entries) - np.repeat(lists.pairs.indptr[:-1], counts)
-    named[lists.pairs.users(), within], weights[lists.pairs.users(), within] = lists.pairs.items, lists.weights
+    named[lists.pairs.rows(), within], weights[lists.pairs.rows(), within] = lists.pairs.items, lists.weights
     constants |= {
         "list_items": named,
         "list_weights": weights,

@@ -112,5 +112,5 @@ def _lists_are_short(scorer: "Scorer", histories: Interactions) -> bool:
     lists = scorer.model.lists
     if lists is None or histories.weights is not None:  # the compiled search adds all lists alike
         return False
-    reached = float(lists.pairs.user_degrees[histories.items].sum())
+    reached = float(lists.pairs.row_lengths[histories.items].sum())
     return reached < _FEW_REACHED * histories.num_users * len(scorer.model.items)

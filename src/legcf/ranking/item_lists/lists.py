@@ -111,7 +111,7 @@ class ItemLists:
 
     def _gathered(self, items: Positions, relative: FloatArray | None) -> tuple[LongArray, FloatArray, LongArray]:
         """Where the lists of some items stand, one after the other, their weights, and how long each is."""
-        lengths = self.pairs.user_degrees[items]
+        lengths = self.pairs.row_lengths[items]
         ends = np.cumsum(lengths)
         before = np.repeat(self.pairs.indptr[items] - ends + lengths, lengths)
         places = before + np.arange(len(before))
