@@ -27,7 +27,7 @@ def plain_suffix(path: Path) -> str:
 
 
 def first_bytes(path: Path) -> bytes:
-    """Return the start of a table's text, unpacked; refuse it if no line ends there, as in a bomb or what is no text."""
+    """Return the start of a table's text, unpacked; refuse it if no line ends there, as in a bomb or in no text."""
     if path.suffix.lower() == ".zst":
         with open(path, "rb") as file:
             return file.read(2)
