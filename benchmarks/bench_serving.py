@@ -175,7 +175,6 @@ def toy_like(model: Any) -> Any:
         history=PackedHistories.of(pairs),
         pooling=None if model.pooling is None else Pooling(0.5, 0.5, ones),
         lists=None if model.lists is None else ItemLists(pairs, np.ones(128, np.float32)),
-        neighbour_scale=model.neighbour_scale,
         dtype="int8",
     )
 

@@ -15,7 +15,7 @@ from legcf.core.config import RunConfig, validated
 from legcf.core.errors import UserError, python_arguments
 from legcf.data.interactions import Dataset
 from legcf.data.options import DataOptions
-from legcf.data.source import interactions, is_source, load, training_data
+from legcf.data.source import is_source, load_data, load_training_data
 from legcf.evaluation import accuracy
 from legcf.evaluation.evaluate import DEFAULT_KS
 from legcf.evaluation.new_pairs import new_pairs
@@ -112,7 +112,7 @@ class Recommender(Answering):
             ```
         """
         reading = options or validated(DataOptions, data_options, "data")
-        dataset = training_data(data, reading)
+        dataset = load_training_data(data, reading)
         config = self._options
         if isinstance(data, str | Path | list | tuple):
             config = config.model_copy(update={"data": reading.reference(data)})
@@ -245,7 +245,7 @@ class Recommender(Answering):
         if not isinstance(data, str) or data not in _PARTS:
             if isinstance(data, str) and not is_source(data):
                 raise UserError(f"There is no part or file `{data}`: choose test or validation, or give data.")
-            dataset = interactions(data, options or validated(DataOptions, data_options, "data"))
+            dataset = load_data(data, options or validated(DataOptions, data_options, "data"))
             if not isinstance(data, Dataset):
                 dataset = dataset.whole()
             truth, counts = new_pairs(dataset, self.users, self.items, trained.ranking.histories)
@@ -286,7 +286,7 @@ class Recommender(Answering):
             data = self.config.data
             if not data.get("source"):
                 raise UserError("This model does not say where its data came from; give the data to evaluate on.")
-            dataset = load(data["source"], DataOptions(**data.get("options", {})))
+            dataset = load_data(data["source"], DataOptions(**data.get("options", {})))
             if dataset.content_hash != self.metrics.get("content_hash"):
                 raise UserError(f"{data['source']} has changed since the model was trained on it; train again.")
             self._first = dataset

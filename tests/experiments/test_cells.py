@@ -65,6 +65,9 @@ class TestKeys:
                     for name in ("method", "backbone", "training", "ranking")}  # fmt: skip
         version = METHODS["legcf"].layer.version
         assert hash_today(config, digest({"version": version, **sections})) == run.config_hash
+        sections["ranking"] |= {"neighbours": 0.0, "fit_neighbours": False}  # keys that are no more
+        walked = {**config, "ranking": sections["ranking"]}
+        assert hash_today(walked, digest({"version": version, **sections})) == run.config_hash
         older = digest({"version": version - 1, **sections})
         assert hash_today(config, older) == older, "made by another version of the method"
         assert hash_today({**config, "method": {"name": "no-such"}}, "x") == "x"

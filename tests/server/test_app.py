@@ -99,17 +99,15 @@ def test_unknown_ids_in_filters_are_ignored_and_told(client: TestClient) -> None
     assert client.get("/recommend/u0").json()["ignored"] == []
 
 
-def test_why_tells_what_neighbours_add(near_model: ServedModel, client: TestClient, tmp_path: Path) -> None:
-    near_model.save(tmp_path / "near")
-    with TestClient(create_app(Settings(str(tmp_path / "near"), access_log=False))) as near:
-        content = near.get("/recommend/u4", params={"k": 5, "explain": 5}).json()
-        assert near.get("/api/model").json()["neighbours"] is True
+def test_why_tells_what_lists_add(listed_model: ServedModel, client: TestClient, tmp_path: Path) -> None:
+    listed_model.save(tmp_path / "listed")
+    with TestClient(create_app(Settings(str(tmp_path / "listed"), access_log=False))) as listed:
+        content = listed.get("/recommend/u4", params={"k": 5, "explain": 5}).json()
     assert content["why"][0]["text"].startswith(("Because you have Title", "Popular with people who have Title"))
     for item, why in zip(content["items"], content["why"], strict=True):
         assert 0 < why["neighbours"] < item["score"]
         assert why["score"] == pytest.approx(item["score"], rel=1e-3)
     assert client.get("/recommend/u4", params={"explain": 1}).json()["why"][0]["neighbours"] == 0
-    assert client.get("/api/model").json()["neighbours"] is False
 
 
 def test_nobody_gets_what_is_popular_and_is_told(client: TestClient) -> None:

@@ -165,10 +165,6 @@ class RankingConfig(Frozen):
     norm_power: float = Field(
         1.0, ge=0, le=1, description="power of a vector's length that counts in ranking: 1 all of it, 0 none"
     )
-    neighbours: float = Field(
-        0.0, ge=0, description="weight of what a user's neighbours took, beside the model's scores; 0: off"
-    )
-    fit_neighbours: bool = Field(False, description="choose the weight of neighbours on validation, after training")
     bytes: int | str | None = Field(
         None,
         description="size of the model file to make the most of, such as 1.6MB;"
@@ -202,7 +198,7 @@ class RankingConfig(Frozen):
     @property
     def chooses(self) -> bool:
         """Whether anything is left to validation."""
-        return self.search_representation or self.fit_lists or self.fit_neighbours
+        return self.search_representation or self.fit_lists
 
     @property
     def has_lists(self) -> bool:
@@ -210,12 +206,8 @@ class RankingConfig(Frozen):
 
     @model_validator(mode="after")
     def _goes_together(self) -> "RankingConfig":
-        if self.has_lists and self.neighbours:
-            raise ValueError("lists and neighbours are two ways to one thing; set neighbours = 0 or lists = 0")
         if self.lists is None and self.bytes is None:
             raise ValueError("lists = null asks for as many entries as `bytes` allows, and there is no such size")
-        if self.fit_neighbours and not self.neighbours:
-            raise ValueError("fit_neighbours needs a weight of neighbours to begin with; set neighbours = 0.5")
         return self
 
 
@@ -236,8 +228,6 @@ class RunConfig(Frozen):
 
 RENAMED_KEYS = {
     "training.ranking_length": "ranking.norm_power",
-    "training.neighbours": "ranking.neighbours",
-    "training.fit_neighbours": "ranking.fit_neighbours",
     "training.adam_memory": "training.beta2",
     "training.leave_out": "training.exclude_target",
     "training.relative_rate": "training.scale_lr_by_rms",
@@ -265,6 +255,9 @@ RENAMED_KEYS = {
 }
 """Former keys and what they are called now: `section.key`, or `name.key` for the section `method` of one method."""
 
+_DROPPED_KEYS = {f"{section}.{key}" for section in ("training", "ranking") for key in ("neighbours", "fit_neighbours")}
+"""Keys that are no more: up to format 1, those of ranking stood among the training's."""
+
 _reported_keys: set[str] = set()
 
 
@@ -291,11 +284,23 @@ def with_current_keys(content: Mapping[str, Any], method: Any, report: bool = Tr
     for section, values in content.items():
         for key, value in values.items() if isinstance(values, Mapping) else ():
             current = current_key(f"{section}.{key}", method, report)
+            if current in _DROPPED_KEYS:
+                _refuse_dropped(current, value)
+                continue
             target, _, name = current.partition(".")
             if name in result.setdefault(target, {}):
                 raise UserError(f"`{current}` is set twice, once under its former name: leave that out.")
             result[target][name] = value
     return result
+
+
+def _refuse_dropped(key: str, value: Any) -> None:
+    """Refuse a setting that legcf no longer has, unless it is switched off."""
+    if value:
+        raise UserError(
+            f"{key} = {value!r} is not possible: legcf no longer adds what neighbours took; item lists replace it"
+            " (ranking.lists, or the preset default)."
+        )
 
 
 def migrated(content: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ moves and repeats; what tasks leave are files, written whole, on a drive that cl
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import count, pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,11 +26,12 @@ from legcf.data.interactions import Dataset
 from legcf.data.options import DataOptions
 from legcf.data.preparing import kernels
 from legcf.data.preparing.blocks import BLOCK_PAIRS, Batch, Merged, concatenated, load_block, save_block, sorted_block
-from legcf.data.preparing.pipeline import Built, KeptBlocks, PairSource, PartWriter, refuse_repeated
+from legcf.data.preparing.pair_source import PairSource
+from legcf.data.preparing.pipeline import Built, KeptBlocks, PartWriter, refuse_repeated
 from legcf.data.preparing.prepared import write_prepared
 from legcf.data.preparing.splits import PARTS, find_protocol
+from legcf.data.reading.item_table import read_titles
 from legcf.data.reading.tables import NoInteractions, open_files
-from legcf.data.reading.titles import titles_from
 
 _Result = TypeVar("_Result")
 _Ids = NDArray[Any]
@@ -82,6 +82,19 @@ class _Seen:
     rated_too_low: int
     has_ratings: bool
     times: frozenset[str | None]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Tables(PairSource):
+    """Describe tables whose pairs only the workers read."""
+
+    options: DataOptions
+
+    def batches(self) -> Iterator[Batch]:
+        return iter(())
+
+    def titles(self, items: IdMap) -> list[str] | None:
+        return read_titles(items, self.options)
 
 
 @dataclass(frozen=True)
@@ -182,19 +195,13 @@ class _Job:
         times = next(iter(seen.times), None)
         find_protocol(self.protocol).check(has_test=False, has_time=times is not None, where=self._where)
         users, items = IdMap(seen.users, "user"), IdMap(seen.items, "item")
-        return PairSource(
+        return _Tables(
             name=self.paths[0].name.split(".")[0],
             where=self._where,
             users=users,
             items=items,
             num_rows=seen.rows,
-            batches=lambda: iter(()),
-            has_test=False,
-            has_time=times is not None,
-            merge_duplicates=True,
-            where_pair=lambda user, item: f"{self._where}: item {seen.items[item]} of user {seen.users[user]}",
-            where_cold=lambda cold_users, cold_items: self._where,
-            titles=partial(titles_from, options=self.options),
+            options=self.options,
             rated_too_low=seen.rated_too_low,
             has_ratings=seen.has_ratings,
             times=times,

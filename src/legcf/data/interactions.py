@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.core.arrays import FloatArray, IntArray, sorted_unique
+from legcf.core.arrays import FloatArray, IntArray, LongArray, sorted_unique
 from legcf.data.ids import IdMap
 
 if TYPE_CHECKING:
@@ -20,6 +20,12 @@ MANY_PAIRS = 3_000_000
 """More training pairs than this are not needed to choose settings, nor for an epoch of a small codebook."""
 SAMPLE_ITEMS = 2**16
 """More items than this are not needed to choose settings either: what is tried costs time for each of them."""
+
+
+def pair_keys(users: NDArray[np.integer], items: NDArray[np.integer], num_items: int) -> LongArray:
+    """Return the key user · num_items + item of every pair: sorted pairs have sorted keys, and no two share one."""
+    keys: LongArray = users.astype(np.int64) * num_items + items
+    return keys
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +48,7 @@ class Interactions:
         weights: FloatArray | None = None,
     ) -> "Interactions":
         """Build from pairs in any order; repeated pairs are merged, and their weights added up."""
-        keys = users.astype(np.int64) * num_items + items
+        keys = pair_keys(users, items, num_items)
         if weights is not None:
             order = np.argsort(keys, kind="stable")
             keys, starts = np.unique(keys[order], return_index=True)
@@ -87,6 +93,10 @@ class Interactions:
     def users(self) -> IntArray:
         """The user of every pair, beside `items`."""
         return np.repeat(np.arange(self.num_users, dtype=np.int32), self.user_degrees)
+
+    def keys(self) -> LongArray:
+        """Return the `pair_keys` of all pairs, ascending."""
+        return pair_keys(self.users(), self.items, self.num_items)
 
     def subset(self, kept: NDArray[np.bool_]) -> "Interactions":
         """The pairs that are marked, over the same users and items."""

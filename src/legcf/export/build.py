@@ -10,7 +10,7 @@ from legcf.core.errors import UserError
 from legcf.core.progress import progress
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Interactions
-from legcf.data.reading.attributes import NumberValues, TextValues
+from legcf.data.reading.item_table import NumberValues, TextValues
 from legcf.evaluation import evaluate
 from legcf.export.calibrate import calibrate_items, calibrate_users
 from legcf.export.coding import code_sides
@@ -19,7 +19,6 @@ from legcf.modelfile.attributes import Attributes, number_column, text_column
 from legcf.modelfile.histories import PackedHistories
 from legcf.modelfile.served_model import FoldIn, ServedModel
 from legcf.ranking.item_lists.lists import ItemLists
-from legcf.ranking.neighbours import Neighbours
 from legcf.ranking.precision import keep_codes, rounded
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.tables.embedding_table import CodebookTable, DenseTable, EmbeddingTable, QuantisedTable
@@ -67,7 +66,6 @@ def build(
     keep_users: bool = True,
     keep_history: bool = True,
     keep_titles: bool = True,
-    keep_neighbours: bool = True,
     attributes: Attributes | None = None,
     validation: Interactions | None = None,
     fold_in: tuple[FoldIn, FoldIn] | None = None,
@@ -78,8 +76,7 @@ def build(
 
     `validation` pairs, when there are any, choose how users are folded in; the training pairs alone do otherwise.
     `fold_in` gives the settings for users and items instead of choosing them. Users that are nothing but their
-    histories have no vectors in the file. What neighbours add to scores is kept where the model has it and the
-    histories, from which it is computed, are kept.
+    histories have no vectors in the file.
     """
     ranking = trained.ranking
     if not (np.isfinite(ranking.users).all() and np.isfinite(ranking.items).all()):
@@ -88,20 +85,18 @@ def build(
     half = "float32" if dtype == "float32" else "float16"  # of what is stored once per item: a byte would be too coarse
     rng = np.random.default_rng(seed)
     user_rows, item_rows = _rows(ranking, form, c, t, dtype, keep_users, rng, quiet)
-    term = ranking.term if isinstance(ranking.term, ItemLists) or (keep_neighbours and keep_history) else None
     served = Ranking(
         user_rows.vectors(slice(None)),
         item_rows.vectors(slice(None)),
         ranking.histories,
         bias=None if ranking.bias is None else rounded(ranking.bias, half),
-        term=term,
+        term=ranking.term,
         popularity=ranking.popularity,
     )
     if fold_in is None:
         users = FoldIn() if ranking.pooling is not None else calibrate_users(item_rows, served, validation, rng, quiet)
         fold_in = users, calibrate_items(user_rows, served, rng) if keep_users else FoldIn()
     encoder = trained.encoder
-    scale = term.scale if isinstance(term, Neighbours) else 0.0
     return ServedModel(
         items=trained.items,
         item_rows=item_rows,
@@ -114,10 +109,9 @@ def build(
         pooling=ranking.pooling,
         fold_in=fold_in[0],
         fold_in_item=fold_in[1],
-        card=_card(trained, item_rows, scale),
+        card=_card(trained, item_rows),
         dtype=dtype,
-        lists=term if isinstance(term, ItemLists) else None,
-        neighbour_scale=scale,
+        lists=ranking.term if isinstance(ranking.term, ItemLists) else None,
         attributes=attributes,
         encoder=None if encoder is None else encoder.moved(ranking.items, served.items),
     )
@@ -167,13 +161,12 @@ def served_ranking(model: ServedModel, train: Interactions, quiet: bool = False)
     else:
         with progress("Making users of their items", train.num_users, "users", quiet) as task:
             users = user_maker(model).vectors(train, task)
-    scale = model.neighbour_scale
     return Ranking(
         users,
         model.item_rows.vectors(slice(None)),
         train,
         bias=model.item_bias,
-        term=Neighbours(train, train.transposed(), scale) if scale else model.lists,
+        term=model.lists,
         popularity=model.popularity,
     )
 
@@ -189,7 +182,7 @@ def _codebook_size(ranking: Ranking) -> int:
     return min(DEFAULT_CODEBOOK, ranking.num_users + ranking.num_items)
 
 
-def _card(trained: Trained, rows: EmbeddingTable, neighbour_scale: float) -> dict[str, Any]:
+def _card(trained: Trained, rows: EmbeddingTable) -> dict[str, Any]:
     """What the page shows of the training; the curve thinned out so that the file stays small."""
     entities = len(trained.users) + len(trained.items)
     card = {key: value for key, value in trained.card.items() if key != "config"}
@@ -203,8 +196,6 @@ def _card(trained: Trained, rows: EmbeddingTable, neighbour_scale: float) -> dic
         card["serving"]["bits"] = rows.bits
     if isinstance(trained.ranking.term, ItemLists):
         card["serving"]["list_entries"] = trained.ranking.term.num_entries
-    if neighbour_scale:
-        card["serving"]["neighbour_scale"] = neighbour_scale
     return card
 
 

@@ -37,7 +37,7 @@ def calibrate_users(
     """The setting with the best NDCG@20 on users folded in from their history.
 
     `served` has the vectors of both sides as they are served. Those of known users only set the scale, which matters
-    beside a bias and beside what neighbours add.
+    beside a bias and beside what item lists add.
     """
     if truth is None or not truth.num_pairs:
         seen, truth = _hide(served.histories, rng)

@@ -2,7 +2,6 @@
 """Answer for many users at once from a ranking in memory, and lay answers out as polars frames."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from legcf.core.arrays import FloatArray, IntArray
 from legcf.core.columns import Columns
-from legcf.data.ids import ExternalId, IdMap
+from legcf.data.ids import ExternalId, IdMap, integer_id
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.topk import rank
 
@@ -92,8 +91,8 @@ def id_column(name: str, asked: Sequence[ExternalId | None], is_text: bool) -> p
 
     None is somebody without an id.
     """
-    if not is_text:
-        with suppress(ValueError):
-            numbers = [None if one is None else int(one) for one in asked]
-            return pl.Series(name, numbers, dtype=None if any(one is not None for one in numbers) else pl.Int64)
-    return pl.Series(name, [None if one is None else str(one) for one in asked], dtype=pl.String)
+    ids = [None if one is None else str(one) for one in asked]
+    numbers = [None if one is None else integer_id(one) for one in ids]
+    if is_text or [one is None for one in numbers] != [one is None for one in ids]:
+        return pl.Series(name, ids, dtype=pl.String)
+    return pl.Series(name, numbers, dtype=None if any(one is not None for one in numbers) else pl.Int64)

@@ -131,3 +131,13 @@ def _shortened(vectors: FloatArray, power: float) -> FloatArray:
     lengths = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-12))
     shortened: FloatArray = vectors * lengths ** np.float32(power - 1)
     return shortened
+
+
+def product_spread(user_vectors: FloatArray, item_vectors: FloatArray) -> float:
+    """Return the standard deviation of all inner products of users and items, from two d × d matrices."""
+    users, items = user_vectors.astype(np.float64), item_vectors.astype(np.float64)
+    if not len(users) or not len(items):
+        return 0.0
+    square = float(np.sum((users.T @ users / len(users)) * (items.T @ items / len(items))))
+    mean = float(users.mean(axis=0) @ items.mean(axis=0))
+    return float(np.sqrt(max(square - mean**2, 0.0)))

@@ -31,14 +31,15 @@ class SharedMeta:
 class Explanation:
     item: ExternalId
     score: float
-    neighbours: float  # what users with items in common add to the score
+    list_score: float
+    """What the lists of the user's items add to the score."""
     shared: list[SharedMeta]
     because: list[Scored]
     text: str  # for people who know nothing of vectors
 
 
 def explain(scorer: Scorer, taste: UserProfile, items: Sequence[int]) -> list[Explanation]:
-    """The parts of each score. All terms of an item's code, its bias and what neighbours add sum up to the score."""
+    """The parts of each score. All terms of an item's code, its bias and what lists add sum up to the score."""
     model = scorer.model
     if not len(items):
         return []

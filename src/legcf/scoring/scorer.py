@@ -3,9 +3,8 @@
 
     y_ui = s_uᵀ G s_i,  G = H_meta H_metaᵀ
 
-A user is projected once (g = H_meta h_u), after which an item costs t multiply-adds. Where the file has a scale for it,
-what a user's neighbours took is added (`legcf.scoring.neighbours`). Public methods speak in the ids
-people use, private ones in positions.
+A user is projected once (g = H_meta h_u), after which an item costs t multiply-adds. Where the file has item lists,
+what those of the user's items add is added. Public methods speak in the ids people use, private ones in positions.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +27,6 @@ from legcf.ranking.popularity import trust
 from legcf.ranking.tables.embedding_table import EmbeddingTable, measure
 from legcf.scoring.batch import blocks
 from legcf.scoring.foldin import UserMaker, user_maker
-from legcf.scoring.neighbours import HistoryNeighbours
 from legcf.scoring.profile import ServedTerm, UserProfile
 from legcf.scoring.renew import with_pairs
 from legcf.scoring.rules import Caps, Filter, allowed_items, choose
@@ -140,16 +138,12 @@ class Scorer:
             self.model.users.find("")
         self._measured  # noqa: B018 - cached on first use
         self.solver.prepare()
-        self.term  # noqa: B018 - cached on first use
         return self
 
-    @cached_property
+    @property
     def term(self) -> ServedTerm | None:
-        """What the items of a user add beside the vectors: the file's lists, or what neighbours took."""
-        history, scale = self.model.history, self.model.neighbour_scale
-        if self.model.lists is not None or history is None or not scale:
-            return self.model.lists
-        return HistoryNeighbours.of(history, scale)
+        """What the items of a user add beside the vectors."""
+        return self.model.lists
 
     @cached_property
     def solver(self) -> UserMaker:

@@ -119,7 +119,7 @@ def _why(part: Explanation) -> dict[str, Any]:
         "item": part.item,
         "text": part.text,
         "score": part.score,
-        "neighbours": part.neighbours,
+        "neighbours": part.list_score,
         "shared": shared,
         "because": because,
     }

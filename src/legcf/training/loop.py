@@ -268,8 +268,7 @@ class Session:
 
     def tuned(self) -> BuiltRanking:
         """After training: the ranking with what can still be chosen chosen on validation; every trial is reported."""
-        lists = self.config.ranking.has_lists
-        judge = self.judge("lists" if lists else "neighbours", by_all=lists)
+        judge = self.judge("lists", by_all=True)
         return self.builder.build(self.model.ranking(), judge if self.validates else None)
 
     def judge(self, stage: str, by_all: bool = False, reported: bool = True) -> Objective:

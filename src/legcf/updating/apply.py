@@ -11,8 +11,8 @@ from legcf.core.config import validated
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset
 from legcf.data.options import DataOptions
-from legcf.data.reading.feature_table import read_items
-from legcf.data.source import interactions
+from legcf.data.reading.item_table import read_features
+from legcf.data.source import load_data
 from legcf.training.run_folder import TrainedModel
 from legcf.updating.change import RESOLVE_SHARE
 from legcf.updating.cold import ItemTable
@@ -57,8 +57,8 @@ def apply(trained: TrainedModel, new: NewData, open_data: Callable[[], Dataset] 
     reported = None if new.events is None else new_events(new.events, trained)
     if reported is not None and new.data is None and new.item_features is None and reported.is_empty:
         raise UserError(f"{new.events} holds no event that the model does not know already: there is nothing to do.")
-    pairs = None if new.data is None else interactions(new.data, options)
-    about = None if new.item_features is None else ItemTable(*read_items(new.item_features, options.item_col))
+    pairs = None if new.data is None else load_data(new.data, options)
+    about = None if new.item_features is None else ItemTable(*read_features(new.item_features, options.item_col))
     first = None
     if open_data is not None:
         with suppress(UserError):  # its source is gone: nothing to measure by, but nothing that is needed
@@ -68,7 +68,7 @@ def apply(trained: TrainedModel, new: NewData, open_data: Callable[[], Dataset] 
         trained = update(trained, pairs, first if is_last else None, new.threshold, about)
     if reported is not None and not reported.is_empty:
         reading = options_of_events(options.half_life)
-        pairs = None if reported.pairs.is_empty() else interactions(reported.pairs, reading)
+        pairs = None if reported.pairs.is_empty() else load_data(reported.pairs, reading)
         trained = update(trained, pairs, first, new.threshold, reported.about)
         reported.mark.to_card(trained.metrics)
     return trained
@@ -76,7 +76,7 @@ def apply(trained: TrainedModel, new: NewData, open_data: Callable[[], Dataset] 
 
 def with_item_features(trained: TrainedModel, dataset: Dataset, table: Any, item_col: str | None) -> TrainedModel:
     """Return a model fresh from training that knows the items of a table, those that nobody has yet among them."""
-    return update(trained, None, dataset, about=ItemTable(*read_items(table, item_col)))
+    return update(trained, None, dataset, about=ItemTable(*read_features(table, item_col)))
 
 
 def _options(trained: TrainedModel, options: DataOptions) -> DataOptions:

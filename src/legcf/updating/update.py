@@ -25,7 +25,6 @@ from legcf.modelfile.served_model import encoder_bytes
 from legcf.ranking.builder import RankingBuilder
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.item_lists.recipe import ListFitter
-from legcf.ranking.neighbours import Neighbours
 from legcf.ranking.ranking import Ranking
 from legcf.server.state.event_log import MARK_KEY
 from legcf.training import run
@@ -154,9 +153,6 @@ def _ranked(
         builder = RankingBuilder(settings, byte_budget)
         ranking = builder.quantised(model.ranking())
         return replace(ranking, term=renewed_lists(term, dataset.train, changed, settings, builder.entries(ranking)))
-    if isinstance(term, Neighbours):
-        ranking = RankingBuilder(settings).quantised(model.ranking())
-        return replace(ranking, term=Neighbours.of(dataset.train).weighing(term.weight, ranking))
     # No lists, or of a run that does not say how they were scaled: as after a training.
     return RankingBuilder(settings, byte_budget, ListFitter(dataset.train)).build(model.ranking(), None).ranking
 

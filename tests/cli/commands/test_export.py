@@ -10,18 +10,7 @@ import pytest
 from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.tables.embedding_table import CodebookTable, DenseTable
 from legcf.scoring.scorer import Request, Scorer
-from tests.cli.conftest import QUICK
 from tests.cli.typed import legcf, refused
-
-
-@pytest.fixture(scope="module")
-def near_run(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run in whose scores neighbours count."""
-    out = tmp_path_factory.mktemp("runs") / "near"
-    weight = ("--set", "ranking.neighbours=0.5")
-    answer = legcf("train", folder, "--out", out, "--seed", 3, "--preset", "items-only", *QUICK, *weight)
-    assert answer.code == 0, answer.err
-    return out
 
 
 def test_size_and_accuracy_before_and_after(run: Path, tmp_path: Path) -> None:
@@ -86,42 +75,6 @@ def test_source_gone(run: Path, tmp_path: Path) -> None:
     assert answer.code == 0, answer.err
     assert "accuracy is not measured" in answer.err
     assert "with the graph" not in answer.out
-
-
-def test_neighbours_are_kept_with_the_histories(near_run: Path, tmp_path: Path) -> None:
-    model = tmp_path / "model"
-    accuracy = {}
-    for options, kept in (
-        ((), True),
-        (("--format", "full"), True),
-        (("--users", "none", "--history"), True),
-        (("--neighbours",), True),
-        (("--no-neighbours",), False),
-        (("--users", "none"), False),
-        (("--no-history",), False),
-    ):
-        answer = legcf("export", near_run, model, "-t", 8, "--json", *options)
-        assert answer.code == 0, answer.err
-        report = json.loads(answer.out)
-        assert report["neighbours"] is kept
-        assert (ServedModel.load(model).neighbour_scale > 0) is kept
-        silent = kept or "--no-neighbours" in options
-        assert answer.err == "" if silent else "--history keeps both" in answer.err
-        accuracy[options] = report["accuracy"]["test"]["ndcg@20"]
-    whole = accuracy[("--format", "full")]
-    assert whole["after"] == pytest.approx(whole["before"], rel=0.02)
-
-
-def test_neighbours_that_cannot_be_kept(run: Path, near_run: Path, tmp_path: Path) -> None:
-    model = tmp_path / "model"
-    assert "without --neighbours" in refused("export", run, model, "--neighbours", "-q")
-    for options in (("--users", "none"), ("--no-history",)):
-        assert "--history keeps both" in refused("export", near_run, model, "--neighbours", *options)
-    assert "ONNX graph has none" in refused("export", near_run, model, "--neighbours", "--format", "onnx")
-    pytest.importorskip("onnx")
-    answer = legcf("export", near_run, model, "--format", "onnx", "-t", 4, "-q", "--no-evaluate")
-    assert answer.code == 0
-    assert "ONNX graph has none" in answer.err
 
 
 def test_refusals(run: Path, tmp_path: Path) -> None:

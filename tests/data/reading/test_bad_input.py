@@ -14,7 +14,7 @@ from legcf.core.config import validated
 from legcf.core.errors import UserError
 from legcf.data.options import DataOptions
 from legcf.data.reading import compressed
-from legcf.data.source import Location, from_frame, load, prepare_source
+from legcf.data.source import Location, load_data, prepare_source
 from tests.data.files import write_lightgcn
 
 # name of the file, its content, and what the sentence must say
@@ -84,7 +84,7 @@ def test_bad_folder(case: str, tmp_path: Path) -> None:
 
 def _refused(source: Path, said: str, folder: Path) -> None:
     with pytest.raises(UserError) as caught:
-        load(source)
+        load_data(source)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
     before = sorted(folder.iterdir())
@@ -105,19 +105,19 @@ def test_missing_things(tmp_path: Path) -> None:
     sources: list[Location] = [tmp_path / "no.csv", str(tmp_path / "none-*.csv"), "no-such-dataset", tmp_path, []]
     for source in sources:
         with pytest.raises(UserError):
-            load(source)
+            load_data(source)
     with pytest.raises(UserError, match=r"without train\.txt"):
-        load(tmp_path)
+        load_data(tmp_path)
     with pytest.raises(UserError, match="known are gowalla"):
-        load("no-such-dataset")
+        load_data("no-such-dataset")
 
 
 def test_byte_order_mark_is_harmless(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b"\xef\xbb\xbfuser,item\n1,2\n1,3\n")
-    assert load(path).users.values.tolist() == [1]
+    assert load_data(path).users.values.tolist() == [1]
     folder = write_lightgcn(tmp_path / "graph", b"\xef\xbb\xbf1 2 3\n", b"")
-    assert load(folder).users.values.tolist() == [1]
+    assert load_data(folder).users.values.tolist() == [1]
 
 
 def test_blank_lines_are_harmless(tmp_path: Path) -> None:
@@ -127,16 +127,16 @@ def test_blank_lines_are_harmless(tmp_path: Path) -> None:
         ("b.csv", "user,item,r\n1,2,\n\n3,4,\n"),
     ):
         (tmp_path / name).write_text(content)
-        assert load(tmp_path / name).users.values.tolist() == [1, 3]
+        assert load_data(tmp_path / name).users.values.tolist() == [1, 3]
 
 
 def test_ids_must_be_integers_or_text() -> None:
     with pytest.raises(UserError, match="column 'user' has the type Float64"):
-        from_frame(pl.DataFrame({"user": [1.0, float("nan")], "item": [1, 2]}))
+        load_data(pl.DataFrame({"user": [1.0, float("nan")], "item": [1, 2]}))
     with pytest.raises(UserError, match="has no user id in 1 rows"):
-        from_frame(pl.DataFrame({"user": [1, None], "item": [1, 2]}))
+        load_data(pl.DataFrame({"user": [1, None], "item": [1, 2]}))
     with pytest.raises(UserError, match="no number for a rating"):
-        from_frame(pl.DataFrame({"user": [1, 2], "item": [1, 2], "rating": [1.0, float("nan")]}))
+        load_data(pl.DataFrame({"user": [1, 2], "item": [1, 2], "rating": [1.0, float("nan")]}))
 
 
 def test_protocols_that_do_not_suit_the_source(tmp_path: Path) -> None:
@@ -150,17 +150,17 @@ def test_protocols_that_do_not_suit_the_source(tmp_path: Path) -> None:
         ("other", "choose one of legcf"),
     ):
         with pytest.raises(UserError, match=re.escape(said)):
-            load(path, DataOptions(protocol=protocol))
+            load_data(path, DataOptions(protocol=protocol))
 
 
 def test_times_that_are_no_times(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("user,item,time\n1,2,1\n1,3,soon\n")
     with pytest.raises(UserError, match=r"a\.csv, line 3 has 'soon' where a time should be, and others are numbers"):
-        load(path, DataOptions(protocol="temporal"))
+        load_data(path, DataOptions(protocol="temporal"))
     path.write_text("user,item,time\n1,2,1\n1,3,\n")
     with pytest.raises(UserError, match="line 3"):
-        load(path, DataOptions(protocol="temporal"))
+        load_data(path, DataOptions(protocol="temporal"))
 
 
 def test_options_that_do_not_fit() -> None:
@@ -180,7 +180,7 @@ def test_archives_are_opened_with_care(tmp_path: Path) -> None:
     with zipfile.ZipFile(good, "w") as archive:
         archive.writestr("graph/train.txt", "1 2 3\n2 2\n")
         archive.writestr("graph/test.txt", "2 3\n")
-    assert load(good).num_users == 2
+    assert load_data(good).num_users == 2
 
     leading_out = tmp_path / "out.zip"
     with zipfile.ZipFile(leading_out, "w") as archive:

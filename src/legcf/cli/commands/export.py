@@ -42,12 +42,6 @@ def export(
     history: Annotated[
         bool | None, typer.Option(help="Store what users have.  [default: yes, unless --users none]")
     ] = None,
-    neighbours: Annotated[
-        bool | None,
-        typer.Option(
-            help="Keep what neighbours add to scores.  [default: yes, if the model has it and histories are stored]"
-        ),
-    ] = None,
     attributes: Annotated[
         str | None,
         typer.Option(
@@ -76,7 +70,6 @@ def export(
 
     from legcf.core import jit
     from legcf.export.build import accuracy, build, served_ranking
-    from legcf.ranking.neighbours import Neighbours
     from legcf.recommender import Recommender
 
     quiet = quiet or as_json
@@ -90,14 +83,6 @@ def export(
     if form == "onnx" and users != "coded" and not pooled:
         raise UserError("An ONNX scorer answers for known users: export it with --users coded.")
     keep_history = history if history is not None else users != "none"
-    obstacle = _obstacle_to_neighbours(form, keep_history)
-    if neighbours and obstacle is not None:
-        raise UserError(f"What neighbours add to scores cannot be kept: {obstacle}.")
-    walks = isinstance(trained.ranking.term, Neighbours)
-    if neighbours and not walks:
-        raise UserError("Neighbours add nothing to this model's scores: export it without --neighbours.")
-    if neighbours is None and walks and obstacle is not None:
-        typer.echo(f"legcf: what neighbours add to scores is left out of the file: {obstacle}", err=True)
     try:
         if "final" in trained.metrics:
             raise UserError("the model was trained on every pair, so none is left to measure it by")
@@ -116,7 +101,6 @@ def export(
         keep_users=users == "coded",
         keep_history=keep_history,
         keep_titles=titles,
-        keep_neighbours=neighbours is not False and obstacle is None,
         attributes=known,
         validation=None if dataset is None else dataset.validation,
         seed=seed,
@@ -149,7 +133,6 @@ def export(
         "parts": sizes,
         "full_table_bytes": served.card["full_table_bytes"],
         "settings": {**served.card["serving"], "dtype": dtype, "format": form, "users": users, "seed": seed},
-        "neighbours": served.neighbour_scale > 0,
         "fold_in": vars(served.fold_in),
         "accuracy": measured,
     }
@@ -168,19 +151,12 @@ def _usual_users(trained: "Recommender", form: str) -> str:
 
 
 def _read_attributes(path: Path, names: str | None, trained: "Recommender") -> "Attributes":
-    from legcf.data.reading.attributes import read_attributes
+    from legcf.data.reading.item_table import read_attributes
     from legcf.export.build import item_attributes
 
     wanted = None if names is None else [name.strip() for name in names.split(",") if name.strip()]
     item_col = trained.config.data.get("options", {}).get("item_col")
     return item_attributes(read_attributes(path, trained.items, wanted, item_col), len(trained.items))
-
-
-def _obstacle_to_neighbours(form: str, keep_history: bool) -> str | None:
-    """Why a file cannot add what neighbours took; None if it can."""
-    if form == "onnx":
-        return "it is computed from histories, and an ONNX graph has none (the formats coded and full keep it)"
-    return None if keep_history else "it is computed from histories, and none are stored (--history keeps both)"
 
 
 def _show(report: dict[str, Any]) -> None:

@@ -51,7 +51,7 @@ def reproduce(
     as_json: AsJson = False,
 ) -> None:
     """Run the cells of STUDY that the store does not have yet, then write the report into OUT."""
-    from legcf.data.source import load
+    from legcf.data.source import load_data
     from legcf.experiments import published
     from legcf.experiments.expected import told, workloads
     from legcf.experiments.machine import cores
@@ -66,7 +66,7 @@ def reproduce(
     request = StudyRequest(study, source, options, seeds, preset, minutes_per_run, overrides, workers, scheduler)
     request.check()
     opened = ResultStore(store or out / "store.sqlite")
-    dataset = load(data, data_options)
+    dataset = load_data(data, data_options)
     if not published.is_known(dataset.name, dataset.num_users, dataset.num_items):
         typer.echo(
             f"The paper has no numbers for {dataset.name} (only for {', '.join(published.datasets())}): "

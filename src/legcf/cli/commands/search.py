@@ -40,7 +40,7 @@ def search(
     as_json: AsJson = False,
 ) -> None:
     """Try settings of a method on DATA and write the best as a file for `legcf train --config`."""
-    from legcf.data.source import load
+    from legcf.data.source import load_data
     from legcf.experiments.search import SearchRequest, prepare, side_by_side
     from legcf.experiments.search import search as look
 
@@ -56,7 +56,7 @@ def search(
         data_options.reference(data),
     )
     request.config({})
-    dataset = load(data, data_options)
+    dataset = load_data(data, data_options)
     prepare(request, dataset, out, trials)
     if workers > 1 and scheduler is not None:
         raise UserError("--workers are processes of this machine; with --scheduler leave them out.")

@@ -92,7 +92,7 @@ def train(
         return
     from legcf.core import distributed, jit
     from legcf.core.tracking import tracker
-    from legcf.data.source import training_data
+    from legcf.data.source import load_training_data
     from legcf.data.summary import what_was_kept
     from legcf.evaluation.baselines import METRIC, told
     from legcf.training.registry import require_width, resolve
@@ -131,7 +131,7 @@ def train(
         overrides,
         options.reference(data),
     )
-    dataset = training_data(data, options)
+    dataset = load_training_data(data, options)
     if not (quiet or as_json):
         typer.echo(what_was_kept(dataset), err=True)
     if dim is not None:
@@ -191,12 +191,12 @@ def _with_features(
 ) -> "TrainedModel":
     """The model with what is known of items: those that nobody has yet among them."""
     from legcf.core.files import write_json
-    from legcf.data.reading.feature_table import read_items
+    from legcf.data.reading.item_table import read_features
     from legcf.training.run_folder import save_model
     from legcf.updating.cold import ItemTable
     from legcf.updating.update import update
 
-    grown = update(trained, None, dataset, about=ItemTable(*read_items(source, options.item_col)))
+    grown = update(trained, None, dataset, about=ItemTable(*read_features(source, options.item_col)))
     save_model(out, grown)
     write_json(out / "metrics.json", grown.metrics)
     return grown

@@ -14,7 +14,8 @@ from legcf.data.catalogue.download import Checksum, Unreachable, download
 from legcf.data.catalogue.registry import REGISTRY, Download, Entry
 from legcf.data.options import DataOptions
 from legcf.data.preparing.kernels import write_numbers
-from legcf.data.preparing.pipeline import PairSource, build_in_memory
+from legcf.data.preparing.pair_source import PairSource
+from legcf.data.preparing.pipeline import build_in_memory
 from legcf.data.reading.compressed import lines
 from legcf.data.reading.frames import frame_of
 from legcf.data.reading.lightgcn import open_folder

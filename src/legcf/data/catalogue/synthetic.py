@@ -22,7 +22,8 @@ from legcf.data.interactions import Dataset
 from legcf.data.options import DataOptions
 from legcf.data.preparing import kernels
 from legcf.data.preparing.blocks import Batch
-from legcf.data.preparing.pipeline import PairSource, build_in_memory
+from legcf.data.preparing.pair_source import PairSource
+from legcf.data.preparing.pipeline import build_in_memory
 
 # Weight of rank r is (r + 1)^-0.6, which gives degrees about as uneven as Gowalla's.
 _EXPONENT = 0.6
@@ -115,31 +116,33 @@ class Planted:
         return np.where(rng.random(len(community)) < noise, anyone, ranks * self.communities + community)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Drawn(PairSource):
+    """Draw the pairs of a planted graph; another call of `batches` draws others."""
+
+    shape: Planted
+    rng: np.random.Generator
+
+    def batches(self) -> Iterator[Batch]:
+        for start, bounds, items in self.shape.blocks(self.rng):
+            users = np.repeat(np.arange(start, start + len(bounds) - 1, dtype=np.int32), np.diff(bounds))
+            yield Batch(users, items.astype(np.int32))
+
+
 def planted(
     num_users: int, num_items: int, num_pairs: int, communities: int, rng: np.random.Generator, noise: float = 0.05
 ) -> Dataset:
     """A dataset in memory, split by `ratio`. Every user and every item has at least one pair."""
     shape = Planted(num_users, num_items, num_pairs, communities, noise)
     options = DataOptions(split_seed=int(rng.integers(2**31)))
-
-    def batches() -> Iterator[Batch]:
-        for start, bounds, items in shape.blocks(rng):
-            users = np.repeat(np.arange(start, start + len(bounds) - 1, dtype=np.int32), np.diff(bounds))
-            yield Batch(users, items.astype(np.int32))
-
-    source = PairSource(
+    source = _Drawn(
         name="synthetic",
         where=f"synthetic data with {communities} communities and noise {noise}",
         users=IdMap.consecutive(num_users, "user"),
         items=IdMap.consecutive(num_items, "item"),
         num_rows=num_pairs,
-        batches=batches,
-        has_test=False,
-        has_time=False,
-        merge_duplicates=True,
-        where_pair=lambda user, item: "synthetic data",
-        where_cold=lambda users, items: "synthetic data",
-        titles=lambda items: None,
+        shape=shape,
+        rng=rng,
     )
     return build_in_memory(source, options)
 

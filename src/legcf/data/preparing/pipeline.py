@@ -2,16 +2,15 @@
 """From pairs of a source to the three parts of a dataset: sort, filter, split. One path for small and large data."""
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol as Interface
 
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.core.arrays import FloatArray
 from legcf.core.errors import UserError
 from legcf.core.progress import progress
 from legcf.data.ids import IdMap
@@ -19,55 +18,11 @@ from legcf.data.interactions import Dataset, Interactions
 from legcf.data.options import DataOptions
 from legcf.data.preparing import kernels
 from legcf.data.preparing.blocks import Batch, Block, BlockStore, Merged, sort_batches
+from legcf.data.preparing.pair_source import PairSource, Weights
 from legcf.data.preparing.splits import PARTS, find_protocol
 
 # Sources with more pairs than this are sorted through files, so that memory stays bounded.
 SPILL_PAIRS = 16_000_000
-
-
-@dataclass(frozen=True, eq=False)
-class Weights:
-    """What pairs count, in any order, and the time that older ones are older than (seconds since 1970)."""
-
-    users: NDArray[np.integer]
-    items: NDArray[np.integer]
-    values: FloatArray
-    at: float | None = None
-
-    def among(self, pairs: Interactions) -> Interactions:
-        """Some of these pairs with their weights."""
-        keys = self.users.astype(np.int64) * pairs.num_items + self.items
-        order = np.argsort(keys)
-        wanted = pairs.users().astype(np.int64) * pairs.num_items + pairs.items
-        return replace(pairs, weights=self.values[order[np.searchsorted(keys[order], wanted)]])
-
-
-@dataclass(frozen=True)
-class PairSource:
-    """A source whose ids are known: what the pipeline needs, whatever the format was.
-
-    The `where_…` functions find file and line of a pair or an id in the source again, for an error message.
-    """
-
-    name: str
-    where: str
-    users: IdMap
-    items: IdMap
-    num_rows: int
-    batches: Callable[[], Iterator[Batch]]
-    has_test: bool
-    has_time: bool
-    merge_duplicates: bool
-    where_pair: Callable[[int, int], str]
-    where_cold: Callable[[NDArray[np.bool_], NDArray[np.bool_]], str]
-    titles: Callable[[IdMap], list[str] | None]
-    rated_too_low: int = 0
-    """Rows that were left out for their rating; they are not among `num_rows`."""
-    has_ratings: bool = False
-    times: str | None = None
-    """How times were written, if they are used."""
-    weights: Callable[[], Weights] | None = None
-    """What pairs count, in positions of all users and items, where they do not count the same."""
 
 
 class PartWriter(Interface):
@@ -155,10 +110,10 @@ def build(
 ) -> Built:
     """Sort, filter and split the pairs of a source into `parts`. Large sources spill into (or beside) `scratch`."""
     protocol = find_protocol(options.protocol or ("legcf" if source.has_test else "ratio"))
-    protocol.check(source.has_test, source.has_time, source.where)
+    protocol.check(source.has_test, source.times is not None, source.where)
     if source.num_rows == 0:
         raise UserError(f"{source.where} holds no interactions.")
-    if options.weighs and source.weights is None:
+    if options.weighs and not source.has_weights:
         raise UserError(
             f"{source.where} has no column of weights or times: leave `--weight-col` and `--half-life` out, or give a"
             " table that has."
@@ -188,7 +143,7 @@ def build(
                 task.advance(len(block.indptr) - 1)
     users = IdMap(source.users.values[kept.users], "user")
     items = IdMap(source.items.values[kept.items], "item")
-    weights = _renumbered(source.weights(), kept) if source.weights is not None else None
+    weights = _renumbered(source.weights(), kept) if options.weighs else None
     return Built(protocol.name, users, items, source.titles(items), pairs, merged.merged, weights)
 
 

@@ -17,7 +17,8 @@ from legcf.core.files import folder_written_whole, read_json, write_json
 from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
 from legcf.data.interactions import Dataset, Interactions
 from legcf.data.options import DataOptions
-from legcf.data.preparing.pipeline import Built, PairSource, PartWriter, build, provenance
+from legcf.data.preparing.pair_source import PairSource
+from legcf.data.preparing.pipeline import Built, PartWriter, build, provenance
 from legcf.data.preparing.splits import PARTS
 
 FORMAT, VERSION = "legcf-prepared-dataset", 1

@@ -171,12 +171,6 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         },
         # Smallest to serve: items have all values, users are their histories, nobody else's history is needed.
         "items-only": _ITEMS_ONLY,
-        # The same, and what a user's neighbours took counts as well: it walks over the training pairs to rank.
-        "neighbours": {
-            **_ITEMS_ONLY,
-            "training": {**_ITEMS_ONLY["training"], "validation_users": 10_000},
-            "ranking": {"neighbours": 0.5, "fit_neighbours": True},
-        },
         # Good in seconds: a narrow factorisation of few rounds, coded and not trained, and lists of few candidates in
         # what a megabyte has left. Nothing is chosen on validation (docs/peers.md).
         "fast": {

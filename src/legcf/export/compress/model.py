@@ -18,6 +18,7 @@ from legcf.export.calibrate import calibrate_items, calibrate_users
 from legcf.export.compress.compress import Compressed
 from legcf.modelfile.histories import PackedHistories
 from legcf.modelfile.served_model import FoldIn, ServedModel
+from legcf.ranking.precision import column_type
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.tables.embedding_table import CodebookTable
 
@@ -69,12 +70,11 @@ def _named(matrix: Matrix, ids: Sequence[ExternalId] | None, known: IdMap | None
                 f"with --{kind}-ids, or the data that the table was trained on."
             )
         return matrix, known
-    given = IdMap.of(list(ids), kind)
-    places = [given.find(identifier) for identifier in known.values.tolist()]
-    missing = sum(place is None for place in places)
+    rows = IdMap.of(list(ids), kind).find_all(known)
+    missing = int((rows < 0).sum())
     if missing:
         raise UserError(f"{missing:,} of the data's {len(known):,} {kind}s have no vector among the --{kind}-ids.")
-    return matrix[np.array(places, dtype=np.int64)], known
+    return matrix[rows], known
 
 
 def accuracy(users: FloatArray, items: FloatArray, dataset: Dataset, part: str) -> dict[str, float]:
@@ -128,5 +128,4 @@ def to_serving(
 
 
 def _rows(assignment: Assignment, codebook: FloatArray) -> CodebookTable:
-    narrow = np.uint16 if len(codebook) <= 2**16 else np.uint32
-    return CodebookTable(assignment.indices.astype(narrow), assignment.weights, codebook)
+    return CodebookTable(assignment.indices.astype(column_type(len(codebook))), assignment.weights, codebook)

@@ -17,8 +17,7 @@ from legcf.core.hill_climb import climb
 from legcf.data.interactions import Interactions
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.item_lists.ridge import Solved, find_candidates, solve, strongest
-from legcf.ranking.neighbours import product_spread
-from legcf.ranking.ranking import Ranking
+from legcf.ranking.ranking import Ranking, product_spread
 from legcf.ranking.selection_policy import MIN_IMPROVEMENT, SelectionPolicy
 
 Objective = Callable[[Ranking, dict[str, Any]], float]
@@ -90,7 +89,7 @@ class ListFitter:
             if refit and config.list_candidates is None:
                 solved = solve(self.train, kept, ridges, config.list_user_power, self._by_item)
             else:
-                marked = np.isin(_keys(solved.candidates), _keys(kept), assume_unique=True)
+                marked = np.isin(solved.candidates.keys(), kept.keys(), assume_unique=True)
                 solved = Solved(kept, solved.weights[:, marked], solved.gains[:, marked])
         return solved.lists(0, config.list_power).rounded(config.list_bits)
 
@@ -144,7 +143,3 @@ class ListFitter:
             candidates = find_candidates(self.train, count, self._by_item)
             self._solved[key] = solve(self.train, candidates, ridges, user_power, self._by_item)
         return self._solved[key]
-
-
-def _keys(pairs: Interactions) -> np.ndarray:
-    return pairs.users().astype(np.int64) * pairs.num_items + pairs.items

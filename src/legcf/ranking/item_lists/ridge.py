@@ -56,8 +56,11 @@ class Solved:
 def find_candidates(
     train: Interactions, count: int, by_item: Interactions, only: Positions | None = None
 ) -> Interactions:
-    """The `count` items j with the largest Σ_{v has i and j} d_v^−1 · d_j^−½ for each item i: the filter of
-    `ranking.neighbours`, truncated. Of `only` some items i, if they are named: the others have none."""
+    """Find the `count` items j with the largest Σ_{v has i and j} d_v^−1 · d_j^−½ for each item i.
+
+    It is a linear filter of the graph (Shen et al., CIKM 2021), truncated. Where items are named in `only`, the others
+    have no candidates.
+    """
     return _nearest(train, count, 1.0, by_item, only)[0]
 
 

@@ -185,7 +185,6 @@ def _card(current: LoadedModel, latest: LiveState) -> dict[str, Any]:
         "users_stored": model.user_rows is not None,
         "accepts_events": latest.accepts_events,
         "history_stored": model.history is not None,
-        "neighbours": model.neighbour_scale > 0,
         "hues": hues(model),
         "attributes": [] if model.attributes is None else model.attributes.described(),
         "dtype": model.dtype,
