@@ -15,6 +15,7 @@ import pytest
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Interactions
 from legcf.export.build import build
+from legcf.export.options import ExportOptions
 from legcf.features.coder import FeatureCoder, FeatureColumn
 from legcf.features.cold_items import ColdItemEncoder, FeatureMap
 from legcf.modelfile.served_model import ServedModel
@@ -73,14 +74,14 @@ def toy() -> Toy:
 
 @pytest.fixture(scope="session")
 def model(toy: Toy) -> ServedModel:
-    return build(toy, t=3, c=12, validation=toy.validation, quiet=True)
+    return build(toy, ExportOptions(t=3, c=12), toy.validation)
 
 
 @pytest.fixture(scope="session")
 def listed_model(toy: Toy) -> ServedModel:
     """The same with item lists: for each item those most like it."""
     listed = replace(toy.ranking, term=nearest_lists(toy.train, 20, 1.0))
-    return build(replace(toy, ranking=listed), t=3, c=12, validation=toy.validation, quiet=True)
+    return build(replace(toy, ranking=listed), ExportOptions(t=3, c=12), toy.validation)
 
 
 @pytest.fixture(scope="session")

@@ -120,7 +120,7 @@ def test_strangers_are_shown_what_is_popular_and_counted(tmp_path: Path) -> None
     assert frame.filter(pl.col("user") == 39)["item"].equals(frame.filter(pl.col("user") == 77)["item"])
     most = np.sort(cold.train.item_degrees)[::-1][:5]
     assert frame.filter(pl.col("user") == 77)["score"].to_list() == most.tolist()
-    build(fitted.trained, quiet=True).save(tmp_path / "model.legcf")
+    build(fitted.trained).save(tmp_path / "model.legcf")
     scorer = Scorer.load(tmp_path / "model.legcf")
     assert [entry.fallback for entry in scorer.recommend(Request(user=39, k=2))] == ["popular"] * 2
     assert {entry.fallback for entry in scorer.recommend(Request(user=2, k=2))} == {None}

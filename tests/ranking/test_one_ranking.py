@@ -8,6 +8,7 @@ from legcf.data.ids import IdMap
 from legcf.data.interactions import Dataset, Interactions
 from legcf.evaluation import evaluate_per_user
 from legcf.export.build import build, served_ranking
+from legcf.export.options import ExportOptions
 from legcf.ranking.ranking import product_spread
 from legcf.ranking.topk import rank
 from legcf.recommender import Recommender
@@ -51,7 +52,7 @@ def model(request: pytest.FixtureRequest, dataset: Dataset) -> Recommender:
 @pytest.fixture(scope="module")
 def scorer(model: Recommender, dataset: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Scorer:
     path = tmp_path_factory.mktemp("file") / "full.legcf"
-    build(model.trained, form="full", dtype="float32", validation=dataset.validation, quiet=True).save(path)
+    build(model.trained, ExportOptions(dtype="float32", format="full"), dataset.validation).save(path)
     return Scorer.load(path)
 
 

@@ -17,6 +17,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from legcf.export.build import build
+from legcf.export.options import ExportOptions
 from legcf.modelfile.served_model import ServedModel
 from legcf.server import app
 from legcf.server.app import Settings, create_app
@@ -289,7 +290,7 @@ def test_log_lines_hold_ids_of_users_only_if_told(
 def test_replaced_file_is_taken_and_a_bad_one_is_told(model: ServedModel, tmp_path: Path) -> None:
     path = tmp_path / "model"
     model.save(path)
-    other = build(make_toy(1, text_ids=False), t=2, c=10, quiet=True)
+    other = build(make_toy(1, text_ids=False), ExportOptions(t=2, c=10))
     with TestClient(create_app(Settings(str(path), reload_seconds=0.05, access_log=False))) as client:
         tag = client.get("/ready").json()["model"]
         bad = tmp_path / "bad"
@@ -316,7 +317,7 @@ def test_replaced_file_is_taken_and_a_bad_one_is_told(model: ServedModel, tmp_pa
 
 
 def test_model_without_users(toy: Toy, tmp_path: Path) -> None:
-    built = build(toy, t=3, c=12, keep_users=False, keep_history=False, keep_titles=False, quiet=True)
+    built = build(toy, ExportOptions(t=3, c=12, users="none", titles=False))
     built.save(tmp_path / "items")
     with TestClient(create_app(Settings(str(tmp_path / "items"), access_log=False))) as client:
         refused = client.get("/recommend/u1")

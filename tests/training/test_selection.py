@@ -13,6 +13,7 @@ from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset, Interactions
 from legcf.evaluation import evaluate
 from legcf.export.build import build, served_ranking
+from legcf.export.options import ExportOptions
 from legcf.ranking import selection_policy
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.tables.embedding_table import CodebookTable, QuantisedTable
@@ -39,7 +40,7 @@ def fitted(dataset: Dataset) -> Recommender:
 
 
 def test_the_file_keeps_to_its_size_and_needs_nothing_else(fitted: Recommender, tmp_path: Path) -> None:
-    served = build(fitted.trained, keep_users=False, keep_history=False, quiet=True)
+    served = build(fitted.trained, ExportOptions(users="none"))
     served.save(tmp_path / "model")
     assert (tmp_path / "model").stat().st_size <= 20_000
     assert served.users is None
@@ -51,7 +52,7 @@ def test_the_file_keeps_to_its_size_and_needs_nothing_else(fitted: Recommender, 
 
 
 def test_what_is_measured_is_what_is_served(fitted: Recommender, dataset: Dataset, tmp_path: Path) -> None:
-    build(fitted.trained, keep_users=False, keep_history=False, quiet=True).save(tmp_path / "model")
+    build(fitted.trained, ExportOptions(users="none")).save(tmp_path / "model")
     scorer = Scorer.load(tmp_path / "model")
     served = evaluate(served_ranking(scorer.model, dataset.train), dataset.test, (20,))
     for name in ("recall@20", "ndcg@20"):

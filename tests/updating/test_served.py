@@ -8,6 +8,7 @@ import pytest
 
 from legcf import UserError
 from legcf.export.build import build
+from legcf.export.options import ExportOptions
 from legcf.modelfile.served_model import ServedModel
 from legcf.scoring.scorer import Request, Scorer
 from tests.helpers import COMMUNITIES
@@ -18,7 +19,7 @@ KINDS = list(MODELS)
 
 @pytest.fixture(scope="module", params=KINDS)
 def served(request: pytest.FixtureRequest, later: Later) -> ServedModel:
-    return build(MODELS[request.param]().fit(later.first).trained, keep_history=True, quiet=True)
+    return build(MODELS[request.param]().fit(later.first).trained, ExportOptions(users="history"))
 
 
 def test_new_users_and_items_take_part(served: ServedModel, later: Later, tmp_path: Path) -> None:
@@ -47,6 +48,6 @@ def test_known_pairs_change_nothing(served: ServedModel, later: Later) -> None:
 def test_files_without_histories_are_refused(later: Later) -> None:
     trained = MODELS["table"]().fit(later.first).trained
     with pytest.raises(UserError, match="users history"):
-        Scorer(build(trained, keep_history=False, quiet=True)).updated([1], [2])
+        Scorer(build(trained, ExportOptions(users="none"))).updated([1], [2])
     with pytest.raises(UserError, match="no pairs"):
-        Scorer(build(trained, quiet=True)).updated([1], [2, 3])
+        Scorer(build(trained, ExportOptions(users="history"))).updated([1], [2, 3])

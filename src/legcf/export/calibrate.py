@@ -11,7 +11,7 @@ from legcf.core.arrays import FloatArray
 from legcf.core.progress import progress
 from legcf.data.interactions import Interactions
 from legcf.evaluation import evaluate
-from legcf.modelfile.served_model import FoldIn
+from legcf.modelfile.served_model import FoldIn, ServedModel
 from legcf.ranking.popularity import at_least_one
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.tables.embedding_table import EmbeddingTable, measure
@@ -31,13 +31,24 @@ _STEPS: tuple[tuple[str, tuple[float, ...]], ...] = (
 )
 
 
+def calibrated(
+    model: ServedModel, served: Ranking, validation: Interactions | None, rng: np.random.Generator, quiet: bool = True
+) -> ServedModel:
+    """Return the model with the settings by which it folds in users, and items where it has vectors of users.
+
+    `served` has the vectors of both sides as the file gives them back, and the training pairs as histories.
+    """
+    fold_in = calibrate_users(model.item_rows, served, validation, rng, quiet)
+    item = FoldIn() if model.user_rows is None else calibrate_items(model.user_rows, served, rng)
+    return replace(model, fold_in=fold_in, fold_in_item=item)
+
+
 def calibrate_users(
     item_rows: EmbeddingTable, served: Ranking, truth: Interactions | None, rng: np.random.Generator, quiet: bool = True
 ) -> FoldIn:
-    """The setting with the best NDCG@20 on users folded in from their history.
+    """Return the setting with the best NDCG@20 on users folded in from their history.
 
-    `served` has the vectors of both sides as they are served. Those of known users only set the scale, which matters
-    beside a bias and beside what item lists add.
+    Vectors of known users only set the scale, which matters beside a bias and beside what item lists add.
     """
     if truth is None or not truth.num_pairs:
         seen, truth = _hide(served.histories, rng)

@@ -55,15 +55,6 @@ def test_same_seed_same_file(run: Path, tmp_path: Path) -> None:
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
-def test_onnx(run: Path, tmp_path: Path) -> None:
-    onnxruntime = pytest.importorskip("onnxruntime")
-    assert legcf("export", run, tmp_path / "m.onnx", "--format", "onnx", "-q").code == 0
-    assert [entry.name for entry in onnxruntime.InferenceSession(str(tmp_path / "m.onnx")).get_inputs()] == [
-        "users",
-        "k",
-    ]
-
-
 def test_source_gone(run: Path, tmp_path: Path) -> None:
     moved = tmp_path / "moved"
     shutil.copytree(run, moved)
@@ -80,12 +71,11 @@ def test_source_gone(run: Path, tmp_path: Path) -> None:
 def test_refusals(run: Path, tmp_path: Path) -> None:
     model = tmp_path / "model"
     assert "not a run" in refused("export", tmp_path / "nowhere", model)
-    assert "--dtype" in refused("export", run, model, "--dtype", "float8")
-    assert "--format" in refused("export", run, model, "--format", "pickle")
-    assert "--users" in refused("export", run, model, "--users", "some")
+    assert "dtype = 'float8' is not possible" in refused("export", run, model, "--dtype", "float8")
+    assert "choose coded or full" in refused("export", run, model, "--format", "onnx")
+    assert "choose coded or history or none" in refused("export", run, model, "--users", "some")
     assert "t = 9" in refused("export", run, model, "-t", 9, "-q")
     assert "codebook" in refused("export", run, model, "-c", 100_000, "-q")
-    assert "known users" in refused("export", run, model, "--format", "onnx", "--users", "none")
     assert not model.exists()
     (tmp_path / "file").write_text("")
     assert "Cannot write" in refused("export", run, tmp_path / "file" / "model", "-q")

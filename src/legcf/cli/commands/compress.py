@@ -72,8 +72,18 @@ def compress(
     named = name_rows(read, None if data is None else load_data(data, data_options))
 
     def coder(sizes: Sizes | None) -> Any:
-        wanted = (sizes.c, sizes.t, None) if sizes is not None else (c, t, budget)
-        return code(named.users, named.items, *wanted, seed, dtype, rounds, keep_zero_rows, memory_mb, quiet)
+        asked = {"c": c, "t": t, "budget": budget} if sizes is None else {"c": sizes.c, "t": sizes.t}
+        return code(
+            named.users,
+            named.items,
+            **asked,
+            seed=seed,
+            dtype=dtype,
+            rounds=rounds,
+            keep_zero_rows=keep_zero_rows,
+            memory_cap_mb=memory_mb,
+            quiet=quiet,
+        )
 
     trials: list[Trial] = []
     if tolerance is None:
