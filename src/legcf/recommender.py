@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from legcf.core import notebook_repr
 from legcf.core.arguments import as_count, as_list
 from legcf.core.config import RunConfig, validated
 from legcf.core.errors import UserError, python_arguments
-from legcf.data.interactions import Dataset
+from legcf.data.interactions import Dataset, Interactions
 from legcf.data.options import DataOptions
 from legcf.data.source import is_source, load_data, load_training_data
 from legcf.evaluation import accuracy
@@ -54,6 +55,9 @@ class Recommender(Answering):
         model.recommend(["alice", "bob"], k=10)
         ```
     """
+
+    _first: Dataset | None = None
+    _dataset: Dataset | None = None
 
     @python_arguments
     def __init__(
@@ -203,8 +207,8 @@ class Recommender(Answering):
         Args:
             path: The file, such as `model.legcf`.
             options: What to write, as one record.
-            **export_options: The same by name: `export("model.legcf", users="history", items="items.csv")`. What
-                `describe_items` was given is stored unless other `items` are.
+            **export_options: The same by name: `export("model.legcf", users="history", items="items.csv")`. The table
+                of `describe_items` is stored unless there are other `items`.
 
         Returns:
             Size and parts of the file, and its accuracy before and after where held-out pairs are at hand.
@@ -214,7 +218,8 @@ class Recommender(Answering):
             model.export("model.legcf").bytes
             ```
         """
-        chosen = options or ExportOptions(**{"quiet": self._quiet, **export_options})
+        described = {} if "items" in export_options else self._described
+        chosen = options or ExportOptions(**{"quiet": self._quiet, **described, **export_options})
         return export_model(self._fitted(), Path(path), chosen, self.dataset)
 
     @python_arguments
@@ -292,6 +297,11 @@ class Recommender(Answering):
             self._first = dataset
         return self._first
 
+    def _validation(self) -> Interactions | None:
+        with suppress(UserError):
+            return None if "final" in self.metrics else self.dataset().validation
+        return None
+
     def __repr__(self) -> str:
         return notebook_repr.plain(self._facts())
 
@@ -318,4 +328,4 @@ class Recommender(Answering):
     def _keep(self, trained: TrainedModel | None, first: Dataset | None = None) -> None:
         """Answer from this model, and keep the data that it was first trained on, if that is at hand."""
         self._hold(trained)
-        self._first, self._dataset = first, None if trained is None or "updated" in trained.metrics else first
+        self._first, self._dataset = first, None

@@ -2,7 +2,7 @@
 """Name the columns of frames that legcf makes."""
 
 
-class Columns:
+class FrameColumns:
     """Hold the names that a frame of recommendations, of similar entities or of events has its columns by."""
 
     USER = "user"

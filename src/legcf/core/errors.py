@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
-_P, _R = ParamSpec("_P"), TypeVar("_R")
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 _OPTIONS = re.compile(r"`legcf [^`]*`|`--[^`]*`|--(?P<name>[a-z][a-z-]*)")
 _TRAINING_PACKAGES = frozenset({"numba", "polars", "psutil", "pymetis", "safetensors", "scipy", "torch"})
 

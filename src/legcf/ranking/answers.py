@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from legcf.core.arrays import FloatArray, IntArray
-from legcf.core.columns import Columns
+from legcf.core.columns import FrameColumns
 from legcf.data.ids import ExternalId, IdMap, integer_id
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.topk import rank
@@ -27,8 +27,7 @@ class Answers:
     @classmethod
     def empty(cls, rows: int, k: int) -> "Answers":
         """Return answers without any entry, to be filled in."""
-        ranked = np.full((rows, k), -1, dtype=np.int32)
-        return cls(ranked, np.full((rows, k), -np.inf, dtype=np.float32), np.zeros(rows, dtype=np.bool_))
+        return cls(np.full((rows, k), -1, dtype=np.int32), np.full((rows, k), -np.inf, dtype=np.float32))
 
 
 def best_items(ranking: Ranking, users: Sequence[int | None], k: int, exclude_seen: bool = True) -> Answers:
@@ -54,11 +53,11 @@ def most_similar(vectors: FloatArray, positions: NDArray[np.integer], k: int) ->
         order = np.argsort(-cosines, kind="stable")[: found.ranked.shape[1]]
         order = order[order != position]
         found.ranked[row, : len(order)], found.scores[row, : len(order)] = order, cosines[order]
-    return Answers(found.ranked, found.scores)
+    return found
 
 
 def answer_frame(
-    asked: pl.Series, answers: Answers, ids: IdMap, titles: Sequence[str] | None = None, named: str = Columns.ITEM
+    asked: pl.Series, answers: Answers, ids: IdMap, titles: Sequence[str] | None = None, named: str = FrameColumns.ITEM
 ) -> pl.DataFrame:
     """Lay answers out as a frame, a row for each.
 
@@ -73,17 +72,17 @@ def answer_frame(
     positions, counts = answers.ranked[real], real.sum(axis=1)
     columns = {
         asked.name: asked.gather(np.repeat(np.arange(len(asked)), counts)),
-        Columns.RANK: (np.cumsum(real, axis=1)[real]).astype(np.int32),
+        FrameColumns.RANK: (np.cumsum(real, axis=1)[real]).astype(np.int32),
         named: ids.external(positions),
-        Columns.SCORE: answers.scores[real],
+        FrameColumns.SCORE: answers.scores[real],
     }
     if titles is not None:
-        columns[Columns.TITLE] = [titles[position] for position in positions.tolist()]
+        columns[FrameColumns.TITLE] = [titles[position] for position in positions.tolist()]
     frame = pl.DataFrame(columns)
     if answers.popular is None:
         return frame
-    marks = np.where(np.repeat(answers.popular, counts), "popular", None)
-    return frame.with_columns(pl.Series(Columns.FALLBACK, marks.tolist(), dtype=pl.String))
+    marks = ["popular" if popular else None for popular in np.repeat(answers.popular, counts).tolist()]
+    return frame.with_columns(pl.Series(FrameColumns.FALLBACK, marks, dtype=pl.String))
 
 
 def id_column(name: str, asked: Sequence[ExternalId | None], is_text: bool) -> pl.Series:

@@ -8,12 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import numpy as np
 import polars as pl
 
 from legcf.core.arguments import as_count, as_ids
-from legcf.core.columns import Columns
+from legcf.core.columns import FrameColumns
 from legcf.core.errors import UserError, python_arguments
 from legcf.data.ids import ExternalId, IdMap
+from legcf.data.interactions import Interactions
 from legcf.export.build import build
 from legcf.export.export import read_item_attributes
 from legcf.export.options import ExportOptions
@@ -33,10 +35,16 @@ class Answering:
         """Answer from another model from now on."""
         self._trained = trained
         self._attributes: Attributes | None = None
+        self._described: dict[str, Any] = {}
         self._scorer: Scorer | None = None
 
+    def _validation(self) -> Interactions | None:
+        """Return held-out pairs to choose how vectors are solved from items, where there are any."""
+        return None
+
+    @python_arguments
     def describe_items(self, table: str | Path | pl.DataFrame | Any, columns: Sequence[str] | None = None) -> Self:
-        """Hold attributes of items for `recommend(filter=…)`. This changes the recommender.
+        """Hold attributes of items for `recommend(filter=…)` and `export`, until the next `fit` or `update`.
 
         Args:
             table: A table with a row per item: its id, and attributes.
@@ -45,8 +53,9 @@ class Answering:
         Returns:
             The recommender itself.
         """
-        self._attributes = read_item_attributes(self._fitted(), table, columns)
-        self._scorer = None
+        described: dict[str, Any] = {"items": table, "attributes": columns}
+        self._attributes = read_item_attributes(self._fitted(), ExportOptions(**described))
+        self._described, self._scorer = described, None
         return self
 
     @python_arguments
@@ -91,40 +100,42 @@ class Answering:
             items=as_ids(items, "item"), k=k, exclude_seen=exclude_seen, deny=as_ids(deny, "item"),
             allow=None if allow is None else as_ids(allow, "item"), filter=filter or {},
         )  # fmt: skip
-        asked: list[ExternalId | None] = [None] if request.items else self.users.external(range(len(self.users)))
-        if users is not None:
-            asked = list(as_ids(users, "user"))
+        asked: Sequence[ExternalId | None]
+        if users is None:
+            asked = [None] if request.items else self.users.external(range(len(self.users)))
+        else:
+            asked = as_ids(users, "user")
         positions = [None if one is None else self.users.find(one) for one in asked]
         if unknown == "error":
             self.users.positions(
                 one for one, position in zip(asked, positions, strict=True) if one is not None and position is None
             )
-        has_rules = request != Request(items=[], k=k, exclude_seen=exclude_seen, deny=[])
-        found = (
-            self._answered(positions, request)
-            if has_rules
-            else best_items(self.full_history_ranking, positions, k, exclude_seen)
-        )
+        if request.items or request.deny or request.filter or request.allow is not None:
+            found = self._answered(positions, request)
+        else:
+            found = best_items(self.full_history_ranking, positions, k, exclude_seen)
+        known = iter(self.users.external([position for position in positions if position is not None]))
         names = [  # as in the training data, not as they were typed
-            one if position is None else self.users.external([position])[0]
-            for one, position in zip(asked, positions, strict=True)
+            one if position is None else next(known) for one, position in zip(asked, positions, strict=True)
         ]
-        return answer_frame(id_column(Columns.USER, names, self.users.is_text), found, self.items, self.titles)
+        return answer_frame(id_column(FrameColumns.USER, names, self.users.is_text), found, self.items, self.titles)
 
     def _answered(self, users: Sequence[int | None], request: Request) -> Answers:
         """Answer one request for each user, or for somebody new, as a model file would."""
         if self._scorer is None:
             pooled = self.ranking.pooling is not None
-            whole = ExportOptions(format="full", users="history" if pooled else "coded", history=True, quiet=True)
-            self._scorer = Scorer(replace(build(self._fitted(), whole), attributes=self._attributes))
+            whole = ExportOptions(format="full", users="history" if pooled else "coded", history=True)
+            model = build(self._fitted(), whole, None if pooled else self._validation())
+            self._scorer = Scorer(replace(model, attributes=self._attributes))
         found = Answers.empty(len(users), request.k)
+        popular = np.zeros(len(users), dtype=np.bool_)
         for row, user in enumerate(users):
             asked = replace(request, user=None if user is None else self.users.external([user])[0])
             best = self._scorer.recommend(asked)
             found.ranked[row, : len(best)] = self.items.positions(one.id for one in best)
             found.scores[row, : len(best)] = [one.score for one in best]
-            found.popular[row] = any(one.fallback is not None for one in best)
-        return found
+            popular[row] = any(one.fallback is not None for one in best)
+        return Answers(found.ranked, found.scores, popular)
 
     @python_arguments
     def similar_items(self, items: ExternalId | Iterable[ExternalId], k: int = 10) -> pl.DataFrame:
@@ -140,7 +151,7 @@ class Answering:
         k = as_count(k, "The number of similar items")
         positions = self.items.positions(as_ids(items, "item"))
         found = Answers(*similar(self.full_history_ranking, positions, k))
-        asked = id_column(Columns.TO, self.items.external(positions), self.items.is_text)
+        asked = id_column(FrameColumns.TO, self.items.external(positions), self.items.is_text)
         return answer_frame(asked, found, self.items, self.titles)
 
     @python_arguments
@@ -157,8 +168,8 @@ class Answering:
         k = as_count(k, "The number of similar users")
         positions = self.users.positions(as_ids(users, "user"))
         found = most_similar(self.full_history_ranking.users, positions, k)
-        asked = id_column(Columns.TO, self.users.external(positions), self.users.is_text)
-        return answer_frame(asked, found, self.users, named=Columns.USER)
+        asked = id_column(FrameColumns.TO, self.users.external(positions), self.users.is_text)
+        return answer_frame(asked, found, self.users, named=FrameColumns.USER)
 
     @property
     def users(self) -> IdMap:

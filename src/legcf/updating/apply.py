@@ -10,7 +10,7 @@ from typing import Any
 from legcf.core.config import validated
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset
-from legcf.data.options import DataOptions
+from legcf.data.options import DEFAULTS, DataOptions
 from legcf.data.reading.item_table import read_features
 from legcf.data.source import load_data
 from legcf.training.run_folder import TrainedModel
@@ -40,7 +40,7 @@ class NewData:
     data: Any = None
     item_features: Any = None
     events: str | Path | None = None
-    options: DataOptions = DataOptions()
+    options: DataOptions = DEFAULTS
     threshold: float = RESOLVE_SHARE
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from legcf.core.columns import Columns
+from legcf.core.columns import FrameColumns
 from legcf.data.ids import IdMap
 from legcf.data.options import DataOptions
 from legcf.data.reading.encode import as_integers
@@ -17,7 +17,7 @@ from legcf.server.state.event_log import Described, EventLog, LogMark
 from legcf.training.run_folder import TrainedModel
 from legcf.updating.cold import ItemTable
 
-_SCHEMA = {Columns.USER: pl.String, Columns.ITEM: pl.String, Columns.TIME: pl.Float64}
+_SCHEMA = {FrameColumns.USER: pl.String, FrameColumns.ITEM: pl.String, FrameColumns.TIME: pl.Float64}
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,9 @@ def new_events(folder: Path | str, trained: TrainedModel) -> Reported:
     described = log.descriptions(before.described if before is not None and before.log == log.name else 0)
     log.close()
     frame = pl.DataFrame(rows, schema=_SCHEMA, orient="row")
-    pairs = frame.with_columns(_as_in(trained.users, frame[Columns.USER]), _as_in(trained.items, frame[Columns.ITEM]))
+    pairs = frame.with_columns(
+        _as_in(trained.users, frame[FrameColumns.USER]), _as_in(trained.items, frame[FrameColumns.ITEM])
+    )
     return Reported(mark, pairs, _table(described, trained))
 
 
@@ -54,8 +56,10 @@ def _table(described: Sequence[Described], trained: TrainedModel) -> ItemTable |
     names = pl.Series([entry.item for entry in described], dtype=pl.String)
     coder = trained.features.coder
     columns = [_column(one, [entry.features.get(one.name) for entry in described]) for one in coder.columns]
-    if not any(column.name == Columns.TITLE for column in columns) and any(entry.title for entry in described):
-        columns.append(pl.Series(Columns.TITLE, [entry.title or entry.item for entry in described], dtype=pl.String))
+    if not any(column.name == FrameColumns.TITLE for column in columns) and any(entry.title for entry in described):
+        columns.append(
+            pl.Series(FrameColumns.TITLE, [entry.title or entry.item for entry in described], dtype=pl.String)
+        )
     return ItemTable(IdMap.of(_as_in(trained.items, names).to_list(), "item"), pl.DataFrame(columns))
 
 
@@ -69,7 +73,9 @@ def _column(column: FeatureColumn, said: list[Any]) -> pl.Series:
 
 def options_of_events(half_life: str | None) -> DataOptions:
     """Return how the pairs of `new_events` are read."""
-    return DataOptions(user_col=Columns.USER, item_col=Columns.ITEM, time_col=Columns.TIME, half_life=half_life)
+    return DataOptions(
+        user_col=FrameColumns.USER, item_col=FrameColumns.ITEM, time_col=FrameColumns.TIME, half_life=half_life
+    )
 
 
 def _as_in(ids: IdMap, written: pl.Series) -> pl.Series:
