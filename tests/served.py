@@ -80,7 +80,7 @@ def model(toy: Toy) -> ServedModel:
 @pytest.fixture(scope="session")
 def listed_model(toy: Toy) -> ServedModel:
     """The same with item lists: for each item those most like it."""
-    listed = replace(toy.ranking, term=nearest_lists(toy.train, 20, 1.0))
+    listed = replace(toy.ranking, lists=nearest_lists(toy.train, 20, 1.0))
     return build(replace(toy, ranking=listed), ExportOptions(t=3, c=12), toy.validation)
 
 

@@ -106,7 +106,7 @@ def test_nobody_gets_what_is_popular(listed: ServedModel, compiled: bool) -> Non
     none = np.zeros(0, dtype=np.int32)
     np.testing.assert_array_equal(scorer.scores(UserProfile(nobody, none)), listed.popularity)
     # without a vector lists still know something
-    speaker = int(np.argmax(listed.lists.pairs.user_degrees))
+    speaker = int(np.argmax(listed.lists.lengths))
     some = UserProfile(nobody, np.array([speaker], dtype=np.int32))
     assert not np.array_equal(scorer.scores(some), listed.popularity)
     without = listed.history.all()
@@ -149,6 +149,6 @@ def test_numpy_is_all_it_imports(listed: ServedModel, tmp_path: Path) -> None:
         "s.scores(t);"
         "explain(s, t, [1]); s.recommend_all(3, compiled=False);"
         "heavy = {'torch', 'scipy', 'polars', 'numba', 'pandas', 'safetensors', 'pydantic', 'rich'} & set(sys.modules);"
-        "assert s.term is not None and not heavy, heavy"
+        "assert s.model.lists is not None and not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -36,8 +36,8 @@ def test_a_file_ranks_as_the_model_does(weighed: Recommender, tmp_path: Path) ->
     scorer = Scorer.load(tmp_path / "model.legcf")
     known = weighed.full_history_ranking
     wanted = known.users @ known.items.T
-    if known.term is not None:
-        known.term.add_for(wanted, known.histories)
+    if known.lists is not None:
+        known.lists.add_for(wanted, known.histories)
     users = weighed.users.values.tolist()
     found = np.array([scorer.scores(scorer.profile(Request(user=user))) for user in users])
     assert np.abs(found - wanted).max() < 0.03 * np.abs(wanted).max()

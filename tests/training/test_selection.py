@@ -67,7 +67,7 @@ def test_what_is_measured_is_what_is_served(fitted: Recommender, dataset: Datase
 def test_it_comes_back_from_its_folder(fitted: Recommender, tmp_path: Path) -> None:
     fitted.save(tmp_path)
     again = Recommender.load(tmp_path)
-    assert isinstance(again.ranking.term, ItemLists)
+    assert isinstance(again.ranking.lists, ItemLists)
     assert isinstance(again.ranking.rows, CodebookTable | QuantisedTable)
     assert again.recommend(k=5)["item"].to_list() == fitted.recommend(k=5)["item"].to_list()
 
@@ -77,7 +77,7 @@ def test_everything_tried_is_reported_and_the_best_is_kept(fitted: Recommender) 
     assert len(tried) > 10
     assert {line["search"].get("start", "")[:3] for line in fitted.curve if "search" in line} >= {"als", "spe"}
     settled = fitted.config.ranking
-    assert not settled.choose
+    assert not settled.search_representation
     assert not settled.fit_lists
     kept = [_both(line["validation"]) for line in fitted.curve if line.get("search", {}).get("chosen")]
     assert _both(fitted.metrics["validation"]) >= max(kept) - 1e-6

@@ -183,7 +183,7 @@ class RankingConfig(Frozen):
     list_ridge: float = Field(1.0, gt=0, description="λ of the lists' regressions, in mean weights of an item")
     list_user_power: float = Field(0.5, ge=0, description="p: a user weighs its degree to minus this in them")
     list_power: float = Field(0.0, ge=0, description="a user's lists add up to its degree to minus this")
-    list_weight: float = Field(0.5, gt=0, description="how far the lists' term spreads beside the vectors' products")
+    list_weight: float = Field(0.5, gt=0, description="how far the scores of lists spread beside the vectors' products")
     list_candidates: int | None = Field(
         None, ge=1, description="items that may speak for an item; null: many, and weights solved again for those kept"
     )

@@ -16,7 +16,6 @@ from legcf.export.options import ExportOptions
 from legcf.features.cold_items import ColdItemEncoder
 from legcf.modelfile.histories import PackedHistories
 from legcf.modelfile.served_model import ServedModel
-from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.precision import keep_codes, rounded
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.tables.embedding_table import CodebookTable, DenseTable, EmbeddingTable, QuantisedTable
@@ -76,7 +75,7 @@ def build(
         item_rows.vectors(slice(None)),
         ranking.histories,
         bias=None if ranking.bias is None else rounded(ranking.bias, half),
-        term=ranking.term,
+        lists=ranking.lists,
         popularity=ranking.popularity,
     )
     encoder = trained.encoder
@@ -92,7 +91,7 @@ def build(
         pooling=ranking.pooling,
         card=_card(trained, item_rows),
         dtype=options.dtype,
-        lists=ranking.term if isinstance(ranking.term, ItemLists) else None,
+        lists=ranking.lists,
         encoder=None if encoder is None else encoder.moved(ranking.items, served.items),
     )
     return model if ranking.pooling is not None else calibrated(model, served, validation, rng, options.quiet)
@@ -138,7 +137,7 @@ def served_ranking(model: ServedModel, train: Interactions, quiet: bool = False)
         model.item_rows.vectors(slice(None)),
         train,
         bias=model.item_bias,
-        term=model.lists,
+        lists=model.lists,
         popularity=model.popularity,
     )
 
@@ -155,8 +154,8 @@ def _card(trained: Trained, rows: EmbeddingTable) -> dict[str, Any]:
         card["serving"] |= {"c": len(rows.codebook), "t": rows.columns.shape[1]}
     if isinstance(rows, QuantisedTable):
         card["serving"]["bits"] = rows.bits
-    if isinstance(trained.ranking.term, ItemLists):
-        card["serving"]["list_entries"] = trained.ranking.term.num_entries
+    if trained.ranking.lists is not None:
+        card["serving"]["list_entries"] = trained.ranking.lists.num_entries
     return card
 
 

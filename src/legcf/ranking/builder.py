@@ -55,7 +55,7 @@ class RankingBuilder:
     def base(self, ranking: Ranking) -> Ranking:
         """With the settings as they are configured and without lists: what training is validated by."""
         ranking = ranking.with_norm_power(self.config.norm_power)
-        return ranking if self._own is None else replace(ranking, term=self._own)
+        return ranking if self._own is None else replace(ranking, lists=self._own)
 
     def build(self, ranking: Ranking, judge: Objective | None) -> BuiltRanking:
         """With all that is configured, and with what is judged best where it is to be chosen."""
@@ -70,7 +70,7 @@ class RankingBuilder:
             pairs = Interactions(np.asarray(stored["list_indptr"], dtype=np.int64), items, ranking.num_items)
             weights = np.asarray(stored["list_weights"], dtype=np.float32)
             scale = float(stored["list_scale"].item()) if "list_scale" in stored else 0.0
-            return replace(ranking, term=ItemLists(pairs, weights, self.config.list_power, scale))
+            return replace(ranking, lists=ItemLists(pairs, weights, self.config.list_power, scale))
         return ranking
 
     def quantised(self, ranking: Ranking) -> Ranking:
@@ -121,18 +121,17 @@ def _chosen(config: RankingConfig) -> RankingConfig:
 
 def arrays(ranking: Ranking) -> dict[str, NDArray[np.generic]]:
     """What was chosen for a ranking, beside the vectors that its model gives: a file keeps it."""
-    term = ranking.term
-    if isinstance(term, ItemLists):
-        return {
-            "list_indptr": term.pairs.indptr,
-            "list_items": term.pairs.items,
-            "list_weights": term.weights,
-            "list_scale": np.array(term.scale),
-        }
-    return {}
+    lists = ranking.lists
+    if lists is None:
+        return {}
+    return {
+        "list_indptr": lists.pairs.indptr,
+        "list_items": lists.pairs.items,
+        "list_weights": lists.weights,
+        "list_scale": np.array(lists.scale),
+    }
 
 
 def facts(ranking: Ranking) -> dict[str, Any]:
     """The same for people, as metrics.json has it."""
-    term = ranking.term
-    return {"list_entries": term.num_entries} if isinstance(term, ItemLists) else {}
+    return {} if ranking.lists is None else {"list_entries": ranking.lists.num_entries}

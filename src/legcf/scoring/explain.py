@@ -49,7 +49,7 @@ def explain(scorer: Scorer, taste: UserProfile, items: Sequence[int]) -> list[Ex
     if model.item_bias is not None:
         scores = scores + model.item_bias[wanted]
     own = scorer.solver.contributions(taste.history, targets, taste.relative)
-    near = np.zeros_like(own) if scorer.term is None else scorer.term.parts(taste.history, wanted, taste.relative)
+    near = np.zeros_like(own) if model.lists is None else model.lists.parts(taste.history, wanted, taste.relative)
     added = near.sum(axis=0)
     explanations = []
     for place, item in enumerate(items):

@@ -95,8 +95,8 @@ class BackboneContract:
     def test_rows_of_a_batch_are_rows_of_all(self, backbone_name: str, train: Interactions, seed: int) -> None:
         """In value and in gradient, also where a backbone's parameters are not as they start."""
         rng = np.random.default_rng(seed)
-        nodes = train.num_users + train.num_items
-        wanted = torch.from_numpy(rng.permutation(nodes)[: rng.integers(1, nodes + 1)])
+        num_nodes = train.num_users + train.num_items
+        nodes = torch.from_numpy(rng.permutation(num_nodes)[: rng.integers(1, num_nodes + 1)])
         options = (
             {"transform": True} if "transform" in BACKBONES[backbone_name].Config.model_fields and seed % 2 else {}
         )
@@ -104,7 +104,7 @@ class BackboneContract:
         operator = backbone.operator(bipartite(train), train.num_users, train.num_items)
         rows = rows_for(train).requires_grad_()
         inputs = [rows, *backbone.parameters()]
-        some, every = backbone.propagate(operator, rows, wanted=wanted), backbone.propagate(operator, rows)[wanted]
+        some, every = backbone.propagate(operator, rows, nodes=nodes), backbone.propagate(operator, rows)[nodes]
         pull = torch.randn(some.shape, generator=torch.Generator().manual_seed(seed))
         assert torch.allclose(some, every, atol=1e-5)
         for left, right in zip(

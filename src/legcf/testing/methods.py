@@ -107,9 +107,9 @@ class MethodContract:
         assert layer.storage_bytes() == sum(value.numel() * value.element_size() for value in stored.values())
         rest = [value for key, value in groups["model"].items() if key not in stored]
         others = sum(value.numel() * value.element_size() for value in rest)
-        rows, term = trained.ranking.rows, trained.ranking.term
+        rows, lists = trained.ranking.rows, trained.ranking.lists
         own = layer.storage_bytes() if rows is None else rows.packed_bytes  # as the model file holds them
-        assert trained.metrics["storage_bytes"] == own + others + (0 if term is None else term.storage_bytes())
+        assert trained.metrics["storage_bytes"] == own + others + (0 if lists is None else lists.storage_bytes())
         assert layer.total_trainable() > 0
         again = load_model(tmp_path).model.layer
         assert torch.equal(again.table(), layer.table())

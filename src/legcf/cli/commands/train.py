@@ -94,7 +94,7 @@ def train(
     from legcf.core.tracking import tracker
     from legcf.data.source import load_training_data
     from legcf.data.summary import what_was_kept
-    from legcf.evaluation.baselines import METRIC, told
+    from legcf.embeddings.baselines.compare import METRIC, comparison
     from legcf.training.registry import require_width, resolve
     from legcf.training.run import remove_unfinished
     from legcf.training.run import train as run
@@ -172,13 +172,13 @@ def train(
             typer.echo(f"Accuracy is not measured: {dataset.name} has too few pairs to leave any out for testing.")
         others = {} if baselines is False else _simpler(trained, dataset, anyway=baselines is True)
         if others:
-            typer.echo(told(trained.metrics["test"][METRIC], others))
+            typer.echo(comparison(trained.metrics["test"][METRIC], others))
         typer.echo(f"Run: {out}. Next: {next_command}")
 
 
 def _simpler(trained: "TrainedModel", dataset: "Dataset", anyway: bool) -> dict[str, float]:
     """What popularity and item-knn reach on the same test pairs; the model's own method is not compared with itself."""
-    from legcf.evaluation.baselines import METRIC, baselines
+    from legcf.embeddings.baselines.compare import METRIC, baselines
 
     if METRIC not in trained.metrics["test"]:
         return {}

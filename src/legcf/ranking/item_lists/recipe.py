@@ -27,7 +27,7 @@ _RIDGES = (0.5, 1.0, 2.0, 4.0, 8.0)
 _MOST_RIDGE = 128.0
 _USER_POWERS = (0.0,)  # beside the one that is configured, ½: 1 only seemed better while codes were not trained yet
 _POWERS = (0.0, 0.25, 0.5)
-_SAMPLE = 500  # users whose scores tell how far a term spreads
+_SAMPLE = 500  # users whose scores tell how far those of lists spread
 _LEAST_WEIGHT, _MOST_WEIGHT = 2.0**-6, 2.0**6
 
 
@@ -125,17 +125,17 @@ class ListFitter:
         return judge(self.added(ranking, lists, weight), facts)
 
     def added(self, ranking: Ranking, lists: ItemLists, weight: float) -> Ranking:
-        """The ranking with these lists, their term spread `weight` times as far as the inner products of vectors."""
+        """The ranking with these lists, their scores spread `weight` times as far as the inner products of vectors."""
         if not lists.num_entries:
             return ranking
         spread, own = self._list_spread(lists), self._product_spread(ranking)
         factor = weight * (own if own > 0 else 1.0) / spread if spread > 0 else 1.0
-        return replace(ranking, term=lists.scaled(factor))
+        return replace(ranking, lists=lists.scaled(factor))
 
     def _spread_of(self, lists: ItemLists) -> float:
-        term = np.zeros((self._sample.num_users, self.train.num_items), dtype=np.float32)
-        lists.add_for(term, self._sample)
-        return float(term.std())
+        scores = np.zeros((self._sample.num_users, self.train.num_items), dtype=np.float32)
+        lists.add_for(scores, self._sample)
+        return float(scores.std())
 
     def _solve(self, count: int, user_power: float, ridges: tuple[float, ...]) -> Solved:
         key = (count, user_power, ridges)
