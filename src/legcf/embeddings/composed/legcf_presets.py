@@ -5,7 +5,7 @@ from typing import Any
 
 _WARM_METHOD = {"start": "als", "signed": True, "update": "none"}
 # Training of a codebook that starts from a factorisation. Measured on Gowalla, one epoch, 8,000 validation users
-# (recall@20 / ndcg@20; docs/study.md, section 4): negatives that weigh 8 times a positive 0.1633 / 0.0953, once 0.1614 /
+# (recall@20 / ndcg@20; docs/study.md, section 4): negatives weighing 8 times a positive 0.1633 / 0.0953, once 0.1614 /
 # 0.0955, a tenth 0.1582 / 0.0934; pairs weighted by item degree^+0.25 (item_power −0.25) 0.1636 / 0.0958, by
 # degree^−0.25 0.1579 / 0.0924; all of these with user degree^−0.75 and rate 0.05, three epochs 0.1685 / 0.0995. Other
 # numbers of negatives, batch sizes and β₂ have no measurement in the study.
