@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors that are sentences for the person at the keyboard: what is wrong, where, and what to do."""
+"""Define errors that are sentences for the person at the keyboard: what is wrong, where, and what to do."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ _TRAINING_PACKAGES = frozenset({"numba", "polars", "psutil", "pymetis", "safeten
 
 
 class UserError(Exception):
-    """Something the user can mend. The command line prints it as one sentence and exits with code 2.
+    """Report something the user can mend. The command line prints it as one sentence and exits with code 2.
 
     Example:
         ```python
@@ -21,7 +21,7 @@ class UserError(Exception):
 
 
 class MissingExtra(UserError):
-    """A feature was asked for whose optional packages are not installed."""
+    """Report a feature whose optional packages are not installed."""
 
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(f"{feature} needs optional packages: run `pip install 'legcf[{extra}]'` and try again.")
@@ -29,7 +29,7 @@ class MissingExtra(UserError):
 
 @contextmanager
 def training_packages_for(feature: str) -> Iterator[None]:
-    """Where a package is missing that only training needs, `feature` asks for the extra that brings it."""
+    """Turn the lack of a package that only training needs into a `MissingExtra` of `feature`."""
     try:
         yield
     except ModuleNotFoundError as error:
