@@ -9,6 +9,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf.core.plugins import Registry
+
 Hits = NDArray[np.bool_]
 Counts = NDArray[np.int64]
 PerUser = NDArray[np.float64]
@@ -50,11 +52,18 @@ def average_precision(hits: Hits, relevant: Counts, k: int) -> PerUser:
     return np.asarray((at_place * cut).sum(axis=1) / relevant)
 
 
-METRICS: dict[str, Callable[[Hits, Counts, int], PerUser]] = {
-    "recall": recall,
-    "ndcg": ndcg,
-    "precision": precision,
-    "hitrate": hit_rate,
-    "mrr": mrr,
-    "map": average_precision,
-}
+Metric = Callable[[Hits, Counts, int], PerUser]
+
+METRICS: Registry[Metric] = Registry(
+    "metric",
+    "legcf.metrics",
+    callable,
+    {
+        "recall": recall,
+        "ndcg": ndcg,
+        "precision": precision,
+        "hitrate": hit_rate,
+        "mrr": mrr,
+        "map": average_precision,
+    },
+)

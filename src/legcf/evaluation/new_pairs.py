@@ -2,7 +2,6 @@
 """Data that a model was not trained on, in its numbers: what it can be measured by."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from legcf.core.errors import UserError
 from legcf.data.ids import IdMap
@@ -13,11 +12,11 @@ def new_pairs(dataset: Dataset, users: IdMap, items: IdMap, seen: Interactions) 
     """The pairs of a dataset (its test part, if it has one) that a model of these ids has not seen, and what was left
     out of them."""
     asked = dataset.test if dataset.test.num_pairs else dataset.known
-    user_at, item_at = _places(dataset.users, users), _places(dataset.items, items)
+    user_at, item_at = users.find_all(dataset.users), items.find_all(dataset.items)
     of_users, of_items = user_at[asked.users()], item_at[asked.items]
     known = (of_users >= 0) & (of_items >= 0)
     found = Interactions.from_pairs(of_users[known], of_items[known], len(users), len(items))
-    kept = ~np.isin(_keys(found), _keys(seen))
+    kept = ~np.isin(found.keys(), seen.keys())
     told = {
         "pairs": int(kept.sum()),
         "unknown_users": int((user_at[np.unique(asked.users())] < 0).sum()),
@@ -31,13 +30,3 @@ def new_pairs(dataset: Dataset, users: IdMap, items: IdMap, seen: Interactions) 
             f" {told['trained_pairs']:,}, and {told['unknown_pairs']:,} have a user or item that it does not know."
         )
     return found.subset(kept), told
-
-
-def _places(ids: IdMap, known: IdMap) -> NDArray[np.int64]:
-    """Where each id stands in another map; −1 where it does not."""
-    found = (known.find(identifier) for identifier in ids.values.tolist())
-    return np.array([-1 if place is None else place for place in found], dtype=np.int64)
-
-
-def _keys(pairs: Interactions) -> NDArray[np.int64]:
-    return pairs.users().astype(np.int64) * pairs.num_items + pairs.items

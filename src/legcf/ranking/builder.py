@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 
 from legcf.core.config import RankingConfig
 from legcf.core.errors import UserError
-from legcf.core.hill_climb import climb
 from legcf.data.interactions import Interactions
 from legcf.ranking.item_lists.lists import ItemLists, entries_within
 from legcf.ranking.item_lists.recipe import ListFitter, Objective
-from legcf.ranking.neighbours import Neighbours
 from legcf.ranking.precision import as_stored
 from legcf.ranking.ranking import Ranking
 
@@ -47,43 +45,32 @@ class RankingBuilder:
         fitter: ListFitter | None = None,
         own: ItemLists | None = None,
     ) -> None:
-        if own is not None and (config.has_lists or config.neighbours):
-            raise UserError("This method ranks by lists of its own: set ranking.lists and ranking.neighbours to 0.")
+        if own is not None and config.has_lists:
+            raise UserError("This method ranks by lists of its own: set ranking.lists to 0.")
         self.config = config
         self._own = own
         self._byte_budget = byte_budget
-        self._graph: Neighbours | None = None
         self.fitter = fitter
 
     def base(self, ranking: Ranking) -> Ranking:
         """With the settings as they are configured and without lists: what training is validated by."""
-        ranking = ranking.with_norm_power(self.config.length)
-        if self._own is not None:
-            return replace(ranking, term=self._own)
-        return self._near(ranking, self.config.neighbours) if self.config.neighbours else ranking
+        ranking = ranking.with_norm_power(self.config.norm_power)
+        return ranking if self._own is None else replace(ranking, lists=self._own)
 
     def build(self, ranking: Ranking, judge: Objective | None) -> BuiltRanking:
         """With all that is configured, and with what is judged best where it is to be chosen."""
         ranking = self.quantised(self.base(ranking))
-        if self.config.has_lists:
-            return self._listed(ranking, judge)
-        if judge is None or not self.config.fit_neighbours:
-            return BuiltRanking(ranking, self.config)
-        start = self.config.neighbours
-        best = climb(lambda weight: judge(self._near(ranking, weight), {"weight": weight}), start)
-        return BuiltRanking(self._near(ranking, best), _chosen(self.config.model_copy(update={"neighbours": best})))
+        return self._listed(ranking, judge) if self.config.has_lists else BuiltRanking(ranking, self.config)
 
     def from_arrays(self, ranking: Ranking, stored: Arrays) -> Ranking:
         """With what `arrays` gave for a fitted one."""
-        ranking = self.quantised(ranking.with_norm_power(self.config.length))
+        ranking = self.quantised(ranking.with_norm_power(self.config.norm_power))
         if "list_weights" in stored:
             items = np.asarray(stored["list_items"], dtype=np.int32)
             pairs = Interactions(np.asarray(stored["list_indptr"], dtype=np.int64), items, ranking.num_items)
             weights = np.asarray(stored["list_weights"], dtype=np.float32)
             scale = float(stored["list_scale"].item()) if "list_scale" in stored else 0.0
-            return replace(ranking, term=ItemLists(pairs, weights, self.config.list_power, scale))
-        if "neighbour_weight" in stored:
-            return self._near(ranking, float(stored["neighbour_weight"].item()))
+            return replace(ranking, lists=ItemLists(pairs, weights, self.config.list_power, scale))
         return ranking
 
     def quantised(self, ranking: Ranking) -> Ranking:
@@ -126,38 +113,25 @@ class RankingBuilder:
             self.fitter = ListFitter(ranking.histories)
         return self.fitter
 
-    def _near(self, ranking: Ranking, weight: float) -> Ranking:
-        if self._graph is None or self._graph.train is not ranking.histories:
-            self._graph = Neighbours.of(ranking.histories)
-        return replace(ranking, term=self._graph.weighing(weight, ranking))
-
 
 def _chosen(config: RankingConfig) -> RankingConfig:
     """The settings with nothing left to choose."""
-    return config.model_copy(update={"choose": False, "fit_lists": False, "fit_neighbours": False})
+    return config.model_copy(update={"search_representation": False, "fit_lists": False})
 
 
 def arrays(ranking: Ranking) -> dict[str, NDArray[np.generic]]:
     """What was chosen for a ranking, beside the vectors that its model gives: a file keeps it."""
-    term = ranking.term
-    if isinstance(term, Neighbours):
-        return {"neighbour_weight": np.array(term.weight)}
-    if isinstance(term, ItemLists):
-        return {
-            "list_indptr": term.pairs.indptr,
-            "list_items": term.pairs.items,
-            "list_weights": term.weights,
-            "list_scale": np.array(term.scale),
-        }
-    return {}
+    lists = ranking.lists
+    if lists is None:
+        return {}
+    return {
+        "list_indptr": lists.pairs.indptr,
+        "list_items": lists.pairs.items,
+        "list_weights": lists.weights,
+        "list_scale": np.array(lists.scale),
+    }
 
 
 def facts(ranking: Ranking) -> dict[str, Any]:
     """The same for people, as metrics.json has it."""
-    term = ranking.term
-    found: dict[str, Any] = {}
-    if isinstance(term, Neighbours):
-        found["neighbour_weight"] = term.weight
-    if isinstance(term, ItemLists):
-        found["list_entries"] = term.num_entries
-    return found
+    return {} if ranking.lists is None else {"list_entries": ranking.lists.num_entries}

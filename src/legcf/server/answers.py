@@ -98,7 +98,6 @@ def model_card(loaded: LoadedModel, accepts_events: bool) -> dict[str, Any]:
         "users_stored": model.user_rows is not None,
         "accepts_events": accepts_events,
         "history_stored": model.history is not None,
-        "neighbours": model.neighbour_scale > 0,
         "hues": hues(model),
         "attributes": [] if model.attributes is None else model.attributes.described(),
         "dtype": model.dtype,
@@ -147,7 +146,7 @@ def _why(part: Explanation) -> dict[str, Any]:
         "item": part.item,
         "text": part.text,
         "score": part.score,
-        "neighbours": part.neighbours,
+        "neighbours": part.list_score,
         "shared": shared,
         "because": because,
     }

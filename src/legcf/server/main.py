@@ -85,11 +85,6 @@ def _check(settings: Settings) -> None:
             raise UserError(
                 f"--cors-origin {origin} is not of the form https://shop.example (no path, no slash at the end)."
             )
-    path = Path(settings.model)
-    if path.suffix == ".onnx":
-        raise UserError(
-            f"{path} is an ONNX graph, which other runtimes serve: export without `--format onnx` for `legcf serve`."
-        )
 
 
 def _prepare_counts(workers: int) -> str | None:

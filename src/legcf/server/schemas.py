@@ -224,7 +224,7 @@ class Why(BaseModel):
     item: int | str
     text: str = Field(description="The reason as a sentence to show.", examples=["Because you have Green tea."])
     score: float
-    neighbours: float = Field(description="What users with items in common add to the score; 0 if the model has none.")
+    neighbours: float = Field(description="What the lists of the user's items add to the score; 0 if there are none.")
     shared: list[Shared]
     because: list[Item] = Field(description="Items of the user that speak for this one, with what they add.")
 

@@ -124,7 +124,7 @@ class Session:
         """Made when it is first used: torch takes more than a second for it, and some runs train nothing."""
         if self._optimiser is None:
             training = self.config.training
-            betas = (0.9, training.adam_memory)
+            betas = (0.9, training.beta2)
             # Fused: one pass over the weights instead of eight, a tenth of the time for a wide table.
             self._optimiser = torch.optim.Adam(self._groups, lr=training.learning_rate, betas=betas, fused=True)
         return self._optimiser
@@ -212,7 +212,7 @@ class Session:
         entities = torch.from_numpy(batch.entities)
         encoded, travelled = self.model.encoded(entities, batch.fold, self.rng)
         vectors, pairs = encoded, batch
-        if training.leave_out:
+        if training.exclude_target:
             vectors, pairs = left_out(self.model, vectors, entities, batch)
         loss = self.loss_of(vectors, pairs)
         if training.l2:
@@ -244,7 +244,7 @@ class Session:
 
     def _rate_scale(self, parameter: torch.nn.Parameter) -> float:
         size = float(parameter.detach().square().mean().sqrt())
-        return size if self.config.training.relative_rate and size > 0 else 1.0
+        return size if self.config.training.scale_lr_by_rms and size > 0 else 1.0
 
     # Validation ---------------------------------------------------------------------------------------------------
 
@@ -268,8 +268,7 @@ class Session:
 
     def tuned(self) -> BuiltRanking:
         """After training: the ranking with what can still be chosen chosen on validation; every trial is reported."""
-        lists = self.config.ranking.has_lists
-        judge = self.judge("lists" if lists else "neighbours", by_all=lists)
+        judge = self.judge("lists", by_all=True)
         return self.builder.build(self.model.ranking(), judge if self.validates else None)
 
     def judge(self, stage: str, by_all: bool = False, reported: bool = True) -> Objective:

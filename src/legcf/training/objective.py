@@ -19,7 +19,7 @@ def left_out(
     own = model.backbone.without_pairs(vectors, entities, users, positives)
     if own is None:
         raise UserError(
-            f"Backbone {model.backbone.config.name} cannot do training.leave_out; use training.edge_folds instead."
+            f"Backbone {model.backbone.config.name} cannot do training.exclude_target; use training.edge_folds instead."
         )
     places = np.arange(len(vectors), len(vectors) + batch.num_pairs)
     return torch.cat([vectors, own]), replace(batch, users=places)

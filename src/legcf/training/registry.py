@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What there is, by name: a new method or backbone is one file and one line here."""
+"""Name the methods and backbones, and make a configuration of them.
+
+A new one is one file and one line here, or an entry point of another package.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,11 +20,12 @@ from legcf.core.config import (
     TrainingConfig,
     merged,
     migrated,
-    renamed,
     unknown_key,
     validated,
+    with_current_keys,
 )
 from legcf.core.errors import UserError
+from legcf.core.plugins import Registry
 from legcf.embeddings.base import EmbeddingLayer
 from legcf.embeddings.baselines.als import Als
 from legcf.embeddings.baselines.ease import Ease
@@ -55,39 +59,49 @@ class Method:
     """The method's own settings and those of training → the stages."""
 
 
-METHODS: dict[str, Method] = {
-    "legcf": Method(Legcf, alternating.stages),
-    "full": Method(FullTable, single_stage),
-    "esapn": Method(Esapn, esapn.stages),
-    "autoemb": Method(AutoEmb, autoemb.stages),
-    "optembed": Method(OptEmbed, optembed.stages),
-    "dhe": Method(DeepHash, single_stage),
-    "nimble-tt": Method(NimbleTT, single_stage),
-    "ciess": Method(Ciess, ciess.stages),
-    "cel": Method(Cel, clustering.stages),
-    "pep": Method(Pep, pruning.stages),
-    "qr": Method(QuotientRemainder, single_stage),
-    "double-hash": Method(DoubleHash, single_stage),
-    "binary-code": Method(BinaryCode, single_stage),
-    "cerp": Method(Cerp, pruning.pushed_stages),
-    "lightrec": Method(LightRec, quantising.stages),
-    "popularity": Method(MostPopular, closed_form),
-    "item-knn": Method(ItemKnn, closed_form),
-    "ease": Method(Ease, closed_form),
-    "als": Method(Als, closed_form),
-}
+METHODS: Registry[Method] = Registry(
+    "method",
+    "legcf.methods",
+    lambda part: isinstance(part, Method),
+    {
+        "legcf": Method(Legcf, alternating.stages),
+        "full": Method(FullTable, single_stage),
+        "esapn": Method(Esapn, esapn.stages),
+        "autoemb": Method(AutoEmb, autoemb.stages),
+        "optembed": Method(OptEmbed, optembed.stages),
+        "dhe": Method(DeepHash, single_stage),
+        "nimble-tt": Method(NimbleTT, single_stage),
+        "ciess": Method(Ciess, ciess.stages),
+        "cel": Method(Cel, clustering.stages),
+        "pep": Method(Pep, pruning.stages),
+        "qr": Method(QuotientRemainder, single_stage),
+        "double-hash": Method(DoubleHash, single_stage),
+        "binary-code": Method(BinaryCode, single_stage),
+        "cerp": Method(Cerp, pruning.pushed_stages),
+        "lightrec": Method(LightRec, quantising.stages),
+        "popularity": Method(MostPopular, closed_form),
+        "item-knn": Method(ItemKnn, closed_form),
+        "ease": Method(Ease, closed_form),
+        "als": Method(Als, closed_form),
+    },
+)
 
 COMMON_SECTIONS: dict[str, type[Frozen]] = {"training": TrainingConfig, "ranking": RankingConfig}
 """Settings that every method has."""
 
 DEFAULT_BACKBONE = "lightgcn"
 
-BACKBONES: dict[str, type[Backbone[Any]]] = {
-    "lightgcn": LightGCN,
-    "history": History,
-    "lr-gccf": LRGCCF,
-    "ngcf": NGCF,
-}
+BACKBONES: Registry[type[Backbone[Any]]] = Registry(
+    "backbone",
+    "legcf.backbones",
+    lambda part: isinstance(part, type) and issubclass(part, Backbone),
+    {
+        "lightgcn": LightGCN,
+        "history": History,
+        "lr-gccf": LRGCCF,
+        "ngcf": NGCF,
+    },
+)
 
 
 def chosen(kind: str, name: str, among: Mapping[str, Any]) -> Any:
@@ -122,18 +136,13 @@ def resolve(
             f"Preset {preset} of {method} is made for backbone {made_for}; with {backbone} use --preset"
             f" {' or '.join(others)}."
         )
-    names = {"method": method, "backbone": backbone}
-    typed = {
-        section: renamed(names.get(section, section), values) if isinstance(values, Mapping) else values
-        for section, values in (overrides or {}).items()
-    }
-    given = merged(settings, typed)
+    given = merged(settings, with_current_keys(overrides or {}, method))
     sections: dict[str, type[Frozen]] = {"method": layer.Config, "backbone": backbone_type.Config, **COMMON_SECTIONS}
     for section, values in given.items():
         if section not in sections or not isinstance(values, Mapping):
             every = {f"{name}.{key}" for name, model in sections.items() for key in model.model_fields}
             raise UserError(unknown_key(section, every))
-    for section, name in names.items():
+    for section, name in (("method", method), ("backbone", backbone)):
         if given.get(section, {}).get("name", name) != name:
             raise UserError(f"{section}.name cannot be set as an option; choose it with --{section}.")
     method_config = validated(layer.Config, {**given.get("method", {}), "name": method}, "method")

@@ -134,8 +134,6 @@ def load_model(folder: Path) -> TrainedModel:
         backbone = BACKBONES[config.backbone.name](config.backbone, layer.width)
         model = GraphModel(layer, backbone, train, once)
         chosen = _arrays(groups.get("ranking", {}))
-        if description["format_version"] == 1 and "neighbour_weight" in groups["model"]:
-            chosen["neighbour_weight"] = groups["model"].pop("neighbour_weight").numpy()
         model.load_state_dict(groups["model"])
         metrics, curve = description["metrics"], description["curve"]
         features = None

@@ -81,7 +81,12 @@ def best_without_training(
 
     It is found before any training, and so the same again when a run is resumed; then nothing is reported twice.
     """
-    if not (config.ranking.choose and byte_budget is not None and session.validates and builder.fitter is not None):
+    if not (
+        config.ranking.search_representation
+        and byte_budget is not None
+        and session.validates
+        and builder.fitter is not None
+    ):
         return None
     dataset = session.dataset
     judge = session.judge("choose", reported=reported)

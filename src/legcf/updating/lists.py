@@ -12,7 +12,6 @@ from legcf.data.interactions import Interactions
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.item_lists.ridge import find_candidates, solve, strongest
 from legcf.ranking.selection_policy import SelectionPolicy
-from legcf.updating.merge import pair_keys
 
 
 def renewed_lists(
@@ -32,7 +31,7 @@ def renewed_lists(
         solved = solve(train, kept, ridges, settings.list_user_power, by_item)
     new = solved.lists(0, lists.user_power)
     weights = _nearest(new.weights * np.float32(lists.scale), lists.weights)
-    old_keys, new_keys = pair_keys(pairs)[stay], pair_keys(new.pairs)
+    old_keys, new_keys = pairs.keys()[stay], new.pairs.keys()
     order = np.argsort(np.concatenate([old_keys, new_keys]), kind="stable")
     together = pairs.subset(stay).joined(new.pairs)
     return replace(lists, pairs=together, weights=np.concatenate([lists.weights[stay], weights])[order])

@@ -46,11 +46,11 @@ def test_answers_are_those_of_the_server_itself(helper: Helper, place: Path) -> 
 
 
 def test_a_model_that_only_the_server_has_answers_there(
-    helper: Helper, place: Path, near_model: ServedModel, capsys: pytest.CaptureFixture[str]
+    helper: Helper, place: Path, listed_model: ServedModel, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = LoadedModel.of(place)
     helper.perform(before, _job())
-    near_model.save(place)
+    listed_model.save(place)
     after = LoadedModel.of(place)
     assert helper.perform(before, _job()) == perform(before, _job(), LiveState())  # still kept by the process
     assert helper.perform(after, _job()) == perform(after, _job(), LiveState())

@@ -17,8 +17,7 @@ from legcf.core.hill_climb import climb
 from legcf.data.interactions import Interactions
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.item_lists.ridge import Solved, find_candidates, solve, strongest
-from legcf.ranking.neighbours import product_spread
-from legcf.ranking.ranking import Ranking
+from legcf.ranking.ranking import Ranking, product_spread
 from legcf.ranking.selection_policy import MIN_IMPROVEMENT, SelectionPolicy
 
 Objective = Callable[[Ranking, dict[str, Any]], float]
@@ -28,7 +27,7 @@ _RIDGES = (0.5, 1.0, 2.0, 4.0, 8.0)
 _MOST_RIDGE = 128.0
 _USER_POWERS = (0.0,)  # beside the one that is configured, ½: 1 only seemed better while codes were not trained yet
 _POWERS = (0.0, 0.25, 0.5)
-_SAMPLE = 500  # users whose scores tell how far a term spreads
+_SAMPLE = 500  # users whose scores tell how far those of lists spread
 _LEAST_WEIGHT, _MOST_WEIGHT = 2.0**-6, 2.0**6
 
 
@@ -90,7 +89,7 @@ class ListFitter:
             if refit and config.list_candidates is None:
                 solved = solve(self.train, kept, ridges, config.list_user_power, self._by_item)
             else:
-                marked = np.isin(_keys(solved.candidates), _keys(kept), assume_unique=True)
+                marked = np.isin(solved.candidates.keys(), kept.keys(), assume_unique=True)
                 solved = Solved(kept, solved.weights[:, marked], solved.gains[:, marked])
         return solved.lists(0, config.list_power).rounded(config.list_bits)
 
@@ -126,17 +125,17 @@ class ListFitter:
         return judge(self.added(ranking, lists, weight), facts)
 
     def added(self, ranking: Ranking, lists: ItemLists, weight: float) -> Ranking:
-        """The ranking with these lists, their term spread `weight` times as far as the inner products of vectors."""
+        """The ranking with these lists, their scores spread `weight` times as far as the inner products of vectors."""
         if not lists.num_entries:
             return ranking
         spread, own = self._list_spread(lists), self._product_spread(ranking)
         factor = weight * (own if own > 0 else 1.0) / spread if spread > 0 else 1.0
-        return replace(ranking, term=lists.scaled(factor))
+        return replace(ranking, lists=lists.scaled(factor))
 
     def _spread_of(self, lists: ItemLists) -> float:
-        term = np.zeros((self._sample.num_users, self.train.num_items), dtype=np.float32)
-        lists.add_for(term, self._sample)
-        return float(term.std())
+        scores = np.zeros((self._sample.num_users, self.train.num_items), dtype=np.float32)
+        lists.add_for(scores, self._sample)
+        return float(scores.std())
 
     def _solve(self, count: int, user_power: float, ridges: tuple[float, ...]) -> Solved:
         key = (count, user_power, ridges)
@@ -144,7 +143,3 @@ class ListFitter:
             candidates = find_candidates(self.train, count, self._by_item)
             self._solved[key] = solve(self.train, candidates, ridges, user_power, self._by_item)
         return self._solved[key]
-
-
-def _keys(pairs: Interactions) -> np.ndarray:
-    return pairs.users().astype(np.int64) * pairs.num_items + pairs.items
