@@ -28,7 +28,6 @@ from legcf.ranking.tables.embedding_table import EmbeddingTable, measure
 from legcf.scoring.batch import blocks
 from legcf.scoring.foldin import UserMaker, user_maker
 from legcf.scoring.profile import UserProfile
-from legcf.scoring.renew import with_pairs
 from legcf.scoring.rules import Caps, Filter, allowed_items, choose
 from legcf.scoring.topk import best
 
@@ -114,18 +113,6 @@ class Scorer:
             UserError: The file is not there, damaged, or none of legcf's.
         """
         return cls(ServedModel.load(Path(path)), Path(path))
-
-    def updated(self, users: Sequence[ExternalId], items: Sequence[ExternalId]) -> "Scorer":
-        """Give a scorer that knows more pairs, of known and of new users and items.
-
-        Args:
-            users: Ids, one per pair.
-            items: Ids, side by side with them.
-
-        Returns:
-            Another scorer; this one stays as it is.
-        """
-        return Scorer(with_pairs(self.model, users, items))
 
     def prepare(self) -> "Scorer":
         """Build the lookups that the first request would otherwise wait for.
