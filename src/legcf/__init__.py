@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""legcf: graph recommenders whose embeddings fit in a megabyte."""
+"""Train, shrink and serve graph recommenders whose embeddings fit in a megabyte."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,11 @@ _HOMES = {
     "compress": "legcf.export.compress.compress:compress",
     "UserError": "legcf.core.errors:UserError",
 }
+
+
+def __dir__() -> list[str]:
+    """List the public names, which are imported on first use."""
+    return sorted(__all__)
 
 
 def __getattr__(name: str) -> Any:

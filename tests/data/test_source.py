@@ -196,7 +196,7 @@ def test_a_table_without_header_is_refused_and_then_read_whole(tmp_path: Path) -
     path.write_text(HEADERLESS)
     for options in (DataOptions(), DataOptions(user_col="3", item_col="x"), DataOptions(user_col="3", item_col="5")):
         with pytest.raises(
-            UserError, match=r"seems to have no header, for its first line is '3', 'x', '5'.*--no-header"
+            UserError, match=r"seems to have no header, for its first line is '3', 'x', '5'.*header=False"
         ):
             load_data(path, options)
     dataset = load_data(path, DataOptions(header=False))
@@ -211,9 +211,9 @@ def test_a_table_without_header_is_refused_and_then_read_whole(tmp_path: Path) -
 def test_no_advice_about_text_ids_without_header_loses_the_first_row(tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
     path.write_text("ann,apple\nbob,pear\nbob,apple\n")
-    with pytest.raises(UserError, match="`--no-header` if the first line is a row like the others"):
+    with pytest.raises(UserError, match="`header=False` if the first line is a row like the others"):
         load_data(path)
-    with pytest.raises(UserError, match=r"item id that is called like its column.*--no-header"):
+    with pytest.raises(UserError, match=r"item id that is called like its column.*header=False"):
         load_data(path, DataOptions(user_col="ann", item_col="apple"))
     assert load_data(path, DataOptions(header=False)).users.values.tolist() == ["ann", "bob"]
     assert load_data(path, DataOptions(user_col="ann", item_col="apple", header=True)).users.values.tolist() == ["bob"]

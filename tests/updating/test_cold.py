@@ -11,7 +11,7 @@ from legcf import Recommender, UserError
 from legcf.export.build import build
 from legcf.export.options import ExportOptions
 from legcf.modelfile.served_model import ServedModel
-from legcf.scoring.extend import with_item
+from legcf.scoring.extend import NewItem, with_new_items
 from legcf.scoring.scorer import Request, Scorer
 from legcf.server.state.event_log import Described, EventLog
 from tests.helpers import COMMUNITIES
@@ -103,8 +103,7 @@ def test_a_model_file_places_new_items_by_itself(model: Recommender, about: pl.D
     assert 0 < parts["features"] < 2000
     assert (tmp_path / "model.legcf").stat().st_size < 20_000 + parts["ids"]
     longer = ServedModel.load(tmp_path / "model.legcf")
-    for row in cold.to_dicts():
-        longer = with_item(longer, row.pop("item"), features=row)
+    longer = with_new_items(longer, [NewItem.of(longer, str(row.pop("item")), row) for row in cold.to_dicts()])
     scorer = Scorer(longer)
     asked = Request(items=[item for item in range(ITEMS) if item % COMMUNITIES == 3][:8], k=3, allow=COLD)
     assert {int(one.id) % COMMUNITIES for one in scorer.recommend(asked)} == {3}
@@ -117,9 +116,9 @@ def test_a_model_file_places_new_items_by_itself(model: Recommender, about: pl.D
 def test_a_file_says_what_it_cannot_place_by(model: Recommender, about: pl.DataFrame) -> None:
     plain = build(model.trained)
     with pytest.raises(UserError, match="--item-features"):
-        with_item(plain, 500, features={"kind": "kind 1"})
+        NewItem.of(plain, "500", {"kind": "kind 1"})
     served = build(model.update(item_features=about).trained)
     with pytest.raises(UserError, match="'colour' of items: the model knows kind, size"):
-        with_item(served, 500, features={"colour": "red"})
+        NewItem.of(served, "500", {"colour": "red"})
     with pytest.raises(UserError, match="give it a feature"):
-        with_item(served, 500, features={"kind": None})
+        NewItem.of(served, "500", {"kind": None})

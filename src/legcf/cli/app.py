@@ -65,7 +65,7 @@ def main() -> None:
     except UserError as error:
         if left_for_starter(error):
             sys.exit()
-        print(f"legcf: {error}", file=sys.stderr)
+        print(f"legcf: {error.typed or error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         print("legcf: stopped.", file=sys.stderr)

@@ -107,7 +107,7 @@ def left_for_starter(error: UserError) -> bool:
     if place is None or "TORCHELASTIC_RUN_ID" not in os.environ:
         return False
     with written_whole(Path(place)) as temporary:
-        temporary.write_text(str(error), encoding="utf-8")
+        temporary.write_text(error.typed or str(error), encoding="utf-8")
     return True
 
 

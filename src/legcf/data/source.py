@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from legcf.core.errors import UserError
+from legcf.core.errors import UserError, python_arguments
 from legcf.core.progress import progress
 from legcf.data.catalogue.archives import extract
 from legcf.data.catalogue.cache import fetch, find_local, open_known, recognise
@@ -30,6 +30,7 @@ __all__ = ["DataOptions", "is_source", "load_data", "load_training_data", "prepa
 Location = str | Path | Sequence[str | Path]
 
 
+@python_arguments
 def load_data(data: Any, options: DataOptions = DEFAULTS) -> Dataset:
     """Read and split whatever holds interactions.
 

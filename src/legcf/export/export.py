@@ -53,7 +53,7 @@ def export_model(
     """
     options = resolved(options or ExportOptions(), trained)
     dataset, obstacle = _opened(trained, open_data)
-    attributes = None if options.items is None else _attributes(trained, options)
+    attributes = None if options.items is None else read_item_attributes(trained, options)
     model = build(trained, options, None if dataset is None else dataset.validation)
     model = replace(model, attributes=attributes)
     settings = {**model.card["serving"], "dtype": model.dtype, "format": options.format, "users": options.users}
@@ -100,7 +100,8 @@ def _opened(trained: Trained, open_data: Callable[[], Dataset] | None) -> tuple[
         return None, str(error)
 
 
-def _attributes(trained: Trained, options: ExportOptions) -> Attributes:
+def read_item_attributes(trained: Trained, options: ExportOptions) -> Attributes:
+    """Read the columns of the table `options.items` for the items of a model."""
     item_col = trained.card.get("config", {}).get("data", {}).get("options", {}).get("item_col")
     names = None if options.attributes is None else list(options.attributes)
     return item_attributes(read_attributes(options.items, trained.items, names, item_col), len(trained.items))

@@ -80,7 +80,6 @@ class ServedModel:
     history: PackedHistories | None = None
     pooling: Pooling | None = None  # users are the weighted sums of their items
     fold_in: FoldIn = FoldIn()  # a user from its items, where they are not
-    fold_in_item: FoldIn = FoldIn()  # an item from its users
     card: dict[str, Any] = field(default_factory=dict)
     dtype: str = "float16"
     lists: ItemLists | None = None  # what a user's items add to scores beside the vectors
@@ -142,7 +141,7 @@ def _to_store(model: ServedModel) -> tuple[Store, dict[str, Any]]:
     config: dict[str, Any] = {"dtype": model.dtype, "items": len(model.items)}
     if model.pooling is not None:
         config["pooling"] = {"user_power": model.pooling.user_power, "item_power": model.pooling.item_power}
-    config["fold_in"] = {"user": vars(model.fold_in), "item": vars(model.fold_in_item)}
+    config["fold_in"] = {"user": vars(model.fold_in)}
     store: Store = {}
     config["popularity"] = put_integers(store, "popularity", model.popularity)
     if isinstance(model.item_rows, CodebookTable):
@@ -196,7 +195,6 @@ def _from_store(store: Store, config: dict[str, Any], card: dict[str, Any]) -> S
         bias = finite(array(store, "item_bias", np.float32 if dtype == "float32" else np.float16, (num_items,)))
     titles = get_text(store, "titles", num_items) if "titles.text" in store else None
     pooling = _get_pooling(config["pooling"], popularity) if "pooling" in config else None
-    fold_in, fold_in_item = (_get_fold_in(config["fold_in"][side]) for side in ("user", "item"))
     items = get_ids(store, "ids.items", config["item_ids"], num_items, "item")
     return ServedModel(
         items=items,
@@ -208,8 +206,7 @@ def _from_store(store: Store, config: dict[str, Any], card: dict[str, Any]) -> S
         titles=titles,
         history=history,
         pooling=pooling,
-        fold_in=fold_in,
-        fold_in_item=fold_in_item,
+        fold_in=_get_fold_in(config["fold_in"]["user"]),
         card=card,
         dtype=dtype,
         lists=get_lists(store, "lists", config["lists"], num_items) if "lists" in config else None,

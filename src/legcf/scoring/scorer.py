@@ -29,7 +29,6 @@ from legcf.ranking.topk_numpy import top_k
 from legcf.scoring.batch import blocks
 from legcf.scoring.foldin import UserMaker, user_maker
 from legcf.scoring.profile import UserProfile
-from legcf.scoring.renew import with_pairs
 from legcf.scoring.rules import Caps, Filter, allowed_items, choose
 
 _POOL = 10  # candidates per place where the best scores alone do not decide
@@ -114,18 +113,6 @@ class Scorer:
             UserError: The file is not there, damaged, or none of legcf's.
         """
         return cls(ServedModel.load(Path(path)), Path(path))
-
-    def updated(self, users: Sequence[ExternalId], items: Sequence[ExternalId]) -> "Scorer":
-        """Give a scorer that knows more pairs, of known and of new users and items.
-
-        Args:
-            users: Ids, one per pair.
-            items: Ids, side by side with them.
-
-        Returns:
-            Another scorer; this one stays as it is.
-        """
-        return Scorer(with_pairs(self.model, users, items))
 
     def prepare(self) -> "Scorer":
         """Build the lookups that the first request would otherwise wait for.

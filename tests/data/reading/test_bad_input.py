@@ -23,7 +23,7 @@ TABLES: dict[str, tuple[str, bytes, str]] = {
     "only blank lines": ("a.csv", b"\n\n", "a.csv"),
     "header only": ("a.csv", b"user,item\n", "holds no interactions"),
     "missing column": ("a.csv", b"user,thing\n1,2\n", "no column that looks like item ids"),
-    "no header": ("a.csv", b"1,2\n3,4\n", "--user-col"),
+    "no header": ("a.csv", b"1,2\n3,4\n", "user_col"),
     "non-numeric rating": ("a.csv", b"user,item,rating\n1,2,3\n1,3,good\n", "line 3 has 'good' where a rating"),
     "rating NaN": ("a.csv", b"user,item,rating\n1,2,3\n1,3,NaN\n", "line 3 has 'NaN' where a rating"),
     "rating missing": ("a.csv", b"user,item,rating\n1,2,\n", "line 2 has None where a rating"),
@@ -33,8 +33,8 @@ TABLES: dict[str, tuple[str, bytes, str]] = {
     "line too long": ("a.csv", b"user,item\n1,2\n3,4,5\n6,7\n", "line 3 has 3 fields where the first line has 2"),
     "line too long, other column": ("a.csv", b"user,x,item\n1,a,2\n3,b,4,5\n", "line 3 has 4 fields"),
     "line too short": ("a.csv", b"user,item\n1,2\n3\n", "line 3 has 1 fields"),
-    "wrong delimiter": ("a.csv", b"user;item\n1;2\n", "--delimiter ';'"),
-    "tabs in a csv": ("a.csv", b"user\titem\n1\t2\n", "--delimiter"),
+    "wrong delimiter": ("a.csv", b"user;item\n1;2\n", "delimiter=';'"),
+    "tabs in a csv": ("a.csv", b"user\titem\n1\t2\n", "delimiter="),
     "mixed encodings": ("a.csv", "user,item\nä,1\n".encode() + "ö,2\n".encode("latin-1"), "line 3 holds a byte"),
     "UTF-16": ("a.csv", "user,item\n1,2\n".encode("utf-16"), "UTF-16"),
     "NUL byte": ("a.csv", b"user,item\n1,2\n3,\x004\n", "line 3 holds a NUL byte"),
@@ -143,10 +143,10 @@ def test_protocols_that_do_not_suit_the_source(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("user,item\n1,2\n1,3\n")
     for protocol, said in (
-        ("legcf", "--protocol ratio"),
-        ("ngcf", "--protocol ratio"),
-        ("leave-last-out", "--time-col"),
-        ("temporal", "--time-col"),
+        ("legcf", "protocol='ratio'"),
+        ("ngcf", "protocol='ratio'"),
+        ("leave-last-out", "`time_col`"),
+        ("temporal", "`time_col`"),
         ("other", "choose one of legcf"),
     ):
         with pytest.raises(UserError, match=re.escape(said)):

@@ -16,7 +16,7 @@ from legcf.export.build import build
 from legcf.export.options import ExportOptions
 from legcf.features.cold_items import ColdItemEncoder
 from legcf.modelfile.served_model import ServedModel
-from legcf.scoring.extend import with_item
+from legcf.scoring.extend import NewItem, with_new_items
 from legcf.scoring.scorer import Request, Scorer
 from legcf.server.app import create_app
 from legcf.server.settings import Settings
@@ -55,6 +55,15 @@ def test_off_unless_asked_for(model_file: Path) -> None:
         assert client.post("/interactions", json={"events": [{"user": "u1", "item": "i/1"}]}).status_code == 404
         assert client.put("/items/i/1", json={"available": False}).status_code == 404
         assert client.get("/api/model").json()["accepts_events"] is False
+
+
+def test_a_worker_opens_the_log_once(model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    EventLog(tmp_path, create=True).close()
+    opened: list[str] = []
+    start = EventLog.__init__
+    monkeypatch.setattr(EventLog, "__init__", lambda log, folder: (opened.append(folder), start(log, folder))[1])
+    create_app(Settings(str(model_file), access_log=False, events=str(tmp_path)))
+    assert opened == [str(tmp_path)]
 
 
 def test_the_next_answer_knows_an_event(client: TestClient, model: ServedModel) -> None:
@@ -131,7 +140,8 @@ def test_an_item_that_nobody_has_is_placed_by_what_is_said_of_it(placing_file: P
 
 
 def test_a_new_file_has_what_was_said_of_items(placing_file: Path, model_file: Path, tmp_path: Path) -> None:
-    path, newer = tmp_path / "model", with_item(ServedModel.load(placing_file), "i/b", features={"kind": "group 0"})
+    path, placing = tmp_path / "model", ServedModel.load(placing_file)
+    newer = with_new_items(placing, [NewItem.of(placing, "i/b", {"kind": "group 0"})])
     path.write_bytes(placing_file.read_bytes())
     with told(path, tmp_path / "log", reload_seconds=0.02) as client:
         for name in ("i/a", "i/b"):

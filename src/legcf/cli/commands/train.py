@@ -90,8 +90,8 @@ def train(
     if workers_are_wanted(workers):
         start_workers(workers)
         return
+    from legcf.cli.tracking import tracker
     from legcf.core import distributed, jit
-    from legcf.core.tracking import tracker
     from legcf.data.source import load_training_data
     from legcf.data.summary import what_was_kept
     from legcf.embeddings.baselines.compare import METRIC, comparison
@@ -189,14 +189,12 @@ def _simpler(trained: "TrainedModel", dataset: "Dataset", anyway: bool) -> dict[
 def _with_features(
     trained: "TrainedModel", source: Path, dataset: "Dataset", options: DataOptions, out: Path
 ) -> "TrainedModel":
-    """The model with what is known of items: those that nobody has yet among them."""
+    """Write the run again with a model that knows the items of a table, and return that model."""
     from legcf.core.files import write_json
-    from legcf.data.reading.item_table import read_features
     from legcf.training.run_folder import save_model
-    from legcf.updating.cold import ItemTable
-    from legcf.updating.update import update
+    from legcf.updating.apply import with_item_features
 
-    grown = update(trained, None, dataset, about=ItemTable(*read_features(source, options.item_col)))
+    grown = with_item_features(trained, dataset, source, options.item_col)
     save_model(out, grown)
     write_json(out / "metrics.json", grown.metrics)
     return grown

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From pairs of a source to the three parts of a dataset: sort, filter, split. One path for small and large data."""
+"""Turn the pairs of a source into the parts of a dataset: sort, filter, split. One path for small and large data."""
 
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,14 +26,14 @@ SPILL_PAIRS = 16_000_000
 
 
 class PartWriter(Interface):
-    """Where the pairs of one part go, block after block."""
+    """Take the pairs of one part, block after block."""
 
     def append(self, degrees: NDArray[np.int64], items: NDArray[np.int32]) -> None: ...
 
 
 @dataclass(frozen=True)
 class Built:
-    """What is known once the parts are written."""
+    """Describe the parts once they are written."""
 
     protocol: str
     users: IdMap
@@ -45,7 +45,7 @@ class Built:
 
 
 class MemoryPart:
-    """A part gathered in memory."""
+    """Gather a part in memory."""
 
     def __init__(self) -> None:
         self._degrees: list[NDArray[np.int64]] = []
@@ -82,7 +82,7 @@ def build_in_memory(source: PairSource, options: DataOptions) -> Dataset:
 
 
 def provenance(source: PairSource, options: DataOptions, built: Built) -> dict[str, object]:
-    """How the parts were made, enough to make them again, and what of the source is in them."""
+    """Return how the parts were made, enough to make them again, and what of the source is in them."""
     return {
         "source": source.where,
         "options": {**options.model_dump(), "protocol": built.protocol},
@@ -148,7 +148,7 @@ def build(
 
 
 def _renumbered(weights: Weights, kept: "KeptBlocks") -> Weights:
-    """In the positions of users and items that are kept."""
+    """Return the weights in the positions of the users and items that are kept."""
     inside = kept.users[weights.users] & kept.items[weights.items]
     users, items = (np.cumsum(mask) - 1 for mask in (kept.users, kept.items))
     return Weights(users[weights.users[inside]], items[weights.items[inside]], weights.values[inside], weights.at)
@@ -163,9 +163,9 @@ def _spill_folder(needed: bool, scratch: Path | None) -> Iterator[Path | None]:
         with tempfile.TemporaryDirectory(dir=scratch, prefix="legcf-spill-") as folder:
             yield Path(folder)
     except OSError as error:
-        place = scratch or tempfile.gettempdir()
+        where = scratch or tempfile.gettempdir()
         raise UserError(
-            f"Cannot write into {place}: {error.strerror or error}; TMPDIR may name another place."
+            f"Cannot write into {where}: {error.strerror or error}; TMPDIR may name another place."
         ) from error
 
 
@@ -185,7 +185,7 @@ def refuse_repeated(source: PairSource, options: DataOptions, merged: Merged) ->
 
 @dataclass(frozen=True)
 class KeptBlocks:
-    """The blocks of a store with only some users and items, renumbered."""
+    """Iterate the blocks of a store with only some users and items, renumbered."""
 
     store: Iterable[Block]
     users: NDArray[np.bool_]
@@ -199,10 +199,10 @@ class KeptBlocks:
         new_item = np.cumsum(self.items, dtype=np.int32) - np.int32(1)
         for block in self.store:
             rows = self.users[block.first_user : block.first_user + len(block.indptr) - 1]
-            chosen = block.chosen(rows[block.rows()] & self.items[block.items])
-            indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(chosen.degrees[rows])])
+            subset = block.subset(rows[block.rows()] & self.items[block.items])
+            indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(subset.degrees[rows])])
             first = int(new_user[block.first_user - 1]) + 1 if block.first_user else 0
-            yield Block(first, indptr, new_item[chosen.items], chosen.times, chosen.testing)
+            yield Block(first, indptr, new_item[subset.items], subset.times, subset.testing)
 
 
 def _kept(source: PairSource, options: DataOptions, store: BlockStore, needs_test: bool) -> KeptBlocks:
@@ -236,7 +236,7 @@ def _k_core(source: PairSource, k: int, store: BlockStore) -> KeptBlocks:
 def _degrees(
     source: PairSource, kept: KeptBlocks, train_only: bool = False
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Pairs of every user and item (by their old numbers) among what is kept; of train.txt only, if asked."""
+    """Count the pairs of every user and item (by their old numbers) among what is kept; `train_only`: of train.txt."""
     users = np.zeros(len(source.users), dtype=np.int64)
     items = np.zeros(len(source.items), dtype=np.int64)
     for block in kept.store:

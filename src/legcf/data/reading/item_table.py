@@ -75,24 +75,26 @@ NumberValues = NDArray[np.float64]
 
 
 def read_attributes(
-    path: Path, items: IdMap, names: Sequence[str] | None = None, item_col: str | None = None
+    source: Any, items: IdMap, names: Sequence[str] | None = None, item_col: str | None = None
 ) -> dict[str, TextValues | NumberValues]:
-    """Return columns of a table by name (all but the item column by default), by the positions of `items`."""
-    frame = _read(path)
-    item = required_column(frame.columns, "item", item_col, str(path))
+    """Return columns of a file or frame by name (all but the item column by default), by positions of `items`."""
+    is_file = isinstance(source, str | Path)
+    where = str(source) if is_file else "The frame of attributes"
+    frame = _read(Path(source)) if is_file else frame_of(source).collect()
+    item = required_column(frame.columns, "item", item_col, where)
     selected = [name for name in frame.columns if name != item] if names is None else list(names)
     missing = [name for name in selected if name not in frame.columns]
     if missing:
-        raise UserError(f"{path} has no column {missing[0]!r}: its columns are {listed(frame.columns)}.")
+        raise UserError(f"{where} has no column {missing[0]!r}: its columns are {listed(frame.columns)}.")
     table = frame.select(as_text(item).alias("item"), *(pl.col(name).alias(f"= {name}") for name in selected))
     rows = table.join(_id_frame(items).with_row_index("position"), on="item", how="inner")
     if not len(rows):
-        raise UserError(f"{path} has none of the model's items in its column {item!r}: name the right one.")
+        raise UserError(f"{where} has none of the model's items in its column {item!r}: name the right one.")
     columns = {name: rows.select("position", value=pl.col(f"= {name}")) for name in selected}
-    return {name: _values(path, name, column, len(items)) for name, column in columns.items()}
+    return {name: _values(where, name, column, len(items)) for name, column in columns.items()}
 
 
-def _values(path: Path, name: str, column: pl.DataFrame, num_items: int) -> TextValues | NumberValues:
+def _values(where: str, name: str, column: pl.DataFrame, num_items: int) -> TextValues | NumberValues:
     numbers = spelled_numbers(column["value"])
     if numbers is not None:
         finite = column.with_columns(value=numbers).filter(pl.col("value").is_finite())
@@ -106,7 +108,7 @@ def _values(path: Path, name: str, column: pl.DataFrame, num_items: int) -> Text
     pairs = column.select("position", value=texts).explode("value").with_columns(pl.col("value").str.strip_chars())
     pairs = pairs.filter(pl.col("value").is_not_null() & (pl.col("value") != ""))
     if not len(pairs):
-        raise UserError(f"The column {name!r} of {path} has no value for any of the model's items: leave it out.")
+        raise UserError(f"The column {name!r} of {where} has no value for any of the model's items: leave it out.")
     return TextValues(pairs["position"].to_numpy().astype(np.int64), pairs["value"].to_list())
 
 

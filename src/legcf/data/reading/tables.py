@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of interactions become pairs of positions: columns found, values checked, ids mapped; lazily, in batches."""
+"""Turn tables of interactions into pairs of positions: find columns, check values, map ids; lazily, in batches."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ _ALL_COLUMNS = pl.QueryOptFlags(projection_pushdown=False)
 
 
 class NoInteractions(UserError):
-    """No row, or none whose rating is high enough."""
+    """Say that there is no row, or none whose rating is high enough."""
 
     def __init__(self, sentence: str, rated_too_low: int) -> None:
         super().__init__(sentence)
@@ -40,7 +40,7 @@ class NoInteractions(UserError):
 
 
 def open_files(paths: Sequence[Path], options: DataOptions, name: str | None = None) -> PairSource:
-    frames, found = [], {}
+    frames, columns = [], {}
     for path in paths:
         with Files(options, {path: None}).reading():
             frame = scan_pairs(path, options)
@@ -48,11 +48,11 @@ def open_files(paths: Sequence[Path], options: DataOptions, name: str | None = N
             form = find_format(path, options)
         names = [name for name in schema.names() if name != RAGGED]
         _refuse_missing_header(path, form, names, options)
-        columns = find_columns(names, options, str(path), form.remedy)
-        found[path] = columns if _wants_time(options) else replace(columns, time=None)
-        frames.append(_chosen(frame, schema, found[path], options, str(path)))
+        found = find_columns(names, options, str(path), form.remedy)
+        columns[path] = found if _needs_time(options) else replace(found, time=None)
+        frames.append(_select(frame, schema, columns[path], options, str(path)))
     where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more files"
-    files = Files(options, found)
+    files = Files(options, columns)
     with files.reading():
         united = _united(frames)
         if sum(path.stat().st_size for path in paths) <= _KEEP_BYTES:
@@ -70,15 +70,15 @@ def _refuse_missing_header(path: Path, form: Format, names: Sequence[str], optio
 
 
 def select_pairs(frame: pl.LazyFrame, options: DataOptions, where: str) -> pl.LazyFrame:
-    """The columns of a frame of any layout, under their own names: user, item, rating, time, title."""
+    """Select the columns of a frame of any layout and call them user, item, rating, time, title."""
     schema = frame.collect_schema()
-    return _chosen(frame, schema, find_columns(schema.names(), options, where), options, where)
+    return _select(frame, schema, find_columns(schema.names(), options, where), options, where)
 
 
 def open_frame(
     frame: pl.LazyFrame, options: DataOptions, name: str, where: str, files: Files | None = None
 ) -> PairSource:
-    """A frame with the columns of `select_pairs` as a source."""
+    """Open a frame with the columns of `select_pairs` as a source."""
     files = files or Files(options)
     times = None
     with files.reading():
@@ -111,10 +111,10 @@ def open_frame(
 
 
 def _complaint(files: Files, where: str, value: str | None, problem: str) -> UserError:
-    """About a time: with its line, if it can be found again."""
+    """Return an error about a time, with its line if it can be found again."""
     if value is None:
         return files.error(f"{where} {problem}")
-    return UserError(f"{files.place_of_time(value) or where} {problem}.")
+    return UserError(f"{files.line_of_time(value) or where} {problem}.")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -175,7 +175,7 @@ def _positions(batch: pl.DataFrame, kind: str) -> NDArray[np.int32]:
     return batch[f"{kind}_position"].to_numpy()
 
 
-def _chosen(frame: pl.LazyFrame, schema: pl.Schema, columns: Columns, options: DataOptions, where: str) -> pl.LazyFrame:
+def _select(frame: pl.LazyFrame, schema: pl.Schema, columns: Columns, options: DataOptions, where: str) -> pl.LazyFrame:
     selected = [
         id_column(columns.user, schema[columns.user], "user", where),
         id_column(columns.item, schema[columns.item], "item", where),
@@ -184,7 +184,7 @@ def _chosen(frame: pl.LazyFrame, schema: pl.Schema, columns: Columns, options: D
         selected.append(to_number(pl.col(columns.rating)).alias("rating"))
     elif options.min_rating is not None:
         raise UserError(f"{where} has no rating column for `--min-rating`: name it with `--rating-col`.")
-    if columns.time is not None and _wants_time(options):
+    if columns.time is not None and _needs_time(options):
         selected.append(pl.col(columns.time).alias("time"))
     if columns.title is not None and options.titles is None:
         selected.append(to_text(pl.col(columns.title)).alias("title"))
@@ -195,14 +195,14 @@ def _chosen(frame: pl.LazyFrame, schema: pl.Schema, columns: Columns, options: D
     return frame.select(selected)
 
 
-def _wants_time(options: DataOptions) -> bool:
+def _needs_time(options: DataOptions) -> bool:
     if options.time_col is not None or options.date_format is not None or options.half_life is not None:
         return True
     return options.protocol is not None and find_protocol(options.protocol).needs_time
 
 
 def _united(frames: list[pl.LazyFrame]) -> pl.LazyFrame:
-    """Several files as one; where their ids have different types, all are text."""
+    """Return several files as one frame; where their ids have different types, all are text."""
     schemas = [frame.collect_schema() for frame in frames]
     names = [name for name in schemas[0].names() if all(name in schema for schema in schemas)]
     mixed = [name for name in names if len({schema[name] for schema in schemas}) > 1]
