@@ -97,6 +97,9 @@ def test_only_a_prepared_folder_is_replaced(tmp_path: Path) -> None:
     assert (precious / "train.txt").read_text() == "1 2\n"
 
 
+KEPT = Path(__file__).parent / "kept"
+
+
 @pytest.mark.parametrize("damage", ["version", "format", "cut", "missing", "json", "pickle", "ids"])
 def test_damaged_folders_are_refused(damage: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
@@ -186,3 +189,13 @@ def test_spilling_prepare_equals_loading(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(pipeline, "SPILL_PAIRS", 10)
     assert prepare_source(path, tmp_path / "out", quiet=True).content_hash == expected
     assert not [name for name in os.listdir(tmp_path / "out") if "spill" in name]
+
+
+def test_a_folder_that_an_earlier_version_prepared() -> None:
+    """Its parts are those that this version makes of the same table, to the last bit."""
+    opened = load_data(KEPT / "prepared")
+    assert verify(opened)
+    assert opened.content_hash == load_data(KEPT / "pairs.csv", DataOptions(k_core=2)).content_hash
+    assert opened.users.external([0, 7]) == ["u0", "u7"]
+    assert opened.titles is not None
+    assert opened.titles[3] == "Title 3"
