@@ -24,6 +24,7 @@ from legcf.data.preparing.prepared import is_prepared, open_prepared, verify
 from legcf.data.source import load_data, prepare_source
 from tests.data.files import write_lightgcn, write_table
 
+KEPT = Path(__file__).parent / "kept"
 ids = st.one_of(
     st.integers(-(2**63), 2**64 - 1).map(str),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
@@ -95,9 +96,6 @@ def test_only_a_prepared_folder_is_replaced(tmp_path: Path) -> None:
         with pytest.raises(UserError, match="not a prepared dataset"):
             prepare_source(path, place, quiet=True)
     assert (precious / "train.txt").read_text() == "1 2\n"
-
-
-KEPT = Path(__file__).parent / "kept"
 
 
 @pytest.mark.parametrize("damage", ["version", "format", "cut", "missing", "json", "pickle", "ids"])
