@@ -15,8 +15,8 @@ from torch import nn
 from legcf.core.arrays import FloatArray, Positions
 from legcf.core.config import BackboneConfig, MethodConfig
 from legcf.core.errors import UserError
-from legcf.core.search_space import PAPER_GRID, Space
 from legcf.data.interactions import Interactions
+from legcf.embeddings.search_space import PAPER_GRID, Space
 from legcf.factorisation.als import AlsSettings
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.ranking import Codes

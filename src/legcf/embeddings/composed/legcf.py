@@ -21,11 +21,11 @@ from legcf.assignment.solvers import SOLVERS
 from legcf.core.arrays import FloatArray, Positions
 from legcf.core.config import BackboneConfig
 from legcf.core.errors import UserError
-from legcf.core.search_space import PAPER_GRID, OneOf, Space
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, normal, smallest_type, xavier_uniform
 from legcf.embeddings.budget import Budgeted, solved, stored_values, too_small
 from legcf.embeddings.composed.legcf_presets import LEGCF_PRESETS
+from legcf.embeddings.search_space import PAPER_GRID, OneOf, Space
 from legcf.factorisation.als import AlsSettings, factorise, history_metric
 from legcf.graph.adjacency import bipartite, expanded, normalised
 from legcf.graph.partition import communities
