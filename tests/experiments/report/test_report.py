@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from legcf.experiments.cells import Setting, plan
+from legcf.experiments.cells import StudyContext, plan
 from legcf.experiments.report import case_study, plots, report
 from legcf.experiments.report.figure import new_figure, place_labels
 from legcf.experiments.report.report import write_report
@@ -19,7 +19,7 @@ from tests.cli.typed import legcf, refused
 from tests.experiments.tiny import pretend_finished
 from tests.helpers import planted
 
-GOWALLA = Setting("gowalla", 29_858, 40_981)
+GOWALLA = StudyContext("gowalla", 29_858, 40_981)
 
 
 def filled(path: Path, study: str, scores: dict[str, float], seeds: int = 1, states: bool = False) -> ResultStore:
