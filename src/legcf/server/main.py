@@ -63,11 +63,11 @@ def run_server(settings: Settings, host: str, port: int, workers: int) -> None:
 
 def server_options() -> dict[str, Any]:
     """Return how uvicorn runs, whoever starts it."""
-    from legcf.server.protocol import JoiningProtocol
+    from legcf.server.protocol import ServerProtocol
 
     return {
         "loop": "auto",  # uvloop, but on Windows
-        "http": JoiningProtocol,
+        "http": ServerProtocol,
         "ws": "none",
         "log_config": None,
         "access_log": False,
