@@ -51,7 +51,8 @@ def test_requests_may_be_sent_before_their_turn(wire: socket.socket) -> None:
 
 def test_whoever_asks_first_is_told_to_go_on(wire: socket.socket) -> None:
     body = b'{"requests": [{"user": "u1", "k": 2}]}'
-    wire.sendall(lines("POST /recommend HTTP/1.1", f"Content-Length: {len(body)}", "Expect: 100-continue"))
+    kind = "Content-Type: application/json"
+    wire.sendall(lines("POST /recommend HTTP/1.1", kind, f"Content-Length: {len(body)}", "Expect: 100-continue"))
     assert wire.recv(2**16) == b"HTTP/1.1 100 Continue\r\n\r\n"
     wire.sendall(body)
     assert received(wire, 1).startswith(b"HTTP/1.1 200 OK\r\n")
