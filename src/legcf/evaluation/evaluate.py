@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from legcf.core import distributed
 from legcf.core.arrays import FloatArray, IntArray, Positions
 from legcf.core.jit import njit, prange
+from legcf.core.random_streams import Stream, fixed_generator
 from legcf.data.interactions import Interactions
 from legcf.evaluation.beyond_accuracy import coverage, novelty, similarity
 from legcf.evaluation.metrics import METRICS
@@ -112,7 +113,7 @@ def eval_users(truth: Interactions, scores: int | None = None) -> Positions | No
     if scores is not None:
         most = min(most, max(_LEAST_JUDGES // 2, scores // max(truth.num_items, 1)))
     able = _able(truth, None)
-    return None if len(able) <= most else np.sort(np.random.default_rng(0).choice(able, most, replace=False))
+    return None if len(able) <= most else np.sort(fixed_generator().choice(able, most, replace=False))
 
 
 def sample_eval_users(truth: Interactions, count: int | None, seed: int) -> Positions | None:
@@ -124,7 +125,7 @@ def sample_eval_users(truth: Interactions, count: int | None, seed: int) -> Posi
     if count >= len(able):
         return None
     # A generator of its own: how many users judge must not change what is sampled for training.
-    return np.sort(np.random.default_rng(seed).choice(able, count, replace=False))
+    return np.sort(Stream.VALIDATION_USERS.generator(seed).choice(able, count, replace=False))
 
 
 def evaluate_per_user(

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf.core.arrays import FloatArray, Positions
+from legcf.core.random_streams import fixed_generator
 from legcf.modelfile import map_layout
 from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.popularity import at_least_one
@@ -82,7 +83,7 @@ def _alike(scorer: Scorer, shown: Positions) -> tuple[NDArray[np.int64], NDArray
 
 
 def _settle(places: NDArray[np.float64], ones: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.float64]:
-    rng = np.random.default_rng(0)  # the same model gives the same picture
+    rng = fixed_generator()  # the same model gives the same picture
     count = len(places)
     places = places + rng.normal(0, 0.05, places.shape)  # items of one code start on one spot, and have to part
     cold_users = np.repeat(ones, _PUSHED)

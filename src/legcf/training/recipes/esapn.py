@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from legcf.core.config import TrainingConfig
+from legcf.core.random_streams import fixed_generator
 from legcf.embeddings.sized.esapn import Esapn, EsapnConfig, allowed_values
 from legcf.training.checkpoint import optimiser_tensors, restore_optimiser
 from legcf.training.recipes.td3 import grouped
@@ -130,7 +131,7 @@ class Grow(Stage[Esapn]):
         """Policies and memory, new or as they were when a run stopped."""
         settings, layer = self._settings, session.layer
         saved = grouped(self._saved)
-        rng = np.random.default_rng(0) if saved else session.rng  # what it draws is replaced by what was saved
+        rng = fixed_generator() if saved else session.rng  # what it draws is replaced by what was saved
         for side, degrees in (("user", session.pairs.user_degrees), ("item", session.pairs.item_degrees)):
             kinds = int(_popularity(degrees, settings.popularity).max(initial=0)) + 1
             self._policies[side] = Policy(kinds, len(layer.candidates), settings.hidden, settings.policy_rate, rng)
