@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from legcf.data.interactions import Interactions
-from legcf.evaluation.baselines import baselines, told
+from legcf.evaluation.baselines import baselines, comparison
 from legcf.recommender import Recommender
 from tests.helpers import planted
 
@@ -26,7 +26,7 @@ def test_what_would_take_long_is_left_out_unless_it_is_wanted() -> None:
 
 
 def test_it_is_a_sentence() -> None:
-    line = told(0.11, {"popularity": 0.04, "item-knn": 0.10})
+    line = comparison(0.11, {"popularity": 0.04, "item-knn": 0.10})
     assert line == "10 % above item-knn (0.1000) and 175 % above popularity (0.0400) in test ndcg@20."
-    assert told(0.09, {"item-knn": 0.10}).startswith("10 % below item-knn")
-    assert told(0.0, {"popularity": 0.0}).startswith("no better than popularity")
+    assert comparison(0.09, {"item-knn": 0.10}).startswith("10 % below item-knn")
+    assert comparison(0.0, {"popularity": 0.0}).startswith("no better than popularity")

@@ -81,7 +81,7 @@ def test_few_judge_where_all_would_take_hours(monkeypatch: pytest.MonkeyPatch) -
     assert sample_eval_users(truth, None, 0) is None
     home = sys.modules[eval_users.__module__]
     monkeypatch.setattr(home, "_MOST_SCORES", 100)
-    monkeypatch.setattr(home, "_LEAST_JUDGES", 20)
+    monkeypatch.setattr(home, "_LEAST_USERS", 20)
     chosen = eval_users(truth)
     assert chosen is not None
     assert len(set(chosen.tolist())) == 20

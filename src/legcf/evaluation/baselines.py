@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a model is above the simplest rankings of the same data: what most have, and what is like one's own."""
+"""Compare a model with the simplest rankings of the same data: popularity and item-knn."""
 
 import numpy as np
 
@@ -15,20 +15,20 @@ _MOST_STEPS = 2e9  # from items over their users to the items of those
 
 
 def baselines(train: Interactions, truth: Interactions, anyway: bool = False) -> dict[str, float]:
-    """NDCG@20 of popularity and item-knn; nothing where it would take long, unless it is wanted `anyway`."""
+    """Return NDCG@20 of popularity and item-knn; nothing where it would take long, unless `anyway`."""
     if not (anyway or _takes_seconds(train, truth)):
         return {}
-    nobody, nothing = np.zeros((train.num_users, 1), np.float32), np.zeros((train.num_items, 1), np.float32)
-    popular = Ranking(nobody, nothing, train)
-    near = Ranking(nobody, nothing, train, term=nearest_lists(train, _NEIGHBOURS, _USER_POWER))
+    user_vectors, item_vectors = np.zeros((train.num_users, 1), np.float32), np.zeros((train.num_items, 1), np.float32)
+    popular = Ranking(user_vectors, item_vectors, train)
+    near = Ranking(user_vectors, item_vectors, train, term=nearest_lists(train, _NEIGHBOURS, _USER_POWER))
     return {
         name: evaluate(ranking, truth, (20,), metrics=("ndcg",))[METRIC]
         for name, ranking in (("popularity", popular), ("item-knn", near))
     }
 
 
-def told(score: float, others: dict[str, float]) -> str:
-    """A line such as "12 % above item-knn (0.1010) and 310 % above popularity (0.0276) in test ndcg@20"."""
+def comparison(score: float, others: dict[str, float]) -> str:
+    """Return a line such as "12 % above item-knn (0.1010) and 310 % above popularity (0.0276) in test ndcg@20"."""
     parts = [_compared(score, other, name) for name, other in sorted(others.items())]
     return f"{' and '.join(parts)} in test {METRIC}."
 
@@ -41,6 +41,6 @@ def _compared(score: float, other: float, name: str) -> str:
 
 
 def _takes_seconds(train: Interactions, truth: Interactions) -> bool:
-    able = int((truth.user_degrees > 0).sum())
+    evaluated = int((truth.user_degrees > 0).sum())
     steps = float(np.square(train.user_degrees.astype(np.float64)).sum())
-    return able * train.num_items <= _MOST_SCORES and steps <= _MOST_STEPS
+    return evaluated * train.num_items <= _MOST_SCORES and steps <= _MOST_STEPS

@@ -95,7 +95,7 @@ def train(
     from legcf.core.tracking import tracker
     from legcf.data.source import training_data
     from legcf.data.summary import what_was_kept
-    from legcf.evaluation.baselines import METRIC, told
+    from legcf.evaluation.baselines import METRIC, comparison
     from legcf.training.registry import resolve, width_option
     from legcf.training.run import remove_unfinished
     from legcf.training.run import train as run
@@ -171,7 +171,7 @@ def train(
             typer.echo(f"Accuracy is not measured: {dataset.name} has too few pairs to leave any out for testing.")
         others = {} if baselines is False else _simpler(trained, dataset, anyway=baselines is True)
         if others:
-            typer.echo(told(trained.metrics["test"][METRIC], others))
+            typer.echo(comparison(trained.metrics["test"][METRIC], others))
         typer.echo(f"Run: {out}. Next: {next_command}")
 
 
