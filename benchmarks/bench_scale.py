@@ -114,7 +114,7 @@ def session_of(data: Dataset, users: FloatArray, items: FloatArray, c: int, batc
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder) / "table.npz"
         np.savez(table, users=users, items=items)
-        changes: dict[str, Any] = {"method": {"start": "table", "table": str(table), "c": c, "d": WIDTH}}
+        changes: dict[str, Any] = {"method": {"start": "table", "table": str(table), "c": c, "dim": WIDTH}}
         changes["training"] = {"batch_size": batch_size}
         config = resolve("legcf", preset="items-only", overrides=changes)
         model = build_model(config, data, np.random.default_rng(3), None)

@@ -56,7 +56,7 @@ def measured(dataset: Dataset, c: int, given: argparse.Namespace) -> dict[str, A
     training = {
         "epochs": given.epochs, "batch_size": given.batch, "learning_rate": given.rate, "keep": "last", "l2": 0.0,
     }  # fmt: skip
-    overrides = {"method": {"c": c, "d": given.width, "t": T, "update": "none"}, "training": training}
+    overrides = {"method": {"c": c, "dim": given.width, "t": T, "update": "none"}, "training": training}
     config = resolve("legcf", None, "paper", given.seed, overrides)
     rng = np.random.default_rng(config.seed)
     model = build_model(config, dataset, rng, None)

@@ -149,7 +149,7 @@ def _run(method: str, trial: dict[str, Any], dataset: Dataset) -> Any:
 
 def _told(config: dict[str, Any]) -> dict[str, Any]:
     """What `default` has chosen."""
-    names = ("name", "initial", "dim", "popularity_power", "als", "c", "d", "t")
+    names = ("name", "initial", "dim", "popularity_power", "als", "c", "t")
     made_of = {name: value for name, value in config["method"].items() if name in names}
     lists = {name: value for name, value in config["ranking"].items() if name.startswith(("list_", "bits"))}
     return {**made_of, "epochs": config["training"]["epochs"], **lists}

@@ -80,7 +80,7 @@ def passed_through(sampler: Sampler) -> dict[str, np.ndarray]:
 
 def trained(dataset: Dataset) -> np.ndarray:
     """The codebook after an epoch, by shared negatives."""
-    changes = {"method": {"c": 16, "d": 8}, "training": {"epochs": 1, "batch_size": 63, "negatives": 16}}
+    changes = {"method": {"c": 16, "dim": 8}, "training": {"epochs": 1, "batch_size": 63, "negatives": 16}}
     config = resolve("legcf", preset="items-only", overrides=changes)
     model = build_model(config, dataset, np.random.default_rng(5), None)
     stages = METHODS["legcf"].recipe(config.method, config.training)

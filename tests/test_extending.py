@@ -11,9 +11,9 @@ from types import ModuleType
 
 import pytest
 
-from legcf import cli as legcf_cli
 from legcf.assignment.solvers import SOLVERS
 from legcf.cli import app
+from legcf.cli import commands as legcf_cli
 from legcf.evaluation.metrics import METRICS
 from legcf.experiments.cells import Setting
 from legcf.experiments.studies import STUDIES

@@ -16,7 +16,7 @@ from legcf.export.build import build
 from legcf.scoring.scorer import Request, Scorer
 from tests.helpers import COMMUNITIES, planted
 
-SMALL = {"c": 8, "d": 8}
+SMALL = {"c": 8, "dim": 8}
 QUICK = {"epochs": 2, "batch_size": 200}
 
 

@@ -17,7 +17,7 @@ from legcf.core.arguments import as_count, as_ids, as_list
 from legcf.core.arrays import FloatArray
 from legcf.core.config import RunConfig, validated
 from legcf.core.errors import UserError
-from legcf.data.ids import ExternalId, IdMap
+from legcf.data.ids import ExternalId, IdMap, integer_id
 from legcf.data.interactions import Dataset
 from legcf.data.reading.feature_table import read_items
 from legcf.data.source import DataOptions, interactions, is_source, load, training_data
@@ -468,6 +468,7 @@ class Recommender:
 def _of_one_kind(ids: list[ExternalId], text: bool) -> list[ExternalId]:
     """A column holds numbers or text: numbers if those of the model are, and strangers bring nothing else."""
     if not text:
-        with suppress(ValueError):
-            return [int(one) for one in ids]
+        numbers = [number for one in ids if (number := integer_id(str(one))) is not None]
+        if len(numbers) == len(ids):
+            return [*numbers]
     return [str(one) for one in ids]

@@ -24,13 +24,12 @@ from legcf.training.run import build_model, train
 from legcf.training.run_folder import load_model
 from tests.helpers import dense_bipartite, dense_expanded, dense_normalised, layer_mean, planted
 
-SMALL: dict[str, Any] = {"c": 10, "d": 8, "t": 2}  # of LEGCF, on a graph of 100 nodes
+SMALL: dict[str, Any] = {"c": 10, "dim": 8, "t": 2}  # of LEGCF, on a graph of 100 nodes
 
 
 def configured(name: str, **training: Any) -> RunConfig:
     """Its defaults, on rows of 8; a search that would take long ends with what it has."""
-    option = METHODS[name].layer.width_option
-    narrow = {} if option is None else {option: 8}
+    narrow = {} if issubclass(METHODS[name].layer, Rowless) else {"dim": 8}
     return resolve(name, overrides={"method": narrow, "training": {"max_minutes": 0.03, **training}})
 
 
@@ -169,7 +168,7 @@ class TestLegcf:
         ("users", "items", "params"), [(29_858, 40_981, 205_678), (71_135, 45_063, 296_396), (52_643, 91_599, 352_484)]
     )
     def test_the_published_sizes(self, users: int, items: int, params: int) -> None:
-        layer = Legcf(LegcfConfig(c=500, d=128, t=2), users, items)
+        layer = Legcf(LegcfConfig(c=500, dim=128, t=2), users, items)
         assert layer.num_params() == params == 500 * 128 + 2 * (users + items)
         assert layer.storage_bytes() == 4 * params + 2 * 2 * (users + items)
 
@@ -257,7 +256,7 @@ def test_the_memory_cap_reaches_the_file(dataset: Dataset, tmp_path: Any) -> Non
 
 
 def test_rows_that_are_not_joined_travel_over_the_plain_graph(dataset: Dataset) -> None:
-    options = {"c": 10, "d": 8, "start": "als", "signed": True, "coded": "items", "joined": False, "update": "none"}
+    options = {"c": 10, "dim": 8, "start": "als", "signed": True, "coded": "items", "joined": False, "update": "none"}
     config = resolve("legcf", preset="graph", overrides={"method": options})
     model = build_model(config, dataset, np.random.default_rng(0), None)
     assert model.on_basis

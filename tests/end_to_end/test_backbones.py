@@ -19,7 +19,7 @@ from legcf.training.run import build_model, train
 from tests.helpers import planted
 
 TRAVELLING = sorted(name for name, backbone in BACKBONES.items() if "layers" in backbone.Config.model_fields)
-METHOD_OPTIONS: dict[str, dict[str, Any]] = {"full": {"dim": 8}, "legcf": {"c": 12, "d": 8, "start": "random"}}
+METHOD_OPTIONS: dict[str, dict[str, Any]] = {"full": {"dim": 8}, "legcf": {"c": 12, "dim": 8, "start": "random"}}
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ FAST: dict[str, Any] = {"training": {"epochs": 2, "batch_size": 200, "threads": 
 
 def tiny_cells(setting: Setting) -> list[Cell]:
     """Only the full table listens to --set, so that it alone can be made to fail."""
-    small = {"method": {"c": 8, "d": 8}}
+    small = {"method": {"c": 8, "dim": 8}}
     return [
         Cell("on", "update on", "legcf", ("paper",), merged(FAST, small), keep_state=True),
         Cell("table", "full table", "full", ("paper",), merged(FAST, {"method": {"dim": 8}}, setting.overrides)),

@@ -9,7 +9,7 @@ from legcf.export.build import accuracy, build, served_ranking
 from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.tables.embedding_table import CodebookTable, DenseTable, QuantisedTable
 
-from .conftest import Toy, make_toy
+from ..served import Toy, make_toy
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
@@ -81,7 +81,7 @@ def test_a_bias_is_stored_by_itself(toy: Toy) -> None:
 @pytest.mark.parametrize("bits", [2, 4])
 def test_a_table_of_few_bits_comes_back(bits: int, model: ServedModel, tmp_path: Path) -> None:
     packed = QuantisedTable.of(model.item_rows.vectors(slice(None)), bits)
-    dataclasses.replace(model, item_rows=packed, user_rows=None, atlas=None).save(tmp_path / "file")
+    dataclasses.replace(model, item_rows=packed, user_rows=None).save(tmp_path / "file")
     again = ServedModel.load(tmp_path / "file").item_rows
     assert isinstance(again, QuantisedTable)
     np.testing.assert_array_equal(again.values, packed.values)

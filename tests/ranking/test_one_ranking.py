@@ -15,9 +15,9 @@ from tests.helpers import planted
 
 K = 20
 METHODS = {
-    "default": ("legcf", "default", {"c": 8, "d": 8}),
-    "paper": ("legcf", "paper", {"c": 8, "d": 8}),
-    "official": ("legcf", "official", {"c": 8, "d": 8}),  # has a bias
+    "default": ("legcf", "default", {"c": 8, "dim": 8}),
+    "paper": ("legcf", "paper", {"c": 8, "dim": 8}),
+    "official": ("legcf", "official", {"c": 8, "dim": 8}),  # has a bias
     "full": ("full", "default", {"dim": 8}),  # counts half of a vector's length
 }
 

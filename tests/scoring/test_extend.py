@@ -8,7 +8,7 @@ from legcf.scoring.extend import with_item
 from legcf.scoring.foldin import code_vector
 from legcf.scoring.scorer import Request, Scorer
 
-from .conftest import GROUPS
+from ..served import GROUPS
 
 
 def test_a_new_item_reaches_those_like_its_users(model: ServedModel, tmp_path) -> None:  # type: ignore[no-untyped-def]

@@ -29,7 +29,7 @@ from legcf.scoring.scorer import Request, Scorer
 from tests.helpers import graphs
 from tests.ranking.test_neighbours import dense
 
-from .conftest import Toy
+from ..served import Toy
 
 
 def of(train: Interactions, scale: float = 1.0) -> HistoryNeighbours:

@@ -17,7 +17,7 @@ from legcf.modelfile.served_model import ServedModel
 from legcf.scoring.extend import with_item
 from legcf.scoring.scorer import Request, Scorer
 
-from .conftest import GROUPS
+from ..served import GROUPS
 
 Store = dict[str, Any]
 

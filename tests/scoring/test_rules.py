@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules of requests against brute force, on random attributes; attributes in and out of a file."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from legcf.scoring.scorer import Request, Scorer
 from legcf.server.app import create_app
 from legcf.server.settings import Settings
 
-from .conftest import ITEMS
+from ..served import ITEMS
 
 VALUES = ["tea", "café", "", "0", "true", "a|b"]
 _texts = st.lists(st.lists(st.sampled_from(VALUES), max_size=3), min_size=ITEMS, max_size=ITEMS)
@@ -151,6 +152,20 @@ def test_an_item_of_several_values_needs_room_in_all() -> None:
     tags = text_column(np.array([0, 0, 1, 2]), ["a", "b", "b", "c"], 4)
     caps = Caps(Attributes({"tag": tags}), {"tag": 1})
     assert [caps.take(item) for item in range(4)] == [True, False, True, True]  # the last has no tag
+
+
+@pytest.mark.parametrize("diversity", [0.0, 0.5])
+def test_caps_that_refuse_nearly_everything_take_time_in_proportion_to_the_items(diversity: float) -> None:
+    """Half a second; when every refusal looked at all items again, 20 s without diversity."""
+    count = 150_000
+    rng = np.random.default_rng(0)
+    brands = Attributes({"brand": text_column(np.arange(count), [f"b{item % 20}" for item in range(count)], count)})
+    scores = np.sort(rng.random(count, dtype=np.float32))[::-1]
+    vectors = rng.standard_normal((count, 8), dtype=np.float32)
+    start = time.process_time()
+    taken = choose(range(count), scores, vectors if diversity else None, 25, diversity, Caps(brands, {"brand": 1}))
+    assert time.process_time() - start < 8
+    assert sorted(item % 20 for item in taken) == list(range(20))
 
 
 def test_diversity_trades_scores_for_difference(model: ServedModel) -> None:

@@ -21,7 +21,7 @@ from legcf.modelfile.served_model import ServedModel
 from legcf.server import app
 from legcf.server.app import Settings, create_app
 
-from .conftest import ODD, Toy, make_toy
+from ..served import ODD, Toy, make_toy
 
 
 @pytest.fixture(scope="module")

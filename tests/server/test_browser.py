@@ -17,7 +17,7 @@ from legcf.modelfile.attributes import Attributes, number_column, text_column
 from legcf.modelfile.served_model import ServedModel
 from legcf.server.state.event_log import EventLog
 
-from .conftest import ITEMS, ODD, serving
+from ..served import ITEMS, ODD, serving
 
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="the browser test needs playwright")

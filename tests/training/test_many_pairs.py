@@ -29,7 +29,7 @@ def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_settings_are_chosen_on_a_sample_and_trained_on_all(tmp_path: Path) -> None:
     dataset = planted(80, 80)
     assert dataset.train.num_pairs > MANY
-    overrides = {"method": {"d": 8, "als": {"rounds": 2}}, "training": {"epochs": 1}}
+    overrides = {"method": {"dim": 8, "als": {"rounds": 2}}, "training": {"epochs": 1}}
     trained = run.train(dataset, resolve("legcf", overrides=overrides), tmp_path / "run", quiet=True)
     chosen = json.loads((tmp_path / "run" / "chosen" / "metrics.json").read_text())
     assert chosen["content_hash"] != dataset.content_hash
@@ -64,7 +64,7 @@ def test_of_many_items_a_sample_has_the_popular_ones() -> None:
 def test_settings_are_chosen_on_popular_items_and_trained_on_all(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (run, als):
         monkeypatch.setattr(module, "SAMPLE_ITEMS", 40)
-    overrides = {"method": {"d": 8, "als": {"rounds": 2}}, "training": {"epochs": 1}}
+    overrides = {"method": {"dim": 8, "als": {"rounds": 2}}, "training": {"epochs": 1}}
     trained = run.train(planted(80, 80), resolve("legcf", overrides=overrides), quiet=True)
     assert trained.ranking.num_items == 80
 

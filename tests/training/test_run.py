@@ -128,7 +128,7 @@ def test_the_seed_decides_the_model(dataset: Dataset) -> None:
 
 
 def test_fast_has_lists_and_chooses_nothing(dataset: Dataset) -> None:
-    config = resolve(preset="fast", overrides={"method": {"c": 8, "d": 8}})
+    config = resolve(preset="fast", overrides={"method": {"c": 8, "dim": 8}})
     trained = train(dataset, config, quiet=True)
     assert trained.metrics["list_entries"] > 0
     assert trained.metrics["test"]["recall@20"] > 0.99

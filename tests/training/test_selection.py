@@ -25,7 +25,7 @@ from legcf.training.selection import _forms
 from tests.helpers import planted
 
 QUICK = {"epochs": 1, "batch_size": 400, "threads": 1}
-SMALL = {"c": 8, "d": 16}
+SMALL = {"c": 8, "dim": 16}
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ def dataset() -> Dataset:
 
 def trained(dataset: Dataset, size: int, work: SharedWork | None, lines: list[Any]) -> TrainedModel:
     training = {"epochs": 1, "batch_size": 400, "threads": 1}
-    overrides = {"method": {"c": 8, "d": 16}, "training": training, "ranking": {"bytes": size}}
+    overrides = {"method": {"c": 8, "dim": 16}, "training": training, "ranking": {"bytes": size}}
     return train(dataset, resolve(overrides=overrides), quiet=True, on_epoch=lines.append, work=work)
 
 

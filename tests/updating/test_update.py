@@ -136,9 +136,9 @@ def test_ids_of_two_kinds_become_text(model: Recommender) -> None:
 
 
 def test_models_of_another_kind_are_refused(later: Later) -> None:
-    other = Recommender(preset="graph-free", method_options={"c": 8, "d": 8}, training={"epochs": 1, "threads": 1}).fit(
-        later.first
-    )
+    other = Recommender(
+        preset="graph-free", method_options={"c": 8, "dim": 8}, training={"epochs": 1, "threads": 1}
+    ).fit(later.first)
     with pytest.raises(UserError, match="cannot be updated"):
         other.update(later.one)
     with pytest.raises(UserError, match="not been fitted"):

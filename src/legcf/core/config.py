@@ -24,6 +24,11 @@ class MethodConfig(Frozen):
 
     name: str
 
+    @property
+    def codebook_size(self) -> int:
+        """Return how many vectors the entities share, 0 for a method without a codebook."""
+        return 0
+
 
 class BackboneConfig(Frozen):
     """Base of every backbone's options."""
@@ -232,19 +237,32 @@ class RunConfig(Frozen):
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
 
 
+RENAMED_KEYS: dict[str, dict[str, str]] = {"legcf": {"d": "dim"}}
+"""Old key → new key, by section; those of a method or backbone by its name."""
+
 _MOVED = {"ranking_length": "length", "neighbours": "neighbours", "fit_neighbours": "fit_neighbours"}
+
+
+def renamed(section: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a section, or of a method or backbone by name, under their names of today."""
+    names = RENAMED_KEYS.get(section, {})
+    return {names.get(key, key): value for key, value in values.items()}
 
 
 def migrated(content: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a run as they are written now: up to format 1, those of ranking stood among the training's."""
+    content = {
+        section: renamed(str(values.get("name", section)), values) if isinstance(values, Mapping) else values
+        for section, values in content.items()
+    }
     training = content.get("training")
     if not isinstance(training, Mapping):
-        return dict(content)
+        return content
     if training.get("keep") in _RENAMED_KEEP:
         training = {**training, "keep": _RENAMED_KEEP[training["keep"]]}
         content = {**content, "training": training}
     if "ranking" in content:
-        return dict(content)
+        return content
     moved = {new: training[old] for old, new in _MOVED.items() if old in training}
     kept = {key: value for key, value in training.items() if key not in _MOVED}
     return {**content, "training": kept, "ranking": moved}

@@ -17,6 +17,7 @@ from legcf.core.config import BackboneConfig, MethodConfig
 from legcf.core.errors import UserError
 from legcf.core.search_space import PAPER_GRID, Space
 from legcf.data.interactions import Interactions
+from legcf.factorisation.als import AlsSettings
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.ranking import Codes
 
@@ -62,9 +63,6 @@ class EmbeddingLayer(nn.Module, ABC, Generic[C]):
     search_space: ClassVar[Space] = PAPER_GRID
     """What `legcf search` tries, by configuration key."""
 
-    width_option: ClassVar[str | None] = "dim"
-    """What the width is called in Config, if there is one; --dim sets it."""
-
     item_bias: nn.Parameter | None
     """Added to an item's scores where a method has one."""
 
@@ -97,6 +95,11 @@ class EmbeddingLayer(nn.Module, ABC, Generic[C]):
     def start_table(self) -> str | None:
         """The run or file whose vectors training starts from, where the settings name one (`initialise_from`)."""
         return None
+
+    @property
+    def als_settings(self) -> AlsSettings:
+        """The settings with which an update solves items' vectors anew."""
+        return AlsSettings()
 
     def take_items(self, other: Self, changed: Positions, vectors: FloatArray) -> None:
         """The rows of another layer for its items, these vectors for the changed ones; items at the end are new."""

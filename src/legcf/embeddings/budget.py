@@ -2,12 +2,16 @@
 """Budgets: how many stored values a method may have, said as a number or as the size of a LEGCF model."""
 
 import re
-from typing import TypeVar
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import Field, field_validator
 
 from legcf.core.config import MethodConfig
 from legcf.core.errors import UserError
+
+if TYPE_CHECKING:
+    from legcf.embeddings.base import EmbeddingLayer
 
 T = TypeVar("T")
 _LEGCF = {"c": 500, "d": 128, "t": 2}
@@ -36,6 +40,27 @@ def stored_values(budget: int | str, num_entities: int) -> int:
         return budget
     sizes = _legcf_sizes(budget)
     return sizes["c"] * sizes["d"] + sizes["t"] * num_entities
+
+
+def widest_within(layer: type["EmbeddingLayer[Any]"], config: MethodConfig, shape: tuple[int, int], most: int) -> int:
+    """Return the largest `dim` up to `most` whose sizes the method's budget allows, 0 if none is.
+
+    `shape` is (users, items). The sizes a layer finds grow with its width, so the width is found by bisection.
+    """
+
+    def is_refused(dim: int) -> bool:
+        try:
+            layer.sized(config.model_copy(update={"dim": dim}), *shape)
+        except UserError:
+            return True
+        return False
+
+    return bisect_left(range(1, most + 1), True, key=is_refused)
+
+
+def without_budget(config: MethodConfig) -> MethodConfig:
+    """Return settings whose sizes stay as they are: a budget would find others for other numbers of users and items."""
+    return config.model_copy(update={"budget": None}) if isinstance(config, Budgeted) else config
 
 
 def solved(size: T | None) -> T:

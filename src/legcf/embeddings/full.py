@@ -111,6 +111,10 @@ class FullTable(EmbeddingLayer[FullTableConfig]):
         rows[:, : found.shape[1]] = found * scale[:, None]
         return torch.from_numpy(rows)
 
+    @property
+    def als_settings(self) -> AlsSettings:
+        return self.config.als
+
     def take_items(self, other: Self, changed: Positions, vectors: FloatArray) -> None:
         if self.config.rows != "items":
             super().take_items(other, changed, vectors)

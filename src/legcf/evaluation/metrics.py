@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf.core.errors import UserError
+from legcf.core.plugins import Registry
 
 Hits = NDArray[np.bool_]
 Counts = NDArray[np.int64]
@@ -52,14 +53,21 @@ def average_precision(hits: Hits, relevant: Counts, k: int) -> PerUser:
     return np.asarray((precisions * cut).sum(axis=1) / relevant)
 
 
-METRICS: dict[str, Callable[[Hits, Counts, int], PerUser]] = {
-    "recall": recall,
-    "ndcg": ndcg,
-    "precision": precision,
-    "hitrate": hit_rate,
-    "mrr": mrr,
-    "map": average_precision,
-}
+Metric = Callable[[Hits, Counts, int], PerUser]
+
+METRICS: Registry[Metric] = Registry(
+    "metric",
+    "legcf.metrics",
+    callable,
+    {
+        "recall": recall,
+        "ndcg": ndcg,
+        "precision": precision,
+        "hitrate": hit_rate,
+        "mrr": mrr,
+        "map": average_precision,
+    },
+)
 
 
 def parse_metric(text: str) -> tuple[str, int]:

@@ -6,7 +6,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from legcf.core.arrays import FloatArray
 from legcf.core.errors import UserError
 from legcf.core.progress import progress
 from legcf.data.ids import IdMap
@@ -16,7 +15,6 @@ from legcf.evaluation import evaluate
 from legcf.export.calibrate import calibrate_items, calibrate_users
 from legcf.export.coding import code_sides
 from legcf.features.cold_items import ColdItemEncoder
-from legcf.modelfile import map_layout
 from legcf.modelfile.attributes import Attributes, number_column, text_column
 from legcf.modelfile.histories import PackedHistories
 from legcf.modelfile.served_model import FoldIn, ServedModel
@@ -89,7 +87,7 @@ def build(
     keep_users = keep_users and ranking.pooling is None
     half = "float32" if dtype == "float32" else "float16"  # of what is stored once per item: a byte would be too coarse
     rng = np.random.default_rng(seed)
-    user_rows, item_rows, spots = _rows(ranking, form, c, t, dtype, keep_users, rng, quiet)
+    user_rows, item_rows = _rows(ranking, form, c, t, dtype, keep_users, rng, quiet)
     term = ranking.term if isinstance(ranking.term, ItemLists) or (keep_neighbours and keep_history) else None
     served = Ranking(
         user_rows.vectors(slice(None)),
@@ -116,7 +114,6 @@ def build(
         pooling=ranking.pooling,
         fold_in=fold_in[0],
         fold_in_item=fold_in[1],
-        atlas=spots,
         card=_card(trained, item_rows, scale),
         dtype=dtype,
         lists=term if isinstance(term, ItemLists) else None,
@@ -135,23 +132,20 @@ def _rows(
     keep_users: bool,
     rng: np.random.Generator,
     quiet: bool,
-) -> tuple[EmbeddingTable, EmbeddingTable, FloatArray | None]:
-    """Users and items as the file will hold them, and where meta-embeddings lie on the map."""
+) -> tuple[EmbeddingTable, EmbeddingTable]:
+    """Return users and items as the file will hold them."""
     everyone = DenseTable(ranking.users)
     if form == "full":
-        return DenseTable(rounded(ranking.users, dtype)), DenseTable(rounded(ranking.items, dtype)), None
+        return DenseTable(rounded(ranking.users, dtype)), DenseTable(rounded(ranking.items, dtype))
     if c is None and not keep_users and (t is None or t >= (ranking.codes.items.per_entity if ranking.codes else 0)):
         # Nothing is lost by keeping what the items are made of already; users are made of their items.
         if ranking.rows is not None and not isinstance(ranking.rows, CodebookTable):
-            return everyone, ranking.rows, None
+            return everyone, ranking.rows
         if ranking.codes is not None:
-            kept = keep_codes(ranking.codes, dtype)
-            return everyone, kept, rounded(map_layout.layout(kept.codebook), "float16")
+            return everyone, keep_codes(ranking.codes, dtype)
     c = c if c is not None else _codebook_size(ranking)
-    users, items, book = code_sides(
-        ranking.users, ranking.items, c, min(DEFAULT_TERMS, c) if t is None else t, dtype, rng, quiet
-    )
-    return users, items, rounded(map_layout.layout(book), "float16")
+    terms = min(DEFAULT_TERMS, c) if t is None else t
+    return code_sides(ranking.users, ranking.items, c, terms, dtype, rng, quiet)
 
 
 def item_attributes(columns: Mapping[str, TextValues | NumberValues], num_items: int) -> Attributes:

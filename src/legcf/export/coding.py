@@ -13,11 +13,10 @@ from legcf.ranking.tables.embedding_table import CodebookTable
 
 def code_sides(
     users: FloatArray, items: FloatArray, c: int, t: int, dtype: str, rng: np.random.Generator, quiet: bool = True
-) -> tuple[CodebookTable, CodebookTable, FloatArray]:
-    """Users and items coded over one codebook.
+) -> tuple[CodebookTable, CodebookTable]:
+    """Code users and items over one codebook.
 
-    The codebook is rounded to `dtype` before the last pursuit, so that the weights make up for its rounding. Returns
-    also the codebook in the basis in which it was learnt, where distances mean what scores mean (for the map).
+    The codebook is rounded to `dtype` before the last pursuit, so that the weights make up for its rounding.
     """
     user_rows, item_rows, metric = balance(users, items)
     rows = np.concatenate([user_rows, item_rows]).astype(np.float32)
@@ -29,4 +28,4 @@ def code_sides(
     weights = rounded(weights, dtype)
     split = len(users)
     coded_users = CodebookTable(narrow[:split], weights[:split], stored)
-    return coded_users, CodebookTable(narrow[split:], weights[split:], stored), book
+    return coded_users, CodebookTable(narrow[split:], weights[split:], stored)

@@ -47,8 +47,8 @@ from legcf.ranking.tables.pooling import Pooling
 
 DTYPES = ("int8", "float16", "float32")
 LIST_BITS = 8  # of a weight in an item list, at most: lists that were rounded to fewer take fewer
-_HEADER_BYTES = 12_000  # configuration, model card and map, at most
-_CODES_IN_HEADER = 1000  # whose places on the map are among them
+_HEADER_BYTES = 12_000  # reserved for configuration and model card
+_CODES_IN_HEADER, _BYTES_PER_CODE = 1000, 4  # what each code beyond the first thousand adds to the reserve
 _LARGEST_SCALE = 1e12  # scores stay finite in float32
 
 
@@ -80,7 +80,6 @@ class ServedModel:
     pooling: Pooling | None = None  # users are the weighted sums of their items
     fold_in: FoldIn = FoldIn()  # a user from its items, where they are not
     fold_in_item: FoldIn = FoldIn()  # an item from its users
-    atlas: FloatArray | None = None  # where each meta-embedding lies on the map (c × 2)
     card: dict[str, Any] = field(default_factory=dict)
     dtype: str = "float16"
     lists: ItemLists | None = None  # what a user's items add to scores beside the vectors
@@ -113,13 +112,17 @@ class ServedModel:
 
 
 def fixed_bytes(items: IdMap, titles: list[str] | None, popularity: NDArray[np.integer], codes: int = 0) -> int:
-    """What a model file takes beside vectors and lists: names, counts, the header, and places of codes on the map."""
+    """Return the bytes that a model file takes beside vectors and lists: names, counts, and a reserve for the header.
+
+    The byte budget of a training is what this leaves, so another reserve would give other models.
+    """
     store: Store = {}
     put_ids(store, "ids.items", items)
     put_integers(store, "popularity", popularity)
     if titles is not None:
         put_text(store, "titles", titles)
-    return sum(block.nbytes for block in store.values()) + _HEADER_BYTES + 4 * max(codes - _CODES_IN_HEADER, 0)
+    reserve = _HEADER_BYTES + _BYTES_PER_CODE * max(codes - _CODES_IN_HEADER, 0)
+    return sum(block.nbytes for block in store.values()) + reserve
 
 
 def encoder_bytes(encoder: ColdItemEncoder) -> int:
@@ -144,8 +147,6 @@ def _to_store(model: ServedModel) -> tuple[Store, dict[str, Any]]:
         store["item_bias"] = model.item_bias.astype(np.float32 if model.dtype == "float32" else np.float16)
     if model.lists is not None:
         config["lists"] = put_lists(store, "lists", model.lists, LIST_BITS)
-    if model.atlas is not None:
-        store["atlas"] = model.atlas.astype(np.float16)
     if model.titles is not None:
         put_text(store, "titles", model.titles)
     if model.attributes is not None:
@@ -186,11 +187,9 @@ def _from_store(store: Store, config: dict[str, Any], card: dict[str, Any]) -> S
         if "history" in config:
             history = _get_history(store, count(config["history"]), num_users, num_items)
     popularity = get_integers(store, "popularity", config["popularity"], num_items)
-    bias, atlas = None, None
+    bias = None
     if "item_bias" in store:
         bias = finite(array(store, "item_bias", np.float32 if dtype == "float32" else np.float16, (num_items,)))
-    if "atlas" in store and codebook is not None:
-        atlas = finite(array(store, "atlas", np.float16, (len(codebook), 2)))
     titles = get_text(store, "titles", num_items) if "titles.text" in store else None
     pooling = _get_pooling(config["pooling"], popularity) if "pooling" in config else None
     fold_in, fold_in_item = (_get_fold_in(config["fold_in"][side]) for side in ("user", "item"))
@@ -210,7 +209,6 @@ def _from_store(store: Store, config: dict[str, Any], card: dict[str, Any]) -> S
         pooling=pooling,
         fold_in=fold_in,
         fold_in_item=fold_in_item,
-        atlas=atlas,
         card=card,
         dtype=dtype,
         lists=get_lists(store, "lists", config["lists"], num_items) if "lists" in config else None,

@@ -101,7 +101,7 @@ def _moved(
 def _insert(item, score, items, scores):  # type: ignore[no-untyped-def]
     """Keep the best, in order; ties to the lower item."""
     slot = len(items) - 1
-    if score < scores[slot] or (score == scores[slot] and items[slot] >= 0 and items[slot] < item):
+    if slot < 0 or score < scores[slot] or (score == scores[slot] and items[slot] >= 0 and items[slot] < item):
         return
     while slot > 0 and (scores[slot - 1] < score or (scores[slot - 1] == score and items[slot - 1] > item)):
         scores[slot], items[slot] = scores[slot - 1], items[slot - 1]

@@ -83,7 +83,7 @@ def _select(scores, first, indptr, items, ranked, best):  # type: ignore[no-unty
         for place in range(indptr[first + row], indptr[first + row + 1]):
             line[items[place]] = -np.inf
         kept_items, kept = ranked[row], best[row]
-        worst = np.float32(-np.inf)
+        worst = np.float32(-np.inf if k else np.inf)
         for item in range(num_items):
             score = line[item]
             if score > worst:

@@ -95,7 +95,7 @@ def _top_compiled(
         found = fast.top_k_with_lists(rows, projected, k, bias, seen, scorer.model.lists, histories)
         return found
     parts: list[Found] = []
-    few = max(1, _BLOCK_BYTES // (4 * len(scorer.model.items)))
+    few = max(1, _BLOCK_BYTES // (4 * max(len(scorer.model.items), 1)))
     for start in range(0, len(projected), few):
         some = np.arange(start, min(start + few, len(projected)))
         scores = rows.scores(projected[some])

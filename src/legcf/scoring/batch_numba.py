@@ -124,10 +124,16 @@ def _before(score, item, other_score, other):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
+def _bar(scores):  # type: ignore[no-untyped-def]
+    """What the next score has to reach: the last that is kept; infinity where none is."""
+    return scores[len(scores) - 1] if len(scores) else np.float32(np.inf)
+
+
+@njit(cache=True)
 def _insert(items, scores, item, score):  # type: ignore[no-untyped-def]
-    """Where it belongs, whatever came before; nowhere if it is behind the last."""
+    """Where it belongs, whatever came before; nowhere if it is behind the last, or if nothing is kept."""
     place = len(items) - 1
-    if not _before(score, item, scores[place], items[place]):
+    if place < 0 or not _before(score, item, scores[place], items[place]):
         return
     while place > 0 and _before(score, item, scores[place - 1], items[place - 1]):
         items[place], scores[place] = items[place - 1], scores[place - 1]
@@ -174,7 +180,7 @@ def _search(projected, columns, weights, scales, bias, indptr, seen, items, scor
                 across[q, x] = projected[first + x, q]
         sums = np.empty(_TOGETHER, dtype=np.float32)
         bar = np.full(_TOGETHER, np.inf, dtype=np.float32)  # lanes without a user never pass
-        bar[:count] = -np.inf
+        bar[:count] = -np.inf if scores.shape[1] else np.inf
         for item in range(len(columns)):
             _score_item(sums, across, columns, weights, scales[item], bias, item)
             if _any_reaches(sums, bar):
@@ -182,7 +188,7 @@ def _search(projected, columns, weights, scales, bias, indptr, seen, items, scor
                     user = first + x
                     if sums[x] > bar[x] and not _contains(seen, indptr[user], indptr[user + 1], item):
                         _insert(items[user], scores[user], item, sums[x])
-                        bar[x] = scores[user, -1]
+                        bar[x] = _bar(scores[user])
 
 
 @njit(cache=True, parallel=True)
@@ -227,11 +233,11 @@ def _search_with_lists(  # type: ignore[no-untyped-def]
                     total += bias[item]
                 total += own[user] * added[item]
                 added[item] = 0
-                if total >= scores[user, -1]:
+                if total >= _bar(scores[user]):
                     _insert(items[user], scores[user], item, total)
             for place in range(indptr[user], indptr[user + 1]):
                 added[seen[place]] = 0
-            bar[x] = scores[user, -1]
+            bar[x] = _bar(scores[user])
         sums = np.empty(_TOGETHER, dtype=np.float32)
         for item in range(num_items):
             _score_item(sums, across, columns, weights, scales[item], bias, item)
@@ -240,15 +246,15 @@ def _search_with_lists(  # type: ignore[no-untyped-def]
                     user = first + x
                     if sums[x] >= bar[x] and not (settled[item] >> np.uint64(x)) & np.uint64(1):
                         _insert(items[user], scores[user], item, sums[x])
-                        bar[x] = scores[user, -1]
+                        bar[x] = _bar(scores[user])
 
 
 @njit(cache=True, parallel=True)
 def _select(all_scores, indptr, seen, items, scores):  # type: ignore[no-untyped-def]
     for user in prange(len(all_scores)):
-        bar = np.float32(-np.inf)
+        bar = _bar(scores[user])
         for item in range(all_scores.shape[1]):
             score = all_scores[user, item]
             if score > bar and not _contains(seen, indptr[user], indptr[user + 1], item):
                 _insert(items[user], scores[user], item, score)
-                bar = scores[user, -1]
+                bar = _bar(scores[user])

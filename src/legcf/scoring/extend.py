@@ -9,7 +9,7 @@ import numpy as np
 
 from legcf.core.arrays import FloatArray, IntArray, Positions
 from legcf.core.errors import UserError
-from legcf.data.ids import ExternalId
+from legcf.data.ids import ExternalId, integer_id
 from legcf.data.interactions import Interactions
 from legcf.modelfile.histories import PackedHistories
 from legcf.modelfile.served_model import ServedModel
@@ -62,10 +62,9 @@ class NewItem:
     @classmethod
     def of(cls, model: ServedModel, item: str, features: Mapping[str, Any], title: str | None = None) -> "NewItem":
         """From an id as text, whatever ids are in the model."""
-        try:
-            identifier = item if model.items.is_text else int(item)
-        except ValueError:
-            raise _other_kind(model, item) from None
+        identifier = item if model.items.is_text else integer_id(item)
+        if identifier is None or not _fits(model, identifier):
+            raise _other_kind(model, item)
         return cls(identifier, placed(model, features), title)
 
 
@@ -116,6 +115,13 @@ def placed(model: ServedModel, features: Mapping[str, Any]) -> FloatArray:
     if model.encoder is None:
         raise UserError("This model has learnt nothing from features: train or update it with --item-features.")
     return model.encoder.vector(features)
+
+
+def _fits(model: ServedModel, identifier: ExternalId) -> bool:
+    """Return whether ids of the model's type hold this one: int64 holds none from 2⁶³ on, uint64 none below 0."""
+    if isinstance(identifier, str):
+        return model.items.is_text
+    return identifier >= 0 if model.items.values.dtype == np.uint64 else identifier < 2**63
 
 
 def _other_kind(model: ServedModel, item: ExternalId) -> UserError:

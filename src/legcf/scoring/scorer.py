@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf.core import notebook_repr
+from legcf.core.arguments import as_count
 from legcf.core.arrays import FloatArray, Positions, sorted_unique
 from legcf.core.errors import UserError
 from legcf.data.ids import ExternalId, IdMap
@@ -35,6 +36,7 @@ from legcf.scoring.topk import best
 
 _POOL = 10  # candidates per place where the best scores alone do not decide
 _NONE = np.zeros(0, dtype=np.int32)
+_NUMBER = "The number of recommendations"
 
 
 class Scored(NamedTuple):
@@ -186,6 +188,7 @@ class Scorer:
         Returns:
             The best items, as `recommend` gives them.
         """
+        as_count(request.k, _NUMBER)
         seen = taste.history if request.exclude_seen else _NONE
         left_out = np.concatenate([self.model.items.positions(request.deny), hidden, seen])
         inside = allowed_items(self.model.attributes, request.filter) if request.filter else None
@@ -293,7 +296,7 @@ class Scorer:
         position = self.model.items.position(item)
         cosines = self._cosines(self.model.item_rows, position, self.item_norms)
         cosines *= trust(self.model.popularity)
-        found = best(cosines, k, np.append(hidden, position), None)
+        found = best(cosines, as_count(k, "The number of similar items"), np.append(hidden, position), None)
         return _named(self.model.items, self.model.titles, *found)
 
     def similar_users(self, user: ExternalId, k: int = 10) -> list[Scored]:
@@ -310,7 +313,8 @@ class Scorer:
         if self.model.users is None or self.model.user_rows is None:
             raise UserError("This model stores no users, so none can be compared: export with `--users coded`.")
         cosines = self._cosines(self.model.user_rows, position, self._user_norms)
-        found, scores = best(cosines, k, np.array([position]), None)
+        count = as_count(k, "The number of similar users")
+        found, scores = best(cosines, count, np.array([position]), None)
         return _named(self.model.users, None, found, scores)
 
     def recommend_all(
@@ -326,7 +330,7 @@ class Scorer:
         Returns:
             Positions and scores (users × k), −1 where there are fewer; `model.items.external` gives the ids.
         """
-        count = self._num_users()
+        count, k = self._num_users(), as_count(k, _NUMBER)
         items = np.empty((count, k), dtype=np.int32)
         scores = np.empty((count, k), dtype=np.float32)
         for users, some_items, some_scores in self.recommend_blocks(k, exclude_seen, compiled):
@@ -346,7 +350,7 @@ class Scorer:
         Yields:
             A slice of users, and positions and scores for them.
         """
-        return blocks(self, self._num_users(), k, exclude_seen, compiled)
+        return blocks(self, self._num_users(), as_count(k, _NUMBER), exclude_seen, compiled)
 
     def __repr__(self) -> str:
         return notebook_repr.plain(self._facts())

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The map of items and its colours: items stand beside those that are most like them. Numpy only.
 
-The start is the layout of the meta-embeddings (`legcf.modelfile.map_layout`). There items of one code lie on one spot
+The start is the layout of the meta-embeddings (`legcf.server.map_layout`). There items of one code lie on one spot
 and items that are alike by other meta-embeddings far apart. So the places are moved: every item is drawn to the
 items most like it, as `/similar` finds them, and pushed away from others at random (the forces of UMAP).
 """
@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from legcf.core.arrays import FloatArray, Positions
 from legcf.core.random_streams import fixed_generator
-from legcf.modelfile import map_layout
 from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.popularity import at_least_one
 from legcf.ranking.tables.embedding_table import CodebookTable
 from legcf.scoring.scorer import Scorer
+from legcf.server import map_layout
 
 _LEAST_GROUP = 3
 _MAP_POINTS = 4000  # the best-known items; more would neither be seen nor travel well
@@ -32,9 +32,10 @@ _BLOCK = 512
 
 def hues(model: ServedModel) -> list[int]:
     """A colour for each anchor: by its direction on the map, so that regions show, a little off its neighbours'."""
-    if model.atlas is None:
+    spots = map_layout.spots(model)
+    if spots is None:
         return [220]
-    around = np.degrees(np.arctan2(model.atlas[:, 1], model.atlas[:, 0]))
+    around = np.degrees(np.arctan2(spots[:, 1], spots[:, 0]))
     around += 25 * np.sin(2.4 * np.arange(len(around)))
     chosen: list[int] = (around % 360).astype(int).tolist()
     return chosen
@@ -61,7 +62,7 @@ def item_map(scorer: Scorer, by_popularity: Sequence[int]) -> dict[str, Any]:
 
 def place(scorer: Scorer, shown: Positions) -> FloatArray:
     """Two coordinates an item, about within [−1, 1]: those most alike stand together."""
-    start = map_layout.place(scorer.model.item_rows, scorer.model.atlas)[shown]
+    start = map_layout.place(scorer.model.item_rows, map_layout.spots(scorer.model))[shown]
     if len(shown) < 3:
         return start
     return _fill(_settle(_SPREAD * start.astype(np.float64), *_alike(scorer, shown)))

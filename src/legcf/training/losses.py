@@ -17,6 +17,7 @@ import scipy.sparse as sp
 import torch
 
 from legcf.core.jit import get_num_threads, njit, prange
+from legcf.core.plugins import Registry
 from legcf.graph.propagate import Operator
 from legcf.training.sampler import Negatives, TrainingBatch
 
@@ -141,12 +142,17 @@ class Loss:
         return vectors if temperature == 1 else vectors * temperature**-0.5
 
 
-LOSSES: dict[str, Loss] = {
-    "bpr": Loss(bpr, "each"),
-    "softmax": Loss(softmax, "shared"),
-    "cosine": Loss(softmax, "shared", of_directions=True),
-    "squared": Loss(squared, "none"),
-}
+LOSSES: Registry[Loss] = Registry(
+    "loss",
+    "legcf.losses",
+    lambda part: isinstance(part, Loss),
+    {
+        "bpr": Loss(bpr, "each"),
+        "softmax": Loss(softmax, "shared"),
+        "cosine": Loss(softmax, "shared", of_directions=True),
+        "squared": Loss(squared, "none"),
+    },
+)
 
 
 def _clashes(batch: TrainingBatch) -> tuple[np.ndarray, np.ndarray]:

@@ -288,7 +288,7 @@ def byte_budget(config: RunConfig, dataset: Dataset) -> int | None:
     if wanted == "auto":
         return max(_AUTO_BYTES, _AUTO_BYTES_PER_ITEM * dataset.num_items)
     size = int(wanted)
-    codes = config.method.model_dump().get("c") or 0
+    codes = config.method.codebook_size
     fixed = fixed_bytes(dataset.items, dataset.titles, dataset.train.item_degrees, codes)
     if size - fixed < _LEAST_BYTES_PER_ITEM * dataset.num_items:
         least = fixed + _LEAST_BYTES_PER_ITEM * dataset.num_items

@@ -26,7 +26,9 @@ def read_vectors(path: Path, counts: tuple[int, int], width: int) -> tuple[Float
             f"{path} has {len(users):,} users and {len(items):,} items, the data {counts[0]:,} and {counts[1]:,}."
         )
     if users.shape[1] != width:
-        raise UserError(f"{path} has vectors of {users.shape[1]}, the codebook of {width}: set method.d to the former.")
+        raise UserError(
+            f"{path} has vectors of {users.shape[1]}, the codebook of {width}: set method.dim to the former."
+        )
     if not (np.isfinite(users).all() and np.isfinite(items).all()):
         raise UserError(f"{path} holds NaN or infinite values, so nothing can start from it.")
     return users, items

@@ -10,7 +10,7 @@ import polars as pl
 
 from legcf.data.ids import IdMap
 from legcf.data.options import DataOptions
-from legcf.data.reading.kinds import to_integer
+from legcf.data.reading.encode import as_integers
 from legcf.features.coder import FeatureColumn, as_written, float_or_none
 from legcf.server.state.event_log import Described, EventLog, LogMark
 from legcf.training.run_folder import TrainedModel
@@ -76,5 +76,5 @@ def _as_in(ids: IdMap, written: pl.Series) -> pl.Series:
     """The log has text: numbers where the model's ids are numbers, if all are."""
     if ids.is_text:
         return written
-    numbers = to_integer(written)
-    return written if numbers.null_count() else numbers
+    numbers = as_integers(written)
+    return written if numbers is None else numbers

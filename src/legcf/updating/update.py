@@ -17,6 +17,7 @@ from legcf.core import threads
 from legcf.core.arrays import Positions
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset, Interactions
+from legcf.embeddings.budget import without_budget
 from legcf.evaluation import eval_users, evaluate, sample_eval_users, selection_score
 from legcf.features.cold_items import ColdItemEncoder
 from legcf.features.known import ItemFeatures
@@ -118,16 +119,14 @@ def refuse_others(base: TrainedModel) -> None:
 def model_config(base: TrainedModel) -> Any:
     """The settings with all sizes as they are: a budget would give others for other numbers of users and items."""
     config = base.config
-    if "budget" not in type(config.method).model_fields:
-        return config
-    return config.model_copy(update={"method": config.method.model_copy(update={"budget": None})})
+    return config.model_copy(update={"method": without_budget(config.method)})
 
 
 def _grown_model(
     base: TrainedModel, merged: Grown, changed: NDArray[np.bool_], features: ItemFeatures | None
 ) -> GraphModel:
     items, pooling = trained_vectors(base)
-    settings = settings_for(base.config.method, items, base.ranking.histories, pooling)
+    settings = settings_for(base.model.layer.als_settings, items, base.ranking.histories, pooling)
     places = np.flatnonzero(changed | described(base, features, len(merged.items)))
     vectors = changed_vectors(items, base.ranking.histories, merged.train, places, pooling, settings)
     if features is not None:

@@ -7,14 +7,12 @@ and after, and a new item stands where a linear map takes its half step, the map
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 
 from legcf.assignment.dictionary import find_balance
 from legcf.core.arrays import FloatArray, Positions
-from legcf.core.config import MethodConfig
 from legcf.core.hill_climb import climb
 from legcf.core.random_streams import fixed_generator
 from legcf.data.interactions import Interactions
@@ -97,10 +95,9 @@ class AlsSpace:
         return found
 
 
-def settings_for(method: MethodConfig, items: FloatArray, train: Interactions, pooling: Pooling) -> AlsSettings:
-    """Those of the model's own factorisation; where α is not told, the one that gives its vectors back best."""
-    told: Any = getattr(method, "als", AlsSettings())
-    settings: AlsSettings = told.model_copy(update={"gradient_steps": _STEPS})
+def settings_for(settings: AlsSettings, items: FloatArray, train: Interactions, pooling: Pooling) -> AlsSettings:
+    """Return the model's own settings; an α that is not set is the one that best restores its vectors."""
+    settings = settings.model_copy(update={"gradient_steps": _STEPS})
     if settings.alpha is not None:
         return settings
     if train.num_pairs > _JUDGED_PAIRS:

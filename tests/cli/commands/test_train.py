@@ -263,9 +263,9 @@ def test_starts_from_the_vectors_of_another_run(folder: Path, tmp_path: Path) ->
     answer = legcf("train", folder, "--out", tmp_path / "run", "--warm-start", tmp_path / "full", *QUICK)
     assert answer.code == 0, answer.err
     wider = refused(
-        "train", folder, "--out", tmp_path / "wide", "--warm-start", tmp_path / "full", *QUICK, "--set", "method.d=9"
+        "train", folder, "--out", tmp_path / "wide", "--warm-start", tmp_path / "full", *QUICK, "--set", "method.dim=9"
     )
-    assert "method.d" in wider
+    assert "method.dim" in wider
     assert "does not exist" in refused(
         "train", folder, "--out", tmp_path / "none", "--warm-start", tmp_path / "nowhere.npy", *QUICK
     )

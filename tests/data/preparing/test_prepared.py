@@ -136,7 +136,7 @@ def test_no_space_left(call: str, tmp_path: Path) -> None:
     path = write_table(tmp_path, "ratings.csv")
     code = (
         "import sys; from pathlib import Path; from legcf.data.source import load, prepare_source\n"
-        "from legcf.data import pipeline; from legcf.core.errors import UserError\n"
+        "from legcf.data.preparing import pipeline; from legcf.core.errors import UserError\n"
         "pipeline.SPILL_PAIRS = 10\n"
         f"try: {call}\n"
         "except UserError as error: print(error); sys.exit(2)\n"

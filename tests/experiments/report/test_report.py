@@ -8,8 +8,9 @@ import pytest
 from safetensors.numpy import save
 
 from legcf.experiments.cells import Setting, plan
+from legcf.experiments.report import case_study, plots, report
 from legcf.experiments.report.figure import new_figure, place_labels
-from legcf.experiments.report.report import case_study, plots, report, write_report
+from legcf.experiments.report.report import write_report
 from legcf.experiments.report.tables import all_tables, was_rising
 from legcf.experiments.reproduce import StudyRequest, _remembered
 from legcf.experiments.store import ResultStore

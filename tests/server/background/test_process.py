@@ -30,7 +30,9 @@ def helper(place: Path) -> Iterator[Helper]:
 
 
 def _job() -> Job:
-    return next(recommend_jobs([Ask(user="u1", k=5, explain=3), Ask(user="stranger"), Ask(items=["i/2"], k=2)], False))
+    return next(
+        recommend_jobs([Ask(user="u1", k=5, explain=3), Ask(user="stranger"), Ask(items=["i/2"], k=2)], False, 90)
+    )
 
 
 def test_answers_are_those_of_the_server_itself(helper: Helper, place: Path) -> None:
@@ -76,7 +78,13 @@ def test_a_process_that_ended_is_told_and_started_again(
 
 def test_asks_are_cut_into_small_jobs_in_their_order() -> None:
     asks = [Ask(user=user, k=500, explain=50) for user in range(5)] + [Ask(user=user) for user in range(5, 105)]
-    jobs = list(recommend_jobs(asks, True))
+    jobs = list(recommend_jobs(asks, True, 90))
     assert [len(job["asks"]) for job in jobs] == [1, 1, 1, 1, 26, 75]
     assert [entry["user"] for job in jobs for entry in job["asks"]] == list(range(105))
-    assert weight(Ask(user=1, k=20, explain=20)) <= LIGHT < weight(asks[0])
+    assert weight(Ask(user=1, k=20, explain=20), 90) <= LIGHT < weight(asks[0], 90)
+
+
+def test_caps_weigh_as_much_as_the_items_that_they_may_look_at() -> None:
+    capped = Ask(user=1, k=25, cap={"brand": 1})
+    assert weight(capped, 1_000) <= LIGHT < weight(capped, 150_000)
+    assert weight(Ask(user=1, k=25), 150_000) <= LIGHT

@@ -3,7 +3,6 @@
 
 import json
 import shlex
-from bisect import bisect_left
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -96,7 +95,7 @@ def train(
     from legcf.data.source import training_data
     from legcf.data.summary import what_was_kept
     from legcf.evaluation.baselines import METRIC, comparison
-    from legcf.training.registry import resolve, width_option
+    from legcf.training.registry import require_width, resolve
     from legcf.training.run import remove_unfinished
     from legcf.training.run import train as run
 
@@ -113,6 +112,8 @@ def train(
     if not all(isinstance(values, dict) for values in typed_settings.values()):
         sections = ", ".join(f"{section}.…" for section in _SECTIONS)
         raise UserError(f"--set takes a section and a key ({sections}), as in training.epochs=5.")
+    if dim is not None:
+        require_width(chosen_method)
     overrides = merged(
         {key: _options(given[key]) for key in _SECTIONS if key in given},
         typed_settings,
@@ -120,7 +121,7 @@ def train(
         {} if epochs is None else {"training": {"epochs": epochs}},
         {} if size is None else {"ranking": {"bytes": size}},
         {} if budget is None else {"method": {"budget": value_from_text(budget)}},
-        {} if dim is None else {"method": {width_option(chosen_method): dim}},
+        {} if dim is None else {"method": {"dim": dim}},
     )
     resolved = resolve(
         chosen_method,
@@ -203,19 +204,11 @@ def _with_features(
 
 def _refuse_too_wide(dim: int, config: "RunConfig", dataset: "Dataset") -> None:
     """Say how wide vectors may be, if the method's budget has no room for vectors of --dim or nobody would wait."""
-    from legcf.training.registry import METHODS, width_option
+    from legcf.embeddings.budget import widest_within
+    from legcf.training.registry import METHODS
 
-    method = config.method
-
-    def is_refused(width: int) -> bool:
-        try:
-            wider = method.model_copy(update={width_option(method.name): width})
-            METHODS[method.name].layer.sized(wider, dataset.num_users, dataset.num_items)
-        except UserError:
-            return True
-        return False
-
-    widest = bisect_left(range(1, _WIDEST + 1), True, key=is_refused)
+    layer = METHODS[config.method.name].layer
+    widest = widest_within(layer, config.method, (dataset.num_users, dataset.num_items), _WIDEST)
     # If nothing fits, the width is not what is wrong: the run says what is.
     if 0 < widest < dim:
         larger = "." if widest == _WIDEST else " with this budget of stored values: choose less, or a larger --budget."

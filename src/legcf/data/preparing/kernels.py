@@ -127,7 +127,8 @@ def smallest_of_each_row(indptr: NDArray[np.int64], keys: NDArray[Any], counts: 
     chosen = np.zeros(len(keys), dtype=np.bool_)
     best = np.empty(_FEW, dtype=np.int64)
     for row in range(len(indptr) - 1):
-        start, stop, wanted = indptr[row], indptr[row + 1], counts[row]
+        start, stop = indptr[row], indptr[row + 1]
+        wanted = min(counts[row], stop - start)
         if 0 < wanted <= _FEW:
             # Insertion into a short sorted list: most keys are refused by its last place.
             held = 0

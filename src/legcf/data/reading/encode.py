@@ -69,7 +69,7 @@ def id_lookup(distinct: pl.Series, kind: str, untyped: bool) -> tuple[IdMap, pl.
 
     In an `untyped` column, one of a text file, what looks like integers throughout is taken for integers.
     """
-    integers = _as_integers(distinct) if untyped and distinct.dtype == pl.String else None
+    integers = as_integers(distinct) if untyped and distinct.dtype == pl.String else None
     values = distinct if integers is None else integers
     if values.dtype.is_integer() and (values.dtype != pl.UInt64 or _highest(values) <= _LARGEST):
         values = values.cast(pl.Int64)
@@ -88,7 +88,7 @@ def id_column(column: str, dtype: pl.DataType, kind: str, where: str) -> pl.Expr
     return (expression if dtype.is_integer() and dtype != pl.Int128 else expression.cast(pl.String)).alias(kind)
 
 
-def _as_integers(distinct: pl.Series) -> pl.Series | None:
+def as_integers(distinct: pl.Series) -> pl.Series | None:
     """The values as 64-bit integers if every one is spelled plainly (no "007", no "+1") and fits."""
     if not distinct.str.contains(_PLAIN_INTEGER).all():
         return None

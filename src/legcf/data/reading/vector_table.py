@@ -14,7 +14,7 @@ import numpy as np
 
 from legcf.core.arrays import Matrix
 from legcf.core.errors import UserError
-from legcf.data.ids import ExternalId
+from legcf.data.ids import ExternalId, integer_id
 
 _ID_COLUMNS = ("id", "user", "user_id", "userid", "item", "item_id", "itemid", "entity")
 
@@ -66,7 +66,7 @@ def read_table(path: Path, items: Path | None = None, num_users: int | None = No
 
 
 def read_ids(path: Path | None) -> list[ExternalId] | None:
-    """One id per line; integers stay integers when all of them are."""
+    """Read one id per line; integers stay integers when all of them are."""
     if path is None:
         return None
     try:
@@ -75,12 +75,8 @@ def read_ids(path: Path | None) -> list[ExternalId] | None:
         raise UserError(f"{path} cannot be read as a list of ids, one per line: {error}.") from error
     if "" in lines:
         raise UserError(f"{path}, line {lines.index('') + 1}: an id is missing.")
-    # Text such as 007 is no integer: it must come back as it went in.
-    if all(line == str(int(line)) for line in lines if line.lstrip("-").isdecimal()) and all(
-        line.lstrip("-").isdecimal() for line in lines
-    ):
-        return [int(line) for line in lines]
-    return list(lines)
+    numbers = [number for line in lines if (number := integer_id(line)) is not None]
+    return [*numbers] if len(numbers) == len(lines) else [*lines]
 
 
 def _read(path: Path) -> VectorTable:

@@ -23,7 +23,6 @@ ROWLESS_SETTINGS: dict[str, Any] = {"backbone": {"name": "history"}, "training":
 
 
 class Rowless(EmbeddingLayer[R]):
-    width_option = None
     comparison_rows: ClassVar[None] = None
 
     def __init__(self, config: R, num_users: int, num_items: int) -> None:

@@ -57,7 +57,7 @@ class LegcfConfig(Budgeted):
     c: int | None = Field(
         None, ge=1, description="meta-embeddings in the codebook; as many as the budget allows if null"
     )
-    d: int = Field(128, ge=1, description="width of a meta-embedding")
+    dim: int = Field(128, ge=1, description="d, the width of a meta-embedding")
     t: int = Field(
         2,
         ge=1,
@@ -87,7 +87,7 @@ class LegcfConfig(Budgeted):
     )
     update: str = Field(
         "matching-pursuit",
-        description=f"solver of the assignment update ({', '.join(SOLVERS)}); none ends after pretraining",
+        description=f"solver of the assignment update ({', '.join(SOLVERS.built_in)}); none ends after pretraining",
     )
     update_on: Literal["mean", "concat", "first", "last"] = Field(
         "mean", description="what of the layers' blocks S is solved from, where the backbone sets them side by side"
@@ -99,6 +99,10 @@ class LegcfConfig(Budgeted):
     )
     update_damping: float = Field(0.0, ge=0, lt=1, description="share of the old S that stays in an update")
     update_gate: bool = Field(False, description="keep an update only if validation does not fall")
+
+    @property
+    def codebook_size(self) -> int:
+        return self.c or 0
 
     @field_validator("update")
     @classmethod
@@ -123,7 +127,6 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
 
     Config = LegcfConfig
     version = 2  # an update's weights are exact where meta-embeddings are nearly alike
-    width_option = "d"
     summary = "codebook of meta-embeddings with a sparse assignment learned in closed form"
     citation = "Liang et al., Lightweight Embeddings for Graph Collaborative Filtering, SIGIR 2024"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
@@ -176,7 +179,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         # what a megabyte has left. Nothing is chosen on validation (docs/peers.md).
         "fast": {
             "method": {
-                **_ITEMS_ONLY["method"], "c": 500, "d": 32, "als": {"alpha": 20.0, "rounds": 4, "gradient_steps": 2},
+                **_ITEMS_ONLY["method"], "c": 500, "dim": 32, "als": {"alpha": 20.0, "rounds": 4, "gradient_steps": 2},
             },
             "backbone": {"name": "history"},
             "training": {"epochs": 0, "validation_users": 500, "propagation": "stepwise"},  # there are no steps to save
@@ -201,7 +204,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
 
     def __init__(self, config: LegcfConfig, num_users: int, num_items: int) -> None:
         super().__init__(config, num_users, num_items)
-        self.codebook = nn.Parameter(torch.zeros(self.num_buckets, config.d))
+        self.codebook = nn.Parameter(torch.zeros(self.num_buckets, config.dim))
         if config.item_bias:
             self.item_bias = nn.Parameter(torch.zeros(num_items))
         self._first_coded = num_users if config.coded == "items" else 0
@@ -211,7 +214,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
 
     @property
     def width(self) -> int:
-        return self.config.d
+        return self.config.dim
 
     @property
     def num_buckets(self) -> int:
@@ -240,9 +243,9 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
             return config
         budget = stored_values(config.budget or "legcf", num_users + num_items)
         coded = num_items if config.coded == "items" else num_users + num_items
-        affordable = (budget - config.t * coded) // config.d
+        affordable = (budget - config.t * coded) // config.dim
         if affordable < config.t:
-            least = config.t * coded + config.t * config.d
+            least = config.t * coded + config.t * config.dim
             raise too_small(budget, least)
         most = _MOST_BUCKETS if config.budget is None else affordable
         return config.model_copy(update={"c": max(config.t, min(affordable, most, coded // _ENTITIES_A_BUCKET))})
@@ -254,12 +257,12 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
             return config
         most = min(num_items // _ENTITIES_A_BUCKET, _MOST_BUCKETS)
         weights = num_items * (1 + _TERMS_OF_LARGE) + num_items * _TERMS_OF_LARGE * bits_for(most) // 8
-        c = min((room // _SHARE_OF_CODES - weights) // (config.d + 1), most)
+        c = min((room // _SHARE_OF_CODES - weights) // (config.dim + 1), most)
         return config.model_copy(update={"c": c, "t": _TERMS_OF_LARGE}) if c >= _LEAST_LARGE else config
 
     @classmethod
     def check(cls, config: LegcfConfig, backbone: BackboneConfig) -> None:
-        if config.update != "none" and config.update_on == "mean" and len(set(backbone.block_widths(config.d))) > 1:
+        if config.update != "none" and config.update_on == "mean" and len(set(backbone.block_widths(config.dim))) > 1:
             raise UserError("method.update_on = mean needs layers of equal width; set it to concat, first or last.")
         if config.signed and config.joined and backbone.weighs_added_nodes:
             raise UserError(
@@ -273,7 +276,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
         if self.config.start == "als":
-            users, items = factorise(train, self.config.d, rng, self.config.als, quiet=False)
+            users, items = factorise(train, self.config.dim, rng, self.config.als, quiet=False)
             self.initialise_from(users, items, train, rng)
             return
         self._start_from_anchors(train, rng)
@@ -292,7 +295,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         self.assignment = from_anchors(
             anchors, self.num_buckets, settings.t, settings.anchor_weight, rng, not settings.distinct_others
         )
-        shape = (self.num_buckets, settings.d)
+        shape = (self.num_buckets, settings.dim)
         drawn = xavier_uniform(shape, rng) if settings.codebook == "xavier" else normal(shape, 1.0, rng)
         self.codebook.data.copy_(drawn)
 
@@ -317,6 +320,10 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         self.codebook.data.copy_(torch.from_numpy(codebook * scale * np.sqrt(settings.score_scale)))
         self._start_bias(rng)
 
+    @property
+    def als_settings(self) -> AlsSettings:
+        return self.config.als
+
     def take_items(self, other: Self, changed: Positions, vectors: FloatArray) -> None:
         """The codebook stays; changed items are coded over it."""
         settings = self.config
@@ -334,7 +341,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
 
     def table(self) -> torch.Tensor:
         coded = self._composed(self.indices, self.weights)
-        return torch.cat([coded.new_zeros(self._first_coded, self.config.d), coded]) if self._first_coded else coded
+        return torch.cat([coded.new_zeros(self._first_coded, self.config.dim), coded]) if self._first_coded else coded
 
     def rows(self, ids: torch.Tensor) -> torch.Tensor:
         places = (ids - self._first_coded).clamp(min=0)

@@ -16,14 +16,12 @@ from legcf.data.reading.vector_table import VectorTable
 from legcf.evaluation import evaluate
 from legcf.export.calibrate import calibrate_items, calibrate_users
 from legcf.export.compress.compress import Compressed
-from legcf.modelfile import map_layout
 from legcf.modelfile.histories import PackedHistories
 from legcf.modelfile.served_model import FoldIn, ServedModel
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.tables.embedding_table import CodebookTable
 
 _METRICS = ("recall@20", "ndcg@20")
-_LARGEST_MAP = 1000  # the map is laid out in c² steps; beyond this serving places items by principal components
 
 Accuracy = dict[str, dict[str, float]]
 
@@ -124,7 +122,6 @@ def to_serving(
         history=history,
         fold_in=fold_in,
         fold_in_item=fold_in_item,
-        atlas=map_layout.layout(coded.codebook) if len(coded.codebook) <= _LARGEST_MAP else None,
         card=card,
         dtype=coded.dtype,
     )

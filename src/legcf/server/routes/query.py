@@ -83,7 +83,7 @@ class Api:
 
     def _light(self, query: schemas.UserQuery) -> bytes | None:
         ask, loaded = schemas.Ask.model_construct(**vars(query)), self._manager.current
-        if weight(ask) > LIGHT:
+        if weight(ask, loaded.num_items) > LIGHT:
             return None
         news, hidden = self._latest.news(loaded, ask.user), self._latest.hidden(loaded)
         popular = self._settings.popular_for_unknown
@@ -108,8 +108,8 @@ class Api:
     async def recommend_many(self, request: HttpRequest) -> Response:
         asks = (await read_body(request, schemas.AskMany)).requests
         loaded = self._manager.current
-        if sum(weight(ask) for ask in asks) <= LIGHT:
-            jobs = recommend_jobs(asks, self._settings.popular_for_unknown)
+        if sum(weight(ask, loaded.num_items) for ask in asks) <= LIGHT:
+            jobs = recommend_jobs(asks, self._settings.popular_for_unknown, loaded.num_items)
             done = [perform(loaded, job, self._latest) for job in jobs]
         else:
             done = await self._in_lane(loaded, asks, request.is_disconnected)
@@ -121,7 +121,7 @@ class Api:
         asks: Sequence[schemas.Ask],
         abandoned: Callable[[], Awaitable[bool]] | None = None,
     ) -> list[tuple[bytes, bytes]]:
-        jobs = recommend_jobs(asks, self._settings.popular_for_unknown)
+        jobs = recommend_jobs(asks, self._settings.popular_for_unknown, loaded.num_items)
         return await self._slow_queue.run_all((partial(self._helper.perform, loaded, job) for job in jobs), abandoned)
 
     async def similar(self, request: HttpRequest) -> Response:

@@ -71,7 +71,16 @@ class Described:
     time: float
 
 
-LogEntry = Event | Change | Described
+@dataclass(frozen=True)
+class Withdrawn:
+    """Take back what was said of an item by `Described`."""
+
+    item: str
+    time: float
+
+
+LogEntry = Event | Change | Described | Withdrawn
+_NO_FEATURES = "null"  # in the table of items: what was said before is withdrawn
 
 
 @dataclass(frozen=True)
@@ -142,6 +151,9 @@ class EventLog:
                         changes.append((entry.item, entry.available, entry.time))
                     elif isinstance(entry, Described):
                         items.append((entry.item, json.dumps(dict(entry.features)), entry.title, entry.time))
+                    elif isinstance(entry, Withdrawn):
+                        if self._is_described(entry.item, items):
+                            items.append((entry.item, _NO_FEATURES, None, entry.time))
                     elif entry.id not in known:
                         known.add(entry.id)
                         events.append((entry.id, entry.user, entry.item, entry.time))
@@ -184,13 +196,18 @@ class EventLog:
         return self._number("SELECT max(position) FROM items") if self._describes else 0
 
     def descriptions(self, after: int = 0) -> list[Described]:
-        """Of items, behind a position: of several of one item the last one counts."""
+        """Return the last description of each item behind a position, but for those that were withdrawn."""
         if not self._describes:
             return []
         rows = self._connection.execute(
             "SELECT item, features, title, time FROM items WHERE position > ? ORDER BY position", (after,)
         )
-        last = {item: Described(item, json.loads(features), title, at) for item, features, title, at in rows}
+        last: dict[str, Described] = {}
+        for item, features, title, at in rows:
+            if features == _NO_FEATURES:
+                last.pop(item, None)
+            else:
+                last[item] = Described(item, json.loads(features), title, at)
         return list(last.values())
 
     def __len__(self) -> int:
@@ -207,6 +224,16 @@ class EventLog:
             question = f"SELECT id FROM events WHERE id IN ({', '.join('?' * len(some))})"
             found.update(name for (name,) in self._connection.execute(question, some))
         return found
+
+    def _is_described(self, item: str, unwritten: Sequence[tuple[object, ...]]) -> bool:
+        """Return whether the last row of an item, among those that are not yet written or in the log, describes it."""
+        rows = [features for name, features, *_ in unwritten if name == item] or [
+            features
+            for (features,) in self._connection.execute(
+                "SELECT features FROM items WHERE item = ? ORDER BY position DESC LIMIT 1", (item,)
+            )
+        ]
+        return bool(rows) and rows[-1] != _NO_FEATURES
 
     def _insert(self, into: str, rows: Sequence[tuple[object, ...]]) -> None:
         """Many rows by one statement: each one more would hand Python's lock over once more, while answers wait."""

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf.core.arrays import Positions
-from legcf.data.ids import ExternalId, IdMap
+from legcf.data.ids import ExternalId
 from legcf.server.state.event_log import EventLog, LogMark
 from legcf.server.state.loaded_model import LoadedModel
 
@@ -61,7 +61,7 @@ class LiveState:
         model = loaded.scorer.model
         known = model.users is not None and model.users.find(user) is not None
         after = self.log.position_in(LogMark.from_card(model.card)) if known else 0
-        events = self.log.of_user(id_text(model.users, user), after)
+        events = self.log.of_user(str(user), after)
         places = {place for _, item in events if (place := model.items.find(item)) is not None}
         return RecentEvents(np.array(sorted(places), dtype=np.int32), events[-1][0]) if events else NO_NEWS
 
@@ -83,13 +83,3 @@ class LiveState:
         self._hidden[loaded.tag] = flags, now
         self._hidden = dict(list(self._hidden.items())[-_MODELS:])
         return now
-
-
-def id_text(ids: IdMap | None, identifier: ExternalId) -> str:
-    """An id as the log has it: 7, "7" and "07" are one where a model's ids are numbers."""
-    if ids is not None and not ids.is_text:
-        try:
-            return str(int(identifier))
-        except ValueError:
-            pass
-    return str(identifier)

@@ -54,6 +54,10 @@ class LoadedModel:
         scorer = Scorer(with_new_items(model, new), self.scorer.path).prepare()
         return LoadedModel(scorer, self.bytes, f"{self.tag}+{position}", LruCache(self.response_cache.most_bytes))
 
+    @property
+    def num_items(self) -> int:
+        return len(self.scorer.model.items)
+
     @cached_property
     def folded_names(self) -> list[str]:
         model = self.scorer.model
@@ -67,7 +71,7 @@ class LoadedModel:
 
     @cached_property
     def by_popularity(self) -> list[int]:
-        order: list[int] = np.argsort(-self.scorer.model.popularity.astype(np.int16), kind="stable").tolist()
+        order: list[int] = np.argsort(-self.scorer.model.popularity.astype(np.int64), kind="stable").tolist()
         return order
 
 

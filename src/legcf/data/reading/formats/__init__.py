@@ -6,6 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from legcf.core.errors import UserError
+from legcf.core.plugins import Registry
 from legcf.data.options import DataOptions
 from legcf.data.reading.compressed import first_bytes, line_chunks, plain_suffix
 from legcf.data.reading.formats.base import PAIR_NAMES, RAGGED, TITLE_NAMES, Format
@@ -16,18 +17,23 @@ from legcf.data.reading.formats.recbole import RECBOLE
 
 __all__ = ["FORMATS", "PAIR_NAMES", "RAGGED", "Format", "find_format", "scan_pairs", "scan_titles"]
 
-FORMATS: dict[str, Format] = {
-    ".csv": CSV,
-    ".tsv": TSV,
-    ".parquet": PARQUET,
-    ".jsonl": JSON_LINES,
-    ".ndjson": JSON_LINES,
-    ".json": JSON_LINES,
-    ".inter": RECBOLE,
-    ".item": RECBOLE,
-    ".dat": MOVIELENS,
-    ".data": ML_100K,
-}
+FORMATS: Registry[Format] = Registry(
+    "format",
+    "legcf.formats",
+    lambda part: isinstance(part, Format),
+    {
+        ".csv": CSV,
+        ".tsv": TSV,
+        ".parquet": PARQUET,
+        ".jsonl": JSON_LINES,
+        ".ndjson": JSON_LINES,
+        ".json": JSON_LINES,
+        ".inter": RECBOLE,
+        ".item": RECBOLE,
+        ".dat": MOVIELENS,
+        ".data": ML_100K,
+    },
+)
 
 
 def find_format(path: Path, options: DataOptions) -> Format:

@@ -1,17 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A map of the embedding space: t-SNE of the few hundred meta-embeddings, items placed between theirs. Numpy only.
+"""Lay out a map of the embedding space: t-SNE of the few hundred meta-embeddings, items between theirs. Numpy only.
 
-Only c points are laid out and stored; an item's place follows from its code, so the map costs the file 4 bytes a
-meta-embedding and nothing an item.
+Only the c meta-embeddings are laid out; the position of an item follows from its code. The model file holds none of it.
 """
+
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from legcf.core.arrays import FloatArray
+from legcf.modelfile.served_model import ServedModel
+from legcf.ranking.precision import rounded
 from legcf.ranking.tables.embedding_table import CodebookTable, EmbeddingTable
 
-_MAX_POINTS = 2000  # the layout is quadratic; more meta-embeddings than this are placed by principal components
+_MAX_POINTS = 1000  # the layout is quadratic, 2 s for these; more are laid out by principal components
+
+
+@lru_cache(maxsize=1)
+def spots(model: ServedModel) -> FloatArray | None:
+    """Return the position of each meta-embedding on the map (c × 2), computed once per model; None without codes."""
+    if not isinstance(model.item_rows, CodebookTable):
+        return None
+    return rounded(layout(model.item_rows.codebook), "float16")
 
 
 def layout(points: FloatArray, seed: int = 0, rounds: int = 300, neighbours: float = 15.0) -> FloatArray:
