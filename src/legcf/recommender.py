@@ -27,6 +27,7 @@ from legcf.evaluation.new_pairs import new_pairs
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.topk import rank, similar
 from legcf.training import run
+from legcf.training.loop import TrainingOptions
 from legcf.training.model import GraphModel
 from legcf.training.registry import resolve
 from legcf.training.run_folder import TrainedModel, load_model, save_model
@@ -127,7 +128,7 @@ class Recommender:
         elif not isinstance(data, Dataset):
             told = chosen.model_dump(mode="json", exclude_defaults=True)
             wanted = wanted.model_copy(update={"data": {"options": told} if told else {}})
-        self._trained = run.train(dataset, wanted, quiet=self._quiet, final=final)
+        self._trained = run.train(dataset, wanted, TrainingOptions(quiet=self._quiet, final=final))
         self._first = self._dataset = dataset
         return self
 

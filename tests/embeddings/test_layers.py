@@ -18,6 +18,7 @@ from legcf.embeddings.composed.legcf import Legcf, LegcfConfig
 from legcf.factorisation.als import factorise
 from legcf.graph.adjacency import bipartite
 from legcf.training import checkpoint
+from legcf.training.loop import TrainingOptions
 from legcf.training.model import GraphModel
 from legcf.training.registry import METHODS, resolve
 from legcf.training.run import build_model, train
@@ -101,7 +102,7 @@ class TestLayerContract:
 
     def test_bytes_are_those_of_its_file(self, name: str, dataset: Dataset, tmp_path: Path) -> None:
         """Nothing is counted that the file does not hold, and the file holds nothing that is not counted."""
-        trained = train(dataset, configured(name, epochs=1, batch_size=128), tmp_path, quiet=True)
+        trained = train(dataset, configured(name, epochs=1, batch_size=128), TrainingOptions(tmp_path, quiet=True))
         layer = trained.model.layer
         groups, _ = checkpoint.load(tmp_path / "model.safetensors")
         stored = {key: value for key, value in groups["model"].items() if key.startswith("layer.")}
@@ -132,7 +133,9 @@ class TestLayerContract:
 
     @pytest.mark.parametrize("propagation", ["auto", "stepwise"])
     def test_trains_with_users_and_items_without_pairs(self, name: str, propagation: str, dataset: Dataset) -> None:
-        trained = train(dataset, configured(name, epochs=2, batch_size=128, propagation=propagation), quiet=True)
+        trained = train(
+            dataset, configured(name, epochs=2, batch_size=128, propagation=propagation), TrainingOptions(quiet=True)
+        )
         assert np.isfinite(trained.ranking.users).all()
         assert np.isfinite(trained.ranking.items).all()
         assert all(np.isfinite(line["loss"]) for line in trained.curve if line["loss"] is not None)

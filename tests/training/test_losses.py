@@ -2,6 +2,7 @@
 """Compiled losses against plain torch ones, value and gradient."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,8 +10,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from legcf.core.config import TrainingConfig
+from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
 from legcf.training.losses import LOSSES
+from legcf.training.registry import resolve
 from legcf.training.sampler import Sampler, TrainingBatch
 from tests.helpers import random_interactions
 
@@ -48,7 +52,7 @@ PLAIN = {"bpr": plain_bpr, "softmax": plain_softmax, "cosine": plain_cosine, "sq
 
 def first_batch(name: str, seed: int) -> TrainingBatch:
     train: Interactions = random_interactions(9, 12, 0.3, seed=seed)
-    sampler = Sampler(train, 11, 4, "interaction", LOSSES[name].negatives)
+    sampler = Sampler(train, TrainingConfig(batch_size=11, negatives=4), LOSSES[name].negatives)
     return next(sampler.epoch(np.random.default_rng(seed)))
 
 
@@ -133,3 +137,16 @@ def test_a_temperature_divides_the_scores(name: str) -> None:
         PLAIN[name](2 * vectors, batch).item() if name != "cosine" else plain_softmax(2 * vectors, batch).item(),
         rel=1e-4,
     )
+
+
+@pytest.mark.parametrize("setting", [{"edge_folds": 2}, {"leave_out": True}])
+@pytest.mark.parametrize("name", ["squared", "all-at-once"])
+def test_a_loss_of_all_pairs_at_once_is_refused_what_needs_batches(
+    name: str, setting: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what the loss declares, not by its name: another package may bring one."""
+    monkeypatch.setitem(LOSSES, "all-at-once", LOSSES["squared"])
+    sentence = r"under `training` is not possible: .* a loss that takes pairs in batches\.$"
+    with pytest.raises(UserError, match=sentence):
+        resolve("full", overrides={"training": {"loss": name, **setting}})
+    resolve("full", overrides={"training": {"loss": "bpr", **setting}})

@@ -32,6 +32,9 @@ class Evaluator:
     """Who is evaluated; None: everyone who has held-out items."""
     ranker: Ranker = rank
 
+    def __post_init__(self) -> None:
+        parse_metric(self.monitor)
+
     def metrics(self, ranking: Ranking) -> dict[str, float]:
         """Return the monitored metric, and recall and NDCG at its length and at 20."""
         name, k = parse_metric(self.monitor)

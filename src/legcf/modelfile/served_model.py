@@ -111,7 +111,7 @@ class ServedModel:
             raise damaged(path, f"its content is not consistent: {error}") from error
 
 
-def fixed_bytes(items: IdMap, titles: list[str] | None, popularity: NDArray[np.integer], codes: int = 0) -> int:
+def fixed_bytes(items: IdMap, titles: list[str] | None, popularity: NDArray[np.integer]) -> int:
     """Return the bytes that a model file takes beside vectors and lists: names, counts, and a reserve for the header.
 
     The byte budget of a training is what this leaves, so another reserve would give other models.
@@ -121,8 +121,12 @@ def fixed_bytes(items: IdMap, titles: list[str] | None, popularity: NDArray[np.i
     put_integers(store, "popularity", popularity)
     if titles is not None:
         put_text(store, "titles", titles)
-    reserve = _HEADER_BYTES + _BYTES_PER_CODE * max(codes - _CODES_IN_HEADER, 0)
-    return sum(block.nbytes for block in store.values()) + reserve
+    return sum(block.nbytes for block in store.values()) + _HEADER_BYTES
+
+
+def codebook_reserve(codes: int) -> int:
+    """Return the bytes that `fixed_bytes` grows by for a codebook of this size."""
+    return _BYTES_PER_CODE * max(codes - _CODES_IN_HEADER, 0)
 
 
 def encoder_bytes(encoder: ColdItemEncoder) -> int:

@@ -146,14 +146,8 @@ class Grow(Stage[Esapn]):
         assert session.held_out is not None
         assert self._recent is not None
         layer = session.layer
-        held_out = Sampler(
-            session.held_out,
-            self._settings.judging_pairs,
-            _NEGATIVES,
-            "interaction",
-            "each",
-            seen=session.dataset.train,
-        )
+        trial = TrainingConfig(batch_size=self._settings.judging_pairs, negatives=_NEGATIVES)
+        held_out = Sampler(session.held_out, trial, "each", seen=session.dataset.train)
         held = next(held_out.epoch(session.rng), None)
         if held is None:
             return
