@@ -29,7 +29,7 @@ from rich.table import Table
 
 from legcf.data.catalogue.synthetic import planted
 from legcf.data.interactions import Dataset
-from legcf.data.source import DataOptions, load
+from legcf.data.source import DataOptions, load_data
 from legcf.graph.adjacency import bipartite, normalised
 from legcf.graph.propagate import Operator
 from legcf.training.loop import Session, TrainingOptions
@@ -60,7 +60,7 @@ def main() -> None:
 
 def opened(folder: Path) -> Dataset:
     if folder.is_dir():
-        return load(folder, DataOptions(protocol="lightgcn"))
+        return load_data(folder, DataOptions(protocol="lightgcn"))
     return planted(29_858, 40_981, 1_027_370, 100, np.random.default_rng(0))
 
 

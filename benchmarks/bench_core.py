@@ -27,7 +27,7 @@ from rich.table import Table
 from legcf.assignment.solvers import SOLVERS
 from legcf.data.catalogue.synthetic import planted
 from legcf.data.interactions import Dataset
-from legcf.data.source import DataOptions, load
+from legcf.data.source import DataOptions, load_data
 from legcf.evaluation import evaluate
 from legcf.training.assess import peak_memory_mb
 from legcf.training.loop import Session, TrainingOptions
@@ -67,7 +67,7 @@ def main() -> None:
 
 def opened(folder: Path) -> Dataset:
     if folder.is_dir():
-        return load(folder, DataOptions(protocol="legcf"))
+        return load_data(folder, DataOptions(protocol="legcf"))
     return planted(29_858, 40_981, 1_027_370, 100, np.random.default_rng(0))
 
 

@@ -33,7 +33,7 @@ from legcf.core.arrays import FloatArray
 from legcf.data.catalogue.synthetic import Planted, planted, write_folder
 from legcf.data.interactions import Dataset
 from legcf.data.options import DataOptions
-from legcf.data.source import load, prepare_source
+from legcf.data.source import load_data, prepare_source
 from legcf.evaluation import evaluate
 from legcf.factorisation.als import AlsSettings, factorise
 from legcf.ranking.item_lists.ridge import find_candidates, solve
@@ -55,7 +55,7 @@ def measure(data: str, parts: tuple[str, ...], batch: int) -> None:
     distributed.join()
     threads.use(1)
     figures_of(planted(400, 200, 4000, 20, np.random.default_rng(0)), PARTS, batch)  # compiles
-    dataset = load(data, DataOptions())
+    dataset = load_data(data, DataOptions())
     # Generated users are sorted by how much they have; a rank's range of them is to be like any other.
     dataset = dataset.of_users(np.random.default_rng(6).permutation(dataset.num_users))
     figures = figures_of(dataset, parts, batch)

@@ -51,7 +51,7 @@ def main() -> None:
 def _fill(data: Path, seed: int, kind: str, names: list[str] | None) -> None:
     """Make the rows of a kind that are not there yet."""
     from legcf.data.options import DataOptions
-    from legcf.data.source import load
+    from legcf.data.source import load_data
 
     path = RESULTS / f"frontier-{data.name}.json"
 
@@ -62,7 +62,7 @@ def _fill(data: Path, seed: int, kind: str, names: list[str] | None) -> None:
     missing = [name for name in names if name not in have] if names is not None else [] if have else ["all"]
     if not missing:
         return
-    dataset = load(data, DataOptions(protocol=PROTOCOL, cold="keep"))
+    dataset = load_data(data, DataOptions(protocol=PROTOCOL, cold="keep"))
     if kind == "legcf":
         rows = model_files(data, dataset, seed, missing)
     else:

@@ -28,7 +28,7 @@ import numpy as np
 from legcf.core.errors import UserError
 from legcf.core.files import write_json
 from legcf.data.interactions import Dataset
-from legcf.data.source import DataOptions, load
+from legcf.data.source import DataOptions, load_data
 from legcf.embeddings.presets import PAPER_TRAINING
 from legcf.experiments.cells import Cell, Setting, with_overrides
 from legcf.experiments.studies import rate_at, searched
@@ -54,7 +54,7 @@ def main() -> None:
     options.add_argument("--only", nargs="+", help="rows of the study; all by default")
     options.add_argument("--epochs", type=int, default=EPOCHS, help="of a stage, at most")
     given = options.parse_args()
-    dataset = load(given.data, DataOptions(protocol="legcf"))
+    dataset = load_data(given.data, DataOptions(protocol="legcf"))
     if given.users is not None:
         drawn = np.random.default_rng(0).choice(dataset.num_users, int(given.users * dataset.num_users), replace=False)
         dataset = dataset.of_users(np.sort(drawn))

@@ -19,7 +19,7 @@ from legcf.assignment.assignment import Assignment, relative_error
 from legcf.assignment.solvers import SOLVERS
 from legcf.core.arrays import FloatArray
 from legcf.data.interactions import Dataset
-from legcf.data.source import DataOptions, load
+from legcf.data.source import DataOptions, load_data
 from legcf.training.loop import Session, TrainingOptions
 from legcf.training.registry import METHODS, resolve
 from legcf.training.run import build_model
@@ -40,7 +40,7 @@ def main() -> None:
     options.add_argument("--rate", type=float, default=2.5e-3)
     options.add_argument("--seed", type=int, default=0)
     given = options.parse_args()
-    dataset = load(given.data, DataOptions())
+    dataset = load_data(given.data, DataOptions())
     found = []
     for c in given.sizes:
         found.append(measured(dataset, c, given))

@@ -20,7 +20,7 @@ from one_file import write
 
 from legcf.data.interactions import Dataset, Interactions
 from legcf.data.options import DataOptions
-from legcf.data.source import load
+from legcf.data.source import load_data
 from legcf.evaluation import evaluate
 from legcf.ranking.item_lists.recipe import ListFitter
 from legcf.ranking.item_lists.ridge import find_candidates, solve
@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("data", nargs="+", type=Path)
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for path in parser.parse_args().data:
-        dataset = load(path, DataOptions(protocol="legcf", cold="keep"))
+        dataset = load_data(path, DataOptions(protocol="legcf", cold="keep"))
         alpha = ALPHAS.get(path.name, 10.0)
         parts = {} if path.name == "gowalla" else {"validation": curve(dataset, dataset.validation, alpha)}
         nothing = Interactions.empty(dataset.num_users, dataset.num_items)

@@ -82,8 +82,8 @@ def check_top_k() -> None:
                     batch_numba.top_k(codes, projected, k, bias, left_out)
                     for some in (lists, none):
                         batch_numba.top_k_with_lists(codes, projected, k, bias, left_out, some, seen)
-                for term in (None, lists, none):
-                    ranking = Ranking(random_floats(users, 3), random_floats(items, 3), seen, term=term)
+                for some in (None, lists, none):
+                    ranking = Ranking(random_floats(users, 3), random_floats(items, 3), seen, lists=some)
                     rank(ranking, k, seen=left_out)
                     again = Reranker()
                     for _ in range(3):

@@ -11,7 +11,9 @@ from legcf.assignment.update import aggregated
 from legcf.core.config import RunConfig
 from legcf.data.interactions import Dataset
 from legcf.embeddings.composed.legcf import Legcf
-from legcf.export.build import accuracy, build, served_ranking
+from legcf.export.accuracy import headline
+from legcf.export.build import build, served_ranking
+from legcf.export.options import ExportOptions
 from legcf.recommender import Recommender
 from legcf.training.loop import Session, TrainingOptions
 from legcf.training.registry import BACKBONES, METHODS, resolve
@@ -65,12 +67,12 @@ def test_from_training_to_serving(
     loaded = Recommender.load(tmp_path / "whole")
     assert np.allclose(loaded.ranking.users, whole.ranking.users, atol=1e-5)
     assert np.allclose(loaded.ranking.items, whole.ranking.items, atol=1e-5)
-    served = build(loaded.trained, form="full", dtype="float32", quiet=True)
-    told = accuracy(served_ranking(served, dataset.train, quiet=True), dataset.test)
+    served = build(loaded.trained, ExportOptions(dtype="float32", format="full"))
+    told = headline(served_ranking(served, dataset.train, quiet=True), dataset.test)
     assert told["recall@20"] == pytest.approx(whole.metrics["test"]["recall@20"], abs=1e-3)
-    coded = build(loaded.trained, t=4, quiet=True)
+    coded = build(loaded.trained, ExportOptions(t=4))
     assert coded.item_rows.width == loaded.ranking.items.shape[1]
-    assert build(loaded.trained, t=4, keep_users=False, quiet=True).user_rows is None
+    assert build(loaded.trained, ExportOptions(t=4, users="history")).user_rows is None
 
 
 @pytest.mark.parametrize("backbone", TRAVELLING)

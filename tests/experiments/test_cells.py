@@ -65,9 +65,26 @@ class TestKeys:
                     for name in ("method", "backbone", "training", "ranking")}  # fmt: skip
         version = METHODS["legcf"].layer.version
         assert hash_today(config, digest({"version": version, **sections})) == run.config_hash
+        sections["ranking"] |= {"neighbours": 0.0, "fit_neighbours": False}  # keys that are no more
+        walked = {**config, "ranking": sections["ranking"]}
+        assert hash_today(walked, digest({"version": version, **sections})) == run.config_hash
         older = digest({"version": version - 1, **sections})
         assert hash_today(config, older) == older, "made by another version of the method"
         assert hash_today({**config, "method": {"name": "no-such"}}, "x") == "x"
+
+    def test_a_setting_with_another_name_leaves_runs_what_they_were(self) -> None:
+        run = runs()[0]
+        config = run.config.to_json()
+        config["training"]["adam_memory"] = config["training"].pop("beta2")
+        config["method"]["d"] = config["method"].pop("dim")
+        idle = ("threads", "memory_cap_mb", "checkpoint_seconds", "clock")
+        sections = {
+            name: {key: value for key, value in config[name].items() if key not in idle}
+            for name in ("method", "backbone", "training", "ranking")
+        }
+        then = digest({"version": METHODS["legcf"].layer.version, **sections})
+        assert then != run.config_hash
+        assert hash_today(config, then) == run.config_hash
 
     def test_what_cannot_run_is_a_sentence(self) -> None:
         planned = plan(
@@ -156,7 +173,7 @@ class TestStudies:
         runs = {run.cell.name: run.config for run in planned if run.cell.method != "legcf"}
         assert {config.training.loss for config in runs.values()} == {"bpr"}
         assert {config.training.schedule for config in runs.values()} == {"constant"}
-        assert {config.ranking.length for config in runs.values()} == {1.0}
+        assert {config.ranking.norm_power for config in runs.values()} == {1.0}
         for name in ("qr-sum", "double-hash", "binary-code"):
             assert runs[name].to_json()["method"]["start"] == "als"
         assert runs["ud-128"].to_json()["method"]["initial"] == "als"

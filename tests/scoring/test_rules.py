@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from legcf.modelfile.attributes import Attributes, BadRule, number_column, text_column
 from legcf.modelfile.served_model import ServedModel
-from legcf.scoring.extend import with_item
+from legcf.scoring.extend import NewItem, with_new_items
 from legcf.scoring.rules import Caps, allowed_items, choose
 from legcf.scoring.scorer import Request, Scorer
 from legcf.server.app import create_app
@@ -218,7 +218,8 @@ def test_rules_that_do_not_fit(model: ServedModel, wanted: Any, complaint: str) 
 
 
 def test_a_new_item_has_no_attributes(model: ServedModel) -> None:
-    longer = with_item(_shop(model).model, "new", ["u1", "u2"])
+    shop = _shop(model).model
+    longer = with_new_items(shop, [NewItem("new", shop.item_rows.vectors(np.array([4]))[0])])
     assert longer.attributes is not None
     assert longer.attributes.of(ITEMS) == {"brand": None}
     assert allowed_items(longer.attributes, {"brand": {"not": "b0"}})[ITEMS]

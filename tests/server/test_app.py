@@ -17,6 +17,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from legcf.export.build import build
+from legcf.export.options import ExportOptions
 from legcf.modelfile.served_model import ServedModel
 from legcf.server import app
 from legcf.server.app import Settings, create_app
@@ -99,17 +100,15 @@ def test_unknown_ids_in_filters_are_ignored_and_told(client: TestClient) -> None
     assert client.get("/recommend/u0").json()["ignored"] == []
 
 
-def test_why_tells_what_neighbours_add(near_model: ServedModel, client: TestClient, tmp_path: Path) -> None:
-    near_model.save(tmp_path / "near")
-    with TestClient(create_app(Settings(str(tmp_path / "near"), access_log=False))) as near:
-        content = near.get("/recommend/u4", params={"k": 5, "explain": 5}).json()
-        assert near.get("/api/model").json()["neighbours"] is True
+def test_why_tells_what_lists_add(listed_model: ServedModel, client: TestClient, tmp_path: Path) -> None:
+    listed_model.save(tmp_path / "listed")
+    with TestClient(create_app(Settings(str(tmp_path / "listed"), access_log=False))) as listed:
+        content = listed.get("/recommend/u4", params={"k": 5, "explain": 5}).json()
     assert content["why"][0]["text"].startswith(("Because you have Title", "Popular with people who have Title"))
     for item, why in zip(content["items"], content["why"], strict=True):
         assert 0 < why["neighbours"] < item["score"]
         assert why["score"] == pytest.approx(item["score"], rel=1e-3)
     assert client.get("/recommend/u4", params={"explain": 1}).json()["why"][0]["neighbours"] == 0
-    assert client.get("/api/model").json()["neighbours"] is False
 
 
 def test_nobody_gets_what_is_popular_and_is_told(client: TestClient) -> None:
@@ -291,7 +290,7 @@ def test_log_lines_hold_ids_of_users_only_if_told(
 def test_replaced_file_is_taken_and_a_bad_one_is_told(model: ServedModel, tmp_path: Path) -> None:
     path = tmp_path / "model"
     model.save(path)
-    other = build(make_toy(1, text_ids=False), t=2, c=10, quiet=True)
+    other = build(make_toy(1, text_ids=False), ExportOptions(t=2, c=10))
     with TestClient(create_app(Settings(str(path), reload_seconds=0.05, access_log=False))) as client:
         tag = client.get("/ready").json()["model"]
         bad = tmp_path / "bad"
@@ -318,7 +317,7 @@ def test_replaced_file_is_taken_and_a_bad_one_is_told(model: ServedModel, tmp_pa
 
 
 def test_model_without_users(toy: Toy, tmp_path: Path) -> None:
-    built = build(toy, t=3, c=12, keep_users=False, keep_history=False, keep_titles=False, quiet=True)
+    built = build(toy, ExportOptions(t=3, c=12, users="none", titles=False))
     built.save(tmp_path / "items")
     with TestClient(create_app(Settings(str(tmp_path / "items"), access_log=False))) as client:
         refused = client.get("/recommend/u1")

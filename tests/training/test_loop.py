@@ -220,7 +220,7 @@ def test_l2_has_one_gradient_whether_rows_travel_or_not(dataset: Dataset) -> Non
 
 
 def test_rows_that_travel_are_not_made_again_for_l2(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = resolve("dhe", preset="paper", overrides={"method": {"hashes": 8, "width": 8, "dim": 8}})
+    config = resolve("dhe", preset="paper", overrides={"method": {"hashes": 8, "hidden": 8, "dim": 8}})
     running = session(dataset, config)
     made: list[int] = []
     table = running.model.layer.table

@@ -13,6 +13,7 @@ from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset, Interactions
 from legcf.evaluation import evaluate
 from legcf.export.build import build, served_ranking
+from legcf.export.options import ExportOptions
 from legcf.ranking import selection_policy
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.tables.embedding_table import CodebookTable, QuantisedTable
@@ -39,7 +40,7 @@ def fitted(dataset: Dataset) -> Recommender:
 
 
 def test_the_file_keeps_to_its_size_and_needs_nothing_else(fitted: Recommender, tmp_path: Path) -> None:
-    served = build(fitted.trained, keep_users=False, keep_history=False, quiet=True)
+    served = build(fitted.trained, ExportOptions(users="none"))
     served.save(tmp_path / "model")
     assert (tmp_path / "model").stat().st_size <= 20_000
     assert served.users is None
@@ -51,7 +52,7 @@ def test_the_file_keeps_to_its_size_and_needs_nothing_else(fitted: Recommender, 
 
 
 def test_what_is_measured_is_what_is_served(fitted: Recommender, dataset: Dataset, tmp_path: Path) -> None:
-    build(fitted.trained, keep_users=False, keep_history=False, quiet=True).save(tmp_path / "model")
+    build(fitted.trained, ExportOptions(users="none")).save(tmp_path / "model")
     scorer = Scorer.load(tmp_path / "model")
     served = evaluate(served_ranking(scorer.model, dataset.train), dataset.test, (20,))
     for name in ("recall@20", "ndcg@20"):
@@ -66,7 +67,7 @@ def test_what_is_measured_is_what_is_served(fitted: Recommender, dataset: Datase
 def test_it_comes_back_from_its_folder(fitted: Recommender, tmp_path: Path) -> None:
     fitted.save(tmp_path)
     again = Recommender.load(tmp_path)
-    assert isinstance(again.ranking.term, ItemLists)
+    assert isinstance(again.ranking.lists, ItemLists)
     assert isinstance(again.ranking.rows, CodebookTable | QuantisedTable)
     assert again.recommend(k=5)["item"].to_list() == fitted.recommend(k=5)["item"].to_list()
 
@@ -76,7 +77,7 @@ def test_everything_tried_is_reported_and_the_best_is_kept(fitted: Recommender) 
     assert len(tried) > 10
     assert {line["search"].get("start", "")[:3] for line in fitted.curve if "search" in line} >= {"als", "spe"}
     settled = fitted.config.ranking
-    assert not settled.choose
+    assert not settled.search_representation
     assert not settled.fit_lists
     kept = [_both(line["validation"]) for line in fitted.curve if line.get("search", {}).get("chosen")]
     assert _both(fitted.metrics["validation"]) >= max(kept) - 1e-6
@@ -117,9 +118,9 @@ def test_a_run_that_was_stopped_ends_the_same(stage: str, number: int, dataset: 
 
 
 def test_a_size_that_is_too_small_is_refused(dataset: Dataset) -> None:
-    with pytest.raises(UserError, match="raise --bytes"):
+    with pytest.raises(UserError, match="raise bytes"):
         Recommender(method_options=SMALL, training=QUICK, ranking={"bytes": 1000}).fit(dataset)
-    with pytest.raises(UserError, match="--backbone history"):
+    with pytest.raises(UserError, match="backbone.history"):
         Recommender("full", training={"epochs": 0}, ranking={"bits": 4}).fit(dataset)
 
 

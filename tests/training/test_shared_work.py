@@ -38,10 +38,10 @@ def test_every_size_is_what_it_is_on_its_own(dataset: Dataset) -> None:
         assert one.metrics["test"] == plain.metrics["test"]
         assert one.metrics["best_epoch"] == plain.metrics["best_epoch"]
         np.testing.assert_array_equal(one.ranking.items, plain.ranking.items)
-        assert isinstance(one.ranking.term, ItemLists)
-        assert isinstance(plain.ranking.term, ItemLists)
-        np.testing.assert_array_equal(one.ranking.term.weights, plain.ranking.term.weights)
-        np.testing.assert_array_equal(one.ranking.term.pairs.items, plain.ranking.term.pairs.items)
+        assert isinstance(one.ranking.lists, ItemLists)
+        assert isinstance(plain.ranking.lists, ItemLists)
+        np.testing.assert_array_equal(one.ranking.lists.weights, plain.ranking.lists.weights)
+        np.testing.assert_array_equal(one.ranking.lists.pairs.items, plain.ranking.lists.pairs.items)
         assert (len(lines) < len(plain_lines)) == (number > 0)  # what is recalled is not reported again
 
 

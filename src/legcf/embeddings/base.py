@@ -143,7 +143,7 @@ class EmbeddingLayer(nn.Module, ABC, Generic[C]):
     def sized(cls, config: C, num_users: int, num_items: int) -> C:
         """The same settings with every size that was left to the data filled in, within the budget they name.
 
-        The constructor asks for it, and nobody else: what it found is `config` of the layer.
+        The constructor asks for it, and `config` of the layer has the answer; `budget.widest_within` tries widths.
         """
         return config
 

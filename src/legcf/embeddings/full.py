@@ -68,7 +68,7 @@ class FullTable(EmbeddingLayer[FullTableConfig]):
         "default": {
             "method": {"initial": "als"},
             "training": {
-                **DEFAULT_TRAINING, "learning_rate": 0.05, "relative_rate": True, "epochs": 4, "user_power": 0.5,
+                **DEFAULT_TRAINING, "learning_rate": 0.05, "scale_lr_by_rms": True, "epochs": 4, "user_power": 0.5,
             },
             "ranking": DEFAULT_RANKING,
         },

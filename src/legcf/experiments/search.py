@@ -103,7 +103,7 @@ def search(
 
 def side_by_side(command: Sequence[str], workers: int) -> None:
     """The same search in several processes at once; their trials are told, the result is left to the caller."""
-    words = [sys.executable, "-m", "legcf", *command]
+    words = [sys.executable, "-W", "ignore", "-m", "legcf", *command]  # this process has said what there is to warn of
     processes = [subprocess.Popen(words, stdout=subprocess.DEVNULL) for _ in range(workers)]
     try:
         codes = [process.wait() for process in processes]

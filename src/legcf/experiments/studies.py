@@ -284,7 +284,7 @@ def _one_loss(setting: Setting, name: str) -> dict[str, Any]:
             "max_minutes": setting.minutes or RIVAL_MINUTES, "clock": "cpu",
         }  # fmt: skip
         training |= _found_rate(setting, name, batch)
-    return {"training": training, "ranking": {"length": 1.0}}
+    return {"training": training, "ranking": {"norm_power": 1.0}}
 
 
 def _found_rate(setting: Setting, name: str, batch: int) -> dict[str, float]:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from legcf.core.errors import UserError
 from legcf.core.files import written_whole
 from legcf.data.options import DataOptions
-from legcf.data.source import load
+from legcf.data.source import load_data
 from legcf.evaluation import evaluate_per_user
 from legcf.experiments.machine import code_version, cores, describe
 from legcf.experiments.published import PUBLISHED_METRICS
@@ -165,7 +165,7 @@ def _carried_out(job: WorkerJob, folder: Path) -> Outcome:
         raise UserError(
             f"This worker has legcf {code_version()}, and {job.code} asks: install the same on all machines."
         )
-    dataset = load(job.source, DataOptions(**job.options))
+    dataset = load_data(job.source, DataOptions(**job.options))
     if dataset.content_hash != job.content_hash:
         raise UserError(f"{job.source} is not the data that the command was started with; start it again.")
     trained = _trained(job, dataset, folder)

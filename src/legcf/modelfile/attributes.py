@@ -66,7 +66,7 @@ class TextColumn:
     """Item → places of its values."""
 
     def __len__(self) -> int:
-        return self.pairs.num_users
+        return self.pairs.num_rows
 
     @cached_property
     def _items(self) -> Interactions:
@@ -79,7 +79,7 @@ class TextColumn:
     @cached_property
     def _is_single(self) -> bool:
         """Whether every item has one value."""
-        return self.pairs.num_pairs == len(self) and bool((self.pairs.user_degrees == 1).all())
+        return self.pairs.num_pairs == len(self) and bool((self.pairs.row_lengths == 1).all())
 
     def equal(self, wanted: Iterable[Scalar]) -> ItemMask:
         place_of = self._places.get
@@ -91,7 +91,7 @@ class TextColumn:
             has = chosen.take(self.pairs.items)
             if self._is_single:
                 return has
-            holders = self.pairs.users()[has]
+            holders = self.pairs.rows()[has]
         else:
             holders = self._items.of_users(np.unique(found)).items
         inside = np.zeros(len(self), dtype=np.bool_)

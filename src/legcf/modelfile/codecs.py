@@ -12,6 +12,7 @@ from legcf.features.coder import FeatureCoder
 from legcf.features.cold_items import ColdItemEncoder, FeatureMap
 from legcf.modelfile.histories import PackedHistories
 from legcf.ranking.item_lists.lists import ItemLists
+from legcf.ranking.precision import column_type
 from legcf.ranking.tables.embedding_table import CodebookTable, DenseTable, EmbeddingTable, QuantisedTable
 from legcf.ranking.tables.packing import (
     TABLE_BITS,
@@ -84,8 +85,7 @@ def get_rows(
         assert codebook is not None
         values, scales = get_stored(store, f"{name}.weights", config["weights"])
         packed = array(store, f"{name}.columns", np.uint8, None)
-        narrow = np.uint16 if len(codebook) <= 2**16 else np.uint32
-        columns: NDArray[Any] = unpack_bits(packed, bits_for(len(codebook)), values.size, narrow)
+        columns: NDArray[Any] = unpack_bits(packed, bits_for(len(codebook)), values.size, column_type(len(codebook)))
         expect(not len(columns) or int(columns.max()) < len(codebook), "a column lies outside the codebook")
         rows = CodebookTable(columns.reshape(values.shape), values, codebook, scales)
     expect(len(rows) == count, f"{name} has the wrong number of rows")

@@ -70,7 +70,7 @@ class PackedHistories:
     @classmethod
     def of(cls, pairs: Interactions) -> "PackedHistories":
         num_users, num_items = pairs.num_users, pairs.num_items
-        packed = encode_sorted(pairs.users().astype(np.int64) * num_items + pairs.items, num_users * num_items)
+        packed = encode_sorted(pairs.keys(), num_users * num_items)
         keys = SortedKeys(*packed, pairs.num_pairs, num_users * num_items)
         weights = None if pairs.weights is None else PackedWeights.of(pairs.weights)
         return cls(_narrow(pairs.indptr), keys, num_items, weights)

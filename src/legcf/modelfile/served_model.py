@@ -2,8 +2,8 @@
 """The serving model: what one small file holds, and how it gets in and out of it. Numpy only.
 
 A coded model stores S (packed columns, quantised weights) and H_meta; a full one stores the propagated table. Beside
-them: id maps, item popularity, and if wanted titles, attributes of items, the history of every user, how much what
-neighbours took counts beside the vectors, the map that leads from features of items to vectors, and the model card.
+them: id maps, item popularity, and if wanted titles, attributes of items, the history of every user, item lists, the
+map that leads from features of items to vectors, and the model card.
 """
 
 import json
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf.core.arrays import FloatArray
+from legcf.core.errors import UserError
 from legcf.data.ids import IdMap
 from legcf.features.cold_items import ColdItemEncoder
 from legcf.modelfile.attributes import Attributes
@@ -79,11 +80,9 @@ class ServedModel:
     history: PackedHistories | None = None
     pooling: Pooling | None = None  # users are the weighted sums of their items
     fold_in: FoldIn = FoldIn()  # a user from its items, where they are not
-    fold_in_item: FoldIn = FoldIn()  # an item from its users
     card: dict[str, Any] = field(default_factory=dict)
     dtype: str = "float16"
     lists: ItemLists | None = None  # what a user's items add to scores beside the vectors
-    neighbour_scale: float = 0.0  # of what neighbours add to scores, which is computed from the histories
     attributes: Attributes | None = None  # of items, to filter by
     encoder: ColdItemEncoder | None = None  # of new items, by their features
 
@@ -106,7 +105,13 @@ class ServedModel:
     def load(cls, path: Path) -> "ServedModel":
         store, metadata = read_container(path)
         try:
-            return _from_store(store, json.loads(metadata["config"]), json.loads(metadata["card"]))
+            config = json.loads(metadata["config"])
+            if config.get("neighbour_scale"):
+                raise UserError(
+                    f"{path} adds what neighbours took to scores, which legcf no longer does; item lists replace it:"
+                    " train again with the preset default, and export that."
+                )
+            return _from_store(store, config, json.loads(metadata["card"]))
         except (KeyError, ValueError, TypeError, IndexError, AttributeError, OverflowError) as error:
             raise damaged(path, f"its content is not consistent: {error}") from error
 
@@ -140,7 +145,7 @@ def _to_store(model: ServedModel) -> tuple[Store, dict[str, Any]]:
     config: dict[str, Any] = {"dtype": model.dtype, "items": len(model.items)}
     if model.pooling is not None:
         config["pooling"] = {"user_power": model.pooling.user_power, "item_power": model.pooling.item_power}
-    config["fold_in"] = {"user": vars(model.fold_in), "item": vars(model.fold_in_item)}
+    config["fold_in"] = {"user": vars(model.fold_in)}
     store: Store = {}
     config["popularity"] = put_integers(store, "popularity", model.popularity)
     if isinstance(model.item_rows, CodebookTable):
@@ -168,8 +173,6 @@ def _to_store(model: ServedModel) -> tuple[Store, dict[str, Any]]:
             weights = model.history.weights
             if weights is not None:
                 store["history.weights"], store["history.levels"] = weights.codes.packed, weights.levels
-            if model.neighbour_scale:
-                config["neighbour_scale"] = model.neighbour_scale
     return store, config
 
 
@@ -196,11 +199,7 @@ def _from_store(store: Store, config: dict[str, Any], card: dict[str, Any]) -> S
         bias = finite(array(store, "item_bias", np.float32 if dtype == "float32" else np.float16, (num_items,)))
     titles = get_text(store, "titles", num_items) if "titles.text" in store else None
     pooling = _get_pooling(config["pooling"], popularity) if "pooling" in config else None
-    fold_in, fold_in_item = (_get_fold_in(config["fold_in"][side]) for side in ("user", "item"))
     items = get_ids(store, "ids.items", config["item_ids"], num_items, "item")
-    neighbour_scale = float(config.get("neighbour_scale", 0.0))
-    expect(0 <= neighbour_scale <= _LARGEST_SCALE, "the scale of neighbours is wrong")
-    expect(history is not None or not neighbour_scale, "neighbours need histories")
     return ServedModel(
         items=items,
         item_rows=item_rows,
@@ -211,12 +210,10 @@ def _from_store(store: Store, config: dict[str, Any], card: dict[str, Any]) -> S
         titles=titles,
         history=history,
         pooling=pooling,
-        fold_in=fold_in,
-        fold_in_item=fold_in_item,
+        fold_in=_get_fold_in(config["fold_in"]["user"]),
         card=card,
         dtype=dtype,
         lists=get_lists(store, "lists", config["lists"], num_items) if "lists" in config else None,
-        neighbour_scale=neighbour_scale,
         attributes=Attributes.get(store, config["attributes"], num_items) if "attributes" in config else None,
         encoder=get_encoder(store, "features", config["features"], item_rows.width) if "features" in config else None,
     )

@@ -4,9 +4,8 @@
 What is left to choose is chosen by an `Objective` of the caller; this module knows neither held-out pairs nor metrics.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,20 +13,14 @@ from numpy.typing import NDArray
 
 from legcf.core.config import RankingConfig
 from legcf.core.errors import UserError
-from legcf.core.hill_climb import climb
 from legcf.data.interactions import Interactions
 from legcf.ranking.item_lists.lists import ItemLists, entries_within
 from legcf.ranking.item_lists.recipe import ListFitter, Objective
-from legcf.ranking.neighbours import Neighbours
 from legcf.ranking.precision import as_stored
 from legcf.ranking.ranking import Ranking
 
 _WEIGHT_STEPS = (2.0, 2.0**0.5)  # factors by which the final list weight is climbed; finer ones were not measured
 Arrays = Mapping[str, NDArray[np.generic]]
-
-
-def _remembered_neighbours() -> Callable[[Interactions], Neighbours]:
-    return lru_cache(maxsize=1)(Neighbours.of)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,42 +42,30 @@ class RankingBuilder:
     """Solves lists of the training pairs, where several builders share the work; None: each solves its own."""
     method_lists: ItemLists | None = None
     """Lists that the method itself ranks by."""
-    _neighbours: Callable[[Interactions], Neighbours] = field(default_factory=_remembered_neighbours)
 
     def __post_init__(self) -> None:
-        if self.method_lists is not None and (self.config.has_lists or self.config.neighbours):
-            raise UserError("This method ranks by lists of its own: set ranking.lists and ranking.neighbours to 0.")
+        if self.method_lists is not None and self.config.has_lists:
+            raise UserError("This method ranks by lists of its own: set ranking.lists to 0.")
 
     def base(self, ranking: Ranking) -> Ranking:
         """Add what is configured except lists: what epochs of training are validated by."""
-        ranking = ranking.with_norm_power(self.config.length)
-        if self.method_lists is not None:
-            return replace(ranking, term=self.method_lists)
-        return self._near(ranking, self.config.neighbours) if self.config.neighbours else ranking
+        ranking = ranking.with_norm_power(self.config.norm_power)
+        return ranking if self.method_lists is None else replace(ranking, lists=self.method_lists)
 
     def build(self, ranking: Ranking, objective: Objective | None) -> BuiltRanking:
         """Add all that is configured; an objective chooses what the configuration leaves to it."""
         ranking = self.quantised(self.base(ranking))
-        if self.config.has_lists:
-            return self._with_lists(ranking, objective)
-        if objective is None or not self.config.fit_neighbours:
-            return BuiltRanking(ranking, self.config)
-        start = self.config.neighbours
-        best = climb(lambda weight: objective(self._near(ranking, weight), {"weight": weight}), start)
-        settings = _nothing_to_choose(self.config.model_copy(update={"neighbours": best}))
-        return BuiltRanking(self._near(ranking, best), settings)
+        return self._with_lists(ranking, objective) if self.config.has_lists else BuiltRanking(ranking, self.config)
 
     def from_arrays(self, ranking: Ranking, stored: Arrays) -> Ranking:
         """Restore a built ranking from a model's vectors and from what `arrays` returned for it."""
-        ranking = self.quantised(ranking.with_norm_power(self.config.length))
+        ranking = self.quantised(ranking.with_norm_power(self.config.norm_power))
         if "list_weights" in stored:
             items = np.asarray(stored["list_items"], dtype=np.int32)
             pairs = Interactions(np.asarray(stored["list_indptr"], dtype=np.int64), items, ranking.num_items)
             weights = np.asarray(stored["list_weights"], dtype=np.float32)
             scale = float(stored["list_scale"].item()) if "list_scale" in stored else 0.0
-            return replace(ranking, term=ItemLists(pairs, weights, self.config.list_power, scale))
-        if "neighbour_weight" in stored:
-            return self._near(ranking, float(stored["neighbour_weight"].item()))
+            return replace(ranking, lists=ItemLists(pairs, weights, self.config.list_power, scale))
         return ranking
 
     def quantised(self, ranking: Ranking) -> Ranking:
@@ -129,32 +110,24 @@ class RankingBuilder:
             return ListFitter(ranking.histories)
         return self.fitter
 
-    def _near(self, ranking: Ranking, weight: float) -> Ranking:
-        return replace(ranking, term=self._neighbours(ranking.histories).weighing(weight, ranking))
-
 
 def _nothing_to_choose(config: RankingConfig) -> RankingConfig:
-    return config.model_copy(update={"choose": False, "fit_lists": False, "fit_neighbours": False})
+    return config.model_copy(update={"search_representation": False, "fit_lists": False})
 
 
 def arrays(ranking: Ranking) -> dict[str, NDArray[np.generic]]:
     """Return what a run folder keeps of a built ranking, beside the vectors of its model."""
-    term = ranking.term
-    if isinstance(term, Neighbours):
-        return {"neighbour_weight": np.array(term.weight)}
-    if isinstance(term, ItemLists):
-        return {
-            "list_indptr": term.pairs.indptr,
-            "list_items": term.pairs.items,
-            "list_weights": term.weights,
-            "list_scale": np.array(term.scale),
-        }
-    return {}
+    lists = ranking.lists
+    if lists is None:
+        return {}
+    return {
+        "list_indptr": lists.pairs.indptr,
+        "list_items": lists.pairs.items,
+        "list_weights": lists.weights,
+        "list_scale": np.array(lists.scale),
+    }
 
 
 def facts(ranking: Ranking) -> dict[str, Any]:
     """Return what metrics.json says of a built ranking."""
-    term = ranking.term
-    if isinstance(term, Neighbours):
-        return {"neighbour_weight": term.weight}
-    return {"list_entries": term.num_entries} if isinstance(term, ItemLists) else {}
+    return {} if ranking.lists is None else {"list_entries": ranking.lists.num_entries}

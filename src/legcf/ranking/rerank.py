@@ -50,23 +50,23 @@ class Reranker:
     ) -> tuple[IntArray, FloatArray]:
         if seen is None or ranking.bias is not None or not _moves_little(ranking):
             return rank(ranking, k, users, seen)
-        assert isinstance(ranking.term, ItemLists)
+        assert ranking.lists is not None
         chosen = np.arange(ranking.num_users) if users is None else np.asarray(users)
         if self._best is None or not self._best.suits(ranking, k, chosen, seen):
             self._best = _Best(ranking, chosen, seen, k)
             return rank(ranking, k, users, seen)
         if self._best.found is None:
-            found = rank(replace(ranking, term=None), max(k, _KEPT), chosen, seen)
+            found = rank(replace(ranking, lists=None), max(k, _KEPT), chosen, seen)
             self._best = replace(self._best, found=found)
         assert self._best.found is not None
-        return _moved(ranking, ranking.term, k, chosen, seen, self._best.found)
+        return _moved(ranking, ranking.lists, k, chosen, seen, self._best.found)
 
 
 def _moves_little(ranking: Ranking) -> bool:
     """Whether lists are short enough, and items many enough, for most to stay where they are."""
-    if not isinstance(ranking.term, ItemLists):
+    if ranking.lists is None:
         return False
-    reached = ranking.histories.num_pairs / max(ranking.num_users, 1) * ranking.term.num_entries
+    reached = ranking.histories.num_pairs / max(ranking.num_users, 1) * ranking.lists.num_entries
     return reached * _MOVED_PART < ranking.num_items**2
 
 
@@ -86,7 +86,7 @@ def _moved(
     vectors: FloatArray = ranking.users[users]
     complete: NDArray[np.bool_] = np.any(vectors != 0, axis=1)
     _merge(
-        vectors, ranking.items, lists.own_scales(histories), histories.indptr, histories.items,
+        vectors, ranking.items, lists.user_scales(histories), histories.indptr, histories.items,
         np.empty(0, dtype=np.float32) if relative is None else relative,
         hidden.indptr, hidden.items, lists.pairs.indptr, lists.pairs.items, lists.weights,
         *best, ranked, scores, complete, max(1, min(len(users), get_num_threads() * _CHUNKS_PER_THREAD)),

@@ -86,13 +86,13 @@ def _user_vectors(scorer: "Scorer", users: slice, histories: Interactions, fast:
 def _top_compiled(
     scorer: "Scorer", fast: ModuleType, projected: FloatArray, k: int, histories: Interactions, seen: Interactions
 ) -> Found:
-    rows, bias, term = scorer.model.item_rows, scorer.model.item_bias, scorer.term
+    rows, bias, lists = scorer.model.item_rows, scorer.model.item_bias, scorer.model.lists
     found: Found
-    if isinstance(rows, CodebookTable) and term is None:
+    if isinstance(rows, CodebookTable) and lists is None:
         found = fast.top_k(rows, projected, k, bias, seen)
         return found
     if isinstance(rows, CodebookTable) and _lists_are_short(scorer, histories):
-        found = fast.top_k_with_lists(rows, projected, k, bias, seen, scorer.model.lists, histories)
+        found = fast.top_k_with_lists(rows, projected, k, bias, seen, lists, histories)
         return found
     parts: list[Found] = []
     few = max(1, _BLOCK_BYTES // (4 * max(len(scorer.model.items), 1)))
@@ -101,8 +101,8 @@ def _top_compiled(
         scores = rows.scores(projected[some])
         if bias is not None:
             scores += bias
-        if term is not None:
-            term.add_for(scores, histories.of_users(some))
+        if lists is not None:
+            lists.add_for(scores, histories.of_users(some))
         parts.append(fast.best_k(scores, k, seen.of_users(some)))
     return np.concatenate([items for items, _ in parts]), np.concatenate([scores for _, scores in parts])
 
@@ -112,5 +112,5 @@ def _lists_are_short(scorer: "Scorer", histories: Interactions) -> bool:
     lists = scorer.model.lists
     if lists is None or histories.weights is not None:  # the compiled search adds all lists alike
         return False
-    reached = float(lists.pairs.user_degrees[histories.items].sum())
+    reached = float(lists.lengths[histories.items].sum())
     return reached < _FEW_REACHED * histories.num_users * len(scorer.model.items)

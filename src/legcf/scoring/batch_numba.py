@@ -48,7 +48,7 @@ def top_k_with_lists(
     offsets = np.zeros(0, dtype=np.float32) if bias is None else bias
     scales = np.ones(len(rows), dtype=np.float32) if rows.scales is None else rows.scales
     _search_with_lists(
-        projected, rows.columns, rows.values, scales, offsets, seen.indptr, seen.items, lists.own_scales(histories),
+        projected, rows.columns, rows.values, scales, offsets, seen.indptr, seen.items, lists.user_scales(histories),
         histories.indptr, histories.items, _relative(histories), lists.pairs.indptr, lists.pairs.items, lists.weights,
         items, scores,
     )  # fmt: skip

@@ -31,14 +31,15 @@ class SharedMeta:
 class Explanation:
     item: ExternalId
     score: float
-    neighbours: float  # what users with items in common add to the score
+    list_score: float
+    """What the lists of the user's items add to the score."""
     shared: list[SharedMeta]
     because: list[Scored]
     text: str  # for people who know nothing of vectors
 
 
 def explain(scorer: Scorer, taste: UserProfile, items: Sequence[int]) -> list[Explanation]:
-    """The parts of each score. All terms of an item's code, its bias and what neighbours add sum up to the score."""
+    """The parts of each score. All terms of an item's code, its bias and what lists add sum up to the score."""
     model = scorer.model
     if not len(items):
         return []
@@ -48,7 +49,7 @@ def explain(scorer: Scorer, taste: UserProfile, items: Sequence[int]) -> list[Ex
     if model.item_bias is not None:
         scores = scores + model.item_bias[wanted]
     own = scorer.solver.contributions(taste.history, targets, taste.relative)
-    near = np.zeros_like(own) if scorer.term is None else scorer.term.parts(taste.history, wanted, taste.relative)
+    near = np.zeros_like(own) if model.lists is None else model.lists.parts(taste.history, wanted, taste.relative)
     added = near.sum(axis=0)
     explanations = []
     for place, item in enumerate(items):

@@ -172,23 +172,3 @@ class PooledUsers:
 
     def contributions(self, history: Positions, targets: FloatArray, relative: FloatArray | None = None) -> FloatArray:
         return self._pooling.parts(history, self._rows.vectors(history), targets, relative)
-
-
-def code_vector(vector: FloatArray, codebook: FloatArray, t: int) -> tuple[NDArray[np.int64], FloatArray]:
-    """Orthogonal matching pursuit for one row: t columns and weights with Σ weights · codebook[columns] ≈ vector."""
-    book = codebook.astype(np.float64)
-    lengths = np.linalg.norm(book, axis=1)
-    usable = lengths > 0
-    residual = vector.astype(np.float64)
-    chosen: list[int] = []
-    weights: NDArray[np.float64] = np.zeros(0)
-    for _ in range(min(t, int(usable.sum()))):
-        gain = np.where(usable, np.abs(book @ residual) / np.maximum(lengths, 1e-30), -1.0)
-        gain[chosen] = -1.0
-        chosen.append(int(gain.argmax()))
-        weights = np.asarray(np.linalg.lstsq(book[chosen].T, vector.astype(np.float64), rcond=None)[0], np.float64)
-        residual = vector - weights @ book[chosen]
-    order = np.argsort(-np.abs(weights), kind="stable")
-    columns, values = np.zeros(t, dtype=np.int64), np.zeros(t, dtype=np.float32)
-    columns[: len(order)], values[: len(order)] = np.array(chosen, dtype=np.int64)[order], weights[order]
-    return columns, values

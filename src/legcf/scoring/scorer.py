@@ -3,9 +3,8 @@
 
     y_ui = s_uᵀ G s_i,  G = H_meta H_metaᵀ
 
-A user is projected once (g = H_meta h_u), after which an item costs t multiply-adds. Where the file has a scale for it,
-what a user's neighbours took is added (`legcf.scoring.neighbours`). Public methods speak in the ids
-people use, private ones in positions.
+A user is projected once (g = H_meta h_u), after which an item costs t multiply-adds. Where the file has item lists,
+what those of the user's items add is added. Public methods speak in the ids people use, private ones in positions.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,9 +27,7 @@ from legcf.ranking.popularity import trust
 from legcf.ranking.tables.embedding_table import EmbeddingTable, measure
 from legcf.scoring.batch import blocks
 from legcf.scoring.foldin import UserMaker, user_maker
-from legcf.scoring.neighbours import HistoryNeighbours
-from legcf.scoring.profile import ServedTerm, UserProfile
-from legcf.scoring.renew import with_pairs
+from legcf.scoring.profile import UserProfile
 from legcf.scoring.rules import Caps, Filter, allowed_items, choose
 from legcf.scoring.topk import best
 
@@ -117,18 +114,6 @@ class Scorer:
         """
         return cls(ServedModel.load(Path(path)), Path(path))
 
-    def updated(self, users: Sequence[ExternalId], items: Sequence[ExternalId]) -> "Scorer":
-        """Give a scorer that knows more pairs, of known and of new users and items.
-
-        Args:
-            users: Ids, one per pair.
-            items: Ids, side by side with them.
-
-        Returns:
-            Another scorer; this one stays as it is.
-        """
-        return Scorer(with_pairs(self.model, users, items))
-
     def prepare(self) -> "Scorer":
         """Build the lookups that the first request would otherwise wait for.
 
@@ -140,16 +125,7 @@ class Scorer:
             self.model.users.find("")
         self._measured  # noqa: B018 - cached on first use
         self.solver.prepare()
-        self.term  # noqa: B018 - cached on first use
         return self
-
-    @cached_property
-    def term(self) -> ServedTerm | None:
-        """What the items of a user add beside the vectors: the file's lists, or what neighbours took."""
-        history, scale = self.model.history, self.model.neighbour_scale
-        if self.model.lists is not None or history is None or not scale:
-            return self.model.lists
-        return HistoryNeighbours.of(history, scale)
 
     @cached_property
     def solver(self) -> UserMaker:
@@ -220,7 +196,8 @@ class Scorer:
     def fallback(self, taste: UserProfile) -> Literal["popular"] | None:
         """What is recommended in place of a taste of which nothing is known: neither vector nor history tell items
         apart."""
-        if taste.vector.any() or (self.term is not None and self.term.term(taste.history, taste.relative).any()):
+        lists = self.model.lists
+        if taste.vector.any() or (lists is not None and lists.scores(taste.history, taste.relative).any()):
             return None
         return "popular"
 
@@ -240,8 +217,8 @@ class Scorer:
         scores: FloatArray = rows.scores(rows.project(taste.vector[None]) if projected is None else projected)[0]
         if self.model.item_bias is not None:
             scores += self.model.item_bias
-        if self.term is not None:
-            self.term.add_to(scores, taste.history, taste.relative)
+        if self.model.lists is not None:
+            self.model.lists.add_to(scores, taste.history, taste.relative)
         return scores
 
     def profile(self, request: Request, more: Positions = _NONE) -> UserProfile:

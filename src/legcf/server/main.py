@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starting and stopping the server process."""
+"""Start and stop the server process."""
 
 import errno
 import logging
@@ -21,7 +21,7 @@ from legcf.server.logs import log
 from legcf.server.settings import Settings
 from legcf.server.state.event_log import EventLog
 
-_GRACE_SECONDS = 20  # for requests under way when the server is told to stop
+_GRACE_SECONDS = 20  # for requests under way when the server has to stop
 _COUNTS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it once, when it is imported
 
 
@@ -29,7 +29,7 @@ def run_server(settings: Settings, host: str, port: int, workers: int) -> None:
     """Serve until SIGTERM or SIGINT, then finish what is under way and return."""
     _check(settings)
     if workers > 1:
-        ServedModel.load(Path(settings.model))  # a bad file is told once, here, not by every worker
+        ServedModel.load(Path(settings.model))  # a bad file is reported once, here, not by every worker
     if settings.events is not None:
         EventLog(settings.events, create=True).close()  # once, before all workers open it
     listener = _listen(host, port)
@@ -38,7 +38,7 @@ def run_server(settings: Settings, host: str, port: int, workers: int) -> None:
 
     import uvicorn
 
-    from legcf.server.app import create_app  # not before counters have their place: prometheus_client comes with it
+    from legcf.server.app import create_app  # not before _COUNTS_VARIABLE is set: prometheus_client comes with it
 
     _log_as_json()
     signal.signal(signal.SIGTERM, _leave)  # uvicorn finishes its requests, then hands the signal on to this
@@ -62,7 +62,7 @@ def run_server(settings: Settings, host: str, port: int, workers: int) -> None:
 
 
 def server_options() -> dict[str, Any]:
-    """How uvicorn runs, whoever starts it."""
+    """Return how uvicorn runs, whoever starts it."""
     from legcf.server.protocol import JoiningProtocol
 
     return {
@@ -85,19 +85,14 @@ def _check(settings: Settings) -> None:
             raise UserError(
                 f"--cors-origin {origin} is not of the form https://shop.example (no path, no slash at the end)."
             )
-    path = Path(settings.model)
-    if path.suffix == ".onnx":
-        raise UserError(
-            f"{path} is an ONNX graph, which other runtimes serve: export without `--format onnx` for `legcf serve`."
-        )
 
 
 def _prepare_counts(workers: int) -> str | None:
-    """A folder where workers share their counters; None for one worker, and where nothing can be written."""
-    wanted = os.environ.pop(_COUNTS_VARIABLE, None)
+    """Make a folder where workers share their counters; None for one worker, and where nothing can be written."""
+    requested = os.environ.pop(_COUNTS_VARIABLE, None)
     if workers == 1:
         return None
-    for parent in (wanted, None, "/dev/shm"):
+    for parent in (requested, None, "/dev/shm"):
         try:
             folder = tempfile.mkdtemp(prefix="legcf-serve-", dir=parent)
         except OSError:

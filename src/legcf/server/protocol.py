@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""uvicorn's HTTP protocol with one difference: an answer's head is sent together with its body.
+"""Speak HTTP as uvicorn does, with one difference: an answer's head is sent together with its body.
 
 By itself uvicorn writes them apart: two system calls, and a client that is woken up twice.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a server runs, and how its worker processes get to know."""
+"""Hold how a server runs, and hand it to worker processes."""
 
 import json
 import os
@@ -10,8 +10,11 @@ SETTINGS_VARIABLE = "LEGCF_SERVE_SETTINGS"
 
 @dataclass(frozen=True)
 class Settings:
-    """`counts` is the folder where workers share their counters; None counts in memory, for one process alone.
-    `events` is the folder of the event log; None takes no events."""
+    """Hold the options of `legcf serve`, which its help explains.
+
+    `counts` is the folder where workers share their counters; None counts in memory, for one process alone. `events` is
+    the folder of the event log; None takes no events. `max_body` and `cache_bytes` are in bytes.
+    """
 
     model: str
     api_key: str | None = None

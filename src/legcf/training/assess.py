@@ -64,20 +64,20 @@ def assess(
 
     Accuracy is a mean over everyone, or over the users `among` them who are named.
     """
-    layer, term = model.layer, ranking.term
+    layer, lists = model.layer, ranking.lists
     sizes = layer.entity_sizes()
     backbone_params = sum(parameter.numel() for parameter in model.backbone.parameters())
     parts = {"test": dataset.test, "validation": dataset.validation}
     measured = accuracies(ranking, {name: part for name, part in parts.items() if part.num_pairs}, among=among)
     return {
         **{name: measured.get(name, {}) for name in parts},
-        "num_params": layer.num_params() + (0 if term is None else term.num_params()),
+        "num_params": layer.num_params() + (0 if lists is None else lists.num_params()),
         **({} if sizes is None else {"sizes": sizes_by_popularity(sizes, dataset.train)}),
         "backbone_params": backbone_params,
         "total_trainable": layer.total_trainable() + backbone_params,
         "storage_bytes": (layer.storage_bytes() if ranking.rows is None else ranking.rows.packed_bytes)
         + bytes_of(*model.backbone.parameters())
-        + (0 if term is None else term.storage_bytes()),
+        + (0 if lists is None else lists.storage_bytes()),
         **facts(ranking),
         "full_table_bytes": layer.num_entities * layer.width * 4,
         "dataset": dataset.name,

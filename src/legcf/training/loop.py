@@ -145,7 +145,7 @@ class Session:
         """Make it when it is first used: torch takes more than a second for it, and some runs train nothing."""
         if self._optimiser is None:
             training = self.config.training
-            betas = (0.9, training.adam_memory)
+            betas = (0.9, training.beta2)
             # Fused: one pass over the weights instead of eight, a tenth of the time for a wide table.
             self._optimiser = torch.optim.Adam(self._groups, lr=training.learning_rate, betas=betas, fused=True)
         return self._optimiser
@@ -220,7 +220,7 @@ class Session:
         entities = torch.from_numpy(batch.entities)
         encoded, travelled = self.model.encoded(entities, batch.fold, self.rng)
         vectors, pairs = encoded, batch
-        if training.leave_out:
+        if training.exclude_target:
             vectors, pairs = without_own_pair(self.model, vectors, entities, batch)
         loss = self.loss_of(vectors, pairs)
         if training.l2:
@@ -252,7 +252,7 @@ class Session:
 
     def _rate_scale(self, parameter: torch.nn.Parameter) -> float:
         size = float(parameter.detach().square().mean().sqrt())
-        return size if self.config.training.relative_rate and size > 0 else 1.0
+        return size if self.config.training.scale_lr_by_rms and size > 0 else 1.0
 
     # Validation ---------------------------------------------------------------------------------------------------
 

@@ -172,9 +172,9 @@ def check_loss(training: TrainingConfig) -> None:
 def check_batches(training: TrainingConfig) -> None:
     """Refuse settings that need batches beside a loss that takes all pairs at once."""
     loss = LOSSES.get(training.loss)
-    if loss is None or loss.negatives != "none" or not (training.edge_folds or training.leave_out):
+    if loss is None or loss.negatives != "none" or not (training.edge_folds or training.exclude_target):
         return
-    needs = "edge_folds needs order = interaction and" if training.edge_folds else "leave_out needs"
+    needs = "edge_folds needs order = interaction and" if training.edge_folds else "exclude_target needs"
     raise UserError(f"What is set under `training` is not possible: {needs} a loss that takes pairs in batches.")
 
 
@@ -186,7 +186,7 @@ def without_own_pair(
     own = model.backbone.without_pairs(vectors, entities, users, positives)
     if own is None:
         raise UserError(
-            f"Backbone {model.backbone.config.name} cannot do training.leave_out; use training.edge_folds instead."
+            f"Backbone {model.backbone.config.name} cannot do training.exclude_target; use training.edge_folds instead."
         )
     own_rows = np.arange(len(vectors), len(vectors) + batch.num_pairs)
     return torch.cat([vectors, own]), replace(batch, users=own_rows)

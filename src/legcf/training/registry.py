@@ -20,9 +20,9 @@ from legcf.core.config import (
     TrainingConfig,
     merged,
     migrated,
-    renamed,
     unknown_key,
     validated,
+    with_current_keys,
 )
 from legcf.core.errors import UserError
 from legcf.core.plugins import Registry
@@ -137,18 +137,13 @@ def resolve(
             f"Preset {preset} of {method} is made for backbone {made_for}; with {backbone} use --preset"
             f" {' or '.join(others)}."
         )
-    names = {"method": method, "backbone": backbone}
-    typed = {
-        section: renamed(names.get(section, section), values) if isinstance(values, Mapping) else values
-        for section, values in (overrides or {}).items()
-    }
-    given = merged(settings, typed)
+    given = merged(settings, with_current_keys(overrides or {}, method))
     sections: dict[str, type[Frozen]] = {"method": layer.Config, "backbone": backbone_type.Config, **COMMON_SECTIONS}
     for section, values in given.items():
         if section not in sections or not isinstance(values, Mapping):
             every = {f"{name}.{key}" for name, model in sections.items() for key in model.model_fields}
             raise UserError(unknown_key(section, every))
-    for section, name in names.items():
+    for section, name in (("method", method), ("backbone", backbone)):
         if given.get(section, {}).get("name", name) != name:
             raise UserError(f"{section}.name cannot be set as an option; choose it with --{section}.")
     method_config = validated(layer.Config, {**given.get("method", {}), "name": method}, "method")

@@ -79,7 +79,7 @@ def _rehearsal_data(dataset: Dataset, config: RunConfig, final: bool) -> Dataset
     """Return the pairs to select settings by; None where the dataset itself will do, or has too few pairs."""
     if final:
         return dataset
-    if config.ranking.choose and dataset.train.num_pairs > MANY_PAIRS:
+    if config.ranking.search_representation and dataset.train.num_pairs > MANY_PAIRS:
         part = dataset.sample(MANY_PAIRS, SAMPLE_ITEMS, Stream.SELECTION_SAMPLE.generator(config.seed))
     elif config.ranking.chooses and not dataset.validation.num_pairs:
         part = dataset.holding_out(_HELD_OUT, Stream.SELECTION_PAIRS.generator(config.seed))

@@ -190,8 +190,6 @@ def load_model(folder: Path) -> TrainedModel:
         known = _interactions(groups["known"], len(users), len(items)) if groups.get("known") else train
         titles = text_from_arrays(_arrays(groups["titles"])) if groups.get("titles") else None
         ranking_arrays = _arrays(groups.get("ranking", {}))
-        if description["format_version"] == 1 and "neighbour_weight" in groups["model"]:
-            ranking_arrays["neighbour_weight"] = groups["model"].pop("neighbour_weight").numpy()
         model = make_model(config, train, lambda model: model.load_state_dict(groups["model"]))
         metrics, curve = description["metrics"], description["curve"]
         features = None

@@ -94,7 +94,8 @@ class Untrained:
 def select_untrained(session: Session, builder: RankingBuilder, build: Build, report: bool) -> Untrained:
     """Select the best candidate that needs no training: a quantised table, or the model before its first epoch."""
     config, dataset, byte_budget, fitter = session.config, session.dataset, builder.byte_budget, builder.fitter
-    if not (config.ranking.choose and byte_budget is not None and session.validates and fitter is not None):
+    selects = config.ranking.search_representation and session.validates
+    if not selects or byte_budget is None or fitter is None:
         return Untrained(config.ranking)
     objective = session.objective("choose", report=report)
     if config.ranking.fit_lists:
@@ -146,8 +147,7 @@ def train_or_keep(session: Session, builder: RankingBuilder, untrained: Untraine
     if candidate is not None and untrained.skips_training:
         return candidate.restored()
     session.options.work.run(session)
-    has_lists = session.config.ranking.has_lists
-    objective = session.objective("lists" if has_lists else "neighbours", everyone=has_lists)
+    objective = session.objective("lists", everyone=True)
     built = builder.build(session.model.ranking(), objective if session.validates else None)
     if candidate is not None:
         handicap = SelectionPolicy.for_catalogue(session.dataset.num_items).trained_handicap

@@ -23,9 +23,7 @@ from legcf.features.cold_items import ColdItemEncoder
 from legcf.features.known import ItemFeatures
 from legcf.modelfile.served_model import encoder_bytes
 from legcf.ranking.builder import RankingBuilder
-from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.item_lists.recipe import ListFitter
-from legcf.ranking.neighbours import Neighbours
 from legcf.ranking.ranking import Ranking
 from legcf.server.state.event_log import MARK_KEY
 from legcf.training.assess import ByteBudget, assess, peak_memory_mb
@@ -109,7 +107,7 @@ def _without_held_out(base: TrainedModel, merged: Grown) -> Dataset:
 
 def refuse_others(base: TrainedModel) -> None:
     """Only where users are their histories is an item's vector all that new pairs change."""
-    if base.ranking.pooling is None or base.config.ranking.length != 1:
+    if base.ranking.pooling is None or base.config.ranking.norm_power != 1:
         raise UserError(
             f"A model of {base.config.method.name} on {base.config.backbone.name} cannot be updated, for its users are"
             " more than their histories: train again, with the default preset if it is to be updated later."
@@ -143,32 +141,29 @@ def _grown_model(
 def _ranked(
     base: TrainedModel, model: GraphModel, dataset: Dataset, changed: NDArray[np.bool_], encoder: ColdItemEncoder | None
 ) -> Ranking:
-    settings, term = base.config.ranking, base.ranking.term
+    settings, lists = base.config.ranking, base.ranking.lists
     budget = ByteBudget.of(base.config, dataset)
     byte_budget = None if budget is None else budget.left(base.config.method)
     if byte_budget is not None and encoder is not None:
         byte_budget = max(byte_budget - encoder_bytes(encoder), 0)  # the file keeps to its size with the map in it
-    if isinstance(term, ItemLists) and term.scale:
+    if lists is not None and lists.scale:
         builder = RankingBuilder(settings, byte_budget)
         ranking = builder.quantised(model.ranking())
-        return replace(ranking, term=renewed_lists(term, dataset.train, changed, settings, builder.entries(ranking)))
-    if isinstance(term, Neighbours):
-        ranking = RankingBuilder(settings).quantised(model.ranking())
-        return replace(ranking, term=Neighbours.of(dataset.train).weighing(term.weight, ranking))
+        return replace(ranking, lists=renewed_lists(lists, dataset.train, changed, settings, builder.entries(ranking)))
     # No lists, or of a run that does not say how they were scaled: as after a training.
     return RankingBuilder(settings, byte_budget, ListFitter(dataset.train)).build(model.ranking(), None).ranking
 
 
 def _can_weigh(result: TrainedModel, dataset: Dataset) -> bool:
-    term = result.ranking.term
-    has_lists = isinstance(term, ItemLists) and term.num_entries > 0 and term.scale > 0
+    lists = result.ranking.lists
+    has_lists = lists is not None and lists.num_entries > 0 and lists.scale > 0
     return has_lists and result.config.ranking.fit_weight and dataset.validation.num_pairs > 0
 
 
 def _weighed_again(result: TrainedModel, validation: Interactions, watching: Positions | None) -> TrainedModel:
     """As a training weighs lists."""
-    config, lists = result.config, result.ranking.term
-    assert isinstance(lists, ItemLists)
+    config, lists = result.config, result.ranking.lists
+    assert lists is not None
     evaluator = Evaluator(validation, config.training.monitor, watching)
 
     def objective(ranking: Ranking, facts: dict[str, Any]) -> float:

@@ -55,11 +55,11 @@ def test_the_push_counts_what_is_not_null() -> None:
 
 def test_sizes() -> None:
     config = Cerp.sized(CerpConfig(budget="legcf", dim=128), 29_858, 40_981)
-    assert config.kept == 205_678  # type: ignore[attr-defined]
+    assert config.max_entries == 205_678  # type: ignore[attr-defined]
     assert config.buckets == 4018  # type: ignore[attr-defined]
     given = Cerp.sized(CerpConfig(budget="legcf", dim=128, buckets=100), 29_858, 40_981)
-    assert given.kept == 2 * 100 * 128  # type: ignore[attr-defined]
+    assert given.max_entries == 2 * 100 * 128  # type: ignore[attr-defined]
     with pytest.raises(UserError, match="more than the 50 users and items"):
         made(buckets=51)
     with pytest.raises(UserError, match="more than the 96 entries"):
-        made(kept=97)
+        made(max_entries=97)

@@ -13,9 +13,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from legcf.export.build import build
+from legcf.export.options import ExportOptions
 from legcf.features.cold_items import ColdItemEncoder
 from legcf.modelfile.served_model import ServedModel
-from legcf.scoring.extend import with_item
+from legcf.scoring.extend import NewItem, with_new_items
 from legcf.scoring.scorer import Request, Scorer
 from legcf.server.app import create_app
 from legcf.server.settings import Settings
@@ -54,6 +55,15 @@ def test_off_unless_asked_for(model_file: Path) -> None:
         assert client.post("/interactions", json={"events": [{"user": "u1", "item": "i/1"}]}).status_code == 404
         assert client.put("/items/i/1", json={"available": False}).status_code == 404
         assert client.get("/api/model").json()["accepts_events"] is False
+
+
+def test_a_worker_opens_the_log_once(model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    EventLog(tmp_path, create=True).close()
+    opened: list[str] = []
+    start = EventLog.__init__
+    monkeypatch.setattr(EventLog, "__init__", lambda log, folder: (opened.append(folder), start(log, folder))[1])
+    create_app(Settings(str(model_file), access_log=False, events=str(tmp_path)))
+    assert opened == [str(tmp_path)]
 
 
 def test_the_next_answer_knows_an_event(client: TestClient, model: ServedModel) -> None:
@@ -130,7 +140,8 @@ def test_an_item_that_nobody_has_is_placed_by_what_is_said_of_it(placing_file: P
 
 
 def test_a_new_file_has_what_was_said_of_items(placing_file: Path, model_file: Path, tmp_path: Path) -> None:
-    path, newer = tmp_path / "model", with_item(ServedModel.load(placing_file), "i/b", features={"kind": "group 0"})
+    path, placing = tmp_path / "model", ServedModel.load(placing_file)
+    newer = with_new_items(placing, [NewItem.of(placing, "i/b", {"kind": "group 0"})])
     path.write_bytes(placing_file.read_bytes())
     with told(path, tmp_path / "log", reload_seconds=0.02) as client:
         for name in ("i/a", "i/b"):
@@ -186,7 +197,7 @@ def test_a_log_of_before_knows_no_descriptions(tmp_path: Path) -> None:
 
 
 def test_numbers_and_their_digits_are_one_id_and_other_spellings_are_not(tmp_path: Path) -> None:
-    build(make_toy(1, text_ids=False), t=2, c=10, quiet=True).save(tmp_path / "model")
+    build(make_toy(1, text_ids=False), ExportOptions(t=2, c=10)).save(tmp_path / "model")
     with told(tmp_path / "model", tmp_path / "log") as client:
         first, second = _ids(client.get("/recommend/101?k=2"))
         _send(client, (101, first, "a"), ("101", str(second), "b"))
@@ -202,7 +213,7 @@ def test_numbers_and_their_digits_are_one_id_and_other_spellings_are_not(tmp_pat
 
 def _numbered(encoder: ColdItemEncoder, path: Path) -> Path:
     """Save a model whose ids are numbers, and which learnt from features."""
-    replace(build(make_toy(1, text_ids=False), t=2, c=10, quiet=True), encoder=encoder).save(path)
+    replace(build(make_toy(1, text_ids=False), ExportOptions(t=2, c=10)), encoder=encoder).save(path)
     return path
 
 
@@ -267,7 +278,7 @@ def test_a_withdrawal_in_the_same_transaction_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("keep_history", [True, False])
 def test_a_new_file_counts_no_event_twice(toy: Toy, keep_history: bool, tmp_path: Path) -> None:
     """A file that says it knows the log up to somewhere is asked for later events alone."""
-    plain = build(toy, t=3, c=12, keep_history=keep_history, quiet=True)
+    plain = build(toy, ExportOptions(t=3, c=12, history=keep_history))
     plain.save(tmp_path / "model")
     with told(tmp_path / "model", tmp_path / "log", reload_seconds=0.05) as client:
         _send(client, ("u4", "i/2", "a"), ("stranger", "i/1", "b"))

@@ -9,7 +9,7 @@ import typer
 
 from legcf.cli.data_options import with_data_options
 from legcf.cli.output import AsJson, print_json, print_table
-from legcf.core.config import parse_assignments
+from legcf.core.config import parse_assignments, with_current_keys
 from legcf.data.options import DataOptions
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def reproduce(
     as_json: AsJson = False,
 ) -> None:
     """Run the cells of STUDY that the store does not have yet, then write the report into OUT."""
-    from legcf.data.source import load
+    from legcf.data.source import load_data
     from legcf.experiments import published
     from legcf.experiments.expected import told, workloads
     from legcf.experiments.machine import cores
@@ -62,11 +62,11 @@ def reproduce(
 
     source = str(Path(data).resolve()) if Path(data).exists() else data
     options = data_options.model_dump(mode="json", exclude_defaults=True)
-    overrides = parse_assignments(settings or [])
+    overrides = with_current_keys(parse_assignments(settings or []), method=None)
     request = StudyRequest(study, source, options, seeds, preset, minutes_per_run, overrides, workers, scheduler)
     request.check()
     opened = ResultStore(store or out / "store.sqlite")
-    dataset = load(data, data_options)
+    dataset = load_data(data, data_options)
     if not published.is_known(dataset.name, dataset.num_users, dataset.num_items):
         typer.echo(
             f"The paper has no numbers for {dataset.name} (only for {', '.join(published.datasets())}): "

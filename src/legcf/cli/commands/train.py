@@ -14,7 +14,7 @@ from legcf.cli.output import AsJson, print_json, print_pairs, summary
 from legcf.cli.workers import are_wanted as workers_are_wanted
 from legcf.cli.workers import join as join_ranks
 from legcf.cli.workers import start as start_workers
-from legcf.core.config import merged, migrated, parse_assignments, validated, value_from_text
+from legcf.core.config import merged, parse_assignments, validated, value_from_text, with_current_keys
 from legcf.core.errors import UserError
 from legcf.core.files import lasting, read_json
 from legcf.data.options import DataOptions
@@ -92,9 +92,9 @@ def train(
         return
     from legcf.core import distributed, jit
     from legcf.core.tracking import tracker
-    from legcf.data.source import training_data
+    from legcf.data.source import load_training_data
     from legcf.data.summary import what_was_kept
-    from legcf.evaluation.baselines import METRIC, comparison
+    from legcf.embeddings.baselines.compare import METRIC, comparison
     from legcf.training.loop import TrainingOptions
     from legcf.training.registry import require_width, resolve
     from legcf.training.run import train as run
@@ -116,8 +116,8 @@ def train(
     if dim is not None:
         require_width(chosen_method)
     overrides = merged(
-        {key: _options(given[key]) for key in _SECTIONS if key in given},
-        typed_settings,
+        with_current_keys({key: _options(given[key]) for key in _SECTIONS if key in given}, chosen_method),
+        with_current_keys(typed_settings, chosen_method),
         {} if warm_start is None else {"method": {"start": "table", "table": lasting(warm_start)}},
         {} if epochs is None else {"training": {"epochs": epochs}},
         {} if size is None else {"ranking": {"bytes": size}},
@@ -132,7 +132,7 @@ def train(
         overrides,
         options.reference(data),
     )
-    dataset = training_data(data, options)
+    dataset = load_training_data(data, options)
     if not (quiet or as_json):
         typer.echo(what_was_kept(dataset), err=True)
     if dim is not None:
@@ -182,7 +182,7 @@ def train(
 
 def _simpler(trained: "TrainedModel", dataset: "Dataset", anyway: bool) -> dict[str, float]:
     """What popularity and item-knn reach on the same test pairs; the model's own method is not compared with itself."""
-    from legcf.evaluation.baselines import METRIC, baselines
+    from legcf.embeddings.baselines.compare import METRIC, baselines
 
     if METRIC not in trained.metrics["test"]:
         return {}
@@ -193,14 +193,12 @@ def _simpler(trained: "TrainedModel", dataset: "Dataset", anyway: bool) -> dict[
 def _with_features(
     trained: "TrainedModel", source: Path, dataset: "Dataset", options: DataOptions, out: Path
 ) -> "TrainedModel":
-    """The model with what is known of items: those that nobody has yet among them."""
+    """Write the run again with a model that knows the items of a table, and return that model."""
     from legcf.core.files import write_json
-    from legcf.data.reading.feature_table import read_items
     from legcf.training.run_folder import save_model
-    from legcf.updating.cold import ItemTable
-    from legcf.updating.update import update
+    from legcf.updating.apply import with_item_features
 
-    grown = update(trained, None, dataset, about=ItemTable(*read_items(source, options.item_col)))
+    grown = with_item_features(trained, dataset, source, options.item_col)
     save_model(out, grown)
     write_json(out / "metrics.json", grown.metrics)
     return grown
@@ -256,7 +254,6 @@ def _from_file(path: Path | None) -> dict[str, Any]:
     content = read_json(path)
     if not isinstance(content, dict):
         raise UserError(f"{path} must hold a JSON object such as {json.dumps({'training': {'epochs': 5}})}.")
-    content = migrated(content)
     known = {"preset", "seed", *_SECTIONS, "data", "content_hash"}
     for key, value in content.items():
         if key not in known:

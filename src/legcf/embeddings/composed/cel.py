@@ -28,13 +28,13 @@ class CelConfig(Budgeted):
         None, ge=2, description="M_max, most clusters of users and items together; what the budget allows if null"
     )
     start: int = Field(2, ge=1, description="clusters of each side at the start: equal parts by popularity")
-    average: bool = Field(True, description="divide a cluster's gradient by its size")
+    average_gradients: bool = Field(True, description="divide a cluster's gradient by its size")
     cluster_epochs: int = Field(12, ge=0, description="epochs in which clusters split and exchange members")
     split_every: int = Field(1, ge=1, description="epochs between splits")
-    splits: int | None = Field(None, ge=1, description="clusters split at once; as many as there are if null")
+    splits_at_once: int | None = Field(None, ge=1, description="clusters split at once; as many as there are if null")
     reassign_every: int = Field(2, ge=1, description="epochs between reassignments")
-    stay: float = Field(0.31, ge=0, le=1, description="chance that an entity is not asked to move")
-    nearest: int = Field(16, ge=2, description="clusters that an entity may move to: the nearest of its own")
+    stay_probability: float = Field(0.31, ge=0, le=1, description="chance that an entity is not asked to move")
+    nearest_clusters: int = Field(16, ge=2, description="clusters that an entity may move to: the nearest of its own")
     stiffness: float = Field(1.0, gt=0, description="ρ of the reassignment's cost, relative to gradients and distances")
     gradient_steps: int = Field(20, ge=1, description="batches that the entities' gradients are summed over")
 
@@ -50,7 +50,7 @@ class Cel(EmbeddingLayer[CelConfig]):
         # The release's script: one cluster, a split every 10 steps of all pairs, members moved every 40, until 800.
         "official": {
             "method": {
-                "dim": 64, "clusters": 50, "start": 1, "cluster_epochs": 800, "split_every": 10, "splits": 1,
+                "dim": 64, "clusters": 50, "start": 1, "cluster_epochs": 800, "split_every": 10, "splits_at_once": 1,
                 "reassign_every": 40,
             },
             "training": {"loss": "squared", "epochs": 5200, "patience": 100},
@@ -66,7 +66,7 @@ class Cel(EmbeddingLayer[CelConfig]):
         self.clusters = nn.Parameter(torch.zeros(sum(self._start), config.dim))
         self.register_buffer("assigned", torch.zeros(self.num_entities, dtype=torch.int32))
         take_saved_shapes(self, "clusters")
-        if config.average:
+        if config.average_gradients:
             self.clusters.register_hook(lambda gradient: gradient / self.sizes()[:, None])  # type: ignore[no-untyped-call]
 
     @property

@@ -30,7 +30,7 @@ class DheConfig(Budgeted):
     hashes: int = Field(128, ge=1, description="k, hash functions; with count = codes a budget decides it")
     encoding: Literal["uniform", "gaussian"] = Field("uniform", description="how hash values become numbers")
     layers: int = Field(2, ge=1, description="hidden layers of the network")
-    width: int | None = Field(None, ge=1, description="width of the hidden layers; what the budget allows if null")
+    hidden: int | None = Field(None, ge=1, description="width of the hidden layers; what the budget allows if null")
     count: Literal["network", "codes"] = Field(
         "network", description="#Param: the network's weights, or k codes per entity as the LEGCF paper seems to count"
     )
@@ -83,23 +83,23 @@ class DeepHash(EmbeddingLayer[DheConfig]):
         entities = num_users + num_items
         if config.count == "codes":
             return cls._sized_by_codes(config, entities)
-        if config.width is None:
+        if config.hidden is None:
             allowed = stored_values(config.budget or "legcf", entities)
-            config = config.model_copy(update={"width": 1})
+            config = config.model_copy(update={"hidden": 1})
             if cls._network_values(config) > allowed:
                 raise too_small(allowed, cls._network_values(config))
             low, high = 1, allowed  # the count rises with the width
             while low < high:
                 middle = (low + high + 1) // 2
-                fits = cls._network_values(config.model_copy(update={"width": middle})) <= allowed
+                fits = cls._network_values(config.model_copy(update={"hidden": middle})) <= allowed
                 low, high = (middle, high) if fits else (low, middle - 1)
-            config = config.model_copy(update={"width": low})
+            config = config.model_copy(update={"hidden": low})
         ensure_within(config.budget, entities, cls._network_values(config))
         return config
 
     @classmethod
     def _sized_by_codes(cls, settings: DheConfig, entities: int) -> DheConfig:
-        settings = settings.model_copy(update={"width": settings.width or _CODES_WIDTH})
+        settings = settings.model_copy(update={"hidden": settings.hidden or _CODES_WIDTH})
         if settings.budget is None:
             return settings
         allowed = stored_values(settings.budget, entities)
@@ -151,10 +151,10 @@ class DeepHash(EmbeddingLayer[DheConfig]):
 
     @staticmethod
     def _widths(settings: DheConfig) -> list[int]:
-        return [settings.hashes, *[solved(settings.width)] * settings.layers, settings.dim]
+        return [settings.hashes, *[solved(settings.hidden)] * settings.layers, settings.dim]
 
     @classmethod
     def _network_values(cls, settings: DheConfig) -> int:
         """Weights and biases of all layers, and scale and shift of every hidden unit."""
         linear: int = sum((narrow + 1) * wide for narrow, wide in pairwise(cls._widths(settings)))
-        return linear + 2 * settings.layers * solved(settings.width)
+        return linear + 2 * settings.layers * solved(settings.hidden)

@@ -29,7 +29,9 @@ class DoubleHashConfig(FittedConfig):
         description="sum of two rows of one table, or of one row of each of two tables, or two halves side by side",
     )
     private_share: float = Field(0.5, ge=0, le=1, description="share of the budget for rows of the frequent")
-    private: int | None = Field(None, ge=0, description="F, entities with a row of their own; from the budget if null")
+    private_rows: int | None = Field(
+        None, ge=0, description="F, entities with a row of their own; from the budget if null"
+    )
     buckets: int | None = Field(None, ge=0, description="rows that a hash chooses from; from the budget if null")
     ranked: Literal["together", "apart"] = Field(
         "together",
@@ -69,7 +71,7 @@ class DoubleHash(EmbeddingLayer[DoubleHashConfig]):
 
     def __init__(self, config: DoubleHashConfig, num_users: int, num_items: int) -> None:
         super().__init__(config, num_users, num_items)
-        self.num_private, self.num_buckets = solved(self.config.private), solved(self.config.buckets)
+        self.num_private, self.num_buckets = solved(self.config.private_rows), solved(self.config.buckets)
         rows = self.num_private + self.config.rows_a_bucket * self.num_buckets
         self.weight = nn.Parameter(torch.zeros(rows, config.dim))
         self.register_buffer("frequent", torch.zeros(self.num_private, dtype=torch.int32))
@@ -79,21 +81,21 @@ class DoubleHash(EmbeddingLayer[DoubleHashConfig]):
     def sized(cls, config: DoubleHashConfig, num_users: int, num_items: int) -> DoubleHashConfig:
         entities = num_users + num_items
         each = config.rows_a_bucket
-        if config.private is None or config.buckets is None:
+        if config.private_rows is None or config.buckets is None:
             allowed = stored_values(config.budget or "legcf", entities)
             rows = allowed // config.dim
-            private, buckets = config.private, config.buckets
+            private, buckets = config.private_rows, config.buckets
             if private is None:
                 room = rows - each * (1 if buckets is None else buckets)
                 private = max(0, min(entities, room, round(config.private_share * rows)))
             if buckets is None:
                 buckets = max(0, min(entities - private, (rows - private) // each))
                 if buckets == 0 and private < entities:
-                    raise too_small(allowed, ((config.private or 0) + each) * config.dim)
-            config = config.model_copy(update={"private": private, "buckets": buckets})
-        private, buckets = solved(config.private), solved(config.buckets)
+                    raise too_small(allowed, ((config.private_rows or 0) + each) * config.dim)
+            config = config.model_copy(update={"private_rows": private, "buckets": buckets})
+        private, buckets = solved(config.private_rows), solved(config.buckets)
         if private > entities:
-            raise UserError(f"method.private = {private} is more than the {entities} users and items; lower it.")
+            raise UserError(f"method.private_rows = {private} is more than the {entities} users and items; lower it.")
         if private < entities and buckets == 0:
             raise UserError(f"method.buckets = 0 leaves {entities - private} users and items without a row; raise it.")
         ensure_within(config.budget, entities, (private + each * buckets) * config.dim)

@@ -25,31 +25,18 @@ from legcf.core.search_space import PAPER_GRID, OneOf, Space
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, normal, smallest_type, xavier_uniform
 from legcf.embeddings.budget import Budgeted, solved, stored_values, too_small
-from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
+from legcf.embeddings.composed.legcf_presets import LEGCF_PRESETS
 from legcf.factorisation.als import AlsSettings, factorise, history_metric
 from legcf.graph.adjacency import bipartite, expanded, normalised
 from legcf.graph.partition import communities
 from legcf.ranking.ranking import Codes
 from legcf.ranking.tables.packing import bits_for
 
-_WARM_METHOD = {"start": "als", "signed": True, "update": "none"}
-_WARM_TRAINING = {
-    "loss": "softmax", "negatives": 512, "negative_weight": 8.0, "user_power": 0.75, "item_power": -0.25,
-    "batch_size": 4096, "relative_rate": True, "adam_memory": 0.99, "schedule": "cosine",
-}  # fmt: skip
-_ITEMS_ONLY: dict[str, dict[str, Any]] = {
-    "method": {**_WARM_METHOD, "coded": "items"},
-    "backbone": {"name": "history"},
-    "training": {**_WARM_TRAINING, "learning_rate": 0.015, "leave_out": True, "epochs": 4},
-}
-_GRAPH_TRAINING = {
-    "batch_size": 8192, "negative_pool": 2048, "learning_rate": 1e-2, "epochs": 20, "patience": 3,
-    "validation_users": 10_000,
-}  # fmt: skip
-_MOST_BUCKETS = 4096  # unless a budget asks for more: coding costs c times the items
-_ENTITIES_A_BUCKET = 4  # a codebook wider than a fourth of what it codes is no longer shared
-_TERMS_OF_LARGE, _LEAST_LARGE = 4, 1000  # t, and the least c, where a file has room for more than usual
-_SHARE_OF_CODES = 5  # of that room, codes have the fifth part
+_MAX_BUCKETS = 4096  # unless a budget asks for more: coding costs c times the items; other limits were not measured
+_ENTITIES_PER_BUCKET = 4  # a codebook of more than a fourth of what it codes is hardly shared; not measured
+# t and the least c of a file with more bytes than usual, of which codes have one in five: on Gowalla at 4 MB 0.1940 /
+# 0.1342 (test recall@20 / ndcg@20) against 0.1918 / 0.1332 with t = 2. Other shares were not measured.
+_T_OF_LARGE, _MIN_C_OF_LARGE, _CODES_ONE_IN = 4, 1000, 5
 
 
 class LegcfConfig(Budgeted):
@@ -66,7 +53,9 @@ class LegcfConfig(Budgeted):
     coded: Literal["all", "items"] = Field(
         "all", description="who has weights of its own; with items, users are what the graph brings them"
     )
-    joined: bool = Field(True, description="meta-embeddings are nodes of the graph; if not, only rows made of them are")
+    meta_nodes: bool = Field(
+        True, description="meta-embeddings are nodes of the graph; if not, only rows made of them are"
+    )
     start: Literal["metis", "random", "als", "table"] = Field(
         "metis",
         description="first S: METIS or random anchors; or S and codebook by coding a factorisation or table",
@@ -115,7 +104,7 @@ class LegcfConfig(Budgeted):
     def _fits(self) -> "LegcfConfig":
         if (self.start == "table") != (self.table is not None):
             raise ValueError("start = table and a table go together; --warm-start sets both")
-        if self.update != "none" and not self.joined:
+        if self.update != "none" and not self.meta_nodes:
             raise ValueError("an update of S needs meta-embeddings that are joined to the graph; set update = none")
         if self.c is not None and self.t > self.c:
             raise ValueError(f"t = {self.t} meta-embeddings an entity cannot be chosen from c = {self.c}; lower t")
@@ -129,73 +118,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
     version = 2  # an update's weights are exact where meta-embeddings are nearly alike
     summary = "codebook of meta-embeddings with a sparse assignment learned in closed form"
     citation = "Liang et al., Lightweight Embeddings for Graph Collaborative Filtering, SIGIR 2024"
-    presets: ClassVar[dict[str, dict[str, Any]]] = {
-        # The text: Xavier, one normalisation, S ≥ 0, Alg. 1, 5 negatives, about 2,048 triplets a step.
-        "paper": {
-            "method": {"c": 500, "anchor_weight": 0.5, "update": "pinv"},
-            "training": {
-                "batch_size": 410, "learning_rate": 1e-3, "l2": 5e-4, "monitor": "ndcg@5", "continue_from": "last",
-                "keep": "last-stage",
-            },
-        },
-        # The release: tanh, item bias, two normalisations, N(0, 1), w* = 0.9, uniform users, clip ± 3.
-        "official": {
-            "method": {
-                "c": 500, "anchor_weight": 0.9, "distinct_others": True, "codebook": "normal", "normalise": "twice",
-                "tanh": True, "item_bias": True, "update": "pinv", "update_at": "start",
-            },
-            "training": {
-                "batch_size": 410, "learning_rate": 1e-3, "l2": 5e-4, "monitor": "ndcg@5", "order": "user",
-                "gradient_clip": 3.0, "continue_from": "last", "keep": "last-stage",
-            },
-        },
-        # The paper's model with its update mended: the expanded graph, METIS anchors, BPR, larger batches.
-        "graph": {"method": {"c": 500, "update": "pinv-refit"}, "training": _GRAPH_TRAINING},
-        # The same with an update that chooses and fits together.
-        "graph-pursuit": {"method": {"c": 500, "update": "matching-pursuit"}, "training": _GRAPH_TRAINING},
-        # Users and items both coded and no graph at all, in training or after: h = S · E_meta.
-        "graph-free": {
-            "method": {**_WARM_METHOD, "c": 500},
-            "backbone": {"layers": 0},
-            "training": {**_WARM_TRAINING, "learning_rate": 0.05, "epochs": 5, "validation_users": 10_000},
-        },
-        # Most accurate where the graph is at hand: items coded, rows travel three hops, a softmax over directions.
-        "deep": {
-            "method": {**_WARM_METHOD, "coded": "items", "joined": False},
-            "training": {
-                **DEFAULT_TRAINING, "learning_rate": 0.01, "relative_rate": True, "epochs": 3,
-            },
-            "ranking": DEFAULT_RANKING,
-        },
-        # Smallest to serve: items have all values, users are their histories, nobody else's history is needed.
-        "items-only": _ITEMS_ONLY,
-        # The same, and what a user's neighbours took counts as well: it walks over the training pairs to rank.
-        "neighbours": {
-            **_ITEMS_ONLY,
-            "training": {**_ITEMS_ONLY["training"], "validation_users": 10_000},
-            "ranking": {"neighbours": 0.5, "fit_neighbours": True},
-        },
-        # Good in seconds: a narrow factorisation of few rounds, coded and not trained, and lists of few candidates in
-        # what a megabyte has left. Nothing is chosen on validation (docs/peers.md).
-        "fast": {
-            "method": {
-                **_ITEMS_ONLY["method"], "c": 500, "dim": 32, "als": {"alpha": 20.0, "rounds": 4, "gradient_steps": 2},
-            },
-            "backbone": {"name": "history"},
-            "training": {"epochs": 0, "validation_users": 500, "propagation": "stepwise"},  # there are no steps to save
-            "ranking": {
-                "bytes": "1MB", "lists": None, "list_ridge": 4.0, "list_candidates": 32, "list_weight": 0.25,
-                "fit_weight": False,
-            },
-        },
-        # Our best, chosen on validation (docs/study.md): one file that needs nothing else. Vectors are codes or a table
-        # of few bits, whichever ranks better, and item lists hold what they lose.
-        "default": {
-            **_ITEMS_ONLY,
-            "training": {**_ITEMS_ONLY["training"], "validation_users": 5_000, "patience": 2},
-            "ranking": {"bytes": "auto", "choose": True, "lists": None, "fit_lists": True},
-        },
-    }  # fmt: skip
+    presets: ClassVar[dict[str, dict[str, Any]]] = LEGCF_PRESETS
 
     search_space: ClassVar[Space] = {**PAPER_GRID, "method.anchor_weight": OneOf((0.5, 0.6, 0.7, 0.8, 0.9))}
 
@@ -247,27 +170,27 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         if affordable < config.t:
             least = config.t * coded + config.t * config.dim
             raise too_small(budget, least)
-        most = _MOST_BUCKETS if config.budget is None else affordable
-        return config.model_copy(update={"c": max(config.t, min(affordable, most, coded // _ENTITIES_A_BUCKET))})
+        most = _MAX_BUCKETS if config.budget is None else affordable
+        return config.model_copy(update={"c": max(config.t, min(affordable, most, coded // _ENTITIES_PER_BUCKET))})
 
     @classmethod
-    def within(cls, config: LegcfConfig, room: int, num_items: int) -> LegcfConfig:
-        """Four meta-embeddings an item, of more, where a fifth of the room holds them; the rest is for lists."""
+    def within(cls, config: LegcfConfig, byte_budget: int, num_items: int) -> LegcfConfig:
+        """Give an item four meta-embeddings, of more, where a fifth of the bytes holds them; the rest is for lists."""
         if config.coded != "items" or config.budget is not None or {"c", "t"} & config.model_fields_set:
             return config
-        most = min(num_items // _ENTITIES_A_BUCKET, _MOST_BUCKETS)
-        weights = num_items * (1 + _TERMS_OF_LARGE) + num_items * _TERMS_OF_LARGE * bits_for(most) // 8
-        c = min((room // _SHARE_OF_CODES - weights) // (config.dim + 1), most)
-        return config.model_copy(update={"c": c, "t": _TERMS_OF_LARGE}) if c >= _LEAST_LARGE else config
+        most = min(num_items // _ENTITIES_PER_BUCKET, _MAX_BUCKETS)
+        weights = num_items * (1 + _T_OF_LARGE) + num_items * _T_OF_LARGE * bits_for(most) // 8
+        c = min((byte_budget // _CODES_ONE_IN - weights) // (config.dim + 1), most)
+        return config.model_copy(update={"c": c, "t": _T_OF_LARGE}) if c >= _MIN_C_OF_LARGE else config
 
     @classmethod
     def check(cls, config: LegcfConfig, backbone: BackboneConfig) -> None:
         if config.update != "none" and config.update_on == "mean" and len(set(backbone.block_widths(config.dim))) > 1:
             raise UserError("method.update_on = mean needs layers of equal width; set it to concat, first or last.")
-        if config.signed and config.joined and backbone.weighs_added_nodes:
+        if config.signed and config.meta_nodes and backbone.weighs_added_nodes:
             raise UserError(
                 "method.signed = true would put negative weights into the graph;"
-                " it goes with --set method.joined=false, --backbone history or --set backbone.layers=0."
+                " it goes with --set method.meta_nodes=false, --backbone history or --set backbone.layers=0."
             )
 
     @property
@@ -350,16 +273,16 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
 
     def input_rows(self) -> torch.Tensor:
         """Eq. 6: the composed rows above the codebook."""
-        return torch.cat([self.table(), self.codebook]) if self.config.joined else self.table()
+        return torch.cat([self.table(), self.codebook]) if self.config.meta_nodes else self.table()
 
     def graph(self, adjacency: sp.csr_matrix) -> sp.csr_matrix:
         inner = normalised(adjacency) if self.config.normalise == "twice" else adjacency
-        return expanded(inner, self.assignment.to_csr()) if self.config.joined else inner
+        return expanded(inner, self.assignment.to_csr()) if self.config.meta_nodes else inner
 
     def linear_basis(self) -> tuple[sp.csr_matrix, nn.Parameter] | None:
         if self.config.tanh:
             return None
-        if not self.config.joined:
+        if not self.config.meta_nodes:
             return self.assignment.to_csr(), self.codebook
         own = sp.identity(self.num_buckets, dtype=np.float32, format="csr")
         return sp.vstack([self.assignment.to_csr(), own], format="csr"), self.codebook

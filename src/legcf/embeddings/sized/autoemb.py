@@ -42,7 +42,7 @@ class AutoEmbConfig(Budgeted):
     controller_rate: float = Field(1e-4, gt=0, description="step size of the controller's Adam")
     controller_every: int = Field(1, ge=1, description="model steps between two steps of the controller")
     search_epochs: int | None = Field(None, ge=0, description="epochs of the search; training.epochs if null")
-    afresh: bool = Field(False, description="after the search, train from new values instead of going on")
+    reinitialise: bool = Field(False, description="after the search, train from new values instead of going on")
     held_out: float = Field(0.1, gt=0, lt=1, description="share of training pairs that the controller learns from")
 
     @field_validator("widths")

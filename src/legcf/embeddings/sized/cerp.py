@@ -67,7 +67,7 @@ class Cerp(PrunedLayer[CerpConfig]):
     @classmethod
     def sized(cls, config: CerpConfig, num_users: int, num_items: int) -> CerpConfig:
         entities = num_users + num_items
-        allowed = config.kept or stored_values(config.budget or "legcf", entities)
+        allowed = config.max_entries or stored_values(config.budget or "legcf", entities)
         buckets = config.buckets
         if buckets is None:  # and never so few that two entities share both rows
             wanted = math.ceil(allowed / (1 - _SPARSITY) / (2 * config.dim))
@@ -75,9 +75,11 @@ class Cerp(PrunedLayer[CerpConfig]):
         elif buckets > entities:
             raise UserError(f"method.buckets = {buckets:,} are more than the {entities:,} users and items.")
         entries = 2 * buckets * config.dim
-        if config.kept is not None and config.kept > entries:
-            raise UserError(f"method.kept = {config.kept:,} is more than the {entries:,} entries of the tables.")
-        return config.model_copy(update={"buckets": buckets, "kept": min(allowed, entries)})
+        if config.max_entries is not None and config.max_entries > entries:
+            raise UserError(
+                f"method.max_entries = {config.max_entries:,} is more than the {entries:,} entries of the tables."
+            )
+        return config.model_copy(update={"buckets": buckets, "max_entries": min(allowed, entries)})
 
     def places(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Rows of P and of Q, in the one table that holds both."""

@@ -27,8 +27,8 @@ _RELEASE = {"dim": 128, "widths": [2, 4, 8, 16, 64, 128]}
 # The whole run within 15 minutes of two cores on Gowalla.
 _QUICK: dict[str, dict[str, Any]] = {
     "method": {
-        "dim": 64, "target": 0.172, "grow_epochs": 6, "every": 25, "judged": "after a step", "popularity": "log",
-        "policy_rate": 1e-3,
+        "dim": 64, "target": 0.172, "grow_epochs": 6, "decide_every": 25, "reward_timing": "after a step",
+        "popularity": "log", "policy_rate": 1e-3,
     },
     "training": {**DEFAULT_TRAINING, "epochs": 12, "max_minutes": 14}, "ranking": DEFAULT_RANKING,
 }  # fmt: skip
@@ -44,12 +44,14 @@ class EsapnConfig(WidthConfig):
     )
     held_out: float = Field(0.1, gt=0, lt=1, description="share of training pairs that rewards are measured on")
     grow_epochs: int = Field(20, ge=0, description="epochs in which sizes grow, before all pairs are trained on")
-    every: int = Field(50, ge=1, description="steps between two decisions of the policies")
-    judged: Literal["at once", "after a step"] = Field(
+    decide_every: int = Field(50, ge=1, description="steps between two decisions of the policies")
+    reward_timing: Literal["at once", "after a step"] = Field(
         "at once", description="an action is rewarded for the loss right after it, or after a step in its new width"
     )
-    judging_pairs: int = Field(8192, ge=1, description="held-out pairs that a decision is rewarded on")
-    recent: int = Field(5, ge=1, description="T, how many of an entity's last losses a reward is measured against")
+    reward_pairs: int = Field(8192, ge=1, description="held-out pairs that a decision is rewarded on")
+    recent_losses: int = Field(
+        5, ge=1, description="T, how many of an entity's last losses a reward is measured against"
+    )
     policy_rate: float = Field(1e-4, gt=0, description="learning rate of the policies")
     popularity: Literal["count", "log"] = Field(
         "count", description="policies know an entity by its degree, or by quarters of an octave of it"
@@ -93,7 +95,7 @@ class Esapn(WidthTable[EsapnConfig]):
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The release: widths, rates and batches of its CTR model; the loss is BPR with one negative.
         "official": {
-            "method": _RELEASE | {"every": 1, "judging_pairs": 500},
+            "method": _RELEASE | {"decide_every": 1, "reward_pairs": 500},
             "training": {"negatives": 1, "batch_size": 500, "learning_rate": 1e-3},
         },
         "paper": {"method": _RELEASE, "training": PAPER_TRAINING},

@@ -44,8 +44,8 @@ class OptEmbedConfig(WidthConfig):
     crossovers: int = Field(10, ge=0, description="candidates of a generation with the genes of two parents")
     parents: int = Field(15, ge=1, description="best candidates so far that the next generation comes from")
     mutation: float = Field(0.1, gt=0, le=1, description="chance that a mutant's gene is drawn anew")
-    held_out: float = Field(0.1, gt=0, lt=1, description="share of training pairs that judge candidates")
-    judges: int = Field(2000, ge=1, description="users whose held-out pairs judge a candidate")
+    held_out: float = Field(0.1, gt=0, lt=1, description="share of training pairs that candidates are evaluated on")
+    eval_users: int = Field(2000, ge=1, description="users whose held-out pairs a candidate is evaluated on")
 
     @model_validator(mode="after")
     def _can_evolve(self) -> "OptEmbedConfig":

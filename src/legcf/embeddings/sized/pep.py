@@ -59,11 +59,13 @@ class Pep(PrunedLayer[PepConfig]):
     @classmethod
     def sized(cls, config: PepConfig, num_users: int, num_items: int) -> PepConfig:
         config, entries = config, (num_users + num_items) * config.dim
-        if config.kept is None:
+        if config.max_entries is None:
             allowed = stored_values(config.budget or "legcf", num_users + num_items)
-            return config.model_copy(update={"kept": min(allowed, entries)})
-        if config.kept > entries:
-            raise UserError(f"method.kept = {config.kept:,} is more than the {entries:,} entries of the table.")
+            return config.model_copy(update={"max_entries": min(allowed, entries)})
+        if config.max_entries > entries:
+            raise UserError(
+                f"method.max_entries = {config.max_entries:,} is more than the {entries:,} entries of the table."
+            )
         return config
 
     def table(self) -> torch.Tensor:

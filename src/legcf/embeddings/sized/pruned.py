@@ -19,7 +19,9 @@ class PruningConfig(Budgeted):
     """What is common to the methods that prune by learned thresholds."""
 
     dim: int = Field(64, ge=1, description="width of the table before pruning")
-    kept: int | None = Field(None, ge=1, description="entries that survive at most; what the budget allows if null")
+    max_entries: int | None = Field(
+        None, ge=1, description="entries that survive at most; what the budget allows if null"
+    )
     initial: Literal["normal", "xavier"] = Field("normal", description="first values: N(0, 0.1²) or Xavier")
     reinitialise: bool = Field(False, description="retrain from freshly drawn values instead of the first ones")
     threshold_initial: float = Field(-15.0, description="threshold logits at the start")
@@ -137,7 +139,7 @@ class PrunedLayer(EmbeddingLayer[P]):
 
     @property
     def kept(self) -> int:
-        return solved(self.config.kept)
+        return solved(self.config.max_entries)
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
         self.pruned.initialise(rng)

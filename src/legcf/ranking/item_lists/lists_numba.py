@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Item lists for many users at once, compiled."""
+"""Add item lists for many users at once, compiled."""
 
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ def add_lists(scores: FloatArray, lists: "ItemLists", histories: Interactions) -
     """Add n_u^−p Σ_j S_j to each row of `scores`."""
     relative = histories.relative_weights
     _add(
-        scores, lists.own_scales(histories), histories.indptr, histories.items,
+        scores, lists.user_scales(histories), histories.indptr, histories.items,
         np.empty(0, dtype=np.float32) if relative is None else relative,
         lists.pairs.indptr, lists.pairs.items, lists.weights,
     )  # fmt: skip
@@ -26,8 +26,8 @@ def add_lists(scores: FloatArray, lists: "ItemLists", histories: Interactions) -
 @njit(cache=True, parallel=True)
 def _add(scores, scales, indptr, items, relative, list_indptr, list_items, list_weights):  # type: ignore[no-untyped-def]
     for row in prange(scores.shape[0]):
-        for place in range(indptr[row], indptr[row + 1]):
-            factor = scales[row] * relative[place] if len(relative) else scales[row]
-            item = items[place]
-            for at in range(list_indptr[item], list_indptr[item + 1]):
-                scores[row, list_items[at]] += factor * list_weights[at]
+        for pair in range(indptr[row], indptr[row + 1]):
+            factor = scales[row] * relative[pair] if len(relative) else scales[row]
+            item = items[pair]
+            for entry in range(list_indptr[item], list_indptr[item + 1]):
+                scores[row, list_items[entry]] += factor * list_weights[entry]

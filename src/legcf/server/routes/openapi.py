@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The OpenAPI document of the operations."""
+"""Describe the operations as an OpenAPI document."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -29,7 +29,8 @@ _MEANING = {
 
 
 def document(operations: Sequence[Operation], key: bool) -> dict[str, Any]:
-    """The OpenAPI document; `key` tells whether the server asks for one."""
+    """Return the OpenAPI document of all operations that have a summary; `key` says whether the server needs one."""
+    operations = [operation for operation in operations if operation.summary is not None]
     models: dict[tuple[type[BaseModel], Literal["validation", "serialization"]], None] = {
         (Problem, "serialization"): None
     }
@@ -89,7 +90,7 @@ def _parameters(query: type[BaseModel], path: str) -> list[dict[str, Any]]:
 
 
 def _form(entry: dict[str, Any]) -> dict[str, Any]:
-    """How a parameter is written: plainly, or as JSON."""
+    """Return how a parameter is written: plainly, or as JSON."""
     if "contentMediaType" not in entry:
         return {"schema": entry}
     inside = {**entry["contentSchema"], "default": entry["default"]}

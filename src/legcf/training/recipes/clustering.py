@@ -61,7 +61,7 @@ def _split(session: TrainingView[Cel], layer: Cel, gradients: FloatArray) -> Non
     train = session.dataset.train
     busy = np.concatenate([train.user_degrees, train.item_degrees]).astype(np.float64)
     room = layer.most_clusters - len(layer.clusters)
-    parents = busiest(assigned, busy, min(room, settings.splits or len(layer.clusters)))
+    parents = busiest(assigned, busy, min(room, settings.splits_at_once or len(layer.clusters)))
     moments = session.optimiser.state.get(layer.clusters, {})
     for name in ("exp_avg", "exp_avg_sq"):  # a new cluster goes on like its parent
         if name in moments:
@@ -71,9 +71,11 @@ def _split(session: TrainingView[Cel], layer: Cel, gradients: FloatArray) -> Non
 
 def _move(layer: Cel, gradients: FloatArray, rng: np.random.Generator) -> int:
     before, settings = layer.assigned.numpy().copy(), layer.config
-    asked = rng.random(len(before)) >= settings.stay
+    asked = rng.random(len(before)) >= settings.stay_probability
     vectors = layer.clusters.detach().numpy()
-    after = reassigned(before, vectors, gradients, layer.num_users, settings.nearest, settings.stiffness, asked)
+    after = reassigned(
+        before, vectors, gradients, layer.num_users, settings.nearest_clusters, settings.stiffness, asked
+    )
     layer.assigned.copy_(torch.from_numpy(after))
     return int((after != before).sum())
 

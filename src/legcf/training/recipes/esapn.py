@@ -108,7 +108,7 @@ class Grow(Stage[Esapn]):
         return {}
 
     def before_step(self, session: TrainingView[Esapn], batch: TrainingBatch) -> None:
-        if self._steps % self._settings.every == 0:
+        if self._steps % self._settings.decide_every == 0:
             self._learn(session, batch)
             self._grow(session, batch)
         self._steps += 1
@@ -135,7 +135,7 @@ class Grow(Stage[Esapn]):
         for side, degrees in (("user", session.pairs.user_degrees), ("item", session.pairs.item_degrees)):
             kinds = int(_popularity(degrees, settings.popularity).max(initial=0)) + 1
             self._policies[side] = Policy(kinds, len(layer.candidates), settings.hidden, settings.policy_rate, rng)
-        self._recent = RecentLosses(layer.num_entities, settings.recent)
+        self._recent = RecentLosses(layer.num_entities, settings.recent_losses)
         if saved:
             for side, policy in self._policies.items():
                 policy.load_saved(saved[side])
@@ -146,7 +146,7 @@ class Grow(Stage[Esapn]):
         assert session.held_out is not None
         assert self._recent is not None
         layer = session.layer
-        trial = TrainingConfig(batch_size=self._settings.judging_pairs, negatives=_NEGATIVES)
+        trial = TrainingConfig(batch_size=self._settings.reward_pairs, negatives=_NEGATIVES)
         held_out = Sampler(session.held_out, trial, "each", seen=session.dataset.train)
         held = next(held_out.epoch(session.rng), None)
         if held is None:
@@ -157,9 +157,9 @@ class Grow(Stage[Esapn]):
         enlarged = torch.from_numpy(session.rng.random(len(present))) < torch.cat(chances)[:, 1].detach().exp()
         free = layer.levels[present] < len(layer.candidates) - 1
         enlarged &= free
-        after = now if self._settings.judged == "at once" else self._after_a_step(session, batch, held, enlarged)
+        after = now if self._settings.reward_timing == "at once" else self._after_a_step(session, batch, held, enlarged)
         rewards = (self._recent.mean(present, otherwise=after) - after) * free
-        if self._settings.judged == "after a step":
+        if self._settings.reward_timing == "after a step":
             rewards = _centred(rewards, free & (self._recent.count[present] > 0), present < layer.num_users)
         if rewards.any():
             sides = zip(self._policies.values(), chances, _by_side(present, layer), strict=True)

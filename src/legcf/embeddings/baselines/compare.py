@@ -1,26 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compare a model with the simplest rankings of the same data: popularity and item-knn."""
+"""Say how far a model is above the simplest rankings of the same data: what most have, and what is like one's own."""
 
 import numpy as np
 
 from legcf.data.interactions import Interactions
+from legcf.embeddings.baselines.item_knn import ItemKnn, ItemKnnConfig
 from legcf.evaluation.evaluate import evaluate
-from legcf.ranking.item_lists.ridge import nearest_lists
 from legcf.ranking.ranking import Ranking
 
 METRIC = "ndcg@20"
-_NEIGHBOURS, _USER_POWER = 100, 1.0  # as the method item-knn has them
-_MOST_SCORES = 2e9  # of users against items: some ten seconds on two cores
-_MOST_STEPS = 2e9  # from items over their users to the items of those
+# Most scores of users against items, and most steps from items over their users to the items of those: some ten
+# seconds on two cores.
+_MOST_SCORES = _MOST_STEPS = 2e9
 
 
 def baselines(train: Interactions, truth: Interactions, anyway: bool = False) -> dict[str, float]:
-    """Return NDCG@20 of popularity and item-knn; nothing where it would take long, unless `anyway`."""
+    """Return NDCG@20 of popularity and item-knn; nothing where it would take long, unless asked for `anyway`."""
     if not (anyway or _takes_seconds(train, truth)):
         return {}
-    user_vectors, item_vectors = np.zeros((train.num_users, 1), np.float32), np.zeros((train.num_items, 1), np.float32)
-    popular = Ranking(user_vectors, item_vectors, train)
-    near = Ranking(user_vectors, item_vectors, train, term=nearest_lists(train, _NEIGHBOURS, _USER_POWER))
+    nobody, nothing = np.zeros((train.num_users, 1), np.float32), np.zeros((train.num_items, 1), np.float32)
+    popular = Ranking(nobody, nothing, train)
+    item_knn = ItemKnn(ItemKnnConfig(), train.num_users, train.num_items)
+    near = Ranking(nobody, nothing, train, lists=item_knn.item_lists(train))
     return {
         name: evaluate(ranking, truth, (20,), metrics=("ndcg",))[METRIC]
         for name, ranking in (("popularity", popular), ("item-knn", near))
@@ -41,6 +42,6 @@ def _compared(score: float, other: float, name: str) -> str:
 
 
 def _takes_seconds(train: Interactions, truth: Interactions) -> bool:
-    evaluated = int((truth.user_degrees > 0).sum())
+    able = int((truth.user_degrees > 0).sum())
     steps = float(np.square(train.user_degrees.astype(np.float64)).sum())
-    return evaluated * train.num_items <= _MOST_SCORES and steps <= _MOST_STEPS
+    return able * train.num_items <= _MOST_SCORES and steps <= _MOST_STEPS

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from legcf.data.interactions import Interactions
-from legcf.evaluation.baselines import baselines, comparison
+from legcf.embeddings.baselines.compare import baselines, comparison
 from legcf.recommender import Recommender
 from tests.helpers import planted
 
