@@ -16,9 +16,9 @@ from typing import Any
 from legcf.core.config import RunConfig, merged, parse_assignments
 from legcf.core.errors import MissingExtra, UserError
 from legcf.core.files import read_json, write_json
-from legcf.core.search_space import OneOf, Space
 from legcf.data.dask_engine import dask_client
 from legcf.data.interactions import Dataset
+from legcf.embeddings.search_space import OneOf, Space
 from legcf.experiments.machine import code_version, is_gone, owner_mark
 from legcf.experiments.scheduler import RETRIES
 from legcf.experiments.worker import Outcome, WorkerJob, done_here

@@ -100,7 +100,7 @@ class MethodContract:
         assert ((graph[:100, :100] != 0) != (adjacency != 0)).nnz == 0
 
     def test_bytes_are_those_of_its_file(self, method: str, dataset: Dataset, tmp_path: Path) -> None:
-        """Nothing is counted that the file does not hold, and the file holds nothing that is not counted."""
+        """Count all that the file holds, and nothing else."""
         trained = train(dataset, configured(method, epochs=1, batch_size=128), TrainingOptions(tmp_path, quiet=True))
         layer = trained.model.layer
         groups, _ = checkpoint.load(tmp_path / "model.safetensors")

@@ -90,8 +90,8 @@ def train(
     if workers_are_wanted(workers):
         start_workers(workers)
         return
+    from legcf.cli.tracking import tracker
     from legcf.core import distributed, jit
-    from legcf.core.tracking import tracker
     from legcf.data.source import load_training_data
     from legcf.data.summary import what_was_kept
     from legcf.embeddings.baselines.compare import METRIC, comparison
