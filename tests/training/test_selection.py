@@ -120,7 +120,7 @@ def test_a_run_that_was_stopped_ends_the_same(stage: str, number: int, dataset: 
 def test_a_size_that_is_too_small_is_refused(dataset: Dataset) -> None:
     with pytest.raises(UserError, match="raise bytes"):
         Recommender(method_options=SMALL, training=QUICK, ranking={"bytes": 1000}).fit(dataset)
-    with pytest.raises(UserError, match="backbone.history"):
+    with pytest.raises(UserError, match=r"backbone.history"):
         Recommender("full", training={"epochs": 0}, ranking={"bits": 4}).fit(dataset)
 
 
