@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The full table, one free vector an entity: the reference that every compression is compared with (the paper's UD)."""
+"""Hold one free vector an entity: the reference that every compression is compared with (the paper's UD)."""
 
 from typing import Any, ClassVar, Literal, Self
 
@@ -42,7 +42,7 @@ class FullTableConfig(Budgeted):
 
 
 class FullTable(EmbeddingLayer[FullTableConfig]):
-    """E0 = W ∈ R^{N×d}."""
+    """Hold the full table, E0 = W ∈ R^{N×d}."""
 
     Config = FullTableConfig
     summary = "one free vector an entity, the uncompressed reference"

@@ -16,12 +16,13 @@ from typing import Any
 from legcf.core.config import RunConfig, merged, parse_assignments
 from legcf.core.errors import MissingExtra, UserError
 from legcf.core.files import read_json, write_json
-from legcf.core.search_space import OneOf, Space
 from legcf.data.dask_engine import dask_client
 from legcf.data.interactions import Dataset
+from legcf.embeddings.search_space import OneOf, Space
 from legcf.experiments.machine import code_version, is_gone, owner_mark
 from legcf.experiments.scheduler import RETRIES
 from legcf.experiments.worker import Outcome, WorkerJob, done_here
+from legcf.training.loop import TrainingOptions
 from legcf.training.registry import METHODS, chosen, resolve
 from legcf.training.run import train
 
@@ -122,7 +123,7 @@ class _Enough(Exception):
 def _trainers(request: SearchRequest, dataset: Dataset, scheduler: str | None) -> Iterator[tuple[_Train, int]]:
     """Yield what trains a configuration, reports each epoch and returns metrics; and how many train at a time."""
     if scheduler is None:
-        yield lambda config, on_epoch: train(dataset, config, quiet=True, on_epoch=on_epoch).metrics, 1
+        yield lambda config, on_epoch: train(dataset, config, TrainingOptions(quiet=True, on_epoch=on_epoch)).metrics, 1
         return
     with dask_client(scheduler, "--scheduler") as client:
 

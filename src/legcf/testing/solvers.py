@@ -91,7 +91,7 @@ class SolverContract:
         assert np.array_equal(first.weights, second.weights)
 
     def test_an_atom_is_found_again(self) -> None:
-        """Rows that are atoms of an orthogonal dictionary: each is assigned to itself with weight 1."""
+        """Solve rows that are atoms of an orthogonal dictionary: each is assigned to itself with weight 1."""
         dictionary = np.linalg.qr(np.random.default_rng(5).standard_normal((6, 6)))[0].astype(np.float32)
         assert np.allclose(dense(self.solve(dictionary, dictionary, 1)), np.eye(6), atol=1e-4)
 

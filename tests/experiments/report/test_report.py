@@ -68,6 +68,13 @@ class TestTables:
         assert {line.cell for line in table.lines if line.best or line.level} == {"on-metis", "off-metis"}
         assert sum("ndcg@20" in line.level for line in table.lines) == 1
 
+    def test_rows_of_different_losses_are_named(self, tmp_path: Path) -> None:
+        store = filled(tmp_path / "store.sqlite", "table2", {"legcf": 0.4, "default": 0.5})
+        (table,) = all_tables(store)
+        text = report._losses(table)
+        assert text.startswith(" Rows differ in their loss too"), text
+        assert "bpr for LEGCF (paper, closed form)" in text
+
 
 class TestStages:
     def test_the_best_of_each_stage_and_the_largest_fall_at_an_update(self, tmp_path: Path) -> None:

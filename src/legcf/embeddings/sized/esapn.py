@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ESAPN: widths that grow step by step where a policy finds it worth it.
+"""Grow widths step by step where a policy gains by it (ESAPN).
 
 Liu et al., "Automated Embedding Size Search in Deep Recommender Systems", SIGIR 2020. The policies and the growing are
 in `training/recipes/esapn.py`.
@@ -124,7 +124,7 @@ class Esapn(WidthTable[EsapnConfig]):
 
     @property
     def levels(self) -> torch.Tensor:
-        """k(x): the place of every entity's width among the candidates."""
+        """Return k(x): the index of every entity's width among the candidates."""
         return torch.searchsorted(torch.tensor(self.candidates, dtype=torch.int32), self.widths)
 
     def table(self) -> torch.Tensor:
@@ -136,12 +136,12 @@ class Esapn(WidthTable[EsapnConfig]):
         return self.table()[ids]
 
     def composed(self) -> torch.Tensor:
-        """All rows at full width, before BN."""
+        """Return all rows at full width, before BN."""
         return torch.cat([self._composed(side) for side in self._chains])
 
     @contextmanager
     def standing_in(self, composed: torch.Tensor) -> Iterator[None]:
-        """For the time being, these are the composed rows."""
+        """Use these as the composed rows for the time being."""
         self._standing_in = composed
         try:
             yield
@@ -151,7 +151,7 @@ class Esapn(WidthTable[EsapnConfig]):
     def step_from(
         self, composed: torch.Tensor, gradient: torch.Tensor, levels: torch.Tensor, rate: float
     ) -> torch.Tensor:
-        """Composed rows after a step of root mean square `rate` in the values of rows that had these levels."""
+        """Return composed rows after a step of root mean square `rate` in the values of rows that had these levels."""
         moved = composed.clone()
         for side, members in self._sides():
             maps = self._chains[side].maps()
@@ -191,7 +191,7 @@ class Esapn(WidthTable[EsapnConfig]):
 
 
 class _Chain(nn.Module):
-    """The transitions d_1 → d_2 → … → d of one side, and its normalisation."""
+    """Hold the transitions d_1 → d_2 → … → d of one side, and its normalisation."""
 
     def __init__(self, ends: list[int]) -> None:
         super().__init__()
@@ -201,7 +201,7 @@ class _Chain(nn.Module):
         self.scale, self.shift = nn.Parameter(torch.ones(self._width)), nn.Parameter(torch.zeros(self._width))
 
     def initialise(self, rng: np.random.Generator) -> None:
-        """As torch fills linear layers, from this generator."""
+        """Fill as torch fills linear layers, from this generator."""
         for step in self._linear:
             for parameter in step.parameters():
                 bound = step.in_features**-0.5
@@ -210,7 +210,7 @@ class _Chain(nn.Module):
         self.shift.data.fill_(0)
 
     def maps(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """(P_k, p_k) with W_{M−1} … W_k t = t P_k + p_k for every level: the chain multiplied out."""
+        """Return (P_k, p_k) with W_{M−1} … W_k t = t P_k + p_k for every level: the chain multiplied out."""
         found = [(torch.eye(self._width), torch.zeros(self._width))]
         for step in reversed(self._linear):
             onwards, offset = found[0]
@@ -223,7 +223,7 @@ class _Chain(nn.Module):
 
 
 def allowed_values(settings: EsapnConfig, num_entities: int) -> int | None:
-    """The most that Σ widths may grow to; a budget below the smallest width of all is refused."""
+    """Return the most that Σ widths may grow to; a budget below the smallest width of all is refused."""
     least = settings.candidates[0] * num_entities
     if settings.budget is not None:
         allowed = stored_values(settings.budget, num_entities)
