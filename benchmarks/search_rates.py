@@ -32,6 +32,7 @@ from legcf.data.source import DataOptions, load_data
 from legcf.embeddings.presets import PAPER_TRAINING
 from legcf.experiments.cells import Cell, Setting, with_overrides
 from legcf.experiments.studies import rate_at, searched
+from legcf.training.loop import TrainingOptions
 from legcf.training.registry import resolve
 from legcf.training.run import train
 
@@ -103,7 +104,9 @@ def trial(cell: Cell, rate: float, l2: float, epochs: int, dataset: Dataset) -> 
     overrides = with_overrides(cell.overrides, {"training": training})
     started = time.process_time()
     try:
-        metrics = train(dataset, resolve(cell.method, cell.backbone, cell.preset, 0, overrides), quiet=True).metrics
+        metrics = train(
+            dataset, resolve(cell.method, cell.backbone, cell.preset, 0, overrides), TrainingOptions(quiet=True)
+        ).metrics
     except UserError as diverged:
         print(diverged, flush=True)
         metrics = {"validation": {"ndcg@20": 0.0}, "best_epoch": {"epoch": 0}}

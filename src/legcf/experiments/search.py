@@ -22,6 +22,7 @@ from legcf.embeddings.search_space import OneOf, Space
 from legcf.experiments.machine import code_version, is_gone, owner_mark
 from legcf.experiments.scheduler import RETRIES
 from legcf.experiments.worker import Outcome, WorkerJob, done_here
+from legcf.training.loop import TrainingOptions
 from legcf.training.registry import METHODS, chosen, resolve
 from legcf.training.run import train
 
@@ -122,7 +123,7 @@ class _Enough(Exception):
 def _trainers(request: SearchRequest, dataset: Dataset, scheduler: str | None) -> Iterator[tuple[_Train, int]]:
     """What trains a configuration and gives its metrics, telling each epoch; and how many at a time."""
     if scheduler is None:
-        yield lambda config, judge: train(dataset, config, quiet=True, on_epoch=judge).metrics, 1
+        yield lambda config, judge: train(dataset, config, TrainingOptions(quiet=True, on_epoch=judge)).metrics, 1
         return
     with dask_client(scheduler, "--scheduler") as client:
 

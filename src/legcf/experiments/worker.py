@@ -32,6 +32,7 @@ from legcf.data.source import load_data
 from legcf.evaluation import evaluate_per_user
 from legcf.experiments.machine import code_version, cores, describe
 from legcf.experiments.published import PUBLISHED_METRICS
+from legcf.training.loop import TrainingOptions
 from legcf.training.registry import config_from_json
 from legcf.training.run import train
 from legcf.training.run_folder import TrainedModel
@@ -183,11 +184,11 @@ def _trained(job: WorkerJob, dataset: Any, folder: Path) -> TrainedModel:
     config = config_from_json(job.config)
     if (folder / "config.json").exists():
         try:
-            return train(dataset, config, folder, resume=True, quiet=True)
+            return train(dataset, config, TrainingOptions(folder, resume=True, quiet=True))
         except UserError:
             pass  # of other code or damaged; or it fails again below, with the same sentence
     shutil.rmtree(folder, ignore_errors=True)
-    return train(dataset, config, folder, quiet=True)
+    return train(dataset, config, TrainingOptions(folder, quiet=True))
 
 
 def _state(trained: TrainedModel) -> bytes:

@@ -26,6 +26,10 @@ class EmbeddingTable(Protocol):
     def packed_bytes(self) -> int:
         """What a file needs for them, a shared codebook included."""
 
+    @property
+    def codes(self) -> "CodebookTable | None":
+        """Give the table itself where its rows are codes over a codebook; None for any other kind."""
+
     def vectors(self, which: Positions | slice) -> FloatArray:
         """ĥ_p = Σ_q S[p,q] · H_meta[q] of the rows asked for."""
 
@@ -61,6 +65,10 @@ class CodebookTable:
         c, width = len(self.codebook), self.width
         columns = -(-int(self.columns.size) * bits_for(c) // 8)
         return int(c * (width + 1) + len(self) * (1 + self.columns.shape[1]) + columns)
+
+    @property
+    def codes(self) -> "CodebookTable":
+        return self
 
     def vectors(self, which: Positions | slice) -> FloatArray:
         columns, weights = self.columns[which], self.weights_of(which)
@@ -127,6 +135,10 @@ class QuantisedTable:
     def packed_bytes(self) -> int:
         return packed_table_bytes(len(self), self.width, self.bits)
 
+    @property
+    def codes(self) -> None:
+        return None
+
     def vectors(self, which: Positions | slice) -> FloatArray:
         vectors: FloatArray = table_levels(self.bits)[self.values[which]] * self.scales[which, None]
         return vectors
@@ -168,6 +180,10 @@ class DenseTable:
     @property
     def packed_bytes(self) -> int:
         return len(self) * (self.width + 1)
+
+    @property
+    def codes(self) -> None:
+        return None
 
     def vectors(self, which: Positions | slice) -> FloatArray:
         return self.table[which]
