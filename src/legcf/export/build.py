@@ -25,7 +25,7 @@ _CURVE_POINTS = 100
 
 
 class Trained(Protocol):
-    """Name what an export needs of a trained model; `legcf.training.run_folder.TrainedModel` has it."""
+    """Declare what an export needs of a trained model; `legcf.training.run_folder.TrainedModel` has it."""
 
     @property
     def users(self) -> IdMap: ...

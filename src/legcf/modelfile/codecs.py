@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of a model file: matrices, rows, ids and texts in, and out again with every size checked. Numpy only."""
+"""Put the parts of a model file into arrays (matrices, tables, ids, texts) and get them out with every size checked.
+
+Numpy only.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +32,7 @@ from legcf.ranking.tables.packing import (
 
 Store = dict[str, NDArray[np.generic]]
 _LARGEST = 1e6
-_MOST_PLACES = 2**16  # in a row of features
+_MOST_FEATURES = 2**16  # columns of a row of features
 
 
 def put_matrix(store: Store, name: str, matrix: FloatArray, dtype: str) -> dict[str, Any]:
@@ -48,7 +51,7 @@ def get_matrix(store: Store, name: str, config: dict[str, Any]) -> FloatArray:
 def get_stored(
     store: Store, name: str, config: dict[str, Any]
 ) -> tuple[FloatArray | NDArray[np.int8], FloatArray | None]:
-    """A matrix in as few bytes as it can be worked with: float32, or int8 and what a unit is worth in each row."""
+    """Return a matrix in as few bytes as it can be worked with: float32, or int8 and the scale of each row."""
     rows, columns = (count(size) for size in config["shape"])
     expect(rows >= 1 and columns >= 1, f"{name} is empty")
     if "top" not in config:
@@ -116,7 +119,7 @@ def _get_packed(store: Store, name: str, config: dict[str, Any]) -> QuantisedTab
 
 
 def put_integers(store: Store, name: str, values: NDArray[np.integer]) -> dict[str, Any]:
-    """Numbers from 0 on, each with as many bits as the largest needs."""
+    """Put integers from 0 on, each with as many bits as the largest needs."""
     bits = bits_for(int(values.max(initial=0)) + 1)
     store[name] = pack_bits(values, bits)
     return {"bits": bits}
@@ -129,7 +132,7 @@ def get_integers(store: Store, name: str, config: dict[str, Any], length: int) -
 
 
 def put_lists(store: Store, name: str, lists: ItemLists, bits: int) -> dict[str, Any]:
-    """Item lists: pairs as sorted keys, weights as levels of so many bits."""
+    """Put item lists: pairs as sorted keys, weights as levels of so many bits."""
     packed = PackedHistories.of(lists.pairs)
     codes, levels = quantise_levels(lists.weights, bits)
     bits = bits_for(len(levels))
@@ -152,23 +155,23 @@ def get_lists(store: Store, name: str, config: dict[str, Any], num_items: int) -
 
 
 def put_encoder(store: Store, name: str, encoder: ColdItemEncoder, dtype: str) -> dict[str, Any]:
-    """The map from features to vectors: its start, and those of its rows that lead anywhere."""
-    start, matrix = encoder.mapping.intercept, encoder.mapping.matrix
+    """Put the map from features to vectors: its intercept, and those of its rows that are not zero."""
+    intercept, matrix = encoder.mapping.intercept, encoder.mapping.matrix
     used = np.flatnonzero(matrix.any(axis=1))
     store[f"{name}.places"] = pack_bits(used, bits_for(len(matrix)))
-    rows = put_matrix(store, f"{name}.rows", np.concatenate([start[None], matrix[used]]), dtype)
+    rows = put_matrix(store, f"{name}.rows", np.concatenate([intercept[None], matrix[used]]), dtype)
     return {"coder": encoder.coder.to_json(), "rows": rows}
 
 
 def get_encoder(store: Store, name: str, config: dict[str, Any], width: int) -> ColdItemEncoder:
     coder = FeatureCoder.from_json(config["coder"])
     rows = get_matrix(store, f"{name}.rows", config["rows"])
-    expect(coder.width <= _MOST_PLACES and rows.shape[1] == width, f"{name} do not lead to vectors of items")
+    expect(coder.width <= _MOST_FEATURES and rows.shape[1] == width, f"{name} do not lead to vectors of items")
     packed = array(store, f"{name}.places", np.uint8, None)
-    places = unpack_bits(packed, bits_for(coder.width), len(rows) - 1)
-    expect(bool(np.all(np.diff(places) > 0)) and int(places.max(initial=0)) < coder.width, f"{name} are out of order")
+    used = unpack_bits(packed, bits_for(coder.width), len(rows) - 1)
+    expect(bool(np.all(np.diff(used) > 0)) and int(used.max(initial=0)) < coder.width, f"{name} are out of order")
     matrix = np.zeros((coder.width, width), dtype=np.float32)
-    matrix[places] = rows[1:]
+    matrix[used] = rows[1:]
     return ColdItemEncoder(coder, FeatureMap(matrix, rows[0]))
 
 
@@ -220,7 +223,7 @@ def array(store: Store, name: str, dtype: type[np.generic], shape: tuple[int, ..
 
 
 def finite(values: NDArray[Any]) -> FloatArray:
-    """Numbers small enough that no sum of their products can overflow: a score is always a number."""
+    """Return numbers that are small enough that no sum of their products overflows: a score is always a number."""
     numbers: FloatArray = values.astype(np.float32, copy=values.dtype != np.float32)
     lowest, highest = (numbers.min(), numbers.max()) if numbers.size else (0, 0)
     expect(bool(lowest >= -_LARGEST and highest <= _LARGEST), "a number is not finite or too large")

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf.core.arrays import FloatArray, Positions
+from legcf.core.random_streams import fixed_generator
 from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.popularity import at_least_one, trust
 from legcf.ranking.precision import rounded
@@ -148,7 +149,7 @@ def _affinities(distances: _Points, neighbours: float) -> _Points:
 
 def _descend(affinity: _Points, start: _Points) -> _Points:
     """Run t-SNE's gradient descent with momentum and early exaggeration."""
-    rng = np.random.default_rng(0)
+    rng = fixed_generator()
     points = 1e-2 * start / max(float(start.std()), 1e-12) + 1e-4 * rng.standard_normal(start.shape)
     speed, gains = np.zeros_like(points), np.ones_like(points)
     step = max(len(points) / 4.0, 50.0)
@@ -190,7 +191,7 @@ def _alike(scorer: Scorer, items: Positions) -> tuple[NDArray[np.int64], NDArray
 
 def _settle(points: _Points, ones: NDArray[np.int64], others: NDArray[np.int64]) -> _Points:
     """Move the points by both forces in `_ROUNDS` rounds, less and less."""
-    rng = np.random.default_rng(0)  # the same model gives the same picture
+    rng = fixed_generator()  # the same model gives the same picture
     count = len(points)
     points = points + rng.normal(0, 0.05, points.shape)  # items of one code start on one point, and have to part
     pushed = np.repeat(ones, _REPELLING)
