@@ -60,7 +60,7 @@ class TrainedModel:
         layer = self.model.layer
         with torch.no_grad():
             own = layer.rows(torch.arange(layer.num_users, layer.num_entities)).numpy()
-        return self.features.encoder.moved(own, self.ranking.items)
+        return self.features.encoder.aligned_to(own, self.ranking.items)
 
     @property
     def card(self) -> dict[str, Any]:
