@@ -44,7 +44,7 @@ from legcf.modelfile.codecs import (
 from legcf.modelfile.container import damaged, read_container, write_container
 from legcf.modelfile.histories import PackedHistories, PackedWeights
 from legcf.ranking.item_lists.lists import ItemLists
-from legcf.ranking.tables.embedding_table import CodebookTable, EmbeddingTable
+from legcf.ranking.tables.embedding_table import EmbeddingTable
 from legcf.ranking.tables.pooling import Pooling
 
 DTYPES = ("int8", "float16", "float32")
@@ -123,7 +123,7 @@ class ServedModel:
             raise damaged(path, f"its content is not consistent: {error}") from error
 
 
-def fixed_bytes(items: IdMap, titles: list[str] | None, popularity: NDArray[np.integer], codes: int = 0) -> int:
+def fixed_bytes(items: IdMap, titles: list[str] | None, popularity: NDArray[np.integer]) -> int:
     """Return the bytes that a model file takes beside vectors and lists: names, counts, and a reserve for the header.
 
     The byte budget of a training is what this leaves, so another reserve would give other models.
@@ -133,8 +133,12 @@ def fixed_bytes(items: IdMap, titles: list[str] | None, popularity: NDArray[np.i
     put_integers(store, "popularity", popularity)
     if titles is not None:
         put_text(store, "titles", titles)
-    reserve = _HEADER_BYTES + _BYTES_PER_CODE * max(codes - _CODES_IN_HEADER, 0)
-    return sum(block.nbytes for block in store.values()) + reserve
+    return sum(block.nbytes for block in store.values()) + _HEADER_BYTES
+
+
+def codebook_reserve(codes: int) -> int:
+    """Return the bytes that `fixed_bytes` grows by for a codebook of this size."""
+    return _BYTES_PER_CODE * max(codes - _CODES_IN_HEADER, 0)
 
 
 def encoder_bytes(encoder: ColdItemEncoder) -> int:
@@ -151,8 +155,8 @@ def _to_store(model: ServedModel) -> tuple[Store, dict[str, Any]]:
     config["fold_in"] = {"user": vars(model.fold_in)}
     store: Store = {}
     config["popularity"] = put_integers(store, "popularity", model.popularity)
-    if isinstance(model.item_rows, CodebookTable):
-        config["codebook"] = put_matrix(store, "codebook", model.item_rows.codebook, model.dtype)
+    if model.item_rows.codes is not None:
+        config["codebook"] = put_matrix(store, "codebook", model.item_rows.codes.codebook, model.dtype)
     config["item_rows"] = put_rows(store, "item_rows", model.item_rows, model.dtype)
     config["item_ids"] = put_ids(store, "ids.items", model.items)
     if model.item_bias is not None:

@@ -46,6 +46,7 @@ from legcf.embeddings.sized.ciess import Ciess
 from legcf.embeddings.sized.esapn import Esapn
 from legcf.embeddings.sized.optembed import OptEmbed
 from legcf.embeddings.sized.pep import Pep
+from legcf.training.losses import check_batches
 from legcf.training.recipes import alternating, autoemb, ciess, clustering, esapn, optembed, pruning, quantising
 from legcf.training.stage import Stage, closed_form, single_stage
 
@@ -156,7 +157,9 @@ def resolve(
         **{name: validated(model, options.get(name, {}), name) for name, model in COMMON_SECTIONS.items()},
         "data": dict(data or {}),
     }
-    return validated(RunConfig, values, "")
+    config = validated(RunConfig, values, "")
+    check_batches(config.training)
+    return config
 
 
 def config_from_json(content: Mapping[str, Any]) -> RunConfig:

@@ -18,7 +18,7 @@ from legcf.core.arrays import Positions
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset, Interactions
 from legcf.embeddings.budget import without_budget
-from legcf.evaluation import eval_users, evaluate, sample_eval_users, selection_score
+from legcf.evaluation import Evaluator, eval_users, evaluate, sample_eval_users
 from legcf.features.cold_items import ColdItemEncoder
 from legcf.features.known import ItemFeatures
 from legcf.modelfile.served_model import encoder_bytes
@@ -26,9 +26,9 @@ from legcf.ranking.builder import RankingBuilder
 from legcf.ranking.item_lists.recipe import ListFitter
 from legcf.ranking.ranking import Ranking
 from legcf.server.state.event_log import MARK_KEY
-from legcf.training import run
+from legcf.training.assess import ByteBudget, assess, peak_memory_mb
+from legcf.training.build import make_model
 from legcf.training.model import GraphModel
-from legcf.training.registry import BACKBONES, METHODS
 from legcf.training.run_folder import TrainedModel
 from legcf.updating.change import RESOLVE_SHARE, new_share
 from legcf.updating.cold import ItemTable, blended, described, known_features, with_items
@@ -79,7 +79,7 @@ def update(
     watching = sample_eval_users(dataset.validation, config.training.validation_users, config.seed)
     again = growth >= REWEIGH_GROWTH and _can_weigh(result, dataset)
     result = _weighed_again(result, dataset.validation, watching) if again else result
-    metrics = run.assess(model, result.ranking, dataset, result.config, watching)
+    metrics = assess(model, result.ranking, dataset, result.config, watching)
     if merged.weighed_at is not None:
         metrics["weighed_at"] = merged.weighed_at
     metrics["content_hash"] = base.metrics.get("content_hash")  # of the data, which is where held-out pairs are from
@@ -95,7 +95,7 @@ def update(
         **_drift(base, growth, metrics["validation"].get(_DRIFT), dataset.validation, watching, data),
     }
     metrics["seconds"] = {"this_session": time.perf_counter() - started}
-    metrics["peak_rss_mb"] = run.peak_memory_mb()
+    metrics["peak_rss_mb"] = peak_memory_mb()
     metrics |= {key: base.metrics[key] for key in ("final", "best_epoch") if key in base.metrics}
     metrics |= {key: trained.metrics[key] for key in (MARK_KEY,) if key in trained.metrics}
     return replace(result, metrics=metrics)
@@ -132,22 +132,20 @@ def _grown_model(
     if features is not None:
         vectors = blended(vectors, solved, merged.train.item_degrees, len(base.items), features)
     config = model_config(base)
-    layer = METHODS[config.method.name].layer(config.method, len(merged.users), len(merged.items))
-    layer.take_items(base.model.layer, solved, vectors)
-    backbone = BACKBONES[config.backbone.name](config.backbone, layer.width)
-    backbone.load_state_dict(base.model.backbone.state_dict())
-    once = config.training.model_copy(update={"propagation": "stepwise"})
-    model = GraphModel(layer, backbone, merged.train, once)
-    model.eval()
-    model.rebuild()
-    return model
+
+    def fill(model: GraphModel) -> None:
+        model.layer.take_items(base.model.layer, solved, vectors)
+        model.backbone.load_state_dict(base.model.backbone.state_dict())
+
+    return make_model(config, merged.train, fill)
 
 
 def _ranked(
     base: TrainedModel, model: GraphModel, dataset: Dataset, changed: NDArray[np.bool_], encoder: ColdItemEncoder | None
 ) -> Ranking:
     settings, lists = base.config.ranking, base.ranking.lists
-    byte_budget = run.byte_budget(base.config, dataset)
+    budget = ByteBudget.of(base.config, dataset)
+    byte_budget = None if budget is None else budget.left(base.config.method)
     if byte_budget is not None and encoder is not None:
         byte_budget = max(byte_budget - encoder_bytes(encoder), 0)  # the file keeps to its size with the map in it
     if lists is not None and lists.scale:
@@ -168,11 +166,10 @@ def _weighed_again(result: TrainedModel, validation: Interactions, watching: Pos
     """Choose the weight of the lists as a training does."""
     config, lists = result.config, result.ranking.lists
     assert lists is not None
-    monitor = config.training.monitor
-    name, k = monitor.split("@")
+    evaluator = Evaluator(validation, config.training.monitor, watching)
 
     def objective(ranking: Ranking, facts: dict[str, Any]) -> float:
-        return selection_score(evaluate(ranking, validation, (int(k),), watching, {name, "recall"}), monitor)
+        return evaluator.selection_score(evaluator.metrics(ranking))
 
     tuned = RankingBuilder(config.ranking).with_list_weight(result.ranking, lists, config.ranking, objective)
     return replace(result, ranking=tuned.ranking, config=config.model_copy(update={"ranking": tuned.config}))

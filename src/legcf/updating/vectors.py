@@ -14,6 +14,7 @@ import torch
 from legcf.assignment.dictionary import find_balance
 from legcf.core.arrays import FloatArray, Positions
 from legcf.core.hill_climb import climb
+from legcf.core.random_streams import fixed_generator
 from legcf.data.interactions import Interactions
 from legcf.factorisation.als import AlsSettings, confidences, linear_map, solve_side
 from legcf.ranking.tables.pooling import Pooling
@@ -101,7 +102,7 @@ def settings_for(settings: AlsSettings, items: FloatArray, train: Interactions, 
     if settings.alpha is not None:
         return settings
     if train.num_pairs > _COMPARED_PAIRS:
-        train = train.of_users(train.some_users(_COMPARED_PAIRS, np.random.default_rng(0)))
+        train = train.of_users(train.some_users(_COMPARED_PAIRS, fixed_generator()))
     everything = np.flatnonzero(train.item_degrees)
     users = _pooled(pooling, train, items)
     space = AlsSpace.of(users, items)
