@@ -8,7 +8,7 @@ PYTHONS ?= $(PYTHON)
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
 
-.PHONY: help demo test test-install lint format docs docs-serve build bench peers clean
+.PHONY: help demo test test-bounds test-install lint format docs docs-serve build bench peers clean
 
 help: ## Say what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
@@ -34,6 +34,9 @@ demo: $(VENV)/core ## Train on real film ratings, print accuracy, size and recom
 
 test: lint ## ruff, mypy --strict, the layers of imports and every test
 	$(BIN)/pytest -n 2 --dist worksteal
+
+test-bounds: $(VENV)/dev ## Compiled loops with every index checked: edges of sizes, crafted model files
+	$(BIN)/pytest tests/core/test_bounds.py
 
 test-install: $(VENV)/dev ## A wheel in an empty environment trains and serves; PYTHONS="python3.12 python3.13" names other Pythons
 	TMPDIR=$${TMPDIR:-/tmp} PYTHONS="$(PYTHONS)" $(BIN)/pytest -m install tests/test_installation.py --timeout 1800

@@ -29,10 +29,10 @@ from rich.table import Table
 
 from legcf.data.catalogue.synthetic import planted
 from legcf.data.interactions import Dataset
-from legcf.data.source import DataOptions, load
+from legcf.data.source import DataOptions, load_data
 from legcf.graph.adjacency import bipartite, normalised
 from legcf.graph.propagate import Operator
-from legcf.training.loop import Session
+from legcf.training.loop import Session, TrainingOptions
 from legcf.training.registry import METHODS, resolve
 from legcf.training.run import build_model
 
@@ -60,7 +60,7 @@ def main() -> None:
 
 def opened(folder: Path) -> Dataset:
     if folder.is_dir():
-        return load(folder, DataOptions(protocol="lightgcn"))
+        return load_data(folder, DataOptions(protocol="lightgcn"))
     return planted(29_858, 40_981, 1_027_370, 100, np.random.default_rng(0))
 
 
@@ -194,7 +194,9 @@ def session(dataset: Dataset, batch_size: int) -> Session:
     )
     rng = np.random.default_rng(0)
     model = build_model(config, dataset, rng, None)
-    return Session(model, dataset, config, METHODS["full"].recipe(config.method, config.training), rng, quiet=True)
+    return Session(
+        model, dataset, config, METHODS["full"].recipe(config.method, config.training), rng, TrainingOptions(quiet=True)
+    )
 
 
 def list_of(running: Session, count: int) -> list[Any]:

@@ -27,11 +27,12 @@ from rich.table import Table
 from legcf.assignment.solvers import SOLVERS
 from legcf.data.catalogue.synthetic import planted
 from legcf.data.interactions import Dataset
-from legcf.data.source import DataOptions, load
+from legcf.data.source import DataOptions, load_data
 from legcf.evaluation import evaluate
-from legcf.training.loop import Session
+from legcf.training.assess import peak_memory_mb
+from legcf.training.loop import Session, TrainingOptions
 from legcf.training.registry import METHODS, resolve
-from legcf.training.run import build_model, peak_memory_mb
+from legcf.training.run import build_model
 from legcf.training.sampler import TrainingBatch
 
 HERE = Path(__file__).resolve().parent
@@ -66,7 +67,7 @@ def main() -> None:
 
 def opened(folder: Path) -> Dataset:
     if folder.is_dir():
-        return load(folder, DataOptions(protocol="legcf"))
+        return load_data(folder, DataOptions(protocol="legcf"))
     return planted(29_858, 40_981, 1_027_370, 100, np.random.default_rng(0))
 
 
@@ -76,7 +77,14 @@ def session(dataset: Dataset, batch_size: int, propagation: str) -> Session:
     config = resolve(preset="paper", overrides={"method": {"start": "random"}, "training": training})
     rng = np.random.default_rng(0)
     model = build_model(config, dataset, rng, None)
-    return Session(model, dataset, config, METHODS["legcf"].recipe(config.method, config.training), rng, quiet=True)
+    return Session(
+        model,
+        dataset,
+        config,
+        METHODS["legcf"].recipe(config.method, config.training),
+        rng,
+        TrainingOptions(quiet=True),
+    )
 
 
 def taking(running: Session, count: int) -> Callable[[], None]:

@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from legcf.data.catalogue.synthetic import PRESETS, Planted, write_csv, write_folder
-from legcf.data.source import load, prepare_source
+from legcf.data.source import load_data, prepare_source
 
 HERE = Path(__file__).resolve().parent
 GOWALLA = HERE.parents[1] / "shared" / "data" / "gowalla"
@@ -58,9 +58,9 @@ def small(folder: Path, scratch: Path, rounds: int) -> dict[str, float]:
         {
             "polars: lines": lambda: lines.collect(),
             "polars: lines and numbers": lambda: numbers.collect(),
-            "load": lambda: load(folder),
+            "load": lambda: load_data(folder),
             "prepare": prepare,
-            "open prepared": lambda: load(out),
+            "open prepared": lambda: load_data(out),
         },
     )
     return seconds

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from legcf.data.source import DataOptions, load
+from legcf.data.source import DataOptions, load_data
 from legcf.recommender import Recommender
 
 HERE = Path(__file__).resolve().parent
@@ -28,7 +28,7 @@ def main() -> None:
     given = options.parse_args()
     found = {}
     for half_life in HALF_LIVES:
-        dataset = load("movielens-small", DataOptions(protocol="temporal", half_life=half_life))
+        dataset = load_data("movielens-small", DataOptions(protocol="temporal", half_life=half_life))
         models = [Recommender(seed=seed).fit(dataset) for seed in range(given.seeds)]
         parts = {part: [model.metrics[part] for model in models] for part in ("validation", "test")}
         found[half_life or "none"] = {

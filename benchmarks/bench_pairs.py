@@ -24,7 +24,7 @@ import numpy as np
 import psutil
 
 from legcf.data.options import DataOptions
-from legcf.data.source import load
+from legcf.data.source import load_data
 from legcf.experiments.report.figure import new_figure, plain, to_svg
 
 RESULTS = Path(__file__).parent / "results"
@@ -91,7 +91,7 @@ def served(words: list[str], ready: Path) -> dict[str, float]:
                     raise SystemExit("the server did not start") from None
                 time.sleep(0.05)
         until = time.perf_counter() - begun
-        train = load(ready, DataOptions()).train
+        train = load_data(ready, DataOptions()).train
         usual = np.flatnonzero(np.abs(train.user_degrees - HISTORY) <= 10)
         asked = [train.of(user).tolist() for user in np.random.default_rng(0).permutation(usual)[:REQUESTS]]
         process = psutil.Process(server.pid)
@@ -147,12 +147,12 @@ def main() -> None:
             row: dict[str, Any] = {"size": size, "pairs": int(float(size)), "step": step, "command": words}
             ready = options.work / f"ready-{size}"
             if step == "recommend":
-                names = load(ready, DataOptions()).users.values[:MOST_USERS].tolist()
+                names = load_data(ready, DataOptions()).users.values[:MOST_USERS].tolist()
                 (options.work / f"users-{size}.txt").write_text("\n".join(map(str, names)))
                 row["users"] = len(names)
             row |= served(words, ready) if step == "serve" else measured(words)
             if step == "serve":
-                row["items"] = load(ready, DataOptions()).num_items
+                row["items"] = load_data(ready, DataOptions()).num_items
             rows.append(row)
             options.json.write_text(json.dumps(rows, indent=1) + "\n")
             shown = ", ".join(f"{name} {value:,.2f}" for name, value in row.items() if isinstance(value, float))

@@ -33,13 +33,13 @@ from legcf.core.arrays import FloatArray
 from legcf.data.catalogue.synthetic import Planted, planted, write_folder
 from legcf.data.interactions import Dataset
 from legcf.data.options import DataOptions
-from legcf.data.source import load, prepare_source
+from legcf.data.source import load_data, prepare_source
 from legcf.evaluation import evaluate
 from legcf.factorisation.als import AlsSettings, factorise
 from legcf.ranking.item_lists.ridge import find_candidates, solve
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.topk import rank
-from legcf.training.loop import Session
+from legcf.training.loop import Session, TrainingOptions
 from legcf.training.registry import METHODS, resolve
 from legcf.training.run import build_model
 
@@ -55,7 +55,7 @@ def measure(data: str, parts: tuple[str, ...], batch: int) -> None:
     distributed.join()
     threads.use(1)
     figures_of(planted(400, 200, 4000, 20, np.random.default_rng(0)), PARTS, batch)  # compiles
-    dataset = load(data, DataOptions())
+    dataset = load_data(data, DataOptions())
     # Generated users are sorted by how much they have; a rank's range of them is to be like any other.
     dataset = dataset.of_users(np.random.default_rng(6).permutation(dataset.num_users))
     figures = figures_of(dataset, parts, batch)
@@ -114,12 +114,12 @@ def session_of(data: Dataset, users: FloatArray, items: FloatArray, c: int, batc
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder) / "table.npz"
         np.savez(table, users=users, items=items)
-        changes: dict[str, Any] = {"method": {"start": "table", "table": str(table), "c": c, "d": WIDTH}}
+        changes: dict[str, Any] = {"method": {"start": "table", "table": str(table), "c": c, "dim": WIDTH}}
         changes["training"] = {"batch_size": batch_size}
         config = resolve("legcf", preset="items-only", overrides=changes)
         model = build_model(config, data, np.random.default_rng(3), None)
     stages = METHODS["legcf"].recipe(config.method, config.training)
-    return Session(model, data, config, stages, np.random.default_rng(4), quiet=True)
+    return Session(model, data, config, stages, np.random.default_rng(4), TrainingOptions(quiet=True))
 
 
 def run(count: int, data: str, parts: tuple[str, ...], batch: int) -> dict[str, Any]:

@@ -119,6 +119,7 @@ def load_trained(options: argparse.Namespace) -> tuple[Any, Any]:
         ranking=Ranking(als.user_factors, als.item_factors, dataset.train),
         known=dataset.train,
         card={"name": dataset.name, "method": "implicit's ALS-128"},
+        encoder=None,
     )
     return trained, dataset
 
@@ -126,9 +127,10 @@ def load_trained(options: argparse.Namespace) -> tuple[Any, Any]:
 def prepare(trained: Any, dataset: Any, folder: Path, report: dict[str, Any]) -> None:
     """The model file, and the same vectors (the first 128 columns) as plain arrays for implicit."""
     from legcf.export.build import build
+    from legcf.export.options import ExportOptions
 
     start = time.perf_counter()
-    model = build(trained, t=4, validation=dataset.validation, quiet=True)
+    model = build(trained, ExportOptions(t=4), dataset.validation)
     report["export_seconds"] = time.perf_counter() - start
     report["parts"] = model.save(folder / "model.legcf")
     say("export", f"{report['export_seconds']:.1f} s; bytes: {report['parts']}")
@@ -175,7 +177,6 @@ def toy_like(model: Any) -> Any:
         history=PackedHistories.of(pairs),
         pooling=None if model.pooling is None else Pooling(0.5, 0.5, ones),
         lists=None if model.lists is None else ItemLists(pairs, np.ones(128, np.float32)),
-        neighbour_scale=model.neighbour_scale,
         dtype="int8",
     )
 
@@ -336,10 +337,11 @@ async def loaded(port: int, users: list[Any], options: argparse.Namespace, swapp
 
 def accuracy_by_size(trained: Any, dataset: Any, options: argparse.Namespace) -> dict[str, Any]:
     """Accuracy kept against the bytes of the vectors alone (no ids, titles, histories), and items only."""
-    from legcf.export.build import accuracy, build, served_ranking
-    from legcf.modelfile.served_model import FoldIn
+    from legcf.export.accuracy import headline
+    from legcf.export.build import build, served_ranking
+    from legcf.export.options import ExportOptions
 
-    before = accuracy(trained.ranking, dataset.test)
+    before = headline(trained.ranking, dataset.test)
     rows = []
     say("accuracy", f"trained model: recall@20 {before['recall@20']:.4f}, ndcg@20 {before['ndcg@20']:.4f}")
     for users in ("coded", "none"):
@@ -347,19 +349,12 @@ def accuracy_by_size(trained: Any, dataset: Any, options: argparse.Namespace) ->
             for t in options.terms if users == "coded" else [4]:
                 model = build(
                     trained,
-                    t=t,
-                    dtype=dtype,
-                    keep_users=users == "coded",
-                    keep_history=False,
-                    keep_titles=False,
-                    validation=dataset.validation,
-                    # stored users are not solved, so how to solve them need not be chosen
-                    fold_in=(FoldIn(), FoldIn()) if users == "coded" else None,
-                    quiet=True,
+                    ExportOptions(t=t, dtype=dtype, users=users, history=False, titles=False),
+                    dataset.validation,
                 )
                 with tempfile.NamedTemporaryFile() as file:
                     parts = model.save(Path(file.name))
-                after = accuracy(served_ranking(model, dataset.train, quiet=True), dataset.test)
+                after = headline(served_ranking(model, dataset.train, quiet=True), dataset.test)
                 size = parts["vectors"] + parts["header"]
                 row = {"t": t, "dtype": dtype, "users": users, "bytes": size, **after}
                 rows.append(row)
@@ -379,6 +374,8 @@ def held_out(options: argparse.Namespace) -> dict[str, Any]:
     from legcf.data.interactions import Interactions
     from legcf.evaluation import evaluate
     from legcf.export.build import build, served_ranking
+    from legcf.export.options import ExportOptions
+    from legcf.training.loop import TrainingOptions
     from legcf.training.registry import resolve
     from legcf.training.run import train
 
@@ -395,11 +392,13 @@ def held_out(options: argparse.Namespace) -> dict[str, Any]:
     without = dataclasses.replace(dataset, train=smaller, validation=Interactions.from_pairs(*pairs, *shape))
     result: dict[str, Any] = {"held_out_users": len(held)}
     ks, metrics = (20,), ("recall", "ndcg")
-    result["trained_on"] = evaluate(train(dataset, config, quiet=True).ranking, dataset.test, ks, held, metrics)
+    result["trained_on"] = evaluate(
+        train(dataset, config, TrainingOptions(quiet=True)).ranking, dataset.test, ks, held, metrics
+    )
     say("foldin trained on", describe(result["trained_on"]))
-    part = train(without, config, quiet=True)
+    part = train(without, config, TrainingOptions(quiet=True))
     for form in ("full", "coded"):
-        model = build(part, t=4, form=form, validation=without.validation, quiet=True)
+        model = build(part, ExportOptions(t=4, format=form), without.validation)
         cold_users = dataclasses.replace(model, users=None, user_rows=None, history=None)
         result[form] = evaluate(served_ranking(cold_users, dataset.train, quiet=True), dataset.test, ks, held, metrics)
         kept = {key: result[form][key] / result["trained_on"][key] for key in ("recall@20", "ndcg@20")}

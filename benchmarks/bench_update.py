@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf.data.interactions import Dataset, Interactions
-from legcf.data.source import DataOptions, load
+from legcf.data.source import DataOptions, load_data
 from legcf.evaluation import evaluate
 from legcf.recommender import Recommender
 from legcf.training.run_folder import TrainedModel, load_model, save_model
@@ -65,7 +65,7 @@ def main() -> None:
     options.add_argument("--thresholds", type=float, nargs="+", help="to be compared on validation pairs")
     given = options.parse_args()
     is_folder = Path(given.data).is_dir()
-    whole = load(given.data, _READ if is_folder else DataOptions())
+    whole = load_data(given.data, _READ if is_folder else DataOptions())
     name = Path(given.data).name if given.bytes == "auto" else f"{Path(given.data).name}-{given.bytes}"
     found: dict[str, Any] = {"data": name, "bytes": given.bytes, "pairs": whole.train.num_pairs, "draws": []}
     kind = "commands-" if given.commands else "thresholds-" if given.thresholds else ""
@@ -177,7 +177,7 @@ def commands(source: Path, whole: Dataset, seed: int, kept: Path, wanted: list[s
         base = load_model(kept)
         run.mkdir()
         # The folder splits its test pairs in another way than the whole: that is all the same to what an update costs.
-        metrics = {**base.metrics, "content_hash": load(str(part), _READ).content_hash}
+        metrics = {**base.metrics, "content_hash": load_data(str(part), _READ).content_hash}
         config = base.config.model_copy(update={"data": _READ.reference(part)})
         save_model(run, replace(base, config=config, metrics=metrics))
         chosen = _only(whole, hundredth).train

@@ -51,7 +51,7 @@ def main() -> None:
 def _fill(data: Path, seed: int, kind: str, names: list[str] | None) -> None:
     """Make the rows of a kind that are not there yet."""
     from legcf.data.options import DataOptions
-    from legcf.data.source import load
+    from legcf.data.source import load_data
 
     path = RESULTS / f"frontier-{data.name}.json"
 
@@ -62,7 +62,7 @@ def _fill(data: Path, seed: int, kind: str, names: list[str] | None) -> None:
     missing = [name for name in names if name not in have] if names is not None else [] if have else ["all"]
     if not missing:
         return
-    dataset = load(data, DataOptions(protocol=PROTOCOL, cold="keep"))
+    dataset = load_data(data, DataOptions(protocol=PROTOCOL, cold="keep"))
     if kind == "legcf":
         rows = model_files(data, dataset, seed, missing)
     else:
@@ -82,6 +82,7 @@ def model_files(data: Path, dataset: Any, seed: int, sizes: list[str]) -> Iterat
     """Model files of several sizes; a size that cannot hold the items says so."""
     from legcf.core.errors import UserError
     from legcf.data.options import DataOptions
+    from legcf.training.loop import TrainingOptions
     from legcf.training.registry import resolve
     from legcf.training.run import train
     from legcf.training.shared_work import SharedWork
@@ -93,7 +94,7 @@ def model_files(data: Path, dataset: Any, seed: int, sizes: list[str]) -> Iterat
         with tempfile.TemporaryDirectory() as folder:
             run = Path(folder) / "run"
             try:
-                train(dataset, config, run, quiet=True, work=work)
+                train(dataset, config, TrainingOptions(run, quiet=True, work=work))
             except UserError as error:
                 if "too small" not in str(error):
                     raise

@@ -19,8 +19,8 @@ from legcf.assignment.assignment import Assignment, relative_error
 from legcf.assignment.solvers import SOLVERS
 from legcf.core.arrays import FloatArray
 from legcf.data.interactions import Dataset
-from legcf.data.source import DataOptions, load
-from legcf.training.loop import Session
+from legcf.data.source import DataOptions, load_data
+from legcf.training.loop import Session, TrainingOptions
 from legcf.training.registry import METHODS, resolve
 from legcf.training.run import build_model
 
@@ -40,7 +40,7 @@ def main() -> None:
     options.add_argument("--rate", type=float, default=2.5e-3)
     options.add_argument("--seed", type=int, default=0)
     given = options.parse_args()
-    dataset = load(given.data, DataOptions())
+    dataset = load_data(given.data, DataOptions())
     found = []
     for c in given.sizes:
         found.append(measured(dataset, c, given))
@@ -56,11 +56,18 @@ def measured(dataset: Dataset, c: int, given: argparse.Namespace) -> dict[str, A
     training = {
         "epochs": given.epochs, "batch_size": given.batch, "learning_rate": given.rate, "keep": "last", "l2": 0.0,
     }  # fmt: skip
-    overrides = {"method": {"c": c, "d": given.width, "t": T, "update": "none"}, "training": training}
+    overrides = {"method": {"c": c, "dim": given.width, "t": T, "update": "none"}, "training": training}
     config = resolve("legcf", None, "paper", given.seed, overrides)
     rng = np.random.default_rng(config.seed)
     model = build_model(config, dataset, rng, None)
-    Session(model, dataset, config, METHODS["legcf"].recipe(config.method, config.training), rng, quiet=True).run()
+    Session(
+        model,
+        dataset,
+        config,
+        METHODS["legcf"].recipe(config.method, config.training),
+        rng,
+        TrainingOptions(quiet=True),
+    ).run()
     full, meta = model.entity_vectors(), model.meta_vectors()
     assert meta is not None
     codebook: FloatArray = model.layer.codebook.detach().numpy()  # type: ignore[union-attr]

@@ -20,10 +20,11 @@ from one_file import write
 
 from legcf.data.interactions import Dataset, Interactions
 from legcf.data.options import DataOptions
-from legcf.data.source import load
+from legcf.data.source import load_data
 from legcf.evaluation import evaluate
-from legcf.ranking.item_lists.recipe import LARGE_CATALOGUE, ListFitter
+from legcf.ranking.item_lists.recipe import ListFitter
 from legcf.ranking.item_lists.ridge import find_candidates, solve
+from legcf.ranking.selection_policy import SelectionPolicy
 from legcf.training.registry import resolve
 from legcf.training.run import build_model
 
@@ -41,7 +42,8 @@ def curve(dataset: Dataset, truth: Interactions, alpha: float) -> dict[str, Any]
     ranking = build_model(config, dataset, np.random.default_rng(11), None).ranking()
     fitter = ListFitter(dataset.train)
     by_item = dataset.train.transposed()
-    candidates = find_candidates(dataset.train, 100 if dataset.num_items <= LARGE_CATALOGUE else 64, by_item)
+    count = SelectionPolicy.for_catalogue(dataset.num_items).update_candidates
+    candidates = find_candidates(dataset.train, count, by_item)
     lists = solve(dataset.train, candidates, (1.0,), 0.5, by_item).lists(0, 0.0).rounded(4)
     able = np.flatnonzero(truth.user_degrees > 0)
     users = np.sort(np.random.default_rng(0).choice(able, min(JUDGES, len(able)), replace=False))
@@ -60,7 +62,7 @@ def main() -> None:
     parser.add_argument("data", nargs="+", type=Path)
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for path in parser.parse_args().data:
-        dataset = load(path, DataOptions(protocol="legcf", cold="keep"))
+        dataset = load_data(path, DataOptions(protocol="legcf", cold="keep"))
         alpha = ALPHAS.get(path.name, 10.0)
         parts = {} if path.name == "gowalla" else {"validation": curve(dataset, dataset.validation, alpha)}
         nothing = Interactions.empty(dataset.num_users, dataset.num_items)

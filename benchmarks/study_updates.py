@@ -19,8 +19,8 @@ from rich.table import Table
 
 from legcf.core.config import RunConfig, merged, parse_assignments
 from legcf.data.interactions import Dataset
-from legcf.data.source import DataOptions, load
-from legcf.training.loop import Session
+from legcf.data.source import DataOptions, load_data
+from legcf.training.loop import Session, TrainingOptions
 from legcf.training.registry import METHODS, resolve
 from legcf.training.run import build_model
 
@@ -52,7 +52,7 @@ def main() -> None:
     options.add_argument("--set", action="append", default=[], help="a configuration key for all")
     options.add_argument("--way", action="append", choices=list(WAYS), help="only this one; may be given again")
     given = options.parse_args()
-    dataset = load(given.data, DataOptions())
+    dataset = load_data(given.data, DataOptions())
     ways = {way: WAYS[way] for way in given.way or WAYS}
     curves: dict[str, list[list[float]]] = {way: [] for way in ways}
     for seed in range(given.seeds):
@@ -74,7 +74,14 @@ def configured(given: argparse.Namespace, seed: int, epochs: int, settings: dict
 def session_of(dataset: Dataset, config: RunConfig) -> Session:
     rng = np.random.default_rng(config.seed)
     model = build_model(config, dataset, rng, None)
-    return Session(model, dataset, config, METHODS["legcf"].recipe(config.method, config.training), rng, quiet=True)
+    return Session(
+        model,
+        dataset,
+        config,
+        METHODS["legcf"].recipe(config.method, config.training),
+        rng,
+        TrainingOptions(quiet=True),
+    )
 
 
 def pretrained(dataset: Dataset, config: RunConfig) -> dict[str, Any]:

@@ -28,8 +28,9 @@ from legcf.core.files import write_json
 from legcf.core.hill_climb import climb
 from legcf.data.catalogue.synthetic import Planted, write_csv
 from legcf.data.interactions import Dataset
-from legcf.data.source import DataOptions, from_frame, load
+from legcf.data.source import DataOptions, load_data
 from legcf.evaluation import evaluate_per_user
+from legcf.training.loop import TrainingOptions
 from legcf.training.registry import resolve
 from legcf.training.run import train
 
@@ -48,7 +49,7 @@ def some_users(folder: str, share: float, protocol: str = "ratio") -> Callable[[
         frame = _pairs(data / folder)
         users = frame["user"].unique(maintain_order=True).to_numpy()
         kept = np.random.default_rng(SEED).choice(users, round(share * len(users)), replace=False)
-        return from_frame(frame.filter(pl.col("user").is_in(kept)), DataOptions(protocol=protocol, k_core=5))
+        return load_data(frame.filter(pl.col("user").is_in(kept)), DataOptions(protocol=protocol, k_core=5))
 
     return made
 
@@ -68,19 +69,19 @@ def generated(users: int, items: int, pairs: int) -> Callable[[Path], Dataset]:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "pairs.csv"
             write_csv(Planted(users, items, pairs), SEED, file, quiet=True)
-            return load(file)
+            return load_data(file)
 
     return made
 
 
 SETS: dict[str, Callable[[Path], Dataset]] = {
-    "movielens-small-ratio": lambda _: load("movielens-small", DataOptions(k_core=3)),
-    "movielens-small-temporal": lambda _: load("movielens-small", DataOptions(protocol="temporal", k_core=3)),
-    "movielens-small-leave-last-out": lambda _: load(
+    "movielens-small-ratio": lambda _: load_data("movielens-small", DataOptions(k_core=3)),
+    "movielens-small-temporal": lambda _: load_data("movielens-small", DataOptions(protocol="temporal", k_core=3)),
+    "movielens-small-leave-last-out": lambda _: load_data(
         "movielens-small", DataOptions(protocol="leave-last-out", k_core=3)
     ),
     "lastfm-ratio": some_users("lastfm", 1.0),
-    "lastfm-lightgcn": lambda data: load(data / "lastfm", DataOptions(protocol="lightgcn", cold="keep")),
+    "lastfm-lightgcn": lambda data: load_data(data / "lastfm", DataOptions(protocol="lightgcn", cold="keep")),
     "ml-1m-users-20%": some_users("ml-1m", 0.2),
     "gowalla-users-10%": some_users("gowalla", 0.1),
     "yelp2018-users-6%": some_users("yelp2018", 0.06),
@@ -144,12 +145,12 @@ def _per_user(model: Any, dataset: Dataset) -> dict[str, Any]:
 
 def _run(method: str, trial: dict[str, Any], dataset: Dataset) -> Any:
     name = "legcf" if method == "default" else method
-    return train(dataset, resolve(name, seed=SEED, overrides={"method": trial}), quiet=True)
+    return train(dataset, resolve(name, seed=SEED, overrides={"method": trial}), TrainingOptions(quiet=True))
 
 
 def _told(config: dict[str, Any]) -> dict[str, Any]:
     """What `default` has chosen."""
-    names = ("name", "initial", "dim", "popularity_power", "als", "c", "d", "t")
+    names = ("name", "initial", "dim", "popularity_power", "als", "c", "t")
     made_of = {name: value for name, value in config["method"].items() if name in names}
     lists = {name: value for name, value in config["ranking"].items() if name.startswith(("list_", "bits"))}
     return {**made_of, "epochs": config["training"]["epochs"], **lists}

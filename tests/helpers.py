@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small graphs for tests: random ones for algebra, and planted communities whose right ranking is known."""
+"""Small graphs for tests, and the plain way to compute with them."""
 
 from pathlib import Path
 
@@ -8,23 +8,13 @@ import scipy.sparse as sp
 from hypothesis import strategies as st
 
 from legcf.assignment.assignment import Assignment
-from legcf.data.ids import IdMap
 from legcf.data.interactions import Dataset, Interactions
+from legcf.testing.graphs import COMMUNITIES, graphs, interactions, planted, random_interactions
 
-COMMUNITIES = 4
-
-
-def interactions(pairs: list[tuple[int, int]], num_users: int, num_items: int) -> Interactions:
-    array = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
-    return Interactions.from_pairs(array[:, 0], array[:, 1], num_users, num_items)
-
-
-@st.composite
-def graphs(draw: st.DrawFn) -> Interactions:
-    """Any bipartite graph: users and items without pairs, several components, even no pairs at all."""
-    num_users, num_items = draw(st.integers(1, 6)), draw(st.integers(1, 6))
-    pairs = draw(st.sets(st.tuples(st.integers(0, num_users - 1), st.integers(0, num_items - 1)), max_size=20))
-    return interactions(list(pairs), num_users, num_items)
+__all__ = [
+    "COMMUNITIES", "assigned_graphs", "csr", "dense_bipartite", "dense_expanded", "dense_normalised", "graphs",
+    "interactions", "layer_mean", "planted", "random_interactions", "write_folder",
+]  # fmt: skip
 
 
 @st.composite
@@ -39,12 +29,6 @@ def assigned_graphs(draw: st.DrawFn) -> tuple[Interactions, Assignment]:
     weights = rng.random((entities, t)).astype(np.float32)
     weights[rng.random((entities, t)) < draw(st.sampled_from([0.0, 0.3, 1.0]))] = 0
     return train, Assignment(indices, weights, num_buckets)
-
-
-def random_interactions(num_users: int, num_items: int, density: float, seed: int) -> Interactions:
-    rng = np.random.default_rng(seed)
-    users, items = np.nonzero(rng.random((num_users, num_items)) < density)
-    return Interactions.from_pairs(users, items, num_users, num_items)
 
 
 def dense_normalised(adjacency: np.ndarray) -> np.ndarray:
@@ -72,24 +56,6 @@ def layer_mean(operator: np.ndarray, rows: np.ndarray, layers: int) -> np.ndarra
         current = operator @ current
         total = total + current
     return total / (layers + 1)
-
-
-def planted(num_users: int = 80, num_items: int = 80, seed: int = 0, cold: int = 0) -> Dataset:
-    """User u and item i belong to the communities u % 4 and i % 4; a user has half of its community's items.
-
-    Of the other half a third validates and the rest tests, so a perfect model shows exactly a user's own community.
-    The last `cold` users and items have no pairs at all.
-    """
-    rng = np.random.default_rng(seed)
-    parts: tuple[list[tuple[int, int]], ...] = ([], [], [])
-    for user in range(num_users - cold):
-        own = rng.permutation(np.arange(user % COMMUNITIES, num_items - cold, COMMUNITIES))
-        half, third = len(own) // 2, len(own) // 2 + len(own) // 6
-        for part, items in zip(parts, (own[:half], own[half:third], own[third:]), strict=True):
-            part += [(user, int(item)) for item in items]
-    train, validation, test = (interactions(part, num_users, num_items) for part in parts)
-    users = IdMap.consecutive(num_users, "user")
-    return Dataset("planted", "ratio", users, IdMap.consecutive(num_items, "item"), train, validation, test)
 
 
 def write_folder(dataset: Dataset, folder: Path) -> Path:

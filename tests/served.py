@@ -15,10 +15,11 @@ import pytest
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Interactions
 from legcf.export.build import build
+from legcf.export.options import ExportOptions
 from legcf.features.coder import FeatureCoder, FeatureColumn
 from legcf.features.cold_items import ColdItemEncoder, FeatureMap
 from legcf.modelfile.served_model import ServedModel
-from legcf.ranking.neighbours import Neighbours
+from legcf.ranking.item_lists.ridge import nearest_lists
 from legcf.ranking.ranking import Ranking
 
 # What ids of a shop may look like, at worst: each must work in every route.
@@ -73,14 +74,14 @@ def toy() -> Toy:
 
 @pytest.fixture(scope="session")
 def model(toy: Toy) -> ServedModel:
-    return build(toy, t=3, c=12, validation=toy.validation, quiet=True)
+    return build(toy, ExportOptions(t=3, c=12), toy.validation)
 
 
 @pytest.fixture(scope="session")
-def near_model(toy: Toy) -> ServedModel:
-    """The same with what neighbours add, as far spread as the scores themselves."""
-    near = replace(toy.ranking, term=Neighbours.of(toy.train).weighing(1.0, toy.ranking))
-    return build(replace(toy, ranking=near), t=3, c=12, validation=toy.validation, quiet=True)
+def listed_model(toy: Toy) -> ServedModel:
+    """The same with item lists: for each item those most like it."""
+    listed = replace(toy.ranking, lists=nearest_lists(toy.train, 20, 1.0))
+    return build(replace(toy, ranking=listed), ExportOptions(t=3, c=12), toy.validation)
 
 
 @pytest.fixture(scope="session")
@@ -111,13 +112,14 @@ def placing_file(model: ServedModel, encoder: ColdItemEncoder, tmp_path_factory:
 
 
 @pytest.fixture(scope="session")
-def odd_model(near_model: ServedModel) -> ServedModel:
-    """The model with neighbours, its last users and items under odd ids."""
-    assert near_model.users is not None
+def odd_model(listed_model: ServedModel) -> ServedModel:
+    """The model with item lists, its last users and items under odd ids."""
+    assert listed_model.users is not None
     users, items = (
-        IdMap.of([*ids.values.tolist()[: -len(ODD)], *ODD], ids.kind) for ids in (near_model.users, near_model.items)
+        IdMap.of([*ids.values.tolist()[: -len(ODD)], *ODD], ids.kind)
+        for ids in (listed_model.users, listed_model.items)
     )
-    return replace(near_model, users=users, items=items)
+    return replace(listed_model, users=users, items=items)
 
 
 @contextmanager

@@ -1,76 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
 """What CONTRIBUTING.md promises: each part is one file and one line, and then the commands know it.
 
-Every test writes that file as a stranger would, adds that line, and types the commands.
+Every test writes that file as a stranger would, adds that line, and types the commands. The line may also be an entry
+point of another package: `examples/legcf-buckets` is installed and used as anybody would.
 """
 
+import importlib
 import importlib.util
 import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import urllib.request
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from legcf import cli as legcf_cli
 from legcf.assignment.solvers import SOLVERS
 from legcf.cli import app
+from legcf.cli import commands as legcf_cli
+from legcf.data.reading.formats import FORMATS
 from legcf.evaluation.metrics import METRICS
 from legcf.experiments.cells import Setting
 from legcf.experiments.studies import STUDIES
 from legcf.training.losses import LOSSES, Loss
-from legcf.training.registry import BACKBONES, METHODS, Method
-from legcf.training.stage import single_stage
+from legcf.training.registry import BACKBONES, METHODS
+from tests.cli.commands.test_serve import MAIN, serving
 from tests.cli.typed import legcf, refused
-from tests.embeddings.test_layers import TestLayerContract as LayerContract
 from tests.helpers import planted, write_folder
 
-METHOD = '''
-from typing import Any, ClassVar, Literal
-
-import numpy as np
-import torch
-from pydantic import Field
-from torch import nn
-
-from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, normal
-from legcf.embeddings.budget import Budgeted, solved, stored_values
-
-
-class BucketsConfig(Budgeted):
-    name: Literal["buckets"] = "buckets"
-    dim: int = Field(16, ge=1, description="width of a row")
-    buckets: int | None = Field(None, ge=1, description="rows; as many as the budget allows if null")
-
-
-class Buckets(EmbeddingLayer[BucketsConfig]):
-    """e_x = W[x mod b]"""
-
-    Config = BucketsConfig
-    summary = "one table of few rows, shared by number"
-    citation = "nobody"
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "default": {"training": {"epochs": 2}}}
-
-    def __init__(self, config: BucketsConfig, num_users: int, num_items: int) -> None:
-        super().__init__(config, num_users, num_items)
-        self.weight = nn.Parameter(torch.zeros(solved(self.config.buckets), self.config.dim))
-
-    @classmethod
-    def sized(cls, config: BucketsConfig, num_users: int, num_items: int) -> BucketsConfig:
-        if config.buckets is not None:
-            return config
-        allowed = stored_values(config.budget or "legcf", num_users + num_items)
-        return config.model_copy(update={"buckets": min(allowed // config.dim, num_users + num_items)})
-
-    def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
-        self.weight.data.copy_(normal(tuple(self.weight.shape), 0.1, rng))
-
-    def table(self) -> torch.Tensor:
-        return self.weight[torch.arange(self.num_entities) % len(self.weight)]
-
-    def num_params(self) -> int:
-        return self.weight.numel()
-'''
+ROOT = Path(__file__).parents[1]
+EXAMPLE = ROOT / "examples" / "legcf-buckets"
 BACKBONE = """
 from typing import Literal
 
@@ -141,6 +104,7 @@ def by_hand(vectors: torch.Tensor, batch: TrainingBatch, negative_weight: float)
 METRIC = '''
 import numpy as np
 
+from legcf.data.reading.formats import FORMATS
 from legcf.evaluation.metrics import Counts, Hits, PerUser
 
 
@@ -199,8 +163,21 @@ def trained(folder: Path, out: Path, *options: object) -> Path:
     return out
 
 
+def test_contributing_names_what_there_is() -> None:
+    """Every file, every registry and every group of entry points."""
+    text = (ROOT / "CONTRIBUTING.md").read_text().partition("## How to add")[2].partition("\n## ")[0]
+    files = set(re.findall(r"`([a-z_/]+/[a-z_]+\.py)`", text))
+    assert {name for name in files if not ((ROOT / "src/legcf" / name).exists() or (ROOT / name).exists())} == set()
+    assert len(files) > 15
+    registries = (METHODS, BACKBONES, LOSSES, SOLVERS, METRICS, FORMATS)
+    assert {one.group for one in registries} == set(re.findall(r"`(legcf\.[a-z]+s)`: ", text))
+    for module, contract in re.findall(r"`([a-z]+)\.([A-Z]\w+Contract)`", text):
+        assert hasattr(importlib.import_module(f"legcf.testing.{module}"), contract)
+
+
 def test_a_method(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(METHODS, "buckets", Method(module(METHOD, tmp_path).Buckets, single_stage))
+    text = (EXAMPLE / "legcf_buckets.py").read_text()
+    monkeypatch.setitem(METHODS, "buckets", module(text, tmp_path).METHOD)
     run = trained(folder, tmp_path / "run", "--method", "buckets", "--dim", 8, "--set", "method.budget=160")
     assert json.loads((run / "config.json").read_text())["method"]["buckets"] == 20
     metrics = json.loads((run / "metrics.json").read_text())
@@ -211,11 +188,30 @@ def test_a_method(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "method.bukets" in refused(
         "train", folder, "--out", tmp_path / "no", "--method", "buckets", "--set", "method.bukets=3"
     )
-    contract = LayerContract()
-    for name in (name for name in dir(contract) if name.startswith("test_") and "trains_with" not in name):
-        needs_folder = [tmp_path / "contract"] if "file" in name else []
-        if "linear" not in name:  # it says nothing of being linear
-            getattr(contract, name)("buckets", planted(52, 48, cold=2), *needs_folder)
+
+
+@pytest.mark.slow
+def test_a_method_of_another_package(folder: Path, tmp_path: Path) -> None:
+    """Installed beside legcf it is trained, exported and served by commands, and inherits the contract."""
+    source, site = tmp_path / "source", tmp_path / "site"
+    shutil.copytree(EXAMPLE, source)
+    pip = (sys.executable, "-m", "pip", "install", "--quiet", "--no-build-isolation", "--no-deps", "--no-index")
+    subprocess.run([*pip, "--target", site, source], check=True, capture_output=True)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *sys.path])}
+
+    def run(*command: object) -> str:
+        typed = [sys.executable, *map(str, command)]
+        done = subprocess.run(typed, env=env, cwd=source, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    assert "shared by number" in run("-c", MAIN, "methods", "buckets")
+    run("-c", MAIN, "train", folder, "--out", tmp_path / "run", "--method", "buckets", "--dim", 8, "--quiet")
+    run("-c", MAIN, "export", tmp_path / "run", tmp_path / "model.legcf")
+    run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests")
+    with serving(tmp_path / "model.legcf") as (base, _):
+        answer = json.loads(urllib.request.urlopen(f"{base}/recommend/0?k=3", timeout=30).read())
+    assert len(answer["items"]) == 3
 
 
 def test_a_backbone(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

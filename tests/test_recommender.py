@@ -16,7 +16,7 @@ from legcf.export.build import build
 from legcf.scoring.scorer import Request, Scorer
 from tests.helpers import COMMUNITIES, planted
 
-SMALL = {"c": 8, "d": 8}
+SMALL = {"c": 8, "dim": 8}
 QUICK = {"epochs": 2, "batch_size": 200}
 
 
@@ -120,7 +120,7 @@ def test_strangers_are_shown_what_is_popular_and_counted(tmp_path: Path) -> None
     assert frame.filter(pl.col("user") == 39)["item"].equals(frame.filter(pl.col("user") == 77)["item"])
     most = np.sort(cold.train.item_degrees)[::-1][:5]
     assert frame.filter(pl.col("user") == 77)["score"].to_list() == most.tolist()
-    build(fitted.trained, quiet=True).save(tmp_path / "model.legcf")
+    build(fitted.trained).save(tmp_path / "model.legcf")
     scorer = Scorer.load(tmp_path / "model.legcf")
     assert [entry.fallback for entry in scorer.recommend(Request(user=39, k=2))] == ["popular"] * 2
     assert {entry.fallback for entry in scorer.recommend(Request(user=2, k=2))} == {None}
@@ -221,3 +221,110 @@ def test_communities_are_what_similar_items_find(dataset: Dataset) -> None:
     trained = Recommender(method="full", preset="default", training={"epochs": 15, "batch_size": 100}).fit(dataset)
     frame = trained.similar_items("ïtem 6", k=5)
     assert {int(item[5:]) % COMMUNITIES for item in frame["item"]} == {6 % COMMUNITIES}
+
+
+@pytest.fixture(scope="module")
+def pooled(dataset: Dataset) -> Recommender:
+    """Users are their histories, and lists add to scores."""
+    return Recommender(
+        method_options={"c": 8, "dim": 8}, training={"epochs": 1}, ranking={"search_representation": False}
+    ).fit(dataset)
+
+
+ATTRIBUTES = pl.DataFrame({"item": [f"ïtem {one}" for one in range(40)], "parity": ["even", "odd"] * 20})
+
+
+@pytest.mark.parametrize("model", ["fitted", "pooled"])
+class TestRules:
+    """`recommend` answers as a file of the model does."""
+
+    def test_answers_are_those_of_the_file(self, model: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+        recommender: Recommender = request.getfixturevalue(model)
+        users = "history" if model == "pooled" else "coded"
+        report = recommender.export(tmp_path / "model.legcf", format="full", users=users, items=ATTRIBUTES)
+        assert report.bytes == (tmp_path / "model.legcf").stat().st_size
+        scorer = Scorer.load(tmp_path / "model.legcf")
+        recommender.describe_items(ATTRIBUTES)
+        denied, allowed = ["ïtem 3"], [f"ïtem {one}" for one in range(20)]
+        for rules in (
+            {"items": ["ïtem 7", "ïtem 9"]}, {"deny": denied}, {"allow": allowed}, {"filter": {"parity": "odd"}},
+            {"items": ["ïtem 7"], "allow": allowed, "deny": denied, "filter": {"parity": ["odd"]}},
+        ):  # fmt: skip
+            for user in ("user 4", *([None] if "items" in rules else [])):
+                frame = recommender.recommend(user, k=5, **rules)
+                expected = scorer.recommend(Request(user=user, k=5, **rules))
+                assert frame["item"].to_list() == [one.id for one in expected]
+                assert np.allclose(frame["score"], [one.score for one in expected], atol=1e-5)
+                assert frame["user"].to_list() == [user] * len(expected)
+
+    def test_rules_that_forbid_nothing_change_nothing(self, model: str, request: pytest.FixtureRequest) -> None:
+        recommender: Recommender = request.getfixturevalue(model)
+        everything = recommender.items.values.tolist()
+        plain, ruled = recommender.recommend(k=4), recommender.recommend(k=4, allow=everything)
+        assert ruled.drop("score").equals(plain.drop("score"))
+        assert np.allclose(ruled["score"], plain["score"], atol=1e-5)
+
+    def test_similar_users(self, model: str, request: pytest.FixtureRequest) -> None:
+        recommender: Recommender = request.getfixturevalue(model)
+        frame = recommender.similar_users(["user 3", "user 4"], k=3)
+        assert frame.columns == ["to", "rank", "user", "score"]
+        assert frame["to"].to_list() == ["user 3"] * 3 + ["user 4"] * 3
+        assert not (frame["to"] == frame["user"]).any()
+        vectors = recommender.full_history_ranking.users
+        unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        cosines = unit @ unit[3]
+        assert np.allclose(frame["score"][:3], np.sort(np.delete(cosines, 3))[::-1][:3], atol=1e-5)
+        assert recommender.similar_users("user 3", k=1000).height == 39
+
+
+def test_a_file_has_the_attributes_that_were_described(fitted: Recommender, tmp_path: Path) -> None:
+    fitted.describe_items(ATTRIBUTES, ["parity"]).export(tmp_path / "model.legcf")
+    found = Scorer.load(tmp_path / "model.legcf").recommend(Request(user="user 1", filter={"parity": "even"}))
+    assert found
+    assert all(int(str(one.id).split()[1]) % 2 == 0 for one in found)
+
+
+def test_rules_that_cannot_be(fitted: Recommender, dataset: Dataset, tmp_path: Path) -> None:
+    loaded = Recommender.of(fitted.trained)
+    with pytest.raises(UserError, match=r"Unknown item id 'nothing'"):
+        loaded.recommend("user 1", deny="nothing")
+    with pytest.raises(UserError, match="nothing of its items to filter by"):
+        loaded.recommend("user 1", filter={"parity": "odd"})
+    with pytest.raises(UserError, match="no column 'colour'"):
+        loaded.describe_items(ATTRIBUTES, ["colour"])
+    with pytest.raises(UserError, match=r"format = 'onnx' is not possible"):
+        loaded.export(tmp_path / "model.legcf", format="onnx")
+
+
+def test_fit_learns_from_item_features(dataset: Dataset, tmp_path: Path) -> None:
+    table = pl.DataFrame({"item": [*dataset.items.values, "new"], "kind": [*(["a", "b"] * 20), "a"]})
+    fitted = Recommender(method_options=SMALL, training={"epochs": 1}).fit(dataset, item_features=table)
+    assert fitted.metrics["updated"]["items_nobody_has"] == 1
+    assert "new" in fitted.recommend(k=41)["item"]
+    assert len(fitted.dataset().items) == 41
+    table.write_csv(tmp_path / "items.csv")
+    again = Recommender(method_options=SMALL, training={"epochs": 1}).fit(dataset, item_features=tmp_path / "items.csv")
+    assert np.array_equal(again.ranking.items, fitted.ranking.items)
+
+
+def test_update_changes_the_recommender_itself(dataset: Dataset) -> None:
+    fitted = Recommender(method_options=SMALL, training={"epochs": 1}).fit(dataset)
+    before = fitted.trained
+    assert fitted.update(pl.DataFrame({"user": ["someone"], "item": ["ïtem 1"]})) is fitted
+    assert fitted.trained is not before
+    assert "someone" in fitted.users.values
+    assert "changes the recommender" in (Recommender.update.__doc__ or "")
+
+
+def test_sentences_name_arguments_and_not_options(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text("3,x\n4,x\n4,y\n")
+    with pytest.raises(UserError, match="`header=False`") as error:
+        Recommender().fit(path)
+    assert "--" not in str(error.value)
+    assert "`--no-header`" in (error.value.typed or "")
+
+
+def test_what_is_shown_leads_on_in_python(fitted: Recommender) -> None:
+    assert "model.export(" in fitted._repr_html_()
+    assert "legcf export" not in fitted._repr_html_()

@@ -49,7 +49,7 @@ ROWS = (
     ComparisonRow("legcf", "fast", "fast"),
     ComparisonRow(
         "legcf", "default", "default, untrained",
-        {"training": {"epochs": 0}, "ranking": {"choose": False, "fit_lists": False}},
+        {"training": {"epochs": 0}, "ranking": {"search_representation": False, "fit_lists": False}},
     ),
     ComparisonRow("legcf", "popularity", "popularity"),
     ComparisonRow("legcf", "item-knn", "item-knn"),

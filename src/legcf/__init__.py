@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""legcf: graph recommenders whose embeddings fit in a megabyte."""
+"""Train, shrink and serve graph recommenders whose embeddings fit in a megabyte."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from legcf.core.errors import UserError
     from legcf.data.interactions import Dataset
     from legcf.data.options import DataOptions
-    from legcf.data.source import load as load_data
+    from legcf.data.source import load_data
     from legcf.export.compress.compress import compress
     from legcf.recommender import Recommender
     from legcf.scoring.scorer import Request, Scorer
@@ -35,10 +35,15 @@ _HOMES = {
     "Request": "legcf.scoring.scorer:Request",
     "Dataset": "legcf.data.interactions:Dataset",
     "DataOptions": "legcf.data.options:DataOptions",
-    "load_data": "legcf.data.source:load",
+    "load_data": "legcf.data.source:load_data",
     "compress": "legcf.export.compress.compress:compress",
     "UserError": "legcf.core.errors:UserError",
 }
+
+
+def __dir__() -> list[str]:
+    """List the public names, which are imported on first use."""
+    return sorted(__all__)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,49 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Python user imports: fit, evaluate, recommend, similar items, save, load."""
+"""Offer what a Python user imports: fit, evaluate, recommend, find similar ones, update, save, load and export."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from legcf.core import notebook_repr
-from legcf.core.arguments import as_count, as_ids, as_list
-from legcf.core.arrays import FloatArray
+from legcf.core.arguments import as_count, as_list
 from legcf.core.config import RunConfig, validated
-from legcf.core.errors import UserError
-from legcf.data.ids import ExternalId, IdMap
-from legcf.data.interactions import Dataset
-from legcf.data.reading.feature_table import read_items
-from legcf.data.source import DataOptions, interactions, is_source, load, training_data
+from legcf.core.errors import UserError, python_arguments
+from legcf.data.interactions import Dataset, Interactions
+from legcf.data.options import DataOptions
+from legcf.data.source import is_source, load_data, load_training_data
 from legcf.evaluation import accuracy
 from legcf.evaluation.evaluate import DEFAULT_KS
 from legcf.evaluation.new_pairs import new_pairs
-from legcf.ranking.ranking import Ranking
-from legcf.ranking.topk import rank, similar
+from legcf.export.export import ExportReport, export_model
+from legcf.export.options import ExportOptions
 from legcf.training import run
-from legcf.training.model import GraphModel
+from legcf.training.answering import Answering
+from legcf.training.loop import TrainingOptions
 from legcf.training.registry import resolve
 from legcf.training.run_folder import TrainedModel, load_model, save_model
+from legcf.updating.apply import NewData, apply, with_item_features
 from legcf.updating.change import RESOLVE_SHARE
-from legcf.updating.cold import ItemTable
-from legcf.updating.events import new_events, options_of_events
 from legcf.updating.merge import grown_dataset
-from legcf.updating.update import update
 
 _PARTS = ("test", "validation")
-_SAME_IN_UPDATES = {
-    "user_col", "item_col", "rating_col", "time_col", "date_format", "header", "delimiter", "min_rating", "weight_col",
-    "half_life",
-}  # fmt: skip
 
 
-class Recommender:
+class Recommender(Answering):
     """Train on interactions, then ask for recommendations with the ids that went in.
 
     Options beyond the preset are given by section, under the names that they have in a configuration file.
@@ -66,6 +57,10 @@ class Recommender:
         ```
     """
 
+    _first: Dataset | None = None
+    _dataset: Dataset | None = None
+
+    @python_arguments
     def __init__(
         self,
         method: str = "legcf",
@@ -85,18 +80,18 @@ class Recommender:
             "training": training or {},
             "ranking": ranking or {},
         }
-        self._wanted: RunConfig = resolve(method, backbone, preset, seed, overrides)
+        self._options: RunConfig = resolve(method, backbone, preset, seed, overrides)
         self._quiet = quiet
-        self._trained: TrainedModel | None = None
-        self._dataset: Dataset | None = None
-        self._first: Dataset | None = None
+        self._keep(None)
 
+    @python_arguments
     def fit(
         self,
         data: Dataset | str | Path | pl.DataFrame | Any,
         options: DataOptions | None = None,
         *,
         final: bool = False,
+        item_features: str | Path | pl.DataFrame | Any = None,
         **data_options: Any,
     ) -> Recommender:
         """Read data, train on it, and test on what was held out.
@@ -106,6 +101,8 @@ class Recommender:
                 pandas or Arrow with a row for each interaction, or a scipy sparse matrix of users × items.
             options: How to read and split it, as one record.
             final: Choose and test as usual, and then train once more on every pair: the model to use.
+            item_features: A table with a row per item (a file or a frame), so that items without users can be
+                recommended.
             **data_options: The same as `options` by name: `fit("log.csv", user_col="uid", protocol="ratio")`.
 
         Returns:
@@ -119,18 +116,21 @@ class Recommender:
             model = Recommender().fit("interactions.csv", final=True)
             ```
         """
-        chosen = options or validated(DataOptions, data_options, "data")
-        dataset = training_data(data, chosen)
-        wanted = self._wanted
+        reading = options or validated(DataOptions, data_options, "data")
+        dataset = load_training_data(data, reading)
+        config = self._options
         if isinstance(data, str | Path | list | tuple):
-            wanted = wanted.model_copy(update={"data": chosen.reference(data)})
+            config = config.model_copy(update={"data": reading.reference(data)})
         elif not isinstance(data, Dataset):
-            told = chosen.model_dump(mode="json", exclude_defaults=True)
-            wanted = wanted.model_copy(update={"data": {"options": told} if told else {}})
-        self._trained = run.train(dataset, wanted, quiet=self._quiet, final=final)
-        self._first = self._dataset = dataset
+            changed = reading.model_dump(mode="json", exclude_defaults=True)
+            config = config.model_copy(update={"data": {"options": changed} if changed else {}})
+        trained = run.train(dataset, config, TrainingOptions(quiet=self._quiet, final=final))
+        if item_features is not None:
+            trained = with_item_features(trained, dataset, item_features, reading.item_col)
+        self._keep(trained, dataset)
         return self
 
+    @python_arguments
     def update(
         self,
         data: Dataset | str | Path | pl.DataFrame | Any = None,
@@ -142,10 +142,10 @@ class Recommender:
         evaluate: bool = True,
         **data_options: Any,
     ) -> Recommender:
-        """Take in new pairs, of known and of new users and items, without training.
+        """Take in new pairs, of known and of new users and items, without training. This changes the recommender.
 
         Tables are read as that of the training was, unless other options are given. Every pair counts, whatever part
-        it would be split into.
+        it would be split into. To keep the model as it was, `save` it first.
 
         Args:
             data: New interactions, as `fit` takes them.
@@ -155,44 +155,18 @@ class Recommender:
             events: The folder of a server's event log; what the model does not know yet is taken in, once.
             evaluate: Whether to measure the updated model on what was held out, and where much is new to weigh its
                 lists by it.
-            data_options: The same as `options`, by name.
+            **data_options: The same as `options`, by name.
 
         Returns:
-            A recommender that knows them. `metrics["updated"]` says what was done and whether retraining is due.
+            The recommender itself. `metrics["updated"]` says what was done and whether retraining is due.
         """
-        trained = self._fitted()
-        chosen = options or validated(DataOptions, data_options, "data")
-        if not isinstance(data, Dataset):
-            as_before = {key: value for key, value in self._read_as().items() if key in _SAME_IN_UPDATES}
-            given = chosen.model_dump(include=chosen.model_fields_set)
-            chosen = validated(DataOptions, {**as_before, **given}, "data")
-        if not 0 <= threshold <= 1:
-            raise UserError(f"threshold = {threshold} is not possible: it is a share, from 0 to 1.")
-        if data is None and item_features is None and events is None:
-            raise UserError("There is nothing to update with: give new interactions, item_features, or events.")
-        told = None if events is None else new_events(events, trained)
-        if told is not None and data is None and item_features is None and told.is_empty:
-            raise UserError(f"{events} holds no event that the model does not know already: there is nothing to do.")
-        new = None if data is None else interactions(data, chosen)
-        about = None if item_features is None else ItemTable(*read_items(item_features, chosen.item_col))
-        first = None
-        if evaluate:
-            with suppress(UserError):  # its source is gone: nothing to measure by, but nothing that is needed
-                first = self._first_dataset()
-        if new is not None or about is not None:
-            last = told is None or told.is_empty  # what is measured is where all is in
-            trained = update(trained, new, first if last else None, threshold, about)
-        if told is not None and not told.is_empty:
-            reading = options_of_events(chosen.half_life)
-            pairs = None if told.pairs.is_empty() else interactions(told.pairs, reading)
-            trained = update(trained, pairs, first, threshold, told.about)
-            told.mark.to_card(trained.metrics)
-        self._trained = trained
-        self._dataset = None
-        self._first = first or self._first
+        reading = options or validated(DataOptions, data_options, "data")
+        new = NewData(data, item_features, events, reading, threshold)
+        self._keep(apply(self._fitted(), new, self._first_dataset if evaluate else None), self._first)
         return self
 
     @classmethod
+    @python_arguments
     def load(cls, folder: str | Path) -> Recommender:
         """Open a model that `save` or `legcf train` wrote; the training data need not be there any more.
 
@@ -215,8 +189,8 @@ class Recommender:
             A recommender that is ready to recommend.
         """
         self = cls.__new__(cls)
-        self._wanted, self._quiet, self._trained = trained.config, True, trained
-        self._first = self._dataset = None
+        self._options, self._quiet = trained.config, True
+        self._keep(trained)
         return self
 
     def save(self, folder: str | Path) -> None:
@@ -227,6 +201,29 @@ class Recommender:
         """
         save_model(Path(folder), self._fitted())
 
+    @python_arguments
+    def export(self, path: str | Path, options: ExportOptions | None = None, **export_options: Any) -> ExportReport:
+        """Write one small file that `Scorer.load` and `legcf serve` read, without the graph.
+
+        Args:
+            path: The file, such as `model.legcf`.
+            options: What to write, as one record.
+            **export_options: The same by name: `export("model.legcf", users="history", items="items.csv")`. The table
+                of `describe_items` is stored unless there are other `items`.
+
+        Returns:
+            Size and parts of the file, and its accuracy before and after where held-out pairs are at hand.
+
+        Example:
+            ```python
+            model.export("model.legcf").bytes
+            ```
+        """
+        described = {} if "items" in export_options else self._described
+        chosen = options or ExportOptions(**{"quiet": self._quiet, **described, **export_options})
+        return export_model(self._fitted(), Path(path), chosen, self.dataset)
+
+    @python_arguments
     def evaluate(
         self,
         data: Dataset | str | Path | pl.DataFrame | Any = "test",
@@ -239,7 +236,7 @@ class Recommender:
         Args:
             data: `test` or `validation`, or data of your own as `fit` takes it. Of a Dataset its test part counts,
                 otherwise every pair. Pairs that the model was trained on and users and items that it does not know
-                are left out, and their numbers are told.
+                are left out, and their numbers are reported.
             ks: Lengths of lists to measure at.
             options: How to read data of your own.
             **data_options: The same by name.
@@ -254,12 +251,11 @@ class Recommender:
         if not isinstance(data, str) or data not in _PARTS:
             if isinstance(data, str) and not is_source(data):
                 raise UserError(f"There is no part or file `{data}`: choose test or validation, or give data.")
-            chosen = options or validated(DataOptions, data_options, "data")
-            dataset = interactions(data, chosen)
+            dataset = load_data(data, options or validated(DataOptions, data_options, "data"))
             if not isinstance(data, Dataset):
                 dataset = dataset.whole()
-            truth, told = new_pairs(dataset, self.users, self.items, trained.ranking.histories)
-            return {**accuracy(trained.ranking, truth, lengths), **told}
+            truth, counts = new_pairs(dataset, self.users, self.items, trained.ranking.histories)
+            return {**accuracy(trained.ranking, truth, lengths), **counts}
         if "final" in self.metrics:
             raise UserError(
                 "This model was trained on every pair, so none is left to measure it by. The accuracy it was chosen by"
@@ -274,125 +270,13 @@ class Recommender:
             )
         return accuracy(trained.ranking, held_out, lengths)
 
-    def recommend(
-        self,
-        users: ExternalId | Iterable[ExternalId] | None = None,
-        k: int = 20,
-        exclude_seen: bool = True,
-        unknown: Literal["error", "popular"] = "error",
-    ) -> pl.DataFrame:
-        """Find the best items of some users, or of all.
-
-        Args:
-            users: An id, or several; all users by default.
-            k: How many items for each, at most.
-            exclude_seen: Whether to leave out what a user is known to have.
-            unknown: What to do with ids that the model does not know: an error, or `popular` items.
-
-        Returns:
-            A polars frame with the columns user, rank, item, score, title (where titles are known) and fallback, which
-            is "popular" for users of whom nothing is known: they are shown what most people have.
-
-        Example:
-            ```python
-            model.recommend("alice", k=3)["item"].to_list()
-            ```
-        """
-        ranking = self.full_history_ranking
-        k = min(as_count(k, "The number of recommendations"), ranking.num_items)
-        if unknown not in ("error", "popular"):
-            raise UserError(f"unknown = {unknown!r} is not possible: choose error or popular.")
-        asked = self.users.external(np.arange(len(self.users))) if users is None else as_ids(users, "user")
-        found = [self.users.find(one) for one in asked]
-        if unknown == "error":
-            self.users.positions(one for one, place in zip(asked, found, strict=True) if place is None)
-        known = np.array([place is not None for place in found], dtype=np.bool_)
-        positions = np.array([place for place in found if place is not None], dtype=np.int32)
-        ranked = np.empty((len(asked), k), dtype=np.int32)
-        scores = np.empty((len(asked), k), dtype=np.float32)
-        ranked[known], scores[known] = rank(ranking, k, positions, ranking.histories if exclude_seen else None)
-        ranked[~known], scores[~known] = ranking.most_popular(k)
-        popular = ~known
-        popular[known] = ranking.cold_users(positions)
-        names = np.empty(len(asked), dtype=object)
-        names[:] = asked
-        names[known] = self.users.external(positions)  # as in the training data, not as they were typed
-        frame = self._frame("user", _of_one_kind(names.tolist(), self.users.is_text), ranked, scores)
-        marks = [
-            "popular" if alike else None
-            for alike, count in zip(popular.tolist(), (ranked >= 0).sum(axis=1).tolist(), strict=True)
-            for _ in range(count)
-        ]
-        return frame.with_columns(pl.Series("fallback", marks, dtype=pl.String))
-
-    def similar_items(self, items: ExternalId | Iterable[ExternalId], k: int = 10) -> pl.DataFrame:
-        """Find the items most like some items, by the cosines of their vectors.
-
-        Args:
-            items: An id, or several.
-            k: How many for each, at most.
-
-        Returns:
-            A polars frame with the columns to, rank, item, score, and title where titles are known.
-        """
-        ranking = self.full_history_ranking
-        k = as_count(k, "The number of similar items")
-        positions = self.items.positions(as_ids(items, "item"))
-        ranked, scores = similar(ranking, positions, k)
-        return self._frame("to", self.items.external(positions), ranked, scores)
-
     @property
     def config(self) -> RunConfig:
-        """The settings: those of the trained model, with what was chosen, once there is one."""
-        return self._wanted if self._trained is None else self._trained.config
-
-    @property
-    def users(self) -> IdMap:
-        """The ids of users, in the order of the model's rows."""
-        return self._fitted().users
-
-    @property
-    def items(self) -> IdMap:
-        """The ids of items, in the order of the model's rows."""
-        return self._fitted().items
-
-    @property
-    def titles(self) -> list[str] | None:
-        """Names of items in the same order, if the data had any."""
-        return self._fitted().titles
-
-    @property
-    def metrics(self) -> dict[str, Any]:
-        """What training ended with: accuracy on the held-out parts, size, time and settings."""
-        return self._fitted().metrics
-
-    @property
-    def curve(self) -> list[dict[str, Any]]:
-        """A line per epoch."""
-        return self._fitted().curve
-
-    @property
-    def ranking(self) -> Ranking:
-        """As it was tested: its histories are the training pairs."""
-        return self._fitted().ranking
-
-    @property
-    def full_history_ranking(self) -> Ranking:
-        """What recommends: the same with all that is known of its users."""
-        return self._fitted().full_history_ranking
-
-    @property
-    def model(self) -> GraphModel:
-        """Layer, backbone and graph: what was trained."""
-        return self._fitted().model
-
-    @property
-    def trained(self) -> TrainedModel:
-        """The model with all it needs: what `legcf export` makes a file of."""
-        return self._fitted()
+        """Return the settings: those of the trained model, with what was chosen, once there is one."""
+        return self._options if self._trained is None else self._trained.config
 
     def dataset(self) -> Dataset:
-        """Give the data that it was trained on, opened again from its source if need be, and updated with since.
+        """Return the data that it was trained on, opened again from its source if need be, and updated with since.
 
         Returns:
             The dataset with its three parts.
@@ -403,16 +287,21 @@ class Recommender:
         return self._dataset
 
     def _first_dataset(self) -> Dataset:
-        """The data it was first trained on."""
+        """Return the data it was first trained on."""
         if self._first is None:
             data = self.config.data
             if not data.get("source"):
                 raise UserError("This model does not say where its data came from; give the data to evaluate on.")
-            dataset = load(data["source"], DataOptions(**data.get("options", {})))
+            dataset = load_data(data["source"], DataOptions(**data.get("options", {})))
             if dataset.content_hash != self.metrics.get("content_hash"):
                 raise UserError(f"{data['source']} has changed since the model was trained on it; train again.")
             self._first = dataset
         return self._first
+
+    def _validation(self) -> Interactions | None:
+        with suppress(UserError):
+            return None if "final" in self.metrics else self.dataset().validation
+        return None
 
     def __repr__(self) -> str:
         return notebook_repr.plain(self._facts())
@@ -421,53 +310,23 @@ class Recommender:
         return notebook_repr.html(self._facts())
 
     def _facts(self) -> notebook_repr.Facts:
-        wanted = f"{self.config.method.name}, preset {self.config.preset}"
+        method = f"{self.config.method.name}, preset {self.config.preset}"
         if self._trained is None:
-            return notebook_repr.Facts("Recommender", {"method": wanted, "state": "not fitted yet"}, "model.fit(data)")
+            return notebook_repr.Facts("Recommender", {"method": method, "state": "not fitted yet"}, "model.fit(data)")
         metrics = self.metrics
         accuracy = (
             f"{name} {metrics['test'][name]:.4f}" for name in ("recall@20", "ndcg@20") if name in metrics["test"]
         )
         once_more = " (then trained on every pair)" if "final" in metrics else ""
         rows = {
-            "method": wanted,
+            "method": method,
             "data": f"{metrics['dataset']}: {len(self.users):,} users, {len(self.items):,} items",
             "accuracy": (", ".join(accuracy) + once_more) or "not measured",
             "size": notebook_repr.size(metrics["storage_bytes"]),
         }
-        return notebook_repr.Facts("Recommender", rows, 'model.save("RUN"), then legcf export RUN model.legcf')
+        return notebook_repr.Facts("Recommender", rows, 'model.export("model.legcf")')
 
-    def _read_as(self) -> Mapping[str, Any]:
-        """The options of the data it was trained on."""
-        told: Mapping[str, Any] = self.config.data.get("options", {})
-        return told
-
-    def _fitted(self) -> TrainedModel:
-        if self._trained is None:
-            raise UserError("This recommender has not been fitted yet: call fit(data) or Recommender.load(folder).")
-        return self._trained
-
-    def _frame(
-        self, key: str, asked: Sequence[ExternalId], ranked: NDArray[np.int32], scores: FloatArray
-    ) -> pl.DataFrame:
-        real = ranked >= 0
-        chosen = ranked[real]
-        counts = real.sum(axis=1)
-        columns: dict[str, Any] = {
-            key: np.repeat(np.asarray(asked, dtype=object), counts).tolist(),
-            "rank": (np.cumsum(real, axis=1)[real]).astype(np.int32),
-            "item": self.items.external(chosen),
-            "score": scores[real],
-        }
-        titles = self.titles
-        if titles is not None:
-            columns["title"] = [titles[position] for position in chosen.tolist()]
-        return pl.DataFrame(columns)
-
-
-def _of_one_kind(ids: list[ExternalId], text: bool) -> list[ExternalId]:
-    """A column holds numbers or text: numbers if those of the model are, and strangers bring nothing else."""
-    if not text:
-        with suppress(ValueError):
-            return [int(one) for one in ids]
-    return [str(one) for one in ids]
+    def _keep(self, trained: TrainedModel | None, first: Dataset | None = None) -> None:
+        """Answer from this model, and keep the data that it was first trained on, if that is at hand."""
+        self._hold(trained)
+        self._first, self._dataset = first, None

@@ -7,163 +7,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legcf.backbones.base import Backbone
 from legcf.backbones.lightgcn import LightGCN, LightGCNConfig
 from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
-from legcf.graph.adjacency import bipartite
-from legcf.training.registry import BACKBONES, resolve
+from legcf.testing.backbones import INPUT_WIDTH, BackboneContract, made, propagated, rows_for
+from legcf.training.registry import BACKBONES
 from tests.helpers import dense_bipartite, dense_normalised, graphs, layer_mean, random_interactions
 
-WIDTH = 4
 
-
-def made(name: str, **options: object) -> Backbone:
-    config = resolve("full", backbone=name, overrides={"backbone": options}).backbone
-    backbone = BACKBONES[name](config, WIDTH)
-    backbone.initialise(np.random.default_rng(0))
-    return backbone
-
-
-def rows_for(train: Interactions, seed: int = 0) -> torch.Tensor:
-    nodes = train.num_users + train.num_items
-    return torch.randn(nodes, WIDTH, generator=torch.Generator().manual_seed(seed))
-
-
-def propagated(backbone: Backbone, train: Interactions, rows: torch.Tensor) -> torch.Tensor:
-    return backbone.propagate(backbone.operator(bipartite(train), train.num_users, train.num_items), rows)
-
-
-@pytest.mark.parametrize("name", sorted(BACKBONES))
-class TestBackboneContract:
-    def test_says_what_it_is(self, name: str) -> None:
-        assert BACKBONES[name].summary
-        assert BACKBONES[name].citation
-
-    @given(train=graphs())
-    def test_any_graph_gives_finite_rows(self, name: str, train: Interactions) -> None:
-        backbone = made(name)
-        vectors = propagated(backbone, train, rows_for(train))
-        assert vectors.shape == (train.num_users + train.num_items, sum(backbone.config.block_widths(WIDTH)))
-        assert torch.isfinite(vectors).all()
-
-    @given(train=graphs(), seed=st.integers(0, 1000))
-    def test_numbering_of_users_does_not_matter(self, name: str, train: Interactions, seed: int) -> None:
-        torch.manual_seed(0)
-        backbone = made(name)
-        order = np.random.default_rng(seed).permutation(train.num_users)
-        moved = Interactions.from_pairs(order[train.users()], train.items, train.num_users, train.num_items)
-        place = torch.from_numpy(np.concatenate([order, train.num_users + np.arange(train.num_items)]))
-        rows = rows_for(train)
-        shuffled = torch.empty_like(rows)
-        shuffled[place] = rows
-        before, after = propagated(backbone, train, rows), propagated(backbone, moved, shuffled)
-        assert torch.allclose(after[place], before, atol=1e-5)
-
-    def test_gradient_by_finite_differences(self, name: str) -> None:
-        """Along a random direction, of the rows and of every parameter at once."""
-        torch.manual_seed(0)
-        train, backbone = random_interactions(5, 6, 0.4, seed=1), made(name)
-        rows = rows_for(train).requires_grad_()
-        inputs = [rows, *backbone.parameters()]
-        pull = torch.randn(propagated(backbone, train, rows).shape)
-        directions = [torch.randn(tensor.shape) for tensor in inputs]
-        (propagated(backbone, train, rows) * pull).sum().backward()
-        slope = sum((tensor.grad * direction).sum() for tensor, direction in zip(inputs, directions, strict=True))
-        values, step = [], 2e-3
-        with torch.no_grad():
-            for move in (step, -2 * step):
-                for tensor, direction in zip(inputs, directions, strict=True):
-                    tensor += move * direction
-                values.append((propagated(backbone, train, rows) * pull).sum())
-        assert torch.isclose((values[0] - values[1]) / (2 * step), slope, rtol=1e-2, atol=1e-2)
-
-    @given(train=graphs(), seed=st.integers(0, 1000))
-    def test_rows_of_a_batch_are_rows_of_all(self, name: str, train: Interactions, seed: int) -> None:
-        """In value and in gradient, also where a backbone's parameters are not as they start."""
-        rng = np.random.default_rng(seed)
-        nodes = train.num_users + train.num_items
-        wanted = torch.from_numpy(rng.permutation(nodes)[: rng.integers(1, nodes + 1)])
-        options = {"transform": True} if "transform" in BACKBONES[name].Config.model_fields and seed % 2 else {}
-        backbone = made(name, **options)
-        operator = backbone.operator(bipartite(train), train.num_users, train.num_items)
-        rows = rows_for(train).requires_grad_()
-        inputs = [rows, *backbone.parameters()]
-        some, every = backbone.propagate(operator, rows, wanted=wanted), backbone.propagate(operator, rows)[wanted]
-        pull = torch.randn(some.shape, generator=torch.Generator().manual_seed(seed))
-        assert torch.allclose(some, every, atol=1e-5)
-        for left, right in zip(
-            torch.autograd.grad((some * pull).sum(), inputs),
-            torch.autograd.grad((every * pull).sum(), inputs),
-            strict=True,
-        ):
-            assert torch.allclose(left, right, atol=1e-4)
-
-    def test_users_hear_only_of_their_items_in_one_layer(self, name: str) -> None:
-        """Two components: what changes in one leaves the other as it is."""
-        train = Interactions.from_pairs(np.array([0, 1]), np.array([0, 1]), 2, 2)
-        torch.manual_seed(0)
-        backbone = made(name)
-        rows = rows_for(train)
-        changed = rows.clone()
-        changed[[0, 2]] += 1
-        before, after = propagated(backbone, train, rows), propagated(backbone, train, changed)
-        assert torch.allclose(before[[1, 3]], after[[1, 3]], atol=1e-6)
-
-    def test_a_node_without_pairs_hears_of_nobody(self, name: str) -> None:
-        train = Interactions.from_pairs(np.array([0, 1]), np.array([0, 0]), 3, 2)
-        backbone, rows = made(name), rows_for(train)
-        changed = rows.clone()
-        changed[[0, 1, 3]] += 1
-        before, after = propagated(backbone, train, rows), propagated(backbone, train, changed)
-        assert torch.equal(before[[2, 4]], after[[2, 4]])
-
-    def test_no_layers_change_nothing(self, name: str) -> None:
-        if "layers" not in BACKBONES[name].Config.model_fields:
-            pytest.skip(f"{name} has no option `layers`.")
-        train = random_interactions(4, 5, 0.5, seed=0)
-        backbone = made(name, layers=0)
-        assert torch.equal(propagated(backbone, train, rows_for(train)), rows_for(train))
-        assert np.array_equal(backbone.coefficients(), [[1]])
-        assert not backbone.config.weighs_added_nodes
-
-    def test_nothing_is_dropped_in_evaluation(self, name: str) -> None:
-        rates = [key for key in BACKBONES[name].Config.model_fields if "dropout" in key]
-        train = random_interactions(8, 9, 0.5, seed=0)
-        rows = rows_for(train)
-        plain = propagated(made(name, **dict.fromkeys(rates, 0.0)), train, rows)
-        for rate in rates:
-            backbone = made(name, **(dict.fromkeys(rates, 0.0) | {rate: 0.5}))
-            operator = backbone.operator(bipartite(train), train.num_users, train.num_items)
-            seen = [backbone.propagate(operator, rows, np.random.default_rng(seed)) for seed in (1, 1, 2)]
-            assert torch.equal(seen[0], seen[1])
-            assert not torch.equal(seen[0], seen[2])
-            assert not torch.equal(seen[0], plain)
-            assert torch.equal(backbone.propagate(operator, rows), plain)
-            backbone.eval()
-            assert torch.equal(backbone.propagate(operator, rows, np.random.default_rng(1)), plain)
-
-    def test_parameters_come_from_the_generator_alone(self, name: str) -> None:
-        for seed, other in ((0, 1), (5, 6)):
-            torch.manual_seed(seed)
-            first = made(name).state_dict()
-            torch.manual_seed(other)
-            again = made(name).state_dict()
-            assert all(torch.equal(again[key], value) for key, value in first.items())
-
-    def test_coefficients_say_what_propagate_does(self, name: str) -> None:
-        backbone = made(name)
-        coefficients = backbone.coefficients()
-        if coefficients is None:
-            pytest.skip(f"{name} is not linear.")
-        train = random_interactions(5, 6, 0.4, seed=2)
-        rows = rows_for(train)
-        operator = backbone.operator(bipartite(train), train.num_users, train.num_items)
-        power, wanted = rows.numpy().astype(np.float64), np.zeros((11, len(coefficients) * WIDTH))
-        for term in coefficients.T:
-            wanted += np.concatenate([weight * power for weight in term], axis=1)
-            power = operator.matrix @ power
-        assert np.allclose(backbone.propagate(operator, rows).numpy(), wanted, atol=1e-5)
+@pytest.mark.parametrize("backbone_name", sorted(BACKBONES))
+class TestBackbones(BackboneContract):
+    pass
 
 
 class TestLightGCN:
@@ -179,7 +33,7 @@ class TestLightGCN:
 
     def test_layers_may_be_weighed(self) -> None:
         train = random_interactions(4, 5, 0.5, seed=0)
-        backbone = LightGCN(LightGCNConfig(layers=1, layer_weights=[0.0, 2.0]), WIDTH)
+        backbone = LightGCN(LightGCNConfig(layers=1, layer_weights=[0.0, 2.0]), INPUT_WIDTH)
         wanted = 2 * dense_normalised(dense_bipartite(train)) @ rows_for(train).numpy()
         assert np.allclose(propagated(backbone, train, rows_for(train)).numpy(), wanted, atol=1e-5)
         with pytest.raises(UserError, match="layer"):

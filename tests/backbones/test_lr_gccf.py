@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from legcf.data.interactions import Interactions
 from legcf.graph.adjacency import bipartite
-from tests.backbones.test_backbones import WIDTH, made, propagated, rows_for
+from legcf.testing.backbones import INPUT_WIDTH, made, propagated, rows_for
 from tests.helpers import dense_bipartite, dense_normalised, graphs, random_interactions
 
 
@@ -49,7 +49,7 @@ def test_a_node_without_pairs_is_the_same_in_every_layer() -> None:
 def test_a_score_is_the_sum_of_the_scores_of_the_layers() -> None:
     train = random_interactions(5, 6, 0.4, seed=3)
     vectors = propagated(made("lr-gccf", layers=2), train, rows_for(train))
-    blocks = vectors.split(WIDTH, dim=1)
+    blocks = vectors.split(INPUT_WIDTH, dim=1)
     assert torch.allclose(vectors @ vectors.T, sum(block @ block.T for block in blocks), atol=1e-5)
 
 
@@ -60,7 +60,7 @@ def test_transforms_start_as_the_identity_and_act_a_layer_after_the_other() -> N
     assert torch.allclose(
         propagated(backbone, train, rows), propagated(made("lr-gccf", layers=2), train, rows), atol=1e-6
     )
-    assert sum(parameter.numel() for parameter in backbone.parameters()) == 2 * WIDTH**2
+    assert sum(parameter.numel() for parameter in backbone.parameters()) == 2 * INPUT_WIDTH**2
     assert backbone.coefficients() is None
     with torch.no_grad():
         for parameter in backbone.parameters():

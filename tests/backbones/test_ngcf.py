@@ -13,7 +13,7 @@ from legcf.backbones.base import Backbone
 from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
 from legcf.graph.adjacency import bipartite
-from tests.backbones.test_backbones import WIDTH, made, propagated, rows_for
+from legcf.testing.backbones import INPUT_WIDTH, made, propagated, rows_for
 from tests.helpers import dense_bipartite, dense_normalised, graphs, random_interactions
 
 ADJACENCIES = ("norm", "sym", "mean", "mean+I", "plain")
@@ -71,7 +71,7 @@ def test_layers_may_have_widths_of_their_own() -> None:
     train = random_interactions(5, 6, 0.4, seed=1)
     backbone = made("ngcf", layers=2, widths=[3, 2])
     vectors = propagated(backbone, train, rows_for(train))
-    assert vectors.shape[1] == WIDTH + 3 + 2
+    assert vectors.shape[1] == INPUT_WIDTH + 3 + 2
     assert np.allclose(vectors.detach().numpy(), dense_ngcf(backbone, train, rows_for(train).numpy()), atol=1e-5)
     with pytest.raises(UserError, match="widths"):
         made("ngcf", layers=3, widths=[3, 2])
@@ -86,7 +86,7 @@ def test_the_published_sizes(width: int, layers: int, parameters: int) -> None:
 @given(graphs())
 def test_every_block_but_the_first_has_rows_of_length_one(train: Interactions) -> None:
     vectors = propagated(made("ngcf"), train, rows_for(train))
-    first, *others = vectors.split(WIDTH, dim=1)
+    first, *others = vectors.split(INPUT_WIDTH, dim=1)
     assert torch.equal(first, rows_for(train))
     for block in others:
         assert torch.allclose(block.norm(dim=1), torch.ones(len(block)), atol=1e-5)
@@ -106,7 +106,7 @@ def test_nothing_in_gives_nothing_out() -> None:
         for name, parameter in backbone.named_parameters():
             if "bias" in name:
                 parameter.zero_()
-    zeros = torch.zeros(9, WIDTH, requires_grad=True)
+    zeros = torch.zeros(9, INPUT_WIDTH, requires_grad=True)
     vectors = propagated(backbone, train, zeros)
     assert not vectors.any()
     vectors.sum().backward()
@@ -121,7 +121,9 @@ def test_without_the_affinity_it_is_a_plain_graph_convolution() -> None:
                 parameter.zero_()
     weight = backbone.get_parameter("layers.0.neighbour_weight").detach().numpy()
     wanted = leaky(dense_operator(dense_bipartite(train), "norm") @ rows_for(train).numpy() @ weight)
-    assert np.allclose(propagated(backbone, train, rows_for(train))[:, WIDTH:].detach().numpy(), wanted, atol=1e-5)
+    assert np.allclose(
+        propagated(backbone, train, rows_for(train))[:, INPUT_WIDTH:].detach().numpy(), wanted, atol=1e-5
+    )
 
 
 def test_a_node_without_pairs_hears_itself() -> None:

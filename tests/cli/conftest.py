@@ -8,7 +8,7 @@ import pytest
 from tests.cli.typed import legcf
 from tests.helpers import planted, write_folder
 
-QUICK = ("--set", "method.c=8", "--set", "method.d=8", "--set", "training.batch_size=200", "--epochs", "2", "--quiet")
+QUICK = ("--set", "method.c=8", "--set", "method.dim=8", "--set", "training.batch_size=200", "--epochs", "2", "--quiet")
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ import legcf
 from tests.cli.read_only import read_only
 from tests.helpers import planted, write_folder
 
-SMALL = ("--preset", "paper", "--set", "method.c=8", "--set", "method.d=8", "--epochs", "1", "--quiet")
+SMALL = ("--preset", "paper", "--set", "method.c=8", "--set", "method.dim=8", "--epochs", "1", "--quiet")
 
 
 def _legcf(inside: tuple[str, ...], *arguments: object, cache: Path | str) -> str:

@@ -36,6 +36,46 @@ def test_a_shell_only_knows_text() -> None:
         IdMap.of([5, 42], "user").position("x")
 
 
+@pytest.mark.parametrize("spelling", ["1_0", "+10", " 10", "10 ", "010", "１０", "10.0", "1e1", "-0", "", "9" * 5000])
+def test_an_id_is_what_was_written(spelling: str) -> None:
+    ids = IdMap.of([0, 10], "user")
+    assert ids.find(spelling) is None
+    assert ids.find("10") == 1
+    assert [ids.find(one) for one in (True, False, None, 10.0)] == [None] * 4  # type: ignore[arg-type]
+    assert IdMap.of(["None", "True"]).find(None) is None  # type: ignore[arg-type]
+    assert IdMap.of([-3]).find("-3") == 0
+
+
+@pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 10**22])
+def test_integers_beyond_64_bits_are_refused(number: int) -> None:
+    with pytest.raises(UserError, match=f"The item id {number} does not fit"):
+        IdMap.of([1, number], "item")
+    with pytest.raises(UserError, match=f"The item id {number} does not fit"):
+        IdMap.of([1, 2], "item").with_later([number])
+
+
+def test_no_integer_type_holds_negative_ids_and_those_beyond_63_bits() -> None:
+    assert IdMap.of([1, 2], "item").with_later([2**63]).values.dtype == np.uint64
+    with pytest.raises(UserError, match="does not fit"):
+        IdMap.of([-1, 2], "item").with_later([2**63])
+
+
+def test_later_ids_of_the_other_kind_make_all_text() -> None:
+    ids = IdMap.of([7, 1], "item").with_later(["x", 2])
+    assert ids.values.tolist() == ["7", "1", "2", "x"]
+    assert [ids.find(one) for one in (7, "7", "x")] == [0, 0, 3]
+
+
+@pytest.mark.parametrize("ids", [["a", 1], [1, None], [1.5], [True], ["a", None]])
+def test_ids_are_all_integers_or_all_text(ids: list[object]) -> None:
+    with pytest.raises(UserError, match="must be all whole numbers or all text"):
+        IdMap.of(ids, "user")  # type: ignore[arg-type]
+
+
+def test_ids_of_another_map_are_found_at_once() -> None:
+    assert IdMap.of([5, 42, 7]).find_all(IdMap.of(["7", "5", "07"])).tolist() == [2, 0, -1]
+
+
 @given(st.lists(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 100)), max_size=4))
 def test_gathered_integers_are_sorted_and_found(arrays: list[list[int]]) -> None:
     ids = IntegerIds("item")

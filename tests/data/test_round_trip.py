@@ -35,7 +35,7 @@ def test_ids_come_back_from_a_trained_model(
     kinds = {name: _kind(values) for name, values in columns.items()}
     pl.DataFrame(columns, schema=kinds).write_parquet(folder / "pairs.parquet")
     prepare_source(folder / "pairs.parquet", folder / "prepared", quiet=True)
-    model = Recommender(method_options={"c": 3, "t": 2, "d": 4}, training={"epochs": 1}).fit(folder / "prepared")
+    model = Recommender(method_options={"c": 3, "t": 2, "dim": 4}, training={"epochs": 1}).fit(folder / "prepared")
     model.save(folder / "model")
     again = Recommender.load(folder / "model")
     everyone = again.recommend(k=3, exclude_seen=False)

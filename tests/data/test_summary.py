@@ -9,7 +9,7 @@ from legcf.core.errors import UserError
 from legcf.core.files import read_json, write_json
 from legcf.data.options import DataOptions
 from legcf.data.preparing.prepared import open_prepared
-from legcf.data.source import load, prepare_source, training_data
+from legcf.data.source import load_data, load_training_data, prepare_source
 from legcf.data.summary import summarise, what_was_kept
 from tests.data.files import write_lightgcn
 
@@ -26,7 +26,7 @@ def rated(tmp_path: Path) -> Path:
 
 
 def test_ratings_are_ignored_unless_asked_for(rated: Path) -> None:
-    told = what_was_kept(load(rated))
+    told = what_was_kept(load_data(rated))
     assert told.startswith("shop: 49 rows → 6 users, 8 items, 48 pairs; 1 duplicate merged; ratings ignored")
     assert "--min-rating" in told
     assert told.endswith("Protocol ratio: 30 train, 6 validation, 12 test.")
@@ -34,7 +34,7 @@ def test_ratings_are_ignored_unless_asked_for(rated: Path) -> None:
 
 def test_what_was_left_out_is_counted(rated: Path) -> None:
     rated.write_text(rated.read_text() + "9,0,5,2024-01-01\n")
-    dataset = load(rated, DataOptions(min_rating=2, k_core=2, protocol="leave-last-out"))
+    dataset = load_data(rated, DataOptions(min_rating=2, k_core=2, protocol="leave-last-out"))
     kept = dataset.provenance["kept"]
     too_low = sum(int(line.split(",")[2]) < 2 for line in rated.read_text().splitlines()[1:])
     assert (kept["rows"], kept["rated_too_low"], kept["users_dropped"]) == (50, too_low, 1)
@@ -47,7 +47,7 @@ def test_what_was_left_out_is_counted(rated: Path) -> None:
 
 def test_a_prepared_folder_remembers(rated: Path, tmp_path: Path) -> None:
     prepared = prepare_source(rated, tmp_path / "ready", quiet=True)
-    assert what_was_kept(prepared) == what_was_kept(load(tmp_path / "ready")) == what_was_kept(load(rated))
+    assert what_was_kept(prepared) == what_was_kept(load_data(tmp_path / "ready")) == what_was_kept(load_data(rated))
     assert summarise(prepared)["kept"]["duplicates_merged"] == 1
 
 
@@ -63,7 +63,7 @@ def test_a_folder_prepared_before_anything_was_counted(rated: Path, tmp_path: Pa
 
 def test_lightgcn_folders_too(tmp_path: Path) -> None:
     folder = write_lightgcn(tmp_path / "graph", "1 10 11\n2 10\n", "1 12\n2 11\n")
-    told = what_was_kept(load(folder, DataOptions(cold="drop")))
+    told = what_was_kept(load_data(folder, DataOptions(cold="drop")))
     assert (
         told
         == "graph: 5 rows → 2 users, 2 items, 4 pairs; 1 item dropped. Protocol legcf: 3 train, 1 validation, 0 test."
@@ -73,9 +73,9 @@ def test_lightgcn_folders_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rows", [["a,x"], ["a,x", "b,x", "c,x"], ["a,x"] * 4])
 def test_one_item_is_nothing_to_choose_from(rows: list[str], tmp_path: Path) -> None:
     (tmp_path / "few.csv").write_text("\n".join(["user,item", *rows]) + "\n")
-    assert load(tmp_path / "few.csv").num_items == 1
+    assert load_data(tmp_path / "few.csv").num_items == 1
     with pytest.raises(UserError, match=r"few has only one item, 'x'.*nothing to recommend; at least two items"):
-        training_data(tmp_path / "few.csv")
+        load_training_data(tmp_path / "few.csv")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_next_to_nothing_is_split_with_something_to_train_on(
 ) -> None:
     lines = [f"{row},{time}" for time, row in enumerate(rows)]
     (tmp_path / "few.csv").write_text("\n".join(["user,item,time", *lines]) + "\n")
-    dataset = training_data(tmp_path / "few.csv", DataOptions(protocol=protocol))
+    dataset = load_training_data(tmp_path / "few.csv", DataOptions(protocol=protocol))
     kept = dataset.provenance["kept"]
     assert (kept["users"], kept["items"], kept["pairs"]) == sizes
     assert kept["duplicates_merged"] == len(rows) - sizes[2]

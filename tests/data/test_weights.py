@@ -9,7 +9,7 @@ import pytest
 
 from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
-from legcf.data.source import DataOptions, from_frame, load
+from legcf.data.source import DataOptions, load_data
 from legcf.factorisation.als import AlsSettings, confidences
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.item_lists.ridge import find_candidates, solve
@@ -35,7 +35,7 @@ def weights_of(dataset_pairs: Interactions) -> list[float]:
 
 
 def test_a_column_of_weights_adds_up() -> None:
-    known = from_frame(LOG, DataOptions(weight_col="plays")).known
+    known = load_data(LOG, DataOptions(weight_col="plays")).known
     assert known.items.tolist() == [0, 1, 0, 2, 2]
     assert weights_of(known) == [4, 2, 4, 5, 6]
 
@@ -43,28 +43,28 @@ def test_a_column_of_weights_adds_up() -> None:
 @pytest.mark.parametrize("scale", [1, 1000])
 def test_a_half_life_halves(scale: int) -> None:
     log = LOG.with_columns(pl.col("time") * scale)
-    dataset = from_frame(log, DataOptions(half_life="30d"))
+    dataset = load_data(log, DataOptions(half_life="30d"))
     assert weights_of(dataset.known) == [1.25, 0.5, 1, 0.25, 1]
     assert dataset.weighed_at == pytest.approx(1_700_000_000 + 60 * DAY)
-    both = from_frame(log, DataOptions(half_life="30d", weight_col="plays"))
+    both = load_data(log, DataOptions(half_life="30d", weight_col="plays"))
     assert weights_of(both.known) == [3.25, 1, 4, 1.25, 6]
 
 
 def test_dates_and_files(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("user,item,date\n1,1,2024-01-01\n1,2,2024-01-08\n2,2,2024-01-15\n")
-    assert weights_of(load(path, DataOptions(half_life="1w")).known) == [0.25, 0.5, 1]
+    assert weights_of(load_data(path, DataOptions(half_life="1w")).known) == [0.25, 0.5, 1]
 
 
 def test_what_cannot_be_weighed(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="positive number"):
-        from_frame(LOG.with_columns(plays=pl.lit(0)), DataOptions(weight_col="plays"))
+        load_data(LOG.with_columns(plays=pl.lit(0)), DataOptions(weight_col="plays"))
     with pytest.raises(UserError, match="no column 'nothing'"):
-        from_frame(LOG, DataOptions(weight_col="nothing"))
+        load_data(LOG, DataOptions(weight_col="nothing"))
     with pytest.raises(UserError, match="plain numbers"):
-        from_frame(LOG.with_columns(time=pl.int_range(6)), DataOptions(half_life="30d"))
+        load_data(LOG.with_columns(time=pl.int_range(6)), DataOptions(half_life="30d"))
     with pytest.raises(UserError, match="has no time column"):
-        from_frame(LOG.drop("time"), DataOptions(half_life="30d"))
+        load_data(LOG.drop("time"), DataOptions(half_life="30d"))
     with pytest.raises(ValueError, match="30d"):
         DataOptions(half_life="a month")
 

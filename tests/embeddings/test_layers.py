@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The contract of every embedding layer in the registry; a new method is tested here as soon as it has its line."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,35 +8,18 @@ import pytest
 import torch
 
 from legcf.assignment.assignment import Assignment
-from legcf.core.config import RunConfig
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset
-from legcf.embeddings.base import EmbeddingLayer
-from legcf.embeddings.baselines.rowless import Rowless
 from legcf.embeddings.composed.legcf import Legcf, LegcfConfig
 from legcf.factorisation.als import factorise
 from legcf.graph.adjacency import bipartite
-from legcf.training import checkpoint
+from legcf.testing.methods import MethodContract, configured
 from legcf.training.model import GraphModel
 from legcf.training.registry import METHODS, resolve
-from legcf.training.run import build_model, train
-from legcf.training.run_folder import load_model
+from legcf.training.run import build_model
 from tests.helpers import dense_bipartite, dense_expanded, dense_normalised, layer_mean, planted
 
-SMALL: dict[str, Any] = {"c": 10, "d": 8, "t": 2}  # of LEGCF, on a graph of 100 nodes
-
-
-def configured(name: str, **training: Any) -> RunConfig:
-    """Its defaults, on rows of 8; a search that would take long ends with what it has."""
-    option = METHODS[name].layer.width_option
-    narrow = {} if option is None else {option: 8}
-    return resolve(name, overrides={"method": narrow, "training": {"max_minutes": 0.03, **training}})
-
-
-def made(name: str, dataset: Dataset, seed: int = 0) -> EmbeddingLayer:
-    layer = METHODS[name].layer(configured(name).method, dataset.num_users, dataset.num_items)
-    layer.initialise(dataset.train, np.random.default_rng(seed))
-    return layer
+SMALL: dict[str, Any] = {"c": 10, "dim": 8, "t": 2}  # of LEGCF, on a graph of 100 nodes
 
 
 @pytest.fixture(scope="module")
@@ -46,115 +28,9 @@ def dataset() -> Dataset:
     return planted(52, 48, cold=2)
 
 
-@pytest.mark.parametrize("name", sorted(METHODS))
-class TestLayerContract:
-    def test_says_what_it_is(self, name: str, dataset: Dataset) -> None:
-        layer = METHODS[name].layer
-        assert layer.summary
-        assert layer.citation
-        assert {"paper", "default"} <= set(layer.presets)
-
-    def test_presets_resolve_completely(self, name: str, dataset: Dataset) -> None:
-        for preset in METHODS[name].layer.presets:
-            content = resolve(name, preset=preset).to_json()
-            assert content["preset"] == preset
-            assert set(METHODS[name].layer.Config.model_fields) == set(content["method"])
-
-    def test_rows_are_rows_of_the_table(self, name: str, dataset: Dataset) -> None:
-        layer = made(name, dataset)
-        table = layer.table()
-        assert table.shape[0] == layer.num_entities == 100
-        assert torch.isfinite(table).all()
-        ids = torch.tensor([99, 0, 50, 0])
-        assert torch.allclose(layer.rows(ids), table[ids], atol=1e-6)
-        assert torch.allclose(layer.input_rows()[:100], table)
-
-    def test_rows_and_table_give_the_same_gradient(self, name: str, dataset: Dataset) -> None:
-        layer = made(name, dataset)
-        ids = torch.tensor([3, 60, 3])
-        pull = torch.randn(3, layer.table().shape[1], generator=torch.Generator().manual_seed(0))
-        gradients = []
-        for rows in (layer.rows(ids), layer.table()[ids]):
-            layer.zero_grad()
-            (rows * pull).sum().backward()
-            gradients.append(
-                {key: value.grad.clone() for key, value in layer.named_parameters() if value.grad is not None}
-            )
-        assert gradients[0].keys() == gradients[1].keys() != set()
-        for key, gradient in gradients[0].items():
-            assert torch.allclose(gradient, gradients[1][key], atol=1e-5)
-
-    def test_its_linear_form_is_its_input(self, name: str, dataset: Dataset) -> None:
-        layer = made(name, dataset)
-        linear = layer.linear_basis()
-        if linear is None:
-            pytest.skip(f"{name} is not linear, or not before it is trained.")
-        selection, theta = linear
-        rows = selection @ theta.detach().numpy()
-        assert np.allclose(rows, layer.input_rows().detach().numpy(), atol=1e-5)
-
-    def test_graph_keeps_entities_first(self, name: str, dataset: Dataset) -> None:
-        layer = made(name, dataset)
-        adjacency = bipartite(dataset.train)
-        graph = layer.graph(adjacency)
-        assert graph.shape[0] == graph.shape[1] == layer.input_rows().shape[0]
-        assert ((graph[:100, :100] != 0) != (adjacency != 0)).nnz == 0
-
-    def test_bytes_are_those_of_its_file(self, name: str, dataset: Dataset, tmp_path: Path) -> None:
-        """Nothing is counted that the file does not hold, and the file holds nothing that is not counted."""
-        trained = train(dataset, configured(name, epochs=1, batch_size=128), tmp_path, quiet=True)
-        layer = trained.model.layer
-        groups, _ = checkpoint.load(tmp_path / "model.safetensors")
-        stored = {key: value for key, value in groups["model"].items() if key.startswith("layer.")}
-        assert layer.storage_bytes() == sum(value.numel() * value.element_size() for value in stored.values())
-        rest = [value for key, value in groups["model"].items() if key not in stored]
-        others = sum(value.numel() * value.element_size() for value in rest)
-        rows, term = trained.ranking.rows, trained.ranking.term
-        own = layer.storage_bytes() if rows is None else rows.packed_bytes  # as the model file holds them
-        assert trained.metrics["storage_bytes"] == own + others + (0 if term is None else term.storage_bytes())
-        assert layer.total_trainable() > 0
-        again = load_model(tmp_path).model.layer
-        assert torch.equal(again.table(), layer.table())
-        assert (again.num_params(), again.storage_bytes()) == (layer.num_params(), layer.storage_bytes())
-
-    def test_state_comes_back(self, name: str, dataset: Dataset) -> None:
-        layer = made(name, dataset)
-        other = METHODS[name].layer(layer.config, dataset.num_users, dataset.num_items)
-        other.load_state_dict({key: value.clone() for key, value in layer.state_dict().items()})
-        assert torch.equal(other.table(), layer.table())
-        assert (other.graph(bipartite(dataset.train)) != layer.graph(bipartite(dataset.train))).nnz == 0
-
-    def test_the_seed_decides(self, name: str, dataset: Dataset) -> None:
-        tables = [made(name, dataset, seed).table() for seed in (1, 1, 2)]
-        assert torch.equal(tables[0], tables[1])
-        if isinstance(made(name, dataset), Rowless):
-            pytest.skip(f"{name} is counted or solved from the pairs, and draws nothing.")
-        assert not torch.equal(tables[0], tables[2])
-
-    @pytest.mark.parametrize("propagation", ["auto", "stepwise"])
-    def test_trains_with_users_and_items_without_pairs(self, name: str, propagation: str, dataset: Dataset) -> None:
-        trained = train(dataset, configured(name, epochs=2, batch_size=128, propagation=propagation), quiet=True)
-        assert np.isfinite(trained.ranking.users).all()
-        assert np.isfinite(trained.ranking.items).all()
-        assert all(np.isfinite(line["loss"]) for line in trained.curve if line["loss"] is not None)
-
-    def test_both_ways_to_the_vectors_agree(self, name: str, dataset: Dataset) -> None:
-        models = []
-        for propagation in ("auto", "stepwise"):
-            config = configured(name, propagation=propagation)
-            models.append(build_model(config, dataset, np.random.default_rng(0), None))
-        ids = torch.tensor([0, 51, 99, 52])
-        gradients = []
-        for model in models:
-            vectors = model.encode(ids)
-            vectors.square().sum().backward()
-            gradients.append({key: value.grad for key, value in model.named_parameters() if value.grad is not None})
-            plain = vectors.detach().numpy()[:, : model.layer.width]  # a bias is one more column
-            assert np.allclose(plain, model.entity_vectors()[ids.numpy()], atol=1e-5)
-        assert np.allclose(models[0].entity_vectors(), models[1].entity_vectors(), atol=1e-5)
-        assert gradients[0].keys() == gradients[1].keys()
-        for key, gradient in gradients[0].items():
-            assert torch.allclose(gradient, gradients[1][key], atol=1e-4)
+@pytest.mark.parametrize("method", sorted(METHODS))
+class TestMethods(MethodContract):
+    pass
 
 
 def legcf(dataset: Dataset, **options: Any) -> Legcf:
@@ -169,7 +45,7 @@ class TestLegcf:
         ("users", "items", "params"), [(29_858, 40_981, 205_678), (71_135, 45_063, 296_396), (52_643, 91_599, 352_484)]
     )
     def test_the_published_sizes(self, users: int, items: int, params: int) -> None:
-        layer = Legcf(LegcfConfig(c=500, d=128, t=2), users, items)
+        layer = Legcf(LegcfConfig(c=500, dim=128, t=2), users, items)
         assert layer.num_params() == params == 500 * 128 + 2 * (users + items)
         assert layer.storage_bytes() == 4 * params + 2 * 2 * (users + items)
 
@@ -257,7 +133,15 @@ def test_the_memory_cap_reaches_the_file(dataset: Dataset, tmp_path: Any) -> Non
 
 
 def test_rows_that_are_not_joined_travel_over_the_plain_graph(dataset: Dataset) -> None:
-    options = {"c": 10, "d": 8, "start": "als", "signed": True, "coded": "items", "joined": False, "update": "none"}
+    options = {
+        "c": 10,
+        "dim": 8,
+        "start": "als",
+        "signed": True,
+        "coded": "items",
+        "meta_nodes": False,
+        "update": "none",
+    }
     config = resolve("legcf", preset="graph", overrides={"method": options})
     model = build_model(config, dataset, np.random.default_rng(0), None)
     assert model.on_basis
@@ -266,7 +150,7 @@ def test_rows_that_are_not_joined_travel_over_the_plain_graph(dataset: Dataset) 
     assert np.allclose(model.entity_vectors(), layer_mean(dense, table, 3), atol=1e-5)
     assert model.meta_vectors() is None
     with pytest.raises(UserError, match="joined"):
-        resolve("legcf", preset="graph", overrides={"method": {"joined": False}})
+        resolve("legcf", preset="graph", overrides={"method": {"meta_nodes": False}})
 
 
 def test_a_full_table_can_start_from_a_factorisation(dataset: Dataset) -> None:

@@ -11,15 +11,17 @@ from legcf.assignment.update import aggregated
 from legcf.core.config import RunConfig
 from legcf.data.interactions import Dataset
 from legcf.embeddings.composed.legcf import Legcf
-from legcf.export.build import accuracy, build, served_ranking
+from legcf.export.accuracy import headline
+from legcf.export.build import build, served_ranking
+from legcf.export.options import ExportOptions
 from legcf.recommender import Recommender
-from legcf.training.loop import Session
+from legcf.training.loop import Session, TrainingOptions
 from legcf.training.registry import BACKBONES, METHODS, resolve
 from legcf.training.run import build_model, train
 from tests.helpers import planted
 
 TRAVELLING = sorted(name for name, backbone in BACKBONES.items() if "layers" in backbone.Config.model_fields)
-METHOD_OPTIONS: dict[str, dict[str, Any]] = {"full": {"dim": 8}, "legcf": {"c": 12, "d": 8, "start": "random"}}
+METHOD_OPTIONS: dict[str, dict[str, Any]] = {"full": {"dim": 8}, "legcf": {"c": 12, "dim": 8, "start": "random"}}
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +49,7 @@ def test_from_training_to_serving(
     method: str, backbone: str, options: dict[str, Any], dataset: Dataset, tmp_path: Path
 ) -> None:
     config = configured(method, backbone, options, l2=1e-4, l2_on="final")
-    whole = train(dataset, config, tmp_path / "whole", quiet=True)
+    whole = train(dataset, config, TrainingOptions(tmp_path / "whole", quiet=True))
     assert whole.metrics["test"]["recall@20"] > 0.6  # popularity finds 0.21
 
     lines = iter(range(4))
@@ -57,26 +59,26 @@ def test_from_training_to_serving(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(dataset, config, tmp_path / "broken", quiet=True, on_epoch=stop)
-    resumed = train(dataset, config, tmp_path / "broken", resume=True, quiet=True)
+        train(dataset, config, TrainingOptions(tmp_path / "broken", quiet=True, on_epoch=stop))
+    resumed = train(dataset, config, TrainingOptions(tmp_path / "broken", resume=True, quiet=True))
     assert resumed.metrics["test"] == whole.metrics["test"]
     assert np.array_equal(resumed.ranking.items, whole.ranking.items)
 
     loaded = Recommender.load(tmp_path / "whole")
     assert np.allclose(loaded.ranking.users, whole.ranking.users, atol=1e-5)
     assert np.allclose(loaded.ranking.items, whole.ranking.items, atol=1e-5)
-    served = build(loaded.trained, form="full", dtype="float32", quiet=True)
-    told = accuracy(served_ranking(served, dataset.train, quiet=True), dataset.test)
+    served = build(loaded.trained, ExportOptions(dtype="float32", format="full"))
+    told = headline(served_ranking(served, dataset.train, quiet=True), dataset.test)
     assert told["recall@20"] == pytest.approx(whole.metrics["test"]["recall@20"], abs=1e-3)
-    coded = build(loaded.trained, t=4, quiet=True)
+    coded = build(loaded.trained, ExportOptions(t=4))
     assert coded.item_rows.width == loaded.ranking.items.shape[1]
-    assert build(loaded.trained, t=4, keep_users=False, quiet=True).user_rows is None
+    assert build(loaded.trained, ExportOptions(t=4, users="history")).user_rows is None
 
 
 @pytest.mark.parametrize("backbone", TRAVELLING)
 def test_backbone_parameters_are_told_apart_and_stored(backbone: str, dataset: Dataset) -> None:
     """#Param is the embedding layer's alone; what must be stored is more."""
-    trained = train(dataset, configured("legcf", backbone, epochs=0), quiet=True)
+    trained = train(dataset, configured("legcf", backbone, epochs=0), TrainingOptions(quiet=True))
     inside = sum(parameter.numel() for parameter in trained.model.backbone.parameters())
     layer = trained.model.layer
     assert trained.metrics["backbone_params"] == inside
@@ -92,7 +94,14 @@ def test_legcf_solves_both_sides_through_one_map(backbone: str, update_on: str, 
     config = config.model_copy(update={"method": config.method.model_copy(update={"update_on": update_on})})
     rng = np.random.default_rng(0)
     model = build_model(config, dataset, rng, None)
-    session = Session(model, dataset, config, METHODS["legcf"].recipe(config.method, config.training), rng, quiet=True)
+    session = Session(
+        model,
+        dataset,
+        config,
+        METHODS["legcf"].recipe(config.method, config.training),
+        rng,
+        TrainingOptions(quiet=True),
+    )
     widths = config.backbone.block_widths(8)
     full, meta = (aggregated(vectors, widths, update_on) for vectors in (model.entity_vectors(), model.meta_vectors()))
     wanted = np.maximum(full @ np.linalg.pinv(meta), 0)
@@ -110,7 +119,14 @@ def test_an_update_that_has_nothing_to_correct_changes_nothing(backbone: str, da
     config = config.model_copy(update={"method": config.method.model_copy(update={"c": 6})})
     rng = np.random.default_rng(0)
     model = build_model(config, dataset, rng, None)
-    session = Session(model, dataset, config, METHODS["legcf"].recipe(config.method, config.training), rng, quiet=True)
+    session = Session(
+        model,
+        dataset,
+        config,
+        METHODS["legcf"].recipe(config.method, config.training),
+        rng,
+        TrainingOptions(quiet=True),
+    )
     assert isinstance(model.layer, Legcf)
     before = model.layer.assignment.to_csr().toarray()
     session.stages[1].after_epoch(session, 1)

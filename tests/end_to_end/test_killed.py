@@ -14,7 +14,7 @@ from tests.helpers import planted, write_folder
 
 OPTIONS = (
     "--preset", "paper", "--seed", "5", "--epochs", "25", "--quiet", "--json",
-    "--set", "method.c=8", "--set", "method.d=8", "--set", "method.update=matching-pursuit",
+    "--set", "method.c=8", "--set", "method.dim=8", "--set", "method.update=matching-pursuit",
     "--set", "training.batch_size=20", "--set", "training.patience=100", "--set", "training.checkpoint_seconds=0.02",
     "--set", "training.threads=1",
 )  # fmt: skip

@@ -14,7 +14,7 @@ import pytest
 from tests.helpers import planted, write_folder
 
 SETTINGS = (
-    "method.c=8", "method.d=8", "method.update=matching-pursuit", "training.batch_size=20", "training.patience=100",
+    "method.c=8", "method.dim=8", "method.update=matching-pursuit", "training.batch_size=20", "training.patience=100",
     "training.checkpoint_seconds=0.02", "training.threads=1",
 )  # fmt: skip
 MOMENTS = (0, 5, 15)  # lines of metrics.jsonl that are there when a rank is killed: none, some, many

@@ -17,7 +17,7 @@ COMMON = (
     "--set", "training.negatives=20", "--set", "training.checkpoint_seconds=0", "--set", "training.threads=1",
 )  # fmt: skip
 SEARCHES = {
-    "esapn": ("--set", "method.every=1", "--set", "method.target=0.6", "--set", "method.policy_rate=0.01"),
+    "esapn": ("--set", "method.decide_every=1", "--set", "method.target=0.6", "--set", "method.policy_rate=0.01"),
     "ciess": (
         "--set", "method.target=0.5", "--set", "method.episodes=4", "--set", "method.episode_steps=3",
         "--set", "method.updates=5",

@@ -40,7 +40,7 @@ def test_every_preset_finds_the_communities(
     method: str, preset: str, training: dict[str, Any], dataset: Dataset, popularity: float
 ) -> None:
     """The first 20 places of a perfect model hold all test items of a user but those that validate."""
-    options = {"c": 16, "d": 16} if method == "legcf" else {"dim": 16}
+    options = {"c": 16, "dim": 16} if method == "legcf" else {"dim": 16}
     limits = {"epochs": 12, "batch_size": 256, "patience": 12, **training}
     fitted = Recommender(method, preset=preset, method_options=options, training=limits).fit(dataset)
     found = fitted.metrics["test"]
@@ -53,6 +53,6 @@ def test_every_preset_finds_the_communities(
 
 
 def test_compressed_is_smaller_than_the_full_table(dataset: Dataset) -> None:
-    fitted = Recommender(method_options={"c": 16, "d": 16}, preset="paper", training={"epochs": 1}).fit(dataset)
+    fitted = Recommender(method_options={"c": 16, "dim": 16}, preset="paper", training={"epochs": 1}).fit(dataset)
     assert fitted.metrics["num_params"] == 16 * 16 + 2 * 280
     assert fitted.metrics["storage_bytes"] < fitted.metrics["full_table_bytes"]

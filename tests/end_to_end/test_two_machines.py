@@ -82,8 +82,8 @@ def bytes_sent(machine: str) -> int:
 
 def command(data: Path, out: Path, epochs: int) -> list[str]:
     settings = (
-        f"method.c={C}", f"method.d={D}", "method.update=none", f"training.batch_size={BATCH}", "training.patience=100",
-        "training.threads=1", "method.start=random", "training.checkpoint_seconds=0.1",
+        f"method.c={C}", f"method.dim={D}", "method.update=none", f"training.batch_size={BATCH}",
+        "training.patience=100", "training.threads=1", "method.start=random", "training.checkpoint_seconds=0.1",
     )  # fmt: skip
     asked = ["train", str(data), "--out", str(out), "--preset", "paper", "--quiet", "--epochs", str(epochs)]
     return [*asked, *(word for setting in settings for word in ("--set", setting))]

@@ -13,6 +13,7 @@ from legcf.evaluation.evaluate import find_hits
 from legcf.evaluation.metrics import METRICS
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.topk import rank
+from legcf.testing.metrics import MetricContract
 from tests.helpers import interactions, random_interactions
 
 IN_RANX = {
@@ -123,12 +124,9 @@ def test_coverage_counts_items_shown_to_anyone() -> None:
     assert found["coverage@1"] == pytest.approx(2 / 3)
 
 
-@pytest.mark.parametrize("name", sorted(METRICS))
-def test_values_lie_between_zero_and_one(name: str) -> None:
-    users, items, truth, seen = random_case(3)
-    per_user, _, _ = evaluate_per_user(Ranking(users, items, seen), truth, KS, metrics=[name])
-    for values in per_user.values():
-        assert ((values >= 0) & (values <= 1)).all()
+@pytest.mark.parametrize("metric", sorted(METRICS))
+class TestMetrics(MetricContract):
+    pass
 
 
 def test_places_without_an_item_are_no_hits() -> None:

@@ -2,14 +2,12 @@
 """Tables of items as sparse rows."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
 from legcf.core.errors import UserError
-from legcf.data.reading.feature_table import read_items
 from legcf.features.coder import FeatureCoder
 from legcf.features.fitting import coded, fitted_coder, shared
 
@@ -56,27 +54,6 @@ def test_a_row_does_not_depend_on_others_and_missing_values_say_nothing() -> Non
     assert np.array_equal(coded(again, TABLE).toarray(), whole)
     with pytest.raises(UserError, match="no column 'year'"):
         coded(coder, TABLE.drop("year"))
-
-
-def test_tables_from_files(tmp_path: Path) -> None:
-    path = tmp_path / "items.csv"
-    path.write_text("item_id,genre\n3,a\n1,b\n3,c\n")
-    ids, rows = read_items(path)
-    assert ids.values.tolist() == [3, 1]
-    assert rows["genre"].to_list() == ["a", "b"]
-    pl.read_csv(path).write_parquet(tmp_path / "items.parquet")
-    assert read_items(tmp_path / "items.parquet")[1].equals(rows)
-    for name, text, said in (
-        ("a.csv", "genre\nx\n", "item ids"),
-        ("b.csv", "item\n1\n", "nothing but ids"),
-        ("c.txt", "", "not a table"),
-        ("d.csv", "item,genre\n1,a\n,b\n", "no item id"),
-    ):
-        (tmp_path / name).write_text(text)
-        with pytest.raises(UserError, match=said):
-            read_items(tmp_path / name)
-    with pytest.raises(UserError, match="does not exist"):
-        read_items(tmp_path / "gone.csv")
 
 
 def test_a_server_codes_what_is_said_as_training_did() -> None:

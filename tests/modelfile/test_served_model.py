@@ -5,11 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from legcf.export.build import accuracy, build, served_ranking
+from legcf.export.accuracy import headline
+from legcf.export.build import build, served_ranking
+from legcf.export.options import ExportOptions
 from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.tables.embedding_table import CodebookTable, DenseTable, QuantisedTable
 
-from .conftest import Toy, make_toy
+from ..served import Toy, make_toy
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
@@ -19,7 +21,7 @@ def test_what_is_saved_is_what_was_built(dtype: str, form: str, text_ids: bool, 
     toy = make_toy(text_ids=text_ids)
     bias = np.linspace(0, 0.1, len(toy.items)).astype(np.float32)
     toy = dataclasses.replace(toy, ranking=dataclasses.replace(toy.ranking, bias=bias))
-    built = build(toy, t=3, c=12, dtype=dtype, form=form, validation=toy.validation, quiet=True)
+    built = build(toy, ExportOptions(t=3, c=12, dtype=dtype, format=form), toy.validation)
     sizes = built.save(tmp_path / "model")
     again = ServedModel.load(tmp_path / "model")
     assert sum(sizes.values()) == (tmp_path / "model").stat().st_size
@@ -48,22 +50,22 @@ def test_saved_twice_is_the_same(model: ServedModel, model_file: Path, tmp_path:
 
 
 def test_accuracy_is_kept(toy: Toy, model: ServedModel) -> None:
-    full = build(toy, form="full", dtype="float16", validation=toy.validation, quiet=True)
+    full = build(toy, ExportOptions(dtype="float16", format="full"), toy.validation)
     assert isinstance(full.item_rows, DenseTable)
-    before = accuracy(served_ranking(full, toy.train), toy.test)["ndcg@20"]
-    assert accuracy(served_ranking(model, toy.train), toy.test)["ndcg@20"] > 0.95 * before
+    before = headline(served_ranking(full, toy.train), toy.test)["ndcg@20"]
+    assert headline(served_ranking(model, toy.train), toy.test)["ndcg@20"] > 0.95 * before
 
 
 def test_items_only_stores_no_user(toy: Toy, tmp_path: Path) -> None:
-    built = build(toy, t=3, c=12, keep_users=False, keep_history=False, validation=toy.validation, quiet=True)
+    built = build(toy, ExportOptions(t=3, c=12, users="none"), toy.validation)
     built.save(tmp_path / "items")
     again = ServedModel.load(tmp_path / "items")
     assert again.users is None
     assert again.user_rows is None
     assert b"user_rows" not in (tmp_path / "items").read_bytes()
-    coded = build(toy, t=3, c=12, validation=toy.validation, quiet=True)
+    coded = build(toy, ExportOptions(t=3, c=12), toy.validation)
     solved, stored = (
-        accuracy(served_ranking(which, toy.train, quiet=True), toy.test)["ndcg@20"] for which in (again, coded)
+        headline(served_ranking(which, toy.train, quiet=True), toy.test)["ndcg@20"] for which in (again, coded)
     )
     assert solved > 0.9 * stored
 
@@ -71,7 +73,7 @@ def test_items_only_stores_no_user(toy: Toy, tmp_path: Path) -> None:
 def test_a_bias_is_stored_by_itself(toy: Toy) -> None:
     bias = np.linspace(-1, 1, len(toy.items)).astype(np.float32)
     biased = dataclasses.replace(toy, ranking=dataclasses.replace(toy.ranking, bias=bias))
-    built = build(biased, t=3, c=12, validation=toy.validation, quiet=True)
+    built = build(biased, ExportOptions(t=3, c=12), toy.validation)
     assert isinstance(built.item_rows, CodebookTable)
     assert built.item_rows.width == toy.ranking.items.shape[1]
     assert built.item_bias is not None
@@ -81,7 +83,7 @@ def test_a_bias_is_stored_by_itself(toy: Toy) -> None:
 @pytest.mark.parametrize("bits", [2, 4])
 def test_a_table_of_few_bits_comes_back(bits: int, model: ServedModel, tmp_path: Path) -> None:
     packed = QuantisedTable.of(model.item_rows.vectors(slice(None)), bits)
-    dataclasses.replace(model, item_rows=packed, user_rows=None, atlas=None).save(tmp_path / "file")
+    dataclasses.replace(model, item_rows=packed, user_rows=None).save(tmp_path / "file")
     again = ServedModel.load(tmp_path / "file").item_rows
     assert isinstance(again, QuantisedTable)
     np.testing.assert_array_equal(again.values, packed.values)

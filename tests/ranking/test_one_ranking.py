@@ -8,16 +8,27 @@ from legcf.data.ids import IdMap
 from legcf.data.interactions import Dataset, Interactions
 from legcf.evaluation import evaluate_per_user
 from legcf.export.build import build, served_ranking
+from legcf.export.options import ExportOptions
+from legcf.ranking.ranking import product_spread
 from legcf.ranking.topk import rank
 from legcf.recommender import Recommender
 from legcf.scoring.scorer import Request, Scorer
 from tests.helpers import planted
 
 K = 20
+
+
+def test_spread_of_all_products() -> None:
+    rng = np.random.default_rng(0)
+    users, items = (rng.standard_normal((size, 6)).astype(np.float32) + 0.3 for size in (40, 25))
+    assert product_spread(users, items) == pytest.approx((users @ items.T).std(), rel=1e-5)
+    assert product_spread(users[:0], items) == 0
+
+
 METHODS = {
-    "default": ("legcf", "default", {"c": 8, "d": 8}),
-    "paper": ("legcf", "paper", {"c": 8, "d": 8}),
-    "official": ("legcf", "official", {"c": 8, "d": 8}),  # has a bias
+    "default": ("legcf", "default", {"c": 8, "dim": 8}),
+    "paper": ("legcf", "paper", {"c": 8, "dim": 8}),
+    "official": ("legcf", "official", {"c": 8, "dim": 8}),  # has a bias
     "full": ("full", "default", {"dim": 8}),  # counts half of a vector's length
 }
 
@@ -41,7 +52,7 @@ def model(request: pytest.FixtureRequest, dataset: Dataset) -> Recommender:
 @pytest.fixture(scope="module")
 def scorer(model: Recommender, dataset: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Scorer:
     path = tmp_path_factory.mktemp("file") / "full.legcf"
-    build(model.trained, form="full", dtype="float32", validation=dataset.validation, quiet=True).save(path)
+    build(model.trained, ExportOptions(dtype="float32", format="full"), dataset.validation).save(path)
     return Scorer.load(path)
 
 

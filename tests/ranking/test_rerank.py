@@ -44,7 +44,7 @@ def test_again_with_other_lists(seed: int, k: int, seen: float, density: float, 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rerank, "_KEPT", kept)
         for again in range(4):
-            listed = replace(ranking, term=lists_of(density, seed + again))
+            listed = replace(ranking, lists=lists_of(density, seed + again))
             wanted = rank(listed, k, None, ranking.histories)
             found = ranker(listed, k, None, ranking.histories)
             assert np.array_equal(found[0], wanted[0])
@@ -60,7 +60,7 @@ def any_share_may_move() -> Iterator[None]:
 
 
 def test_other_vectors_users_or_lengths_start_anew() -> None:
-    ranker, ranking = Reranker(), replace(ranking_of(1, 0.1), term=lists_of(0.1, 2))
+    ranker, ranking = Reranker(), replace(ranking_of(1, 0.1), lists=lists_of(0.1, 2))
     some = np.array([7, 2, 5])
     for _ in range(3):
         for one, k, users in ((ranking, 5, None), (ranking, 5, some), (ranking, 9, some)):
@@ -77,7 +77,7 @@ def test_pairs_of_unlike_weight_count_as_much_as_they_weigh() -> None:
     weighed = Interactions(pairs.indptr, pairs.items, ITEMS, np.tile([0.5, 2.0], pairs.num_pairs)[: pairs.num_pairs])
     ranker = Reranker()
     for _ in range(3):
-        listed = replace(ranking, histories=weighed, term=lists_of(0.1, 4))
+        listed = replace(ranking, histories=weighed, lists=lists_of(0.1, 4))
         wanted = rank(listed, 6, None, weighed)
         found = ranker(listed, 6, None, weighed)
         assert np.array_equal(found[0], wanted[0])

@@ -1,38 +1,60 @@
 # SPDX-License-Identifier: Apache-2.0
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from legcf.core.errors import UserError
+from legcf.data.ids import IdMap
+from legcf.features.cold_items import ColdItemEncoder
 from legcf.modelfile.served_model import ServedModel
-from legcf.scoring.extend import with_item
-from legcf.scoring.foldin import code_vector
+from legcf.ranking.tables.embedding_table import DenseTable, QuantisedTable, code_vector
+from legcf.scoring.extend import NewItem, with_new_items
 from legcf.scoring.scorer import Request, Scorer
 
-from .conftest import GROUPS
+from ..served import GROUPS
 
 
-def test_a_new_item_reaches_those_like_its_users(model: ServedModel, tmp_path) -> None:  # type: ignore[no-untyped-def]
-    holders = [f"u{user}" for user in range(2, 40, GROUPS)]
-    longer = with_item(model, "i/new", holders, "A new one")
-    longer.save(tmp_path / "longer")
+def test_new_items_reach_those_of_their_kind(model: ServedModel, encoder: ColdItemEncoder, tmp_path: Path) -> None:
+    placing = replace(model, encoder=encoder, item_bias=np.linspace(0, 0.01, len(model.items), dtype=np.float32))
+    names = {"z": None, "i/new": "A new one"}
+    new = [NewItem.of(placing, name, {"kind": "group 2"}, title) for name, title in names.items()]
+    with_new_items(placing, new).save(tmp_path / "longer")
     scorer = Scorer.load(tmp_path / "longer")
+    longer = scorer.model
+    assert longer.items.values.tolist()[90:] == ["i/new", "z"]
+    assert [longer.item_name(90), longer.item_name(91)] == ["A new one", "z"]
+    assert longer.popularity[90:].tolist() == [0, 0]
+    assert longer.item_bias is not None
+    assert longer.item_bias[90:] == pytest.approx(0.005, abs=1e-4)
     near = scorer.similar_items("i/new", 10)
     assert all(int(str(entry.id)[2:]) % GROUPS == 2 for entry in near)
-    taste = scorer.profile(Request(user="u59"))  # of the same group, not among its users
-    assert scorer.scores(taste)[-1] > np.quantile(scorer.scores(taste), 0.6)
-    assert "i/new" not in {entry.id for entry in scorer.recommend(Request(user="u2", k=100))}
-    assert scorer.model.item_name(90) == "A new one"
+    profile = scorer.profile(Request(user="u59"))  # of the same group
+    assert scorer.scores(profile)[-1] > np.quantile(scorer.scores(profile), 0.6)
+    np.testing.assert_array_equal(scorer.history(3), Scorer(model).history(3))
 
 
-def test_refusals(model: ServedModel) -> None:
-    with pytest.raises(UserError, match="already"):
-        with_item(model, "i/1", ["u1"])
-    with pytest.raises(UserError, match="no users"):
-        with_item(model, "i/new", [])
-    with pytest.raises(UserError, match="Unknown user"):
-        with_item(model, "i/new", ["stranger"])
+@pytest.mark.parametrize("bits", [None, 4])
+def test_tables_take_new_items_as_they_store_the_others(
+    model: ServedModel, encoder: ColdItemEncoder, bits: int | None
+) -> None:
+    vectors = model.item_rows.vectors(slice(None))
+    rows = DenseTable(vectors) if bits is None else QuantisedTable.of(vectors, bits)
+    table = replace(model, item_rows=rows, user_rows=None, encoder=encoder)
+    new = NewItem.of(table, "i/new", {"kind": "group 1"})
+    stored = with_new_items(table, [new]).item_rows
+    assert isinstance(stored, type(rows))
+    cosine = stored.vectors(np.array([90]))[0] @ new.vector
+    assert cosine > 0.98 * np.linalg.norm(stored.vectors(np.array([90]))) * np.linalg.norm(new.vector)
+
+
+def test_refusals(model: ServedModel, encoder: ColdItemEncoder) -> None:
+    with pytest.raises(UserError, match="--item-features"):
+        NewItem.of(model, "i/new", {"kind": "group 1"})
+    numbers = replace(model, items=IdMap.of(np.arange(90), "item"), encoder=encoder)
     with pytest.raises(UserError, match="kind"):
-        with_item(model, 5, ["u1"])
+        NewItem.of(numbers, "i/new", {"kind": "group 1"})
 
 
 def test_code_of_a_vector_in_the_span_is_exact() -> None:

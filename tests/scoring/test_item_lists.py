@@ -11,10 +11,15 @@ import numpy as np
 import pytest
 
 from legcf.core.errors import UserError
+from legcf.data.interactions import Interactions
 from legcf.modelfile.container import read_container, write_container
+from legcf.modelfile.histories import PackedHistories
 from legcf.modelfile.served_model import ServedModel
-from legcf.ranking.tables.embedding_table import DenseTable
+from legcf.ranking.item_lists.lists import ItemLists
+from legcf.ranking.tables.embedding_table import CodebookTable, DenseTable
+from legcf.scoring.batch import _lists_are_short
 from legcf.scoring.explain import explain
+from legcf.scoring.profile import UserProfile
 from legcf.scoring.scorer import Request, Scorer
 from tests.ranking.item_lists.test_lists import random_lists
 
@@ -48,6 +53,21 @@ def test_compiled_and_numpy_agree(listed: ServedModel, form: str, exclude_seen: 
     np.testing.assert_allclose(plain[1], fast[1], rtol=1e-4, atol=1e-5)
     alone = scorer.recommend(Request("u8", k=k, exclude_seen=exclude_seen))
     assert [entry.id for entry in alone] == scorer.model.items.external(plain[0][8][plain[0][8] >= 0])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_short_lists_give_the_same_bits_compiled_and_by_numpy(model: ServedModel, weighted: bool) -> None:
+    histories = model.history.all()
+    if weighted:
+        weights = np.random.default_rng(2).uniform(0.1, 9, histories.num_pairs).astype(np.float32)
+        histories = replace(histories, weights=weights)
+    short = replace(random_lists(len(model.items), 0.02, 1), user_power=0.37)
+    scorer = Scorer(replace(model, lists=short, history=PackedHistories.of(histories)))
+    assert _lists_are_short(scorer, histories)
+    for exclude_seen in (True, False):
+        plain = scorer.recommend_all(20, exclude_seen, compiled=False)
+        for by_numpy, compiled in zip(plain, scorer.recommend_all(20, exclude_seen, compiled=True), strict=True):
+            np.testing.assert_array_equal(by_numpy, compiled)
 
 
 def test_a_new_user_is_the_same_case_as_a_known_one(listed: ServedModel) -> None:
@@ -86,6 +106,57 @@ def test_lies_about_lists_are_refused(listed: ServedModel, tmp_path: Path, lie: 
         ServedModel.load(tmp_path / "lie")
 
 
+def test_what_is_added_is_in_the_explanation(listed: ServedModel) -> None:
+    scorer = Scorer(listed)
+    for request in (Request("u7"), Request(items=["i/1", "i/4", "i/7"])):
+        taste = scorer.profile(request)
+        added = scorer.scores(taste) - Scorer(replace(listed, lists=None)).scores(taste)
+        for why, item in zip(explain(scorer, taste, [10, 40]), (10, 40), strict=True):
+            assert why.list_score == pytest.approx(float(added[item]), rel=1e-3, abs=1e-5)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_nobody_gets_what_is_popular(listed: ServedModel, compiled: bool) -> None:
+    scorer = Scorer(replace(listed, user_rows=None))
+    nobody = np.zeros(listed.item_rows.width, dtype=np.float32)
+    none = np.zeros(0, dtype=np.int32)
+    np.testing.assert_array_equal(scorer.scores(UserProfile(nobody, none)), listed.popularity)
+    # without a vector lists still know something
+    speaker = int(np.argmax(listed.lists.lengths))
+    some = UserProfile(nobody, np.array([speaker], dtype=np.int32))
+    assert not np.array_equal(scorer.scores(some), listed.popularity)
+    without = listed.history.all()
+    empty = replace(listed, user_rows=None, history=PackedHistories.of(without.subset(without.users() != 4)))
+    items, scores = Scorer(empty).recommend_all(5, compiled=compiled)
+    alone = Scorer(empty).recommend(Request("u4", k=5))
+    assert empty.items.external(items[4]) == [entry.id for entry in alone]
+    assert scores[4, 0] == empty.popularity.max()
+
+
+def test_ties_go_to_the_lower_index_in_both_paths(model: ServedModel) -> None:
+    """All items have the same code and the same lists, so that they are equal in every part of the score."""
+    size, rows = len(model.items), model.item_rows
+    everything = Interactions.from_pairs(np.repeat(np.arange(size), size), np.tile(np.arange(size), size), size, size)
+    copies = CodebookTable(rows.columns[:1].repeat(size, 0), rows.weights[:1].repeat(size, 0), rows.codebook)
+    for lists in (ItemLists(everything, np.ones(size * size, dtype=np.float32)), None):
+        scorer = Scorer(replace(model, item_rows=copies, lists=lists))
+        for compiled in (False, True):
+            items, _ = scorer.recommend_all(5, exclude_seen=False, compiled=compiled)
+            np.testing.assert_array_equal(items, np.tile(np.arange(5), (len(items), 1)))
+
+
+@pytest.mark.parametrize("scale", [0.25, -1.0, float("nan"), "much"])
+def test_a_file_that_walks_over_neighbours_is_refused(scale: object, model_file: Path, tmp_path: Path) -> None:
+    arrays, metadata = read_container(model_file)
+    config = {**json.loads(metadata["config"]), "neighbour_scale": scale}
+    write_container(tmp_path / "old", arrays, {**metadata, "config": json.dumps(config)})
+    with pytest.raises(UserError, match="item lists replace it"):
+        ServedModel.load(tmp_path / "old")
+    config["neighbour_scale"] = 0.0
+    write_container(tmp_path / "old", arrays, {**metadata, "config": json.dumps(config)})
+    assert ServedModel.load(tmp_path / "old").lists is None
+
+
 def test_numpy_is_all_it_imports(listed: ServedModel, tmp_path: Path) -> None:
     replace(listed, user_rows=None).save(tmp_path / "file")
     code = (
@@ -94,6 +165,6 @@ def test_numpy_is_all_it_imports(listed: ServedModel, tmp_path: Path) -> None:
         "s.scores(t);"
         "explain(s, t, [1]); s.recommend_all(3, compiled=False);"
         "heavy = {'torch', 'scipy', 'polars', 'numba', 'pandas', 'safetensors', 'pydantic', 'rich'} & set(sys.modules);"
-        "assert s.term is not None and not heavy, heavy"
+        "assert s.model.lists is not None and not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -14,10 +14,10 @@ from legcf.core.errors import UserError
 from legcf.features.cold_items import ColdItemEncoder
 from legcf.modelfile.container import read_container, write_container
 from legcf.modelfile.served_model import ServedModel
-from legcf.scoring.extend import with_item
+from legcf.scoring.extend import NewItem, with_new_items
 from legcf.scoring.scorer import Request, Scorer
 
-from .conftest import GROUPS
+from ..served import GROUPS
 
 Store = dict[str, Any]
 
@@ -33,16 +33,11 @@ def test_new_items_stand_with_their_kind(file: Path, encoder: ColdItemEncoder) -
     model = ServedModel.load(file)
     assert model.encoder is not None
     assert np.allclose(model.encoder.mapping.matrix, encoder.mapping.matrix, atol=0.01)
-    longer = with_item(model, "i/new", title="New", features={"kind": "group 1"})
+    longer = with_new_items(model, [NewItem.of(model, "i/new", {"kind": "group 1"}, "New")])
     near = Scorer(longer).similar_items("i/new", 10)
     assert {int(str(one.id)[2:]) % GROUPS for one in near} == {1}
     shown = Scorer(longer).recommend(Request(user="u4", k=3, allow=["i/new", "i/0", "i/2"]))
     assert shown[0].id == "i/new"
-    told, users = {"kind": "group 1"}, ["u2", "u5"]  # of another group: more than the features with more of them
-    between = with_item(model, "i/new", users, features=told).item_rows.vectors(np.array([90]))[0]
-    alone = with_item(model, "i/new", users).item_rows.vectors(np.array([90]))[0]
-    placed = longer.item_rows.vectors(np.array([90]))[0]
-    assert np.linalg.norm(between - placed) < np.linalg.norm(alone - placed)
 
 
 def _wrong_width(store: Store, config: Store) -> None:

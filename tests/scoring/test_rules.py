@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules of requests against brute force, on random attributes; attributes in and out of a file."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,13 @@ from starlette.testclient import TestClient
 
 from legcf.modelfile.attributes import Attributes, BadRule, number_column, text_column
 from legcf.modelfile.served_model import ServedModel
-from legcf.scoring.extend import with_item
+from legcf.scoring.extend import NewItem, with_new_items
 from legcf.scoring.rules import Caps, allowed_items, choose
 from legcf.scoring.scorer import Request, Scorer
 from legcf.server.app import create_app
 from legcf.server.settings import Settings
 
-from .conftest import ITEMS
+from ..served import ITEMS
 
 VALUES = ["tea", "café", "", "0", "true", "a|b"]
 _texts = st.lists(st.lists(st.sampled_from(VALUES), max_size=3), min_size=ITEMS, max_size=ITEMS)
@@ -153,6 +154,20 @@ def test_an_item_of_several_values_needs_room_in_all() -> None:
     assert [caps.take(item) for item in range(4)] == [True, False, True, True]  # the last has no tag
 
 
+@pytest.mark.parametrize("diversity", [0.0, 0.5])
+def test_caps_that_refuse_nearly_everything_take_time_in_proportion_to_the_items(diversity: float) -> None:
+    """Half a second; when every refusal looked at all items again, 20 s without diversity."""
+    count = 150_000
+    rng = np.random.default_rng(0)
+    brands = Attributes({"brand": text_column(np.arange(count), [f"b{item % 20}" for item in range(count)], count)})
+    scores = np.sort(rng.random(count, dtype=np.float32))[::-1]
+    vectors = rng.standard_normal((count, 8), dtype=np.float32)
+    start = time.process_time()
+    taken = choose(range(count), scores, vectors if diversity else None, 25, diversity, Caps(brands, {"brand": 1}))
+    assert time.process_time() - start < 8
+    assert sorted(item % 20 for item in taken) == list(range(20))
+
+
 def test_diversity_trades_scores_for_difference(model: ServedModel) -> None:
     scorer = _shop(model)
     vectors = model.item_rows.vectors(slice(None))
@@ -203,7 +218,8 @@ def test_rules_that_do_not_fit(model: ServedModel, wanted: Any, complaint: str) 
 
 
 def test_a_new_item_has_no_attributes(model: ServedModel) -> None:
-    longer = with_item(_shop(model).model, "new", ["u1", "u2"])
+    shop = _shop(model).model
+    longer = with_new_items(shop, [NewItem("new", shop.item_rows.vectors(np.array([4]))[0])])
     assert longer.attributes is not None
     assert longer.attributes.of(ITEMS) == {"brand": None}
     assert allowed_items(longer.attributes, {"brand": {"not": "b0"}})[ITEMS]

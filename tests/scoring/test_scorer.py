@@ -13,7 +13,7 @@ from legcf.ranking.tables.embedding_table import CodebookTable, DenseTable
 from legcf.scoring.explain import explain
 from legcf.scoring.scorer import Request, Scorer
 
-from .conftest import GROUPS, Toy
+from ..served import GROUPS, Toy
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +152,19 @@ def test_sentences_for_what_cannot_be(model: ServedModel) -> None:
         nobody.recommend(Request(items=["nothing"]))
     with pytest.raises(UserError, match="stores no users"):
         nobody.recommend_all()
+
+
+@pytest.mark.parametrize("k", [0, -1, 2.5, True])
+def test_a_number_below_one_is_refused(scorer: Scorer, k: int) -> None:
+    for ask in (
+        lambda: scorer.recommend_all(k),
+        lambda: scorer.recommend_blocks(k),
+        lambda: scorer.recommend(Request(user="u1", k=k)),
+        lambda: scorer.similar_items("i/1", k),
+        lambda: scorer.similar_users("u1", k),
+    ):
+        with pytest.raises(UserError, match=r"at least 1|whole number"):
+            ask()
 
 
 def test_numpy_is_all_it_imports(model_file: Path) -> None:

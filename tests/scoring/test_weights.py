@@ -10,6 +10,7 @@ import pytest
 
 from legcf import Recommender, Request, Scorer, UserError
 from legcf.export.build import build
+from legcf.export.options import ExportOptions
 from legcf.modelfile.histories import PackedHistories, PackedWeights
 from legcf.modelfile.served_model import ServedModel
 from legcf.scoring.explain import explain
@@ -31,12 +32,12 @@ def weighed(request: pytest.FixtureRequest, frame: pl.DataFrame) -> Recommender:
 
 
 def test_a_file_ranks_as_the_model_does(weighed: Recommender, tmp_path: Path) -> None:
-    build(weighed.trained, quiet=True).save(tmp_path / "model.legcf")
+    build(weighed.trained, ExportOptions(users="history")).save(tmp_path / "model.legcf")
     scorer = Scorer.load(tmp_path / "model.legcf")
     known = weighed.full_history_ranking
     wanted = known.users @ known.items.T
-    if known.term is not None:
-        known.term.add_for(wanted, known.histories)
+    if known.lists is not None:
+        known.lists.add_for(wanted, known.histories)
     users = weighed.users.values.tolist()
     found = np.array([scorer.scores(scorer.profile(Request(user=user))) for user in users])
     assert np.abs(found - wanted).max() < 0.03 * np.abs(wanted).max()
@@ -51,7 +52,7 @@ def test_a_file_ranks_as_the_model_does(weighed: Recommender, tmp_path: Path) ->
 
 
 def test_parts_of_a_score_sum_up_and_news_count_as_usual(weighed: Recommender) -> None:
-    scorer = Scorer(build(weighed.trained, quiet=True))
+    scorer = Scorer(build(weighed.trained, ExportOptions(users="history")))
     user = weighed.users.values.tolist()[3]
     taste = scorer.profile(Request(user=user))
     assert taste.relative is not None
@@ -76,7 +77,7 @@ def test_few_values_come_back_as_they_were_and_many_nearly() -> None:
 
 
 def test_wrong_weights_are_refused(weighed: Recommender, tmp_path: Path) -> None:
-    served = build(weighed.trained, quiet=True)
+    served = build(weighed.trained, ExportOptions(users="history"))
     assert served.history is not None
     assert served.history.weights is not None
     for levels in (np.array([-1.0, 2.0]), np.array([np.nan, 1.0]), np.ones(1)):

@@ -17,11 +17,14 @@ import pytest
 from starlette.testclient import TestClient
 
 from legcf.export.build import build
+from legcf.export.options import ExportOptions
 from legcf.modelfile.served_model import ServedModel
 from legcf.server import app
 from legcf.server.app import Settings, create_app
 
-from .conftest import ODD, Toy, make_toy
+from ..served import ODD, Toy, make_toy
+
+_HEAD = b"POST /recommend HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -99,17 +102,15 @@ def test_unknown_ids_in_filters_are_ignored_and_told(client: TestClient) -> None
     assert client.get("/recommend/u0").json()["ignored"] == []
 
 
-def test_why_tells_what_neighbours_add(near_model: ServedModel, client: TestClient, tmp_path: Path) -> None:
-    near_model.save(tmp_path / "near")
-    with TestClient(create_app(Settings(str(tmp_path / "near"), access_log=False))) as near:
-        content = near.get("/recommend/u4", params={"k": 5, "explain": 5}).json()
-        assert near.get("/api/model").json()["neighbours"] is True
+def test_why_tells_what_lists_add(listed_model: ServedModel, client: TestClient, tmp_path: Path) -> None:
+    listed_model.save(tmp_path / "listed")
+    with TestClient(create_app(Settings(str(tmp_path / "listed"), access_log=False))) as listed:
+        content = listed.get("/recommend/u4", params={"k": 5, "explain": 5}).json()
     assert content["why"][0]["text"].startswith(("Because you have Title", "Popular with people who have Title"))
     for item, why in zip(content["items"], content["why"], strict=True):
         assert 0 < why["neighbours"] < item["score"]
         assert why["score"] == pytest.approx(item["score"], rel=1e-3)
     assert client.get("/recommend/u4", params={"explain": 1}).json()["why"][0]["neighbours"] == 0
-    assert client.get("/api/model").json()["neighbours"] is False
 
 
 def test_nobody_gets_what_is_popular_and_is_told(client: TestClient) -> None:
@@ -218,6 +219,74 @@ def test_questions_of_the_page(client: TestClient) -> None:
     assert len(points["x"]) == len(points["titles"]) == 90
 
 
+@pytest.mark.parametrize(
+    ("hosts", "host", "is_taken"),
+    [
+        ((), "localhost", True),
+        ((), "LOCALHOST:8000", True),
+        ((), "127.0.0.1:8000", True),
+        ((), "[::1]:8000", True),
+        ((), "evil.example", False),
+        ((), "localhost.evil.example:8000", False),
+        ((), "127.0.0.1.evil.example", False),
+        (("shop.example",), "shop.example:443", True),
+        (("shop.example",), "Shop.Example.", True),
+        (("shop.example",), "localhost", True),
+        (("shop.example",), "evil.example", False),
+        (None, "evil.example", True),
+    ],
+)
+def test_a_server_answers_to_its_names_alone(
+    model_file: Path, hosts: tuple[str, ...] | None, host: str, is_taken: bool
+) -> None:
+    with TestClient(create_app(Settings(str(model_file), access_log=False, hosts=hosts))) as client:
+        answer = client.get("/recommend/u1", headers={"Host": host})
+        assert answer.status_code == (200 if is_taken else 403)
+        assert is_taken or "--allow-host" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        (None, 200),
+        ("http://localhost:8000", 200),
+        ("http://localhost:9000", 403),
+        ("https://evil.example", 403),
+        ("null", 403),
+        ("https://shop.example", 200),
+        ("https://partner.example", 200),
+    ],
+)
+def test_pages_of_other_sites_cannot_send(model_file: Path, origin: str | None, status: int) -> None:
+    settings = Settings(
+        str(model_file), access_log=False, hosts=("shop.example",), cors_origins=("https://partner.example",)
+    )
+    with TestClient(create_app(settings), base_url="http://localhost:8000") as client:
+        headers = {} if origin is None else {"Origin": origin}
+        answer = client.post("/recommend", json={"requests": [{"user": "u1"}]}, headers=headers)
+        assert answer.status_code == status
+        assert status == 200 or "--cors-origin" in answer.json()["detail"]
+        assert client.delete("/items/i/1", headers=headers).status_code == (404 if status == 200 else 403)
+        assert client.get("/recommend/u1", headers=headers).status_code == 200  # whose answer that page cannot read
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        ("application/json", 200),
+        ("Application/JSON; charset=utf-8", 200),
+        ("text/plain", 415),
+        ("application/x-www-form-urlencoded", 415),
+        (None, 415),
+    ],
+)
+def test_a_body_says_that_it_is_json(client: TestClient, kind: str | None, status: int) -> None:
+    body = b'{"requests": [{"user": "u1"}]}'
+    answer = client.post("/recommend", content=body, headers={} if kind is None else {"Content-Type": kind})
+    assert answer.status_code == status
+    assert status == 200 or "application/json" in answer.json()["detail"]
+
+
 def test_key(model_file: Path) -> None:
     with TestClient(create_app(Settings(str(model_file), api_key="secret", access_log=False))) as client:
         for path in ("/", "/docs", "/openapi.json", "/live", "/ready", "/health"):
@@ -291,7 +360,7 @@ def test_log_lines_hold_ids_of_users_only_if_told(
 def test_replaced_file_is_taken_and_a_bad_one_is_told(model: ServedModel, tmp_path: Path) -> None:
     path = tmp_path / "model"
     model.save(path)
-    other = build(make_toy(1, text_ids=False), t=2, c=10, quiet=True)
+    other = build(make_toy(1, text_ids=False), ExportOptions(t=2, c=10))
     with TestClient(create_app(Settings(str(path), reload_seconds=0.05, access_log=False))) as client:
         tag = client.get("/ready").json()["model"]
         bad = tmp_path / "bad"
@@ -318,7 +387,7 @@ def test_replaced_file_is_taken_and_a_bad_one_is_told(model: ServedModel, tmp_pa
 
 
 def test_model_without_users(toy: Toy, tmp_path: Path) -> None:
-    built = build(toy, t=3, c=12, keep_users=False, keep_history=False, keep_titles=False, quiet=True)
+    built = build(toy, ExportOptions(t=3, c=12, users="none", titles=False))
     built.save(tmp_path / "items")
     with TestClient(create_app(Settings(str(tmp_path / "items"), access_log=False))) as client:
         refused = client.get("/recommend/u1")
@@ -364,7 +433,7 @@ def test_a_batch_that_nobody_waits_for_is_dropped(base: str) -> None:
     host, port = base.removeprefix("http://").split(":")
     body = json.dumps({"requests": [{"user": f"u{user % 50}", "k": 90, "explain": 50} for user in range(100)]}).encode()
     with socket.create_connection((host, int(port))) as connection:
-        connection.sendall(b"POST /recommend HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        connection.sendall(_HEAD % len(body) + body)
     dropped = 'legcf_requests_total{route="recommend_many",status="4xx"} 1.0'
     _until(lambda: dropped in httpx.get(f"{base}/metrics").text)
 

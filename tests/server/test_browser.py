@@ -17,7 +17,7 @@ from legcf.modelfile.attributes import Attributes, number_column, text_column
 from legcf.modelfile.served_model import ServedModel
 from legcf.server.state.event_log import EventLog
 
-from .conftest import ITEMS, ODD, serving
+from ..served import ITEMS, ODD, serving
 
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="the browser test needs playwright")
@@ -300,13 +300,13 @@ def test_everything_in_the_documentation_can_be_tried(page: Any, base: str) -> N
 
 
 @pytest.fixture(scope="module")
-def shop(near_model: ServedModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def shop(listed_model: ServedModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server that is told of events, with a kind and a price for every item."""
     folder = tmp_path_factory.mktemp("shop")
     EventLog(folder / "log", create=True).close()
     kinds = text_column(np.arange(ITEMS), [f"kind {item % 2}" for item in range(ITEMS)], ITEMS)
     known = Attributes({"kind": kinds, "price": number_column(np.arange(ITEMS, dtype=np.float64))})
-    with serving(replace(near_model, attributes=known), folder / "model", events=str(folder / "log")) as address:
+    with serving(replace(listed_model, attributes=known), folder / "model", events=str(folder / "log")) as address:
         yield address
 
 

@@ -4,6 +4,7 @@
 import itertools
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from legcf.training.stage import Stage
 from tests.helpers import planted
 from tests.training.sessions import session, stopped
 
-SMALL = {"c": 8, "d": 8, "t": 2, "start": "random"}
+SMALL = {"c": 8, "dim": 8, "t": 2, "start": "random"}
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,10 @@ def scripted(monkeypatch: pytest.MonkeyPatch, running: Session, scores: list[flo
     """Let validation say what a test wants it to say."""
     said = iter([0.0, *scores])  # the first is of the weights before any training
     monitor = running.config.training.monitor
-    monkeypatch.setattr(running, "validate", lambda ranking, by_all=False: {monitor: next(said)})
+    evaluator = SimpleNamespace(
+        metrics=lambda ranking: {monitor: next(said)}, epoch_score=lambda metrics: metrics[monitor]
+    )
+    monkeypatch.setattr(running, "evaluator", evaluator)
 
 
 def epochs(running: Session) -> list[dict[str, Any]]:
@@ -216,7 +220,7 @@ def test_l2_has_one_gradient_whether_rows_travel_or_not(dataset: Dataset) -> Non
 
 
 def test_rows_that_travel_are_not_made_again_for_l2(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = resolve("dhe", preset="paper", overrides={"method": {"hashes": 8, "width": 8, "dim": 8}})
+    config = resolve("dhe", preset="paper", overrides={"method": {"hashes": 8, "hidden": 8, "dim": 8}})
     running = session(dataset, config)
     made: list[int] = []
     table = running.model.layer.table
@@ -363,7 +367,7 @@ def test_a_stage_that_holds_pairs_out_learns_from_the_rest_alone(dataset: Datase
     seen: list[tuple[int, int]] = []
 
     class Search(Stage):
-        held_out, counts = 0.25, False
+        held_out, eligible_as_best = 0.25, False
 
         def after_step(self, session: Session, batch: TrainingBatch) -> None:
             users, items = batch.entities[batch.users], batch.entities[batch.positives] - batch.num_users
@@ -436,7 +440,7 @@ def test_a_finished_stage_gives_way_and_time_is_shared(dataset: Dataset) -> None
             return session.state.epoch == 1
 
     class NoTime(Stage):
-        until = 0.0
+        time_share = 0.0
 
     running = session(dataset, configured(max_minutes=60), stages=[Enough("a", 5), NoTime("b", 5), Stage("c", 1)])
     running.run()
@@ -445,7 +449,7 @@ def test_a_finished_stage_gives_way_and_time_is_shared(dataset: Dataset) -> None
 
 def test_a_stage_without_steps_is_ended_by_its_epochs_alone(dataset: Dataset) -> None:
     class Search(Stage):
-        steps, counts = False, False
+        iterates_batches, eligible_as_best = False, False
 
         def after_epoch(self, session: Session, epoch: int) -> dict[str, Any]:
             return {"search": {"best": 1.0}}
@@ -461,7 +465,7 @@ def test_a_stage_without_steps_is_ended_by_its_epochs_alone(dataset: Dataset) ->
 
 def test_a_stage_that_is_not_validated_goes_on_whatever_validation_says(dataset: Dataset) -> None:
     class Search(Stage):
-        validated, counts = False, False
+        validated, eligible_as_best = False, False
 
     running = session(dataset, configured(patience=1, learning_rate=1e-9), stages=[Search("search", 4)])
     running.run()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiled losses against plain torch ones, value and gradient."""
 
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,10 +9,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legcf.data.interactions import Interactions
+from legcf.core.errors import UserError
+from legcf.testing.losses import LossContract, first_batch, valued
 from legcf.training.losses import LOSSES
-from legcf.training.sampler import Sampler, TrainingBatch
-from tests.helpers import random_interactions
+from legcf.training.registry import resolve
+from legcf.training.sampler import TrainingBatch
 
 
 def plain_bpr(vectors: torch.Tensor, batch: TrainingBatch) -> torch.Tensor:
@@ -46,17 +47,9 @@ def plain_cosine(vectors: torch.Tensor, batch: TrainingBatch) -> torch.Tensor:
 PLAIN = {"bpr": plain_bpr, "softmax": plain_softmax, "cosine": plain_cosine, "squared": plain_squared}
 
 
-def first_batch(name: str, seed: int) -> TrainingBatch:
-    train: Interactions = random_interactions(9, 12, 0.3, seed=seed)
-    sampler = Sampler(train, 11, 4, "interaction", LOSSES[name].negatives)
-    return next(sampler.epoch(np.random.default_rng(seed)))
-
-
-def valued(function: object, vectors: torch.Tensor, batch: TrainingBatch) -> tuple[float, torch.Tensor]:
-    leaf = vectors.clone().requires_grad_()
-    loss = function(leaf, batch)  # type: ignore[operator]
-    (3 * loss).backward()
-    return loss.item(), leaf.grad
+@pytest.mark.parametrize("loss", sorted(LOSSES))
+class TestLosses(LossContract):
+    pass
 
 
 @pytest.mark.parametrize("name", sorted(LOSSES))
@@ -72,54 +65,12 @@ def test_value_and_gradient_are_those_of_the_plain_loss(name: str, seed: int, wi
     assert torch.allclose(gradient.double(), wanted_gradient, rtol=5e-3, atol=slack)
 
 
-@pytest.mark.parametrize("name", sorted(LOSSES))
-def test_gradient_by_finite_differences(name: str) -> None:
-    batch = first_batch(name, 3)
-    generator = torch.Generator().manual_seed(0)
-    vectors = torch.randn(len(batch.entities), 6, generator=generator)
-    direction = torch.randn(vectors.shape, generator=generator)
-    _, gradient = valued(LOSSES[name], vectors, batch)
-    step = 1e-2
-    ahead, behind = (valued(LOSSES[name], vectors + sign * step * direction, batch)[0] for sign in (1, -1))
-    assert 3 * (ahead - behind) / (2 * step) == pytest.approx((gradient * direction).sum().item(), rel=2e-2, abs=1e-2)
-
-
-@pytest.mark.parametrize("name", sorted(LOSSES))
-def test_numbering_of_entities_does_not_matter(name: str) -> None:
-    if LOSSES[name].negatives == "none":
-        pytest.skip("takes all entities, in their own order")
-    batch = first_batch(name, 5)
-    order = np.random.default_rng(0).permutation(len(batch.entities))
-    moved = replace(
-        batch,
-        entities=batch.entities[np.argsort(order)],
-        users=order[batch.users],
-        positives=order[batch.positives],
-        negatives=order[batch.negatives],
-    )
-    vectors = torch.randn(len(order), 8)
-    shuffled = torch.empty_like(vectors)
-    shuffled[torch.from_numpy(order)] = vectors
-    value, gradient = valued(LOSSES[name], vectors, batch)
-    other, other_gradient = valued(LOSSES[name], shuffled, moved)
-    assert value == pytest.approx(other, rel=1e-4)
-    assert torch.allclose(other_gradient[torch.from_numpy(order)], gradient, atol=1e-5)
-
-
 @pytest.mark.parametrize("name", ["bpr", "softmax"])
 def test_scores_far_apart_stay_finite(name: str) -> None:
     batch = first_batch(name, 7)
     value, gradient = valued(LOSSES[name], 1e3 * torch.randn(len(batch.entities), 4), batch)
     assert np.isfinite(value)
     assert torch.isfinite(gradient).all()
-
-
-@pytest.mark.parametrize("name", sorted(LOSSES))
-def test_descending_the_gradient_lowers_the_loss(name: str) -> None:
-    batch = first_batch(name, 9)
-    vectors = torch.randn(len(batch.entities), 8, generator=torch.Generator().manual_seed(1))
-    value, gradient = valued(LOSSES[name], vectors, batch)
-    assert valued(LOSSES[name], vectors - 1e-3 * gradient, batch)[0] < value
 
 
 @pytest.mark.parametrize("name", ["bpr", "softmax", "cosine"])
@@ -133,3 +84,16 @@ def test_a_temperature_divides_the_scores(name: str) -> None:
         PLAIN[name](2 * vectors, batch).item() if name != "cosine" else plain_softmax(2 * vectors, batch).item(),
         rel=1e-4,
     )
+
+
+@pytest.mark.parametrize("setting", [{"edge_folds": 2}, {"exclude_target": True}])
+@pytest.mark.parametrize("name", ["squared", "all-at-once"])
+def test_a_loss_of_all_pairs_at_once_is_refused_what_needs_batches(
+    name: str, setting: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what the loss declares, not by its name: another package may bring one."""
+    monkeypatch.setitem(LOSSES, "all-at-once", LOSSES["squared"])
+    sentence = r"under `training` is not possible: .* a loss that takes pairs in batches\.$"
+    with pytest.raises(UserError, match=sentence):
+        resolve("full", overrides={"training": {"loss": name, **setting}})
+    resolve("full", overrides={"training": {"loss": "bpr", **setting}})

@@ -5,7 +5,8 @@ import pytest
 
 from legcf.core.config import BackboneConfig, MethodConfig, TrainingConfig
 from legcf.core.errors import UserError
-from legcf.training.registry import BACKBONES, DEFAULT_BACKBONE, METHODS, config_from_json, resolve, width_option
+from legcf.embeddings.baselines.rowless import Rowless
+from legcf.training.registry import BACKBONES, DEFAULT_BACKBONE, METHODS, config_from_json, require_width, resolve
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -13,11 +14,12 @@ def test_a_method_answers_to_its_name_and_ends_with_a_stage_that_counts(name: st
     layer = METHODS[name].layer
     assert layer.Config().name == name  # type: ignore[call-arg]
     assert issubclass(layer.Config, MethodConfig)
-    if {"d", "dim"} & set(layer.Config.model_fields):
-        assert width_option(name) in layer.Config.model_fields
-    else:
+    if issubclass(layer, Rowless):
         with pytest.raises(UserError, match="has no vectors"):
-            width_option(name)
+            require_width(name)
+    else:
+        require_width(name)
+        assert resolve(name, overrides={"method": {"dim": 8}}).to_json()["method"]["dim"] == 8
     for preset in layer.presets:
         config = resolve(name, preset=preset)
         stages = METHODS[name].recipe(config.method, config.training)
@@ -53,7 +55,7 @@ def test_overrides_stand_above_the_preset_and_the_preset_above_defaults() -> Non
         ({"preset": "nobody"}, "There is no preset of method legcf `nobody`"),
         ({"backbone": "ngcf"}, "made for backbone history; with ngcf use --preset"),
         ({"overrides": {"trainig": {}}}, "Unknown configuration key `trainig`"),
-        ({"overrides": {"method": {"dim": 8}}}, "Unknown configuration key `method.dim`"),
+        ({"overrides": {"method": {"width": 8}}}, "Unknown configuration key `method.width`"),
         ({"overrides": {"method": {"name": "full"}}}, "choose it with --method"),
         ({"overrides": {"training": {"epochs": -1}}}, "training.epochs = -1 is not possible"),
         ({"overrides": {"method": {"update": "svd"}}}, "choose one of matching-pursuit, pinv, pinv-refit, or none"),
@@ -63,6 +65,17 @@ def test_what_cannot_be_is_a_sentence(arguments: dict, said: str) -> None:
     with pytest.raises(UserError) as error:
         resolve(**arguments)
     assert said in str(error.value)
+
+
+def test_an_old_name_of_an_option_is_taken_for_the_new_one() -> None:
+    with pytest.warns(FutureWarning, match="`method.d` is called `method.dim` now"):
+        typed = resolve("legcf", overrides={"method": {"d": 8}})
+    assert typed == resolve("legcf", overrides={"method": {"dim": 8}})
+    saved = typed.to_json()
+    saved["method"]["d"] = saved["method"].pop("dim")
+    assert config_from_json(saved) == typed
+    with pytest.raises(UserError, match="Unknown configuration key"):
+        resolve("full", overrides={"method": {"d": 8}})
 
 
 def test_the_default_backbone_is_one() -> None:

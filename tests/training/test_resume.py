@@ -31,7 +31,7 @@ def dataset() -> Dataset:
 
 
 def configured(method: str) -> RunConfig:
-    training = {"epochs": 3, "batch_size": 32, "relative_rate": True, "checkpoint_seconds": 0, "keep": "last"}
+    training = {"epochs": 3, "batch_size": 32, "scale_lr_by_rms": True, "checkpoint_seconds": 0, "keep": "last"}
     return resolve(method, overrides={"method": SEARCHES[method], "training": training})
 
 

@@ -12,8 +12,9 @@ from legcf.core.config import migrated
 from legcf.core.errors import UserError
 from legcf.core.files import read_json, write_json
 from legcf.data.options import DataOptions
-from legcf.data.source import load
+from legcf.data.source import load_data
 from legcf.recommender import Recommender
+from legcf.training.loop import TrainingOptions
 from legcf.training.registry import config_from_json, resolve
 from legcf.training.run import train
 from legcf.training.run_folder import load_model
@@ -29,8 +30,6 @@ def test_a_folder_of_format_1_still_recommends_the_same() -> None:
     now = model.recommend(k=5, exclude_seen=False)
     assert now["item"].to_list() == before["item"].to_list()
     assert np.allclose(now["score"], before["score"], rtol=1e-4)
-    assert model.config.ranking.neighbours == 0.5
-    assert model.config.ranking.fit_neighbours
 
 
 def test_a_folder_of_format_1_is_written_in_the_present_format(tmp_path: Path) -> None:
@@ -63,10 +62,10 @@ def test_what_was_called_best_is_the_best_of_all() -> None:
 def test_settings_of_format_1_make_the_same_model() -> None:
     """Training on the same data with the settings as they were written then."""
     config = config_from_json(read_json(KEPT / "format-1" / "config.json"))
-    dataset = load(str(KEPT / "data"), DataOptions(protocol="legcf", cold="keep"))
+    dataset = load_data(str(KEPT / "data"), DataOptions(protocol="legcf", cold="keep"))
     before = read_json(KEPT / "format-1" / "metrics.json")
     assert dataset.content_hash == before["content_hash"]
-    again = train(dataset, config, quiet=True).metrics
+    again = train(dataset, config, TrainingOptions(quiet=True)).metrics
     assert again["num_params"] == before["num_params"]
     assert again["storage_bytes"] == before["storage_bytes"]
     assert again["test"]["recall@20"] == pytest.approx(before["test"]["recall@20"], abs=0.02)
@@ -75,7 +74,28 @@ def test_settings_of_format_1_make_the_same_model() -> None:
 def test_migration_changes_nothing_twice() -> None:
     old = read_json(KEPT / "format-1" / "config.json")
     assert migrated(migrated(old)) == migrated(old)
-    assert migrated(old)["ranking"] == {"length": 1.0, "neighbours": 0.5, "fit_neighbours": True}
+    assert migrated(old)["ranking"] == {"norm_power": 1.0}
+
+
+@pytest.mark.parametrize("key", ["neighbours", "fit_neighbours"])
+def test_a_weight_of_neighbours_is_refused_and_none_is_forgotten(key: str, tmp_path: Path) -> None:
+    """As format 1 has it among the settings of training, as later runs have it, and as it is typed."""
+    old = read_json(KEPT / "format-1" / "config.json")
+    old["training"][key] = 0.5 if key == "neighbours" else True
+    switched_off = old["training"] | {"neighbours": 0.0, "fit_neighbours": False}
+    now = migrated({**old, "training": switched_off}) | {"ranking": {"lists": 2.0, key: 0.5}}
+    for config in (old, now):
+        with pytest.raises(UserError, match=rf"\.{key} = .* item lists replace it"):
+            config_from_json(config)
+    now["ranking"][key] = False
+    assert config_from_json(now).ranking.lists == 2.0
+    with pytest.raises(UserError, match="item lists replace it"):
+        resolve(overrides={"ranking": {key: 1}})
+    shutil.copytree(KEPT / "format-1", tmp_path / "run")
+    description = read_json(tmp_path / "run" / "model.json")
+    write_json(tmp_path / "run" / "model.json", {**description, "config": old})
+    with pytest.raises(UserError, match="item lists replace it"):
+        load_model(tmp_path / "run")
 
 
 @pytest.mark.parametrize(

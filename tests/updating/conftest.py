@@ -16,7 +16,7 @@ USERS, ITEMS = 120, 100  # of 150 and 120: the others are new
 QUICK = {"epochs": 1, "batch_size": 400, "threads": 1}
 MODELS = {
     "codes": lambda: Recommender(
-        method_options={"c": 12, "d": 16}, training=QUICK, ranking={"bytes": 20_000, "choose": False}
+        method_options={"c": 12, "dim": 16}, training=QUICK, ranking={"bytes": 20_000, "search_representation": False}
     ),
     "table": lambda: Recommender(
         "full",

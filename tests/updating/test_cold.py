@@ -9,8 +9,9 @@ import pytest
 
 from legcf import Recommender, UserError
 from legcf.export.build import build
+from legcf.export.options import ExportOptions
 from legcf.modelfile.served_model import ServedModel
-from legcf.scoring.extend import with_item
+from legcf.scoring.extend import NewItem, with_new_items
 from legcf.scoring.scorer import Request, Scorer
 from legcf.server.state.event_log import Described, EventLog
 from tests.helpers import COMMUNITIES
@@ -97,13 +98,12 @@ def test_nothing_to_update_with(model: Recommender) -> None:
 def test_a_model_file_places_new_items_by_itself(model: Recommender, about: pl.DataFrame, tmp_path: Path) -> None:
     """As the run does that is told of the same items, and within the bytes that the model was to have."""
     known, cold = about.filter(pl.col("item") < ITEMS), about.filter(pl.col("item") >= ITEMS)
-    served = build(model.update(item_features=known).trained, keep_history=False, quiet=True)
+    served = build(model.update(item_features=known).trained, ExportOptions(history=False))
     parts = served.save(tmp_path / "model.legcf")
     assert 0 < parts["features"] < 2000
     assert (tmp_path / "model.legcf").stat().st_size < 20_000 + parts["ids"]
     longer = ServedModel.load(tmp_path / "model.legcf")
-    for row in cold.to_dicts():
-        longer = with_item(longer, row.pop("item"), features=row)
+    longer = with_new_items(longer, [NewItem.of(longer, str(row.pop("item")), row) for row in cold.to_dicts()])
     scorer = Scorer(longer)
     asked = Request(items=[item for item in range(ITEMS) if item % COMMUNITIES == 3][:8], k=3, allow=COLD)
     assert {int(one.id) % COMMUNITIES for one in scorer.recommend(asked)} == {3}
@@ -114,11 +114,11 @@ def test_a_model_file_places_new_items_by_itself(model: Recommender, about: pl.D
 
 
 def test_a_file_says_what_it_cannot_place_by(model: Recommender, about: pl.DataFrame) -> None:
-    plain = build(model.trained, quiet=True)
+    plain = build(model.trained)
     with pytest.raises(UserError, match="--item-features"):
-        with_item(plain, 500, features={"kind": "kind 1"})
-    served = build(model.update(item_features=about).trained, quiet=True)
+        NewItem.of(plain, "500", {"kind": "kind 1"})
+    served = build(model.update(item_features=about).trained)
     with pytest.raises(UserError, match="'colour' of items: the model knows kind, size"):
-        with_item(served, 500, features={"colour": "red"})
+        NewItem.of(served, "500", {"colour": "red"})
     with pytest.raises(UserError, match="give it a feature"):
-        with_item(served, 500, features={"kind": None})
+        NewItem.of(served, "500", {"kind": None})

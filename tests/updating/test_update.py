@@ -19,10 +19,10 @@ from tests.updating.conftest import ITEMS, USERS, Later, twin
 def assert_same(one: Ranking, other: Ranking) -> None:
     assert np.array_equal(one.items, other.items)
     assert np.array_equal(one.users, other.users)
-    assert isinstance(one.term, ItemLists)
-    assert isinstance(other.term, ItemLists)
-    assert np.array_equal(one.term.pairs.items, other.term.pairs.items)
-    assert np.array_equal(one.term.weights, other.term.weights)
+    assert isinstance(one.lists, ItemLists)
+    assert isinstance(other.lists, ItemLists)
+    assert np.array_equal(one.lists.pairs.items, other.lists.pairs.items)
+    assert np.array_equal(one.lists.weights, other.lists.weights)
     assert np.array_equal(one.popularity, other.popularity)
 
 
@@ -136,9 +136,9 @@ def test_ids_of_two_kinds_become_text(model: Recommender) -> None:
 
 
 def test_models_of_another_kind_are_refused(later: Later) -> None:
-    other = Recommender(preset="graph-free", method_options={"c": 8, "d": 8}, training={"epochs": 1, "threads": 1}).fit(
-        later.first
-    )
+    other = Recommender(
+        preset="graph-free", method_options={"c": 8, "dim": 8}, training={"epochs": 1, "threads": 1}
+    ).fit(later.first)
     with pytest.raises(UserError, match="cannot be updated"):
         other.update(later.one)
     with pytest.raises(UserError, match="not been fitted"):
@@ -154,5 +154,5 @@ def test_stored_precision_is_kept(model: Recommender, later: Later) -> None:
     ranking = model.update(later.both).ranking
     assert ranking.rows is not None
     assert np.array_equal(ranking.rows.vectors(slice(None)), ranking.items)
-    assert isinstance(ranking.term, ItemLists)
-    assert len(np.unique(ranking.term.weights)) <= 2**model.config.ranking.list_bits
+    assert isinstance(ranking.lists, ItemLists)
+    assert len(np.unique(ranking.lists.weights)) <= 2**model.config.ranking.list_bits

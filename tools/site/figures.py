@@ -8,7 +8,7 @@ import numpy as np
 from legcf.assignment.dictionary import learn
 from legcf.data.interactions import Interactions
 from legcf.data.options import DataOptions
-from legcf.data.source import load
+from legcf.data.source import load_data
 from legcf.experiments.report.figure import new_figure, plain, to_svg
 from legcf.factorisation.als import AlsSettings, factorise
 from legcf.ranking.item_lists.ridge import find_candidates, solve
@@ -18,7 +18,7 @@ FILMS, CODEBOOK, WIDTH = 60, 100, 32
 
 
 def main() -> None:
-    train = load("movielens-small", DataOptions(min_rating=4, k_core=5)).train
+    train = load_data("movielens-small", DataOptions(min_rating=4, k_core=5)).train
     _, items = factorise(train, WIDTH, np.random.default_rng(0), AlsSettings(alpha=10.0))
     _write("how-coding", _coding(items))
     _write("how-lists", _lists(train, items))

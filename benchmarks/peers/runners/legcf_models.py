@@ -16,6 +16,7 @@ from common import main
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Dataset, Interactions
 from legcf.export.build import build
+from legcf.export.options import ExportOptions
 from legcf.modelfile.served_model import ServedModel
 from legcf.recommender import Recommender
 from legcf.scoring.scorer import Request, Scorer
@@ -75,8 +76,8 @@ class Model:
 
     def served(self, keep_history: bool) -> ServedModel:
         """Users with vectors of their own are served as they are; codes are for those who choose them."""
-        form = {"form": "full", "dtype": "float32"} if self.trained.ranking.pooling is None else {"form": "coded"}
-        return build(self.trained, keep_history=keep_history, quiet=True, **form)
+        form = {"format": "full", "dtype": "float32"} if self.trained.ranking.pooling is None else {}
+        return build(self.trained, ExportOptions(history=keep_history, **form))
 
     def recommend(self, users: np.ndarray, k: int) -> np.ndarray:
         if len(users) == 1:

@@ -1,17 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The assignment solvers by name. A new solver is one file and one line here."""
+"""Name the assignment solvers. A new solver is one file and one line here, or an entry point of another package."""
 
 from collections.abc import Callable
 
 from legcf.assignment import matching_pursuit, pinv, pinv_refit
 from legcf.assignment.assignment import Assignment
 from legcf.core.arrays import FloatArray
+from legcf.core.plugins import Registry
 
 Solver = Callable[[FloatArray, FloatArray, int, float], Assignment]
 """(H_full rows, H_meta, t, memory cap in MB) → S with S ≥ 0 and at most t non-zeros per row."""
 
-SOLVERS: dict[str, Solver] = {
-    "pinv": pinv.solve,
-    "pinv-refit": pinv_refit.solve,
-    "matching-pursuit": matching_pursuit.solve,
-}
+SOLVERS: Registry[Solver] = Registry(
+    "solver",
+    "legcf.solvers",
+    callable,
+    {
+        "pinv": pinv.solve,
+        "pinv-refit": pinv_refit.solve,
+        "matching-pursuit": matching_pursuit.solve,
+    },
+)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""History: one hop. An item is its own row, a user the weighted sum of the rows of its items.
+"""Propagate by one hop: an item is its own row, a user the weighted sum of the rows of its items.
 
 Nothing of a user is stored, and a user never seen in training is the same case as a known one: its history is all there
 is to know. The model of Kabbur, Ning and Karypis (FISM, KDD 2013) and Steck (EASE, WWW 2019) in the form of a graph
@@ -37,7 +37,7 @@ class History(Backbone[HistoryConfig]):
     citation = "Kabbur et al., FISM, KDD 2013"
 
     def operator(self, graph: sp.csr_matrix, num_users: int, num_items: int) -> Operator:
-        """[[0, R'], [0, I]]: users take from their items, everything else keeps its own row."""
+        """Return [[0, R'], [0, I]]: users take from their items, everything else keeps its own row."""
         size = graph.shape[0]
         block = graph[:num_users, num_users : num_users + num_items].tocsr()
         user_scale = inverse_power(np.diff(block.indptr), self.config.user_power)
@@ -63,6 +63,6 @@ class History(Backbone[HistoryConfig]):
     def without_pairs(
         self, vectors: torch.Tensor, entities: torch.Tensor, users: torch.Tensor, items: torch.Tensor
     ) -> torch.Tensor:
-        """Exact here: what the item gave to its user is taken back."""
+        """Take back what the item gave to its user, which is exact here."""
         share = self._scales[entities[users]] * self._scales[entities[items]]
         return vectors[users] - share[:, None] * vectors[items]

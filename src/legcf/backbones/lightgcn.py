@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LightGCN: H = Σ_l α_l Â^l E0 over the symmetrically normalised graph; nothing is learned in the backbone."""
+"""Propagate as LightGCN: H = Σ_l α_l Â^l E0 over the symmetrically normalised graph, with nothing to learn."""
 
 from typing import Literal
 

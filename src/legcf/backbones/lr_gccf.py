@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LR-GCCF: H = [E0 ‖ S̃ E0 ‖ … ‖ S̃^L E0] over the graph with self-loops, S̃ = D̃^-1/2 (A + I) D̃^-1/2.
+"""Propagate as LR-GCCF: H = [E0 ‖ S̃ E0 ‖ … ‖ S̃^L E0] over the graph with self-loops, S̃ = D̃^-1/2 (A + I) D̃^-1/2.
 
 Side by side the layers realise the paper's residual preference: a score is the sum of the scores of all layers. The
 authors' code (newlei/LR-GCCF) learns nothing in the backbone; the paper has a matrix a layer, `transform` here.
@@ -13,10 +13,10 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from legcf.backbones.base import Backbone, LayeredConfig, taken
+from legcf.backbones.base import LayeredBackbone, LayeredConfig
 from legcf.core.arrays import FloatArray
 from legcf.graph.adjacency import normalised, with_self_loops
-from legcf.graph.propagate import Operator, product
+from legcf.graph.propagate import Operator
 
 
 class LRGCCFConfig(LayeredConfig):
@@ -27,18 +27,19 @@ class LRGCCFConfig(LayeredConfig):
         return [width] * (self.layers + 1)
 
 
-class LRGCCF(Backbone[LRGCCFConfig]):
+class LRGCCF(LayeredBackbone[LRGCCFConfig]):
     Config = LRGCCFConfig
     summary = "linear propagation with self-loops, all layers side by side"
     citation = "Chen et al., Revisiting Graph based Collaborative Filtering, AAAI 2020"
 
     def __init__(self, config: LRGCCFConfig, width: int) -> None:
         super().__init__(config, width)
+        self.num_layers = config.layers
         matrices = config.layers if config.transform else 0
         self.transforms = nn.ParameterList(nn.Parameter(torch.zeros(width, width)) for _ in range(matrices))
 
     def initialise(self, rng: np.random.Generator) -> None:
-        """The identity: training starts from what the authors' code computes."""
+        """Set the identity: training starts from what the authors' code computes."""
         for matrix in self.transforms:
             nn.init.eye_(matrix)
 
@@ -50,20 +51,7 @@ class LRGCCF(Backbone[LRGCCFConfig]):
             return None
         return np.eye(self.config.layers + 1, dtype=np.float32)
 
-    def propagate(
-        self,
-        operator: Operator,
-        rows: torch.Tensor,
-        rng: np.random.Generator | None = None,
-        wanted: torch.Tensor | None = None,
+    def layer(
+        self, number: int, rows: torch.Tensor, neighbours: torch.Tensor, rng: np.random.Generator | None
     ) -> torch.Tensor:
-        if not len(self.transforms):
-            return super().propagate(operator, rows, rng, wanted)
-        blocks = [taken(rows, wanted)]
-        for number, matrix in enumerate(self.transforms, start=1):
-            if wanted is not None and number == len(self.transforms):
-                blocks.append(product(operator, rows, wanted.numpy()) @ matrix)
-            else:
-                rows = product(operator, rows) @ matrix
-                blocks.append(taken(rows, wanted))
-        return torch.cat(blocks, dim=1)
+        return torch.matmul(neighbours, self.transforms[number])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NGCF: a layer adds transformed neighbours and the transformed product of a node with its neighbours.
+"""Propagate as NGCF: add transformed neighbours and the transformed product of a node with its neighbours.
 
 As the authors' code computes it (xiangwang1223/neural_graph_collaborative_filtering), with M = Ã E and
 Ã = D̃^-1 (A + I): E ← dropout(LReLU(M W₁ + b₁) + LReLU((E ⊙ M) W₂ + b₂)), and H = [E0 ‖ E1/‖E1‖ ‖ … ‖ EL/‖EL‖] by row.
@@ -17,11 +17,11 @@ from pydantic import Field, model_validator
 from torch import nn
 from torch.nn.functional import leaky_relu, normalize
 
-from legcf.backbones.base import Backbone, LayeredConfig, taken
+from legcf.backbones.base import LayeredBackbone, LayeredConfig
 from legcf.core.arrays import FloatArray
 from legcf.graph.adjacency import normalised, row_normalised, with_self_loops
 from legcf.graph.dropout import dropped, thinned
-from legcf.graph.propagate import Operator, product
+from legcf.graph.propagate import Operator
 
 _SLOPE = 0.2  # of LeakyReLU below zero: TensorFlow's default, which the authors' code keeps
 
@@ -63,7 +63,7 @@ class NGCFConfig(LayeredConfig):
 
 
 class _Layer(nn.Module):
-    """W₁, b₁ and W₂, b₂."""
+    """Hold W₁, b₁ and W₂, b₂."""
 
     def __init__(self, before: int, after: int) -> None:
         super().__init__()
@@ -78,18 +78,19 @@ class _Layer(nn.Module):
         return leaky_relu(own, _SLOPE) + leaky_relu(shared, _SLOPE)
 
 
-class NGCF(Backbone[NGCFConfig]):
+class NGCF(LayeredBackbone[NGCFConfig]):
     Config = NGCFConfig
     summary = "transformed neighbours and their products with the node, all layers side by side"
     citation = "Wang et al., Neural Graph Collaborative Filtering, SIGIR 2019"
 
     def __init__(self, config: NGCFConfig, width: int) -> None:
         super().__init__(config, width)
+        self.num_layers = config.layers
         widths = config.block_widths(width)
         self.layers = nn.ModuleList(_Layer(before, after) for before, after in pairwise(widths))
 
     def initialise(self, rng: np.random.Generator) -> None:
-        """Xavier for everything, biases included."""
+        """Draw everything by Xavier, biases included."""
         for parameter in self.parameters():
             bound = np.sqrt(6 / sum(parameter.shape))
             parameter.data.copy_(torch.from_numpy(rng.uniform(-bound, bound, parameter.shape)))
@@ -101,24 +102,16 @@ class NGCF(Backbone[NGCFConfig]):
     def coefficients(self) -> FloatArray | None:
         return None if len(self.layers) else np.ones((1, 1), dtype=np.float32)
 
-    def propagate(
-        self,
-        operator: Operator,
-        rows: torch.Tensor,
-        rng: np.random.Generator | None = None,
-        wanted: torch.Tensor | None = None,
+    def layer(
+        self, number: int, rows: torch.Tensor, neighbours: torch.Tensor, rng: np.random.Generator | None
     ) -> torch.Tensor:
-        config, rng = self.config, rng if self.training else None
-        operator = thinned(operator, config.node_dropout, rng)
-        blocks = [taken(rows, wanted)]
-        for number, layer in enumerate(self.layers, start=1):
-            if wanted is not None and number == len(self.layers):  # nothing travels on from here
-                neighbours, rows, wanted = product(operator, rows, wanted.numpy()), taken(rows, wanted), None
-            else:
-                neighbours = product(operator, rows)
-            message = neighbours + rows if config.adjacency == "sym" else neighbours
-            rows = layer(message, rows * neighbours, config.activation == "joint")
-            rows = dropped(rows, config.message_dropout, rng)
-            block = taken(rows, wanted)
-            blocks.append(normalize(block) if config.normalise else block)
-        return torch.cat(blocks, dim=1)
+        config = self.config
+        message = neighbours + rows if config.adjacency == "sym" else neighbours
+        rows = self.layers[number](message, rows * neighbours, config.activation == "joint")
+        return dropped(rows, config.message_dropout, rng)
+
+    def block(self, rows: torch.Tensor) -> torch.Tensor:
+        return normalize(rows) if self.config.normalise else rows
+
+    def dropped_edges(self, operator: Operator, rng: np.random.Generator | None) -> Operator:
+        return thinned(operator, self.config.node_dropout, rng)

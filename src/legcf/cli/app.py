@@ -2,6 +2,7 @@
 """The `legcf` command: one file a command, each registered with one word here."""
 
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated
@@ -57,13 +58,14 @@ def app_for(arguments: Sequence[str]) -> typer.Typer:
 def main() -> None:
     """Entry point: a UserError becomes one sentence on stderr and exit code 2, Ctrl-C exit code 130."""
     arguments = sys.argv[1:]
+    warnings.formatwarning = lambda message, *_, **__: f"legcf: {message}\n"  # one line, without a place in the code
     try:
         with training_packages_for(f"`legcf {' '.join(arguments[:1])}`"):
             app_for(arguments)(standalone_mode=True)
     except UserError as error:
         if left_for_starter(error):
             sys.exit()
-        print(f"legcf: {error}", file=sys.stderr)
+        print(f"legcf: {error.typed or error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         print("legcf: stopped.", file=sys.stderr)

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 from uuid import uuid4
 
@@ -96,6 +97,7 @@ def join(meet: bool = True) -> None:
     if distributed.rank_and_world_size()[0] > 0:
         jit.silence()
         progress.silence()
+        warnings.simplefilter("ignore")
 
 
 def left_for_starter(error: UserError) -> bool:
@@ -105,7 +107,7 @@ def left_for_starter(error: UserError) -> bool:
     if place is None or "TORCHELASTIC_RUN_ID" not in os.environ:
         return False
     with written_whole(Path(place)) as temporary:
-        temporary.write_text(str(error), encoding="utf-8")
+        temporary.write_text(error.typed or str(error), encoding="utf-8")
     return True
 
 

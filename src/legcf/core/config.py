@@ -2,9 +2,9 @@
 """Configuration: frozen, fully resolved, unknown keys refused. The command line and the file use the same names."""
 
 import difflib
-import hashlib
 import json
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeVar
 
@@ -23,6 +23,11 @@ class MethodConfig(Frozen):
     """Base of every method's options."""
 
     name: str
+
+    @property
+    def codebook_size(self) -> int:
+        """Return how many vectors the entities share, 0 for a method without a codebook."""
+        return 0
 
 
 class BackboneConfig(Frozen):
@@ -86,10 +91,10 @@ class TrainingConfig(Frozen):
         description="pairs per step; with bpr each brings all its negatives; squared takes all pairs at once",
     )
     learning_rate: float = Field(1e-3, gt=0, description="step size of Adam")
-    relative_rate: bool = Field(
+    scale_lr_by_rms: bool = Field(
         False, description="multiply the learning rate by each parameter's root mean square at the start"
     )
-    adam_memory: float = Field(0.999, ge=0, lt=1, description="β₂, how long Adam remembers squared gradients")
+    beta2: float = Field(0.999, ge=0, lt=1, description="β₂, how long Adam remembers squared gradients")
     schedule: Literal["constant", "cosine"] = Field(
         "constant", description="cosine goes to zero at a stage's last step"
     )
@@ -98,7 +103,7 @@ class TrainingConfig(Frozen):
         "rows",
         description="the batch's input rows or final vectors (per pair), or all parameters of the embedding layer",
     )
-    leave_out: bool = Field(
+    exclude_target: bool = Field(
         False, description="learn a pair from its user's vector without that pair; for backbones that can (history)"
     )
     edge_folds: int = Field(
@@ -110,7 +115,11 @@ class TrainingConfig(Frozen):
     gradient_clip: float | None = Field(None, gt=0, description="clip every gradient entry to ± this")
     epochs: int = Field(1000, ge=0, description="most epochs of a stage")
     patience: int = Field(10, ge=1, description="evaluations without a better validation result that end a stage")
-    monitor: str = Field("ndcg@20", description="validation metric that picks the best epoch")
+    monitor: str = Field(
+        "ndcg@20",
+        description="validation metric that picks the best epoch; tables, lists and their settings are picked by the"
+        " geometric mean of it and of recall at the same length",
+    )
     evaluate_every: int = Field(1, ge=1, description="epochs between validations")
     validation_users: int | None = Field(
         None, ge=1, description="validate on this many users (a seeded draw) instead of all while training"
@@ -147,29 +156,23 @@ class TrainingConfig(Frozen):
     def _folds_go_with(self) -> "TrainingConfig":
         if self.edge_folds == 1:
             raise ValueError("edge_folds = 1 would leave out every edge; use 0 for none, or at least 2")
-        if self.edge_folds and (self.order == "user" or self.loss == "squared"):
+        if self.edge_folds and self.order == "user":
             raise ValueError("edge_folds needs order = interaction and a loss that takes pairs in batches")
-        if self.leave_out and self.loss == "squared":
-            raise ValueError("leave_out needs a loss that takes pairs in batches")
         return self
 
 
 class RankingConfig(Frozen):
     """What ranks beside a model's vectors; the same keys for every method."""
 
-    length: float = Field(
+    norm_power: float = Field(
         1.0, ge=0, le=1, description="power of a vector's length that counts in ranking: 1 all of it, 0 none"
     )
-    neighbours: float = Field(
-        0.0, ge=0, description="weight of what a user's neighbours took, beside the model's scores; 0: off"
-    )
-    fit_neighbours: bool = Field(False, description="choose the weight of neighbours on validation, after training")
     bytes: int | str | None = Field(
         None,
         description="size of the model file to make the most of, such as 1.6MB;"
         " auto: 1MB or 48 bytes per item, whichever is more, and the names",
     )
-    choose: bool = Field(
+    search_representation: bool = Field(
         False, description="choose on validation what the items' vectors are made of: codes, or tables in few bits"
     )
     bits: int | None = Field(
@@ -182,7 +185,7 @@ class RankingConfig(Frozen):
     list_ridge: float = Field(1.0, gt=0, description="λ of the lists' regressions, in mean weights of an item")
     list_user_power: float = Field(0.5, ge=0, description="p: a user weighs its degree to minus this in them")
     list_power: float = Field(0.0, ge=0, description="a user's lists add up to its degree to minus this")
-    list_weight: float = Field(0.5, gt=0, description="how far the lists' term spreads beside the vectors' products")
+    list_weight: float = Field(0.5, gt=0, description="how far the scores of lists spread beside the vectors' products")
     list_candidates: int | None = Field(
         None, ge=1, description="items that may speak for an item; null: many, and weights solved again for those kept"
     )
@@ -197,7 +200,7 @@ class RankingConfig(Frozen):
     @property
     def chooses(self) -> bool:
         """Whether anything is left to validation."""
-        return self.choose or self.fit_lists or self.fit_neighbours
+        return self.search_representation or self.fit_lists
 
     @property
     def has_lists(self) -> bool:
@@ -205,12 +208,8 @@ class RankingConfig(Frozen):
 
     @model_validator(mode="after")
     def _goes_together(self) -> "RankingConfig":
-        if self.has_lists and self.neighbours:
-            raise ValueError("lists and neighbours are two ways to one thing; set neighbours = 0 or lists = 0")
         if self.lists is None and self.bytes is None:
             raise ValueError("lists = null asks for as many entries as `bytes` allows, and there is no such size")
-        if self.fit_neighbours and not self.neighbours:
-            raise ValueError("fit_neighbours needs a weight of neighbours to begin with; set neighbours = 0.5")
         return self
 
 
@@ -228,26 +227,94 @@ class RunConfig(Frozen):
     def to_json(self) -> dict[str, Any]:
         return self.model_dump(mode="json")
 
-    def digest(self) -> str:
-        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
+
+RENAMED_KEYS = {
+    "training.ranking_length": "ranking.norm_power",
+    "training.adam_memory": "training.beta2",
+    "training.leave_out": "training.exclude_target",
+    "training.relative_rate": "training.scale_lr_by_rms",
+    "ranking.length": "ranking.norm_power",
+    "ranking.choose": "ranking.search_representation",
+    "legcf.d": "method.dim",
+    "legcf.joined": "method.meta_nodes",
+    "autoemb.afresh": "method.reinitialise",
+    "cel.average": "method.average_gradients",
+    "cel.nearest": "method.nearest_clusters",
+    "cel.splits": "method.splits_at_once",
+    "cel.stay": "method.stay_probability",
+    "cerp.kept": "method.max_entries",
+    "ciess.cost": "method.size_penalty",
+    "ciess.remember": "method.replay_rows",
+    "ciess.walk": "method.walk_steps",
+    "dhe.width": "method.hidden",
+    "double-hash.private": "method.private_rows",
+    "esapn.every": "method.decide_every",
+    "esapn.judged": "method.reward_timing",
+    "esapn.judging_pairs": "method.reward_pairs",
+    "esapn.recent": "method.recent_losses",
+    "optembed.judges": "method.eval_users",
+    "pep.kept": "method.max_entries",
+}
+"""Former keys and what they are called now: `section.key`, or `name.key` for the section `method` of one method."""
+
+_DROPPED_KEYS = {f"{section}.{key}" for section in ("training", "ranking") for key in ("neighbours", "fit_neighbours")}
+"""Keys that are no more: up to format 1, those of ranking stood among the training's."""
+
+_reported_keys: set[str] = set()
 
 
-_MOVED = {"ranking_length": "length", "neighbours": "neighbours", "fit_neighbours": "fit_neighbours"}
+def current_key(key: str, method: Any, report: bool = True) -> str:
+    """Return what `section.key` is called now; a former key is reported, once in a process.
+
+    Args:
+        key: The section and the key.
+        method: The method's name, whose former keys count in the section `method`.
+        report: Whether to warn of a former key; saved runs are read in silence.
+    """
+    section, _, option = key.partition(".")
+    former = f"{method}.{option}" if section == "method" else key
+    current = RENAMED_KEYS.get(former, key)
+    if report and former in RENAMED_KEYS and former not in _reported_keys:
+        _reported_keys.add(former)
+        warnings.warn(f"The key `{key}` is called `{current}` now.", FutureWarning, stacklevel=3)
+    return current
+
+
+def with_current_keys(content: Mapping[str, Any], method: Any, report: bool = True) -> dict[str, Any]:
+    """Return settings by section and key with former keys under their names of today (see `current_key`)."""
+    result = {section: {} if isinstance(values, Mapping) else values for section, values in content.items()}
+    for section, values in content.items():
+        for key, value in values.items() if isinstance(values, Mapping) else ():
+            current = current_key(f"{section}.{key}", method, report)
+            if current in _DROPPED_KEYS:
+                _refuse_dropped(current, value)
+                continue
+            target, _, name = current.partition(".")
+            if name in result.setdefault(target, {}):
+                raise UserError(f"`{current}` is set twice, once under its former name: leave that out.")
+            result[target][name] = value
+    return result
+
+
+def _refuse_dropped(key: str, value: Any) -> None:
+    """Refuse a setting that legcf no longer has, unless it is switched off."""
+    if value:
+        raise UserError(
+            f"{key} = {value!r} is not possible: legcf no longer adds what neighbours took; item lists replace it"
+            " (ranking.lists, or the preset default)."
+        )
 
 
 def migrated(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a run as they are written now: up to format 1, those of ranking stood among the training's."""
-    training = content.get("training")
-    if not isinstance(training, Mapping):
-        return dict(content)
-    if training.get("keep") in _RENAMED_KEEP:
-        training = {**training, "keep": _RENAMED_KEEP[training["keep"]]}
-        content = {**content, "training": training}
-    if "ranking" in content:
-        return dict(content)
-    moved = {new: training[old] for old, new in _MOVED.items() if old in training}
-    kept = {key: value for key, value in training.items() if key not in _MOVED}
-    return {**content, "training": kept, "ranking": moved}
+    """Return the settings of a saved run as they are written now, whatever version wrote them."""
+    method = content.get("method")
+    result = with_current_keys(content, method.get("name") if isinstance(method, Mapping) else None, report=False)
+    training = result.get("training")
+    if isinstance(training, dict):
+        result.setdefault("ranking", {})  # up to format 1 its keys stood among the training's
+        if training.get("keep") in _RENAMED_KEEP:
+            training["keep"] = _RENAMED_KEEP[training["keep"]]
+    return result
 
 
 Section = TypeVar("Section", bound=BaseModel)

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Preparation on Dask, for tables that one machine should not read alone. Needs the extra `dask`.
+"""Prepare data on Dask, for tables that one machine should not read alone. Needs the extra `dask`.
 
 The same functions as on one machine, as tasks: every file is looked at, ids are united, pairs go to the block of their
 user, blocks are sorted, filtered and split. Pairs stand in the same order however they are cut, and each block draws
-the numbers of its own place in that order, so the parts, and their hash, are those of the local engine. Dask schedules,
-moves and repeats; what tasks leave are files, written whole, on a drive that client and workers share.
+the random numbers of its own position in that order, so the parts, and their hash, are those of the local engine. Dask
+schedules, moves and repeats; what tasks leave are files, written whole, on a drive that client and workers share.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import count, pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,11 +26,12 @@ from legcf.data.interactions import Dataset
 from legcf.data.options import DataOptions
 from legcf.data.preparing import kernels
 from legcf.data.preparing.blocks import BLOCK_PAIRS, Batch, Merged, concatenated, load_block, save_block, sorted_block
-from legcf.data.preparing.pipeline import Built, KeptBlocks, PairSource, PartWriter, refuse_repeated
+from legcf.data.preparing.pair_source import PairSource
+from legcf.data.preparing.pipeline import Built, KeptBlocks, PartWriter, refuse_repeated
 from legcf.data.preparing.prepared import write_prepared
 from legcf.data.preparing.splits import PARTS, find_protocol
+from legcf.data.reading.item_table import read_titles
 from legcf.data.reading.tables import NoInteractions, open_files
-from legcf.data.reading.titles import titles_from
 
 _Result = TypeVar("_Result")
 _Ids = NDArray[Any]
@@ -40,7 +40,7 @@ _Ids = NDArray[Any]
 def prepare_on_dask(
     paths: Sequence[Path], options: DataOptions, out: Path, scheduler: str | None = None, quiet: bool = False
 ) -> Dataset:
-    """Like `prepared.prepare` for tables in files, on the workers of a scheduler, or on some of this machine."""
+    """Prepare tables in files as `prepared.prepare` does, on the workers of a scheduler, or on some of this machine."""
     protocol = options.protocol or "ratio"
     if protocol not in ("ratio", "leave-last-out"):
         raise UserError(f"--engine dask splits by ratio or leave-last-out, not by {protocol}: leave --engine out.")
@@ -51,7 +51,7 @@ def prepare_on_dask(
 
 @contextmanager
 def dask_client(scheduler: str | None, asked_by: str) -> Iterator[Any]:
-    """A client of the scheduler at this address, or of one with workers of this machine."""
+    """Open a client of the scheduler at this address, or of one with workers of this machine."""
     try:
         from distributed import Client, LocalCluster
     except ModuleNotFoundError as error:
@@ -74,7 +74,7 @@ def dask_client(scheduler: str | None, asked_by: str) -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What a file, or several, have been found to hold."""
+    """Hold the ids and counts of a file, or of several."""
 
     users: _Ids
     items: _Ids
@@ -82,6 +82,19 @@ class _Seen:
     rated_too_low: int
     has_ratings: bool
     times: frozenset[str | None]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Tables(PairSource):
+    """Describe tables whose pairs only the workers read."""
+
+    options: DataOptions
+
+    def batches(self) -> Iterator[Batch]:
+        return iter(())
+
+    def titles(self, items: IdMap) -> list[str] | None:
+        return read_titles(items, self.options)
 
 
 @dataclass(frozen=True)
@@ -98,10 +111,10 @@ class _Job:
             "Finding users and items", [self._task(_look, path, self.options) for path in self.paths], _both
         )
         source = self._source(seen)
-        places, bounds = self._sort(seen, folder)
-        merged = self._ask("Sorting", places, _both_merged)
+        sorting, bounds = self._sort(seen, folder)
+        merged = self._ask("Sorting", sorting, _both_merged)
         refuse_repeated(source, self.options, merged)
-        files = [_block_file(folder, number) for number in range(len(places))]
+        files = [_block_file(folder, number) for number in range(len(sorting))]
         kept, starts = self._k_core(seen, files, bounds, folder)
         split = [
             self._task(_split, file, kept, int(start), self.protocol, self.options)
@@ -124,17 +137,17 @@ class _Job:
         return delayed(function, pure=False)(*arguments)
 
     def _ask(self, title: str, tasks: Sequence[Any], unite: Callable[[_Result, _Result], _Result]) -> _Result:
-        """The results of all tasks united, two by two, so that no machine holds all of them."""
+        """Return the results of all tasks united, two by two, so that no machine holds all of them."""
         with progress(f"{title} on Dask", None, "steps", self.quiet):
             level = list(tasks)
             while len(level) > 1:
-                pairs = [self._task(unite, *level[place : place + 2]) for place in range(0, len(level) - 1, 2)]
+                pairs = [self._task(unite, *level[index : index + 2]) for index in range(0, len(level) - 1, 2)]
                 level = pairs + level[2 * len(pairs) :]
             result: _Result = self.client.compute(level[0]).result()
         return result
 
     def _sort(self, seen: _Seen, folder: Path) -> tuple[list[Any], NDArray[np.int64]]:
-        """A task for each block of users, and where the blocks begin."""
+        """Return a task for each block of users, and the first user of each block."""
         blocks = min(max(-(-seen.rows // BLOCK_PAIRS), len(self.paths)), len(seen.users))  # a share for everyone
         bounds = np.arange(blocks + 1, dtype=np.int64) * len(seen.users) // blocks
         ids = folder.absolute() / "dask-ids.npz"
@@ -142,17 +155,17 @@ class _Job:
         _save(ids, **{f"users.{name}": array for name, array in users.items()},
               **{f"items.{name}": array for name, array in items.items()})  # fmt: skip
         dealt = [self._task(_deal, path, self.options, ids, bounds) for path in self.paths]
-        places = [
+        sorting = [
             self._task(_sort, [pieces[number] for pieces in dealt], bounds[number : number + 2], len(seen.items),
                        _block_file(folder, number))
             for number in range(blocks)
         ]  # fmt: skip
-        return places, bounds
+        return sorting, bounds
 
     def _k_core(
         self, seen: _Seen, files: Sequence[Path], bounds: NDArray[np.int64], folder: Path
     ) -> tuple[Path, NDArray[np.int64]]:
-        """The file that says which users and items stay, and how many pairs of them stand before each block."""
+        """Return the file that marks the users and items that stay, and how many of their pairs precede each block."""
         users, items = np.ones(len(seen.users), dtype=np.bool_), np.ones(len(seen.items), dtype=np.bool_)
         k = self.options.k_core
         for number in count():
@@ -182,19 +195,13 @@ class _Job:
         times = next(iter(seen.times), None)
         find_protocol(self.protocol).check(has_test=False, has_time=times is not None, where=self._where)
         users, items = IdMap(seen.users, "user"), IdMap(seen.items, "item")
-        return PairSource(
+        return _Tables(
             name=self.paths[0].name.split(".")[0],
             where=self._where,
             users=users,
             items=items,
             num_rows=seen.rows,
-            batches=lambda: iter(()),
-            has_test=False,
-            has_time=times is not None,
-            merge_duplicates=True,
-            where_pair=lambda user, item: f"{self._where}: item {seen.items[item]} of user {seen.users[user]}",
-            where_cold=lambda cold_users, cold_items: self._where,
-            titles=partial(titles_from, options=self.options),
+            options=self.options,
             rated_too_low=seen.rated_too_low,
             has_ratings=seen.has_ratings,
             times=times,
@@ -234,7 +241,7 @@ def _united(first: _Ids, second: _Ids) -> _Ids:
 
 
 def _as(ids: _Ids, kind: Any) -> _Ids:
-    """Ids in the type of all files together: where some are text all are, and integers have kept their spelling."""
+    """Return ids in the type of all files together: where some are text all are, and integers keep their spelling."""
     if ids.dtype == kind:
         return ids
     if kind is object or kind == np.dtype(object):
@@ -245,30 +252,30 @@ def _as(ids: _Ids, kind: Any) -> _Ids:
 
 
 def _deal(path: Path, options: DataOptions, ids: Path, bounds: NDArray[np.int64]) -> list[Batch]:
-    """The pairs of a file, a batch for each block of users."""
+    """Return the pairs of a file, a batch for each block of users."""
     try:
         source = open_files([path], options)
     except NoInteractions:
         return [Batch(np.empty(0, np.int32), np.empty(0, np.int32)) for _ in bounds[1:]]
-    user_at, item_at = _places(ids, "users", source.users), _places(ids, "items", source.items)
+    user_at, item_at = _positions(ids, "users", source.users), _positions(ids, "items", source.items)
     whole = concatenated([
         Batch(user_at[batch.users], item_at[batch.items], batch.times) for batch in source.batches()
     ])  # fmt: skip
     block = (np.searchsorted(bounds, whole.users, side="right") - 1).astype(np.int32)
-    places, starts = kernels.places_by(block, len(bounds) - 1)
-    columns = [None if column is None else kernels.moved(column, places) for column in whole]
+    targets, starts = kernels.counting_sort(block, len(bounds) - 1)
+    columns = [None if column is None else kernels.scatter(column, targets) for column in whole]
     return [
         Batch(*(None if column is None else column[first:last] for column in columns))  # type: ignore[arg-type]
         for first, last in pairwise(starts.tolist())
     ]
 
 
-def _places(file: Path, kind: str, ids: IdMap) -> NDArray[np.int32]:
-    """Where these ids stand among all."""
+def _positions(file: Path, kind: str, ids: IdMap) -> NDArray[np.int32]:
+    """Return the positions of these ids among those of all files."""
     with np.load(file, allow_pickle=False) as arrays:
-        own = {name.partition(".")[2]: arrays[name] for name in arrays if name.startswith(f"{kind}.")}
-    among = IdMap.from_arrays(own).values
-    return np.searchsorted(among, _as(ids.values, among.dtype)).astype(np.int32)
+        stored = {name.partition(".")[2]: arrays[name] for name in arrays if name.startswith(f"{kind}.")}
+    all_ids = IdMap.from_arrays(stored).values
+    return np.searchsorted(all_ids, _as(ids.values, all_ids.dtype)).astype(np.int32)
 
 
 def _sort(pieces: list[Batch], users: NDArray[np.int64], num_items: int, file: Path) -> Merged:
@@ -293,7 +300,7 @@ def _degrees(file: Path, kept: Path) -> tuple[Any, Any]:
 
 
 def _both_degrees(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[Any, Any]:
-    """Of neighbouring blocks: users stand one after the other, items are the same."""
+    """Unite the degrees of neighbouring blocks: those of users follow each other, those of items add up."""
     return np.concatenate([first[0], second[0]]), first[1] + second[1]
 
 

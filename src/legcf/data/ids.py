@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one map between the ids people use and the contiguous integers everything inside works on."""
+"""Map the ids people use to the contiguous integers everything inside works on, and back."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,16 +10,18 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf.core.arrays import LongArray
 from legcf.core.errors import UserError
 
 ExternalId = int | str
+_CANONICAL_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,19}")
 
 
 @dataclass(frozen=True)
 class IdMap:
-    """External ids in index order: the id at position p belongs to entity p.
+    """Hold external ids in index order: the id at position p belongs to entity p.
 
-    Integers are kept as int64 or uint64, everything else as text, so an id comes back exactly as it went in.
+    Integers are kept as int64 or uint64, text as an object array of str, so an id comes back exactly as it went in.
     `kind` names the entity in error messages ("user" or "item").
     """
 
@@ -27,12 +30,11 @@ class IdMap:
 
     @classmethod
     def of(cls, ids: Sequence[ExternalId] | NDArray[np.generic], kind: str = "entity") -> "IdMap":
+        """Build from ids that are all whole numbers of 64 bits or all text; others are refused."""
         array = np.asarray(ids)
         if array.dtype.kind not in "iu":
-            array = np.asarray(ids, dtype=object)
-        elif array.dtype != np.uint64:
-            array = array.astype(np.int64)
-        return cls(array, kind)
+            array = _checked(np.asarray(ids, dtype=object), kind)
+        return cls(array if array.dtype in (np.uint64, object) else array.astype(np.int64), kind)
 
     @classmethod
     def consecutive(cls, count: int, kind: str = "entity") -> "IdMap":
@@ -50,16 +52,19 @@ class IdMap:
         return {identifier: position for position, identifier in enumerate(self.values.tolist())}
 
     def find(self, identifier: ExternalId) -> int | None:
-        """Position of an id, or None. Text such as "42" finds the integer 42, since a shell only knows text."""
-        position = self._position.get(identifier)
-        if position is None and not self.is_text and isinstance(identifier, str):
-            try:
-                position = self._position.get(int(identifier))
-            except ValueError:
-                return None
-        elif position is None and self.is_text and isinstance(identifier, int):
-            position = self._position.get(str(identifier))
-        return position
+        """Return the position of an id, or None. "42" finds the integer 42, since a shell only knows text; other
+        spellings ("042", "+42", "4_2") are other ids."""
+        if isinstance(identifier, bool) or not isinstance(identifier, int | str | np.integer):
+            return None
+        if isinstance(identifier, str) and not self.is_text:
+            number = integer_id(identifier)
+            return None if number is None else self._position.get(number)
+        return self._position.get(str(identifier) if self.is_text else identifier)
+
+    def find_all(self, ids: "IdMap") -> LongArray:
+        """Return the position in this map of every id of another, −1 where it is absent."""
+        positions = (self.find(identifier) for identifier in ids.values.tolist())
+        return np.fromiter((-1 if one is None else one for one in positions), dtype=np.int64, count=len(ids))
 
     def position(self, identifier: ExternalId) -> int:
         position = self.find(identifier)
@@ -72,21 +77,24 @@ class IdMap:
         return np.array([self.position(identifier) for identifier in identifiers], dtype=np.int32)
 
     def external(self, positions: NDArray[np.integer] | Sequence[int]) -> list[ExternalId]:
-        chosen: list[ExternalId] = self.values[np.asarray(positions, dtype=np.int64)].tolist()
-        return chosen
+        identifiers: list[ExternalId] = self.values[np.asarray(positions, dtype=np.int64)].tolist()
+        return identifiers
 
     def with_later(self, later: Sequence[ExternalId]) -> "IdMap":
-        """These ids in their places, then others in sorted order; where the kinds differ all become text, as when
-        several files are read together."""
+        """Return these ids at their positions, then `later` in sorted order.
+
+        Where the kinds differ all become text, as when several files are read together. An integer beyond 64 bits is
+        refused.
+        """
         if not later:
             return self
-        known: list[ExternalId] = self.values.tolist()
+        earlier: list[ExternalId] = self.values.tolist()
         if self.is_text or any(isinstance(one, str) for one in later):
-            return IdMap.of([*map(str, known), *sorted(map(str, later))], self.kind)
-        return IdMap.of([*known, *sorted(later, key=int)], self.kind)
+            return IdMap.of([*map(str, earlier), *sorted(map(str, later))], self.kind)
+        return IdMap.of([*earlier, *sorted(later, key=int)], self.kind)
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Plain arrays for a file without pickle: integers as they are, text as UTF-8 bytes and offsets."""
+        """Return plain arrays for a file without pickle: integers as they are, text as UTF-8 bytes and offsets."""
         if not self.is_text:
             return {"values": self.values}
         return text_to_arrays(self.values.tolist())
@@ -96,6 +104,28 @@ class IdMap:
         if "values" in arrays:
             return cls(arrays["values"], kind)
         return cls(np.asarray(text_from_arrays(arrays), dtype=object), kind)
+
+
+def integer_id(text: str) -> int | None:
+    """Return the 64-bit integer that a text spells as Python writes it, or None ("010", "+1", "1_0", " 1", 10**22)."""
+    number = int(text) if _CANONICAL_INTEGER.fullmatch(text) else None
+    return None if number is None or not -(2**63) <= number < 2**64 else number
+
+
+def _checked(ids: NDArray[np.object_], kind: str) -> NDArray[np.generic]:
+    types = {type(one) for one in ids.tolist()}
+    if all(issubclass(one, str) for one in types):
+        return ids
+    if bool in types or not all(issubclass(one, int | np.integer) for one in types):
+        wrong = next((one for one in ids.tolist() if type(one) is bool or not isinstance(one, int | np.integer)), None)
+        raise UserError(f"Ids of {kind}s must be all whole numbers or all text, and {wrong!r} is among others.")
+    low, high = int(min(ids)), int(max(ids))
+    if high < 2**63 and low >= -(2**63):
+        return ids.astype(np.int64)
+    if low >= 0 and high < 2**64:
+        return ids.astype(np.uint64)
+    wrong = high if high >= 2**63 else low
+    raise UserError(f"The {kind} id {wrong} does not fit: whole numbers have at most 64 bits, longer ids must be text.")
 
 
 def text_to_arrays(texts: Sequence[str]) -> dict[str, NDArray[np.generic]]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who interacted with what: immutable CSR parts over contiguous integers, and a dataset made of three of them."""
+"""Hold who interacted with what: immutable CSR parts over contiguous integers, and a dataset of three of them."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,27 +10,37 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.core.arrays import FloatArray, IntArray, sorted_unique
+from legcf.core.arrays import FloatArray, IntArray, LongArray, sorted_unique
 from legcf.data.ids import IdMap
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
 MANY_PAIRS = 3_000_000
-"""More training pairs than this are not needed to choose settings, nor for an epoch of a small codebook."""
+"""Training pairs that suffice to choose settings, and for an epoch of a small codebook (docs/scale.md)."""
 SAMPLE_ITEMS = 2**16
-"""More items than this are not needed to choose settings either: what is tried costs time for each of them."""
+"""Items that suffice to choose settings: every trial costs time for each of them (docs/scale.md)."""
+
+
+def pair_keys(users: NDArray[np.integer], items: NDArray[np.integer], num_items: int) -> LongArray:
+    """Return the key user · num_items + item of every pair: sorted pairs have sorted keys, and no two share one."""
+    keys: LongArray = users.astype(np.int64) * num_items + items
+    return keys
 
 
 @dataclass(frozen=True, eq=False)
 class Interactions:
-    """User → items in CSR form: sorted, unique int32 items in each row; `indptr` is int64."""
+    """Hold user → items in CSR form: sorted, unique int32 items in each row; `indptr` is int64.
+
+    Also used for other relations (item → users, item → listed items, item → attribute values): there `num_rows`,
+    `row_lengths` and `rows` say what `num_users`, `user_degrees` and `users` say here.
+    """
 
     indptr: NDArray[np.int64]
     items: IntArray
     num_items: int
     weights: FloatArray | None = None
-    """How much each pair counts, beside `items`; without, all count the same. Only their ratios matter."""
+    """How much each pair counts, parallel to `items`; without, all count the same. Only their ratios matter."""
 
     @classmethod
     def from_pairs(
@@ -42,7 +52,7 @@ class Interactions:
         weights: FloatArray | None = None,
     ) -> "Interactions":
         """Build from pairs in any order; repeated pairs are merged, and their weights added up."""
-        keys = users.astype(np.int64) * num_items + items
+        keys = pair_keys(users, items, num_items)
         if weights is not None:
             order = np.argsort(keys, kind="stable")
             keys, starts = np.unique(keys[order], return_index=True)
@@ -75,7 +85,7 @@ class Interactions:
 
     @cached_property
     def relative_weights(self) -> FloatArray | None:
-        """The weights in units of their user's mean: what an item says about someone, beside the others."""
+        """Return the weights in units of their user's mean: how much an item says about a user, beside the others."""
         if self.weights is None:
             return None
         rows = self.users()
@@ -85,50 +95,68 @@ class Interactions:
         return relative
 
     def users(self) -> IntArray:
-        """The user of every pair, beside `items`."""
+        """Return the user of every pair, parallel to `items`."""
         return np.repeat(np.arange(self.num_users, dtype=np.int32), self.user_degrees)
 
+    @property
+    def num_rows(self) -> int:
+        """Return `num_users`, for relations whose rows are not users."""
+        return self.num_users
+
+    @property
+    def row_lengths(self) -> NDArray[np.int64]:
+        """Return `user_degrees`, for relations whose rows are not users."""
+        return self.user_degrees
+
+    def rows(self) -> IntArray:
+        """Return `users()`, for relations whose rows are not users."""
+        return self.users()
+
+    def keys(self) -> LongArray:
+        """Return the `pair_keys` of all pairs, ascending."""
+        return pair_keys(self.users(), self.items, self.num_items)
+
     def subset(self, kept: NDArray[np.bool_]) -> "Interactions":
-        """The pairs that are marked, over the same users and items."""
+        """Return the marked pairs, over the same users and items."""
         weights = None if self.weights is None else self.weights[kept]
         return Interactions.from_pairs(self.users()[kept], self.items[kept], self.num_users, self.num_items, weights)
 
     def of_users(self, users: NDArray[np.integer]) -> "Interactions":
-        """The pairs of some users, in this order, over the same items."""
+        """Return the pairs of some users, in this order, over the same items."""
         counts = self.user_degrees[users]
         indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
-        places = np.repeat(self.indptr[users] - indptr[:-1], counts) + np.arange(indptr[-1])
-        weights = None if self.weights is None else self.weights[places]
-        return Interactions(indptr, self.items[places], self.num_items, weights)
+        offsets = np.repeat(self.indptr[users] - indptr[:-1], counts) + np.arange(indptr[-1])
+        weights = None if self.weights is None else self.weights[offsets]
+        return Interactions(indptr, self.items[offsets], self.num_items, weights)
 
     def of_items(self, items: NDArray[np.integer]) -> "Interactions":
-        """The pairs with some items, which are numbered in this order; they must be sorted."""
-        places = np.full(self.num_items, -1, dtype=np.int32)
-        places[items] = np.arange(len(items), dtype=np.int32)
-        renumbered = places[self.items]
+        """Return the pairs with some items, which are renumbered in this order; they must be sorted."""
+        new_index = np.full(self.num_items, -1, dtype=np.int32)
+        new_index[items] = np.arange(len(items), dtype=np.int32)
+        renumbered = new_index[self.items]
         kept = renumbered >= 0
         ends = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(kept, dtype=np.int64)])
         weights = None if self.weights is None else self.weights[kept]
         return Interactions(ends[self.indptr], renumbered[kept], len(items), weights)
 
     def most_popular(self, count: int) -> NDArray[np.int64]:
-        """The items with the most pairs, in their order."""
+        """Return the `count` items with the most pairs, in ascending order of items."""
         return np.sort(np.argsort(-self.item_degrees, kind="stable")[:count])
 
     def some_users(self, pairs: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Users drawn at random who together have nearly this many pairs, and no more; at least one."""
+        """Draw users at random who together have nearly this many pairs, and no more; at least one."""
         drawn = rng.permutation(self.num_users)
         enough = int(np.searchsorted(np.cumsum(self.user_degrees[drawn]), pairs, side="right"))
         return np.sort(drawn[: max(enough, 1)])
 
     def of_range(self, users: slice) -> "Interactions":
-        """Only the pairs of a range of users, over the same users and items; nothing is copied but the bounds."""
+        """Return only the pairs of a range of users, over the same users and items; nothing is copied but `indptr`."""
         first, last = self.indptr[users.start], self.indptr[users.stop]
         weights = None if self.weights is None else self.weights[first:last]
         return Interactions(np.clip(self.indptr, first, last) - first, self.items[first:last], self.num_items, weights)
 
     def relative_of(self, user: int) -> FloatArray | None:
-        """How much each item of a user counts, in units of their mean; None where all pairs count alike."""
+        """Return how much each item of a user counts, in units of their mean; None where all pairs count alike."""
         if self.weights is None:
             return None
         return self.of_users(np.array([user])).relative_weights
@@ -137,28 +165,21 @@ class Interactions:
         return self.items[self.indptr[user] : self.indptr[user + 1]]
 
     def joined(self, *others: "Interactions") -> "Interactions":
-        """These pairs and those of others over the same users and items; pairs without weights count as the others do
-        on average."""
+        """Return these pairs and those of others over the same users and items; see `_weights_of_all`."""
         parts = (self, *(other for other in others if other.num_pairs))
         if len(parts) == 1:
             return self
         users = np.concatenate([part.users() for part in parts])
         items = np.concatenate([part.items for part in parts])
-        weights = None
-        if any(part.weights is not None for part in parts):
-            given = np.concatenate([part.weights for part in parts if part.weights is not None])
-            usual = float(given.mean()) if len(given) else 1.0
-            filled = (np.full(part.num_pairs, usual) if part.weights is None else part.weights for part in parts)
-            weights = np.concatenate(list(filled)).astype(np.float32)
-        return Interactions.from_pairs(users, items, self.num_users, self.num_items, weights)
+        return Interactions.from_pairs(users, items, self.num_users, self.num_items, _weights_of_all(parts))
 
     def widened(self, num_users: int, num_items: int) -> "Interactions":
-        """The same pairs among more users and items, which follow at the end."""
+        """Return the same pairs among more users and items, which follow at the end."""
         indptr = np.append(self.indptr, np.full(num_users - self.num_users, self.num_pairs, dtype=np.int64))
         return Interactions(indptr, self.items, num_items, self.weights)
 
     def transposed(self) -> "Interactions":
-        """Item → users."""
+        """Return item → users."""
         return Interactions.from_pairs(self.items, self.users(), self.num_items, self.num_users, self.weights)
 
     def to_scipy(self) -> "sp.csr_matrix":
@@ -168,7 +189,7 @@ class Interactions:
         return sp.csr_matrix((values, self.items, self.indptr), shape=(self.num_users, self.num_items))
 
     def digest(self) -> str:
-        """Hash of the pairs alone, the same for the same pairs on every machine."""
+        """Hash the pairs alone: the same pairs have the same hash on every machine."""
         hasher = hashlib.sha256(np.array([self.num_users, self.num_items], dtype="<i8").tobytes())
         hasher.update(np.ascontiguousarray(self.indptr, dtype="<i8").data)
         hasher.update(np.ascontiguousarray(self.items, dtype="<i4").data)
@@ -177,9 +198,24 @@ class Interactions:
         return hasher.hexdigest()
 
 
+def _weights_of_all(parts: Sequence[Interactions]) -> FloatArray | None:
+    """Return the weights of all parts, one after the other; None where no part has weights.
+
+    Pairs without weights get the mean of the others: a part without weights then counts as much per pair as the rest. A
+    choice of modelling; others were not measured.
+    """
+    weighted = [part.weights for part in parts if part.weights is not None]
+    if not weighted:
+        return None
+    stated = np.concatenate(weighted)
+    mean = float(stated.mean()) if len(stated) else 1.0
+    filled = (np.full(part.num_pairs, mean) if part.weights is None else part.weights for part in parts)
+    return np.concatenate(list(filled)).astype(np.float32)
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Three disjoint parts over the same users and items, and where they came from.
+    """Hold three disjoint parts over the same users and items, and where they came from.
 
     Args:
         name: What the data is called.
@@ -210,11 +246,11 @@ class Dataset:
     titles: list[str] | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
     weighed_at: float | None = None
-    """Where older pairs weigh less: the time they are older than, in seconds since 1970."""
+    """With a half-life: the time from which the ages of pairs are counted back, in seconds since 1970."""
 
     @cached_property
     def known(self) -> Interactions:
-        """Every pair of the data, whichever part it is in: what users are known to have."""
+        """Return every pair of the data, whichever part it is in."""
         return self.train.joined(self.validation, self.test)
 
     def holding_out(self, share: float, rng: np.random.Generator) -> "Dataset":
@@ -235,12 +271,12 @@ class Dataset:
         return replace(self, train=self.train.subset(~hidden), validation=self.train.subset(hidden))
 
     def of_users(self, users: NDArray[np.int64]) -> "Dataset":
-        """The pairs of some users, over the same items."""
+        """Return the pairs of some users, over the same items."""
         parts = {name: getattr(self, name).of_users(users) for name in ("train", "validation", "test")}
         return replace(self, users=IdMap(self.users.values[users], self.users.kind), **parts)
 
     def sample(self, pairs: int, items: int, rng: np.random.Generator) -> "Dataset":
-        """Users drawn at random who together have so many training pairs with the most popular items.
+        """Draw users at random who together have so many training pairs with the most popular items.
 
         Popular items, because of a few users' pairs most items would have next to none.
 
@@ -252,8 +288,8 @@ class Dataset:
         Returns:
             Another dataset of fewer users and items.
         """
-        some = self if self.num_items <= items else self._of_items(self.train.most_popular(items))
-        return some.of_users(some.train.some_users(pairs, rng))
+        popular = self if self.num_items <= items else self._of_items(self.train.most_popular(items))
+        return popular.of_users(popular.train.some_users(pairs, rng))
 
     def _of_items(self, items: NDArray[np.int64]) -> "Dataset":
         parts = {name: getattr(self, name).of_items(items) for name in ("train", "validation", "test")}
@@ -271,17 +307,17 @@ class Dataset:
 
     @property
     def num_users(self) -> int:
-        """How many users there are, with pairs or without."""
+        """Return how many users there are, with pairs or without."""
         return len(self.users)
 
     @property
     def num_items(self) -> int:
-        """How many items there are, with pairs or without."""
+        """Return how many items there are, with pairs or without."""
         return len(self.items)
 
     @cached_property
     def content_hash(self) -> str:
-        """Hash of ids and parts: two datasets with the same hash give the same run."""
+        """Hash ids and parts: two datasets with the same hash give the same run."""
         hasher = hashlib.sha256()
         for ids in (self.users, self.items):
             for name, array in sorted(ids.to_arrays().items()):

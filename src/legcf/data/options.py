@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user may say about data: one frozen record, with the same names in Python and on the command line."""
+"""Hold what a user may say about data: one frozen record, with the same names in Python and on the command line."""
 
 import re
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ _UNITS = {"s": 1, "h": 3600, "d": 86_400, "w": 7 * 86_400, "y": 365.25 * 86_400}
 
 
 def seconds_of(text: str) -> float:
-    """A length of time such as 30d, 12h, 8w or 1y, in seconds."""
-    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z])\s*", text.lower())
-    if found is None or found[2] not in _UNITS or not float(found[1]):
+    """Return a length of time such as 30d, 12h, 8w or 1y in seconds."""
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z])\s*", text.lower())
+    if match is None or match[2] not in _UNITS or not float(match[1]):
         raise ValueError("give a length of time such as 30d, 12h, 8w or 1y")
-    return float(found[1]) * _UNITS[found[2]]
+    return float(match[1]) * _UNITS[match[2]]
 
 
 class DataOptions(BaseModel):
-    """How a source is read and split. Every field has a default that suits most data.
+    """Say how a source is read and split. Every field has a default that suits most data.
 
     The names are those of the command line: `min_rating=4` is `--min-rating 4`.
 
@@ -43,13 +43,13 @@ class DataOptions(BaseModel):
     test_ratio: float = Field(default=0.2, ge=0, lt=1)
     """Share of a user's pairs (of all pairs for `temporal`) that is tested on, for `ratio` and `temporal`."""
     user_col: str | None = None
-    """Column of user ids; found by name when not given."""
+    """Column of user ids; found by name by default."""
     item_col: str | None = None
-    """Column of item ids; found by name when not given."""
+    """Column of item ids; found by name by default."""
     rating_col: str | None = None
-    """Column of ratings; found by name when not given; only used together with `min_rating`."""
+    """Column of ratings; found by name by default; only used together with `min_rating`."""
     time_col: str | None = None
-    """Column of times; found by name when not given; needed by `leave-last-out` and `temporal`."""
+    """Column of times; found by name by default; needed by `leave-last-out` and `temporal`."""
     date_format: str | None = Field(default=None, min_length=1)
     """How dates are written, as in `%d/%m/%Y %H:%M`; not needed for numbers and for ISO 8601."""
     weight_col: str | None = None
@@ -67,7 +67,7 @@ class DataOptions(BaseModel):
     titles: str | None = None
     """A second file with a name for each item."""
     title_col: str | None = None
-    """Column of the names in the `titles` file (or, without one, in the table itself); found by name when not given."""
+    """Column of the names in the `titles` file (or, without one, in the table itself); found by name by default."""
     cold: Literal["error", "keep", "drop"] = "error"
     """What to do with users and items of test.txt that train.txt does not have."""
     duplicates: Literal["error", "merge"] | None = None
@@ -82,7 +82,7 @@ class DataOptions(BaseModel):
 
     @property
     def weighs(self) -> bool:
-        """Whether some pairs count more than others."""
+        """Return whether some pairs count more than others."""
         return self.weight_col is not None or self.half_life is not None
 
     @model_validator(mode="after")
@@ -94,12 +94,12 @@ class DataOptions(BaseModel):
         return self
 
     def reference(self, source: str | Path | Sequence[str | Path]) -> dict[str, Any]:
-        """What finds and reads the same data again, from any folder."""
-        told = self.model_dump(mode="json", exclude_defaults=True)
+        """Return what finds and reads the same data again, from any folder."""
+        options = self.model_dump(mode="json", exclude_defaults=True)
         if self.titles is not None:
-            told["titles"] = lasting(self.titles)
-        place = lasting(source) if isinstance(source, str | Path) else [lasting(one) for one in source]
-        return {"source": place, "options": told}
+            options["titles"] = lasting(self.titles)
+        paths = lasting(source) if isinstance(source, str | Path) else [lasting(one) for one in source]
+        return {"source": paths, "options": options}
 
 
 DEFAULTS = DataOptions()

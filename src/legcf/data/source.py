@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any DATA becomes a Dataset here: a folder, a file, several files, an archive, a known name or a frame in memory."""
+"""Make a Dataset of any DATA: a folder, a file, several files, an archive, a known name or a frame in memory."""
 
 import glob
 import tempfile
@@ -9,14 +9,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from legcf.core.errors import UserError
+from legcf.core.errors import UserError, python_arguments
 from legcf.core.progress import progress
 from legcf.data.catalogue.archives import extract
 from legcf.data.catalogue.cache import fetch, find_local, open_known, recognise
 from legcf.data.catalogue.registry import REGISTRY, Entry, find_entry
 from legcf.data.interactions import Dataset
 from legcf.data.options import DEFAULTS, DataOptions
-from legcf.data.preparing.pipeline import PairSource, build_in_memory
+from legcf.data.preparing.pair_source import PairSource
+from legcf.data.preparing.pipeline import build_in_memory
 from legcf.data.preparing.prepared import is_prepared, open_prepared, prepare
 from legcf.data.reading.compressed import plain_suffix
 from legcf.data.reading.formats import FORMATS
@@ -24,16 +25,19 @@ from legcf.data.reading.frames import frame_of
 from legcf.data.reading.lightgcn import open_folder, text_file
 from legcf.data.reading.tables import open_files, open_frame, select_pairs
 
-__all__ = ["DataOptions", "from_frame", "interactions", "is_source", "load", "prepare_source", "training_data"]
+__all__ = ["DataOptions", "is_source", "load_data", "load_training_data", "prepare_on_cluster", "prepare_source"]
 
 Location = str | Path | Sequence[str | Path]
 
 
-def load(source: Location, options: DataOptions = DEFAULTS) -> Dataset:
-    """Read and split a source.
+@python_arguments
+def load_data(data: Any, options: DataOptions = DEFAULTS) -> Dataset:
+    """Read and split whatever holds interactions.
 
     Args:
-        source: A LightGCN or prepared folder, a file, several files, a glob, an archive, or a known name.
+        data: A LightGCN or prepared folder, a file, several files, a glob, an archive or a known name; a frame of
+            polars, pandas or Arrow with a row for each pair; a scipy sparse matrix of users × items, whose ids are the
+            numbers of its rows and columns and whose values are ratings; or a Dataset, which is returned as it is.
         options: How to read and split it.
 
     Returns:
@@ -47,11 +51,34 @@ def load(source: Location, options: DataOptions = DEFAULTS) -> Dataset:
         data = legcf.load_data("ratings.csv", legcf.DataOptions(min_rating=4))
         ```
     """
-    folder = _prepared_folder(source)
+    if isinstance(data, Dataset):
+        if options.model_fields_set:
+            names = ", ".join(sorted(options.model_fields_set))
+            raise UserError(f"A Dataset is read and split already: leave {names} out, or give the source itself.")
+        return data
+    if not _is_location(data):
+        where = "Frame 'frame'"
+        return build_in_memory(
+            open_frame(select_pairs(frame_of(data), options, where), options, "frame", where), options
+        )
+    folder = _prepared_folder(data)
     if folder is not None:
         return open_prepared(folder, options)
-    with _opened(source, options, quiet=True) as (pairs, filled):
+    with _opened(data, options, quiet=True) as (pairs, filled):
         return build_in_memory(pairs, filled)
+
+
+def load_training_data(data: Any, options: DataOptions = DEFAULTS) -> Dataset:
+    """Load data as `load_data` does, and refuse what no model can be trained on."""
+    dataset = load_data(data, options)
+    if dataset.num_items < 2:
+        kept = dataset.provenance.get("kept", {})
+        rows = f" in {kept['rows']:,} rows" if kept.get("rows", 0) > 1 else ""
+        raise UserError(
+            f"{dataset.name} has only one item, {dataset.items.external([0])[0]!r}{rows}: there is nothing to choose "
+            "from, so nothing to recommend; at least two items are needed."
+        )
+    return dataset
 
 
 def prepare_source(source: Location, out: Path, options: DataOptions = DEFAULTS, quiet: bool = False) -> Dataset:
@@ -66,7 +93,7 @@ def prepare_source(source: Location, out: Path, options: DataOptions = DEFAULTS,
 def prepare_on_cluster(
     source: Location, out: Path, options: DataOptions = DEFAULTS, scheduler: str | None = None, quiet: bool = False
 ) -> Dataset:
-    """The same from tables in files, on Dask: with the workers of a scheduler, or with some of this machine."""
+    """Prepare tables in files on Dask, with the workers of a scheduler or with some on this machine."""
     from legcf.data.dask_engine import prepare_on_dask  # here: an extra of its own
 
     paths = _paths(source)
@@ -75,64 +102,28 @@ def prepare_on_cluster(
     return prepare_on_dask(paths, options, out, scheduler, quiet)
 
 
-def interactions(data: Any, options: DataOptions = DEFAULTS) -> Dataset:
-    """Whatever holds interactions: a Dataset, anything that `load` takes, or anything that `from_frame` takes."""
-    return _dataset(data, options)
-
-
-def training_data(data: Any, options: DataOptions = DEFAULTS) -> Dataset:
-    """Whatever holds interactions, as a dataset that a model can be trained on.
-
-    `data` is a Dataset, anything that `load` takes, or anything that `from_frame` takes.
-    """
-    dataset = _dataset(data, options)
-    if dataset.num_items < 2:
-        kept = dataset.provenance.get("kept", {})
-        rows = f" in {kept['rows']:,} rows" if kept.get("rows", 0) > 1 else ""
-        raise UserError(
-            f"{dataset.name} has only one item, {dataset.items.external([0])[0]!r}{rows}: there is nothing to choose "
-            "from, so nothing to recommend; at least two items are needed."
-        )
-    return dataset
-
-
-def _dataset(data: Any, options: DataOptions) -> Dataset:
-    if isinstance(data, Dataset):
-        if options.model_fields_set:
-            names = ", ".join(sorted(options.model_fields_set))
-            raise UserError(f"A Dataset is read and split already: leave {names} out, or give the source itself.")
-        return data
-    are_paths = isinstance(data, list | tuple) and data and all(isinstance(one, str | Path) for one in data)
-    return load(data, options) if are_paths or isinstance(data, str | Path) else from_frame(data, options)
-
-
 def is_source(text: str) -> bool:
-    """Whether a text names something to read: a path that exists or looks like one, a pattern, or a known name."""
+    """Return whether a text names data: a path that exists or looks like one, a pattern, or a known name."""
     return Path(text).exists() or glob.has_magic(text) or _looks_like_path(text) or text in REGISTRY
 
 
-def from_frame(frame: Any, options: DataOptions = DEFAULTS, name: str = "frame") -> Dataset:
-    """Split a polars, pandas or Arrow frame with a row for each pair, or a scipy sparse matrix of users × items.
-
-    The ids of a matrix are the numbers of its rows and columns; its values are ratings.
-    """
-    where = f"Frame {name!r}"
-    chosen = select_pairs(frame_of(frame), options, where)
-    return build_in_memory(open_frame(chosen, options, name, where), options)
+def _is_location(data: Any) -> bool:
+    several = isinstance(data, list | tuple) and bool(data) and all(isinstance(one, str | Path) for one in data)
+    return several or isinstance(data, str | Path)
 
 
 @contextmanager
 def _opened(source: Location, options: DataOptions, quiet: bool) -> Iterator[tuple[PairSource, DataOptions]]:
-    """The source, and the options with what is known of it filled in."""
+    """Open a source; yield it, and the options with those that the registry has for it filled in."""
     with ExitStack() as stack:
-        look, filled = _resolved(source, options, stack)
+        open_source, filled = _resolved(source, options, stack)
         with progress("Finding users and items", None, "steps", quiet):
-            pairs = look()
+            pairs = open_source()
         yield pairs, filled
 
 
 def _resolved(source: Location, options: DataOptions, stack: ExitStack) -> tuple[Callable[[], PairSource], DataOptions]:
-    """What kind of source it is: how to look at it, and with which options."""
+    """Return a function that opens the source, and the options to use."""
     paths = _paths(source)
     first = paths[0]
     if len(paths) > 1:
@@ -171,7 +162,7 @@ def _known_folder(entry: Entry) -> Path | None:
 
 
 def _filled(entry: Entry, options: DataOptions) -> DataOptions:
-    """What the registry knows of a dataset, unless the user says otherwise."""
+    """Return the registry's options of a dataset, overridden by those that the user set."""
     return entry.options.model_copy(update=options.model_dump(exclude_unset=True))
 
 
@@ -195,7 +186,7 @@ def _paths(source: Location) -> list[Path]:
 
 
 def _pairs_inside(folder: Path, archive: Path) -> Path:
-    """The one thing in an unpacked archive that holds pairs: a LightGCN folder, or a table."""
+    """Return the one thing in an unpacked archive that holds pairs: a LightGCN folder, or a table."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     folders = sorted({path.parent for path in files if text_file(path.parent, "train") is not None})
     tables = [path for path in files if plain_suffix(path) in FORMATS]

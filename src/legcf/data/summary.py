@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a dataset is like: counts, density, degrees, cold users and items; as numbers and as a picture."""
+"""Describe a dataset: counts, density, degrees, cold users and items; as numbers and as a picture."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from legcf.data.preparing.splits import PARTS
 
 
 def summarise(dataset: Dataset) -> dict[str, Any]:
-    """Plain numbers, ready for JSON."""
+    """Return plain numbers, ready for JSON."""
     parts = {part: getattr(dataset, part).num_pairs for part in PARTS}
     pairs = sum(parts.values())
     users, items = _degrees(dataset)
@@ -38,12 +38,12 @@ def summarise(dataset: Dataset) -> dict[str, Any]:
 
 
 def what_was_kept(dataset: Dataset) -> str:
-    """In a sentence or two, what became of the rows that were read, and how the pairs were split."""
+    """Say in a sentence or two what became of the rows that were read, and how the pairs were split."""
     parts = {part: getattr(dataset, part).num_pairs for part in PARTS}
     kept = {"users": dataset.num_users, "items": dataset.num_items, "pairs": sum(parts.values())}
     kept |= dataset.provenance.get("kept", {})
     sizes = ", ".join(_counted(kept[name], name) for name in ("users", "items", "pairs"))
-    told = [f"{_counted(kept['rows'], 'rows')} → {sizes}" if "rows" in kept else sizes]
+    clauses = [f"{_counted(kept['rows'], 'rows')} → {sizes}" if "rows" in kept else sizes]
     rating = dataset.provenance.get("options", {}).get("min_rating")
     left_out = {
         "rated_too_low": ("rows", f" rated below {rating} left out"),
@@ -51,13 +51,13 @@ def what_was_kept(dataset: Dataset) -> str:
         "users_dropped": ("users", " dropped"),
         "items_dropped": ("items", " dropped"),
     }
-    told += [_counted(kept[key], things) + fate for key, (things, fate) in left_out.items() if kept.get(key)]
+    clauses += [_counted(kept[key], things) + fate for key, (things, fate) in left_out.items() if kept.get(key)]
     if kept.get("ratings_ignored"):
-        told.append("ratings ignored, every row counts (--min-rating 4 would keep those rated 4 or more)")
+        clauses.append("ratings ignored, every row counts (--min-rating 4 would keep those rated 4 or more)")
     if kept.get("times"):
-        told.append(f"times read as {kept['times']}")
+        clauses.append(f"times read as {kept['times']}")
     split = ", ".join(f"{count:,} {part}" for part, count in parts.items())
-    return f"{dataset.name}: {'; '.join(told)}. Protocol {dataset.protocol}: {split}."
+    return f"{dataset.name}: {'; '.join(clauses)}. Protocol {dataset.protocol}: {split}."
 
 
 def _counted(count: int, things: str) -> str:
@@ -65,7 +65,7 @@ def _counted(count: int, things: str) -> str:
 
 
 def plot(dataset: Dataset, path: Path) -> None:
-    """Degrees by rank, on logarithmic scales, beside the sizes of the parts."""
+    """Draw degrees by rank, on logarithmic scales, beside the sizes of the parts."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -86,7 +86,7 @@ def plot(dataset: Dataset, path: Path) -> None:
 
 
 def _degrees(dataset: Dataset) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Pairs of each user and item in all parts together."""
+    """Count the pairs of each user and item in all parts together."""
     users = np.zeros(dataset.num_users, dtype=np.int64)
     items = np.zeros(dataset.num_items, dtype=np.int64)
     for part in (dataset.train, dataset.validation, dataset.test):

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Budgets: how many stored values a method may have, said as a number or as the size of a LEGCF model."""
+"""Read budgets: how many stored values a method may have, as a number or as the size of a LEGCF model."""
 
 import re
-from typing import TypeVar
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import Field, field_validator
 
 from legcf.core.config import MethodConfig
 from legcf.core.errors import UserError
+
+if TYPE_CHECKING:
+    from legcf.embeddings.base import EmbeddingLayer
 
 T = TypeVar("T")
 _LEGCF = {"c": 500, "d": 128, "t": 2}
@@ -31,21 +35,42 @@ class Budgeted(MethodConfig):
 
 
 def stored_values(budget: int | str, num_entities: int) -> int:
-    """The budget in stored values, the paper's count."""
+    """Return the budget in stored values, the paper's count."""
     if isinstance(budget, int):
         return budget
     sizes = _legcf_sizes(budget)
     return sizes["c"] * sizes["d"] + sizes["t"] * num_entities
 
 
+def widest_within(layer: type["EmbeddingLayer[Any]"], config: MethodConfig, shape: tuple[int, int], most: int) -> int:
+    """Return the largest `dim` up to `most` whose sizes the method's budget allows, 0 if none is.
+
+    `shape` is (users, items). The sizes a layer finds grow with its width, so the width is found by bisection.
+    """
+
+    def is_refused(dim: int) -> bool:
+        try:
+            layer.sized(config.model_copy(update={"dim": dim}), *shape)
+        except UserError:
+            return True
+        return False
+
+    return bisect_left(range(1, most + 1), True, key=is_refused)
+
+
+def without_budget(config: MethodConfig) -> MethodConfig:
+    """Return settings whose sizes stay as they are: a budget would find others for other numbers of users and items."""
+    return config.model_copy(update={"budget": None}) if isinstance(config, Budgeted) else config
+
+
 def solved(size: T | None) -> T:
-    """A size that may be left to the data, and has been filled in since (`EmbeddingLayer.sized`)."""
+    """Return a size that may be left to the data, and has been filled in since (`EmbeddingLayer.sized`)."""
     assert size is not None
     return size
 
 
 def width_within(budget: int | str | None, rows: int, num_entities: int, otherwise: int) -> int:
-    """How wide a table of so many rows may be; without a budget it is `otherwise`."""
+    """Return how wide a table of so many rows may be; without a budget it is `otherwise`."""
     if budget is None:
         return otherwise
     allowed = stored_values(budget, num_entities)
@@ -59,7 +84,7 @@ def too_small(budget: int, least: int) -> UserError:
 
 
 def ensure_within(budget: int | str | None, num_entities: int, values: int) -> None:
-    """Refuse sizes, given or found, that store more values than a budget allows."""
+    """Refuse sizes, set or solved, that store more values than a budget allows."""
     if budget is not None and values > (allowed := stored_values(budget, num_entities)):
         raise too_small(allowed, values)
 

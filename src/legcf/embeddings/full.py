@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The full table, one free vector an entity: the reference that every compression is compared with (the paper's UD)."""
+"""Hold one free vector an entity: the reference that every compression is compared with (the paper's UD)."""
 
 from typing import Any, ClassVar, Literal, Self
 
@@ -42,7 +42,7 @@ class FullTableConfig(Budgeted):
 
 
 class FullTable(EmbeddingLayer[FullTableConfig]):
-    """E0 = W ∈ R^{N×d}."""
+    """Hold the full table, E0 = W ∈ R^{N×d}."""
 
     Config = FullTableConfig
     summary = "one free vector an entity, the uncompressed reference"
@@ -68,7 +68,7 @@ class FullTable(EmbeddingLayer[FullTableConfig]):
         "default": {
             "method": {"initial": "als"},
             "training": {
-                **DEFAULT_TRAINING, "learning_rate": 0.05, "relative_rate": True, "epochs": 4, "user_power": 0.5,
+                **DEFAULT_TRAINING, "learning_rate": 0.05, "scale_lr_by_rms": True, "epochs": 4, "user_power": 0.5,
             },
             "ranking": DEFAULT_RANKING,
         },
@@ -110,6 +110,10 @@ class FullTable(EmbeddingLayer[FullTableConfig]):
         scale = np.maximum(train.item_degrees, 1) ** self.config.popularity_power
         rows[:, : found.shape[1]] = found * scale[:, None]
         return torch.from_numpy(rows)
+
+    @property
+    def als_settings(self) -> AlsSettings:
+        return self.config.als
 
     def take_items(self, other: Self, changed: Positions, vectors: FloatArray) -> None:
         if self.config.rows != "items":

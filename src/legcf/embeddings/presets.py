@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training settings that the presets of several methods share."""
+"""Hold training settings that the presets of several methods share."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ DEFAULT_TRAINING: dict[str, Any] = {
     "loss": "cosine", "temperature": 0.1, "negatives": 512, "batch_size": 8192,
     "learning_rate": 1e-2, "epochs": 20, "patience": 3, "schedule": "cosine", "validation_users": 10_000,
 }  # fmt: skip
-DEFAULT_RANKING: dict[str, Any] = {"length": 0.5}
+DEFAULT_RANKING: dict[str, Any] = {"norm_power": 0.5}
 
 # For the smallest layers: directions of rows that have two or three values, or share all of theirs, are soon learnt by
 # heart (validation falls after an epoch); inner products take more epochs and end higher (docs/methods.md).

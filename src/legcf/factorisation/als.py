@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from pydantic import Field
 
 from legcf.assignment.dictionary import balance
@@ -24,7 +25,7 @@ from legcf.evaluation import evaluate
 from legcf.graph.adjacency import bipartite, normalised
 from legcf.ranking.ranking import Ranking
 
-_METRIC_RIDGE = 1e-3
+_MAP_RIDGE = 1e-3  # of the mean of the Gram matrix's diagonal; not measured
 _METRIC_FLOOR = 1e-3
 _FIRST_ALPHA = 10.0
 _HIDDEN = 0.1  # share of the training pairs that α is judged by
@@ -210,6 +211,13 @@ def _ridged(gram: FloatArray, settings: AlsSettings) -> FloatArray:
     return gram + settings.regularisation * np.eye(len(gram), dtype=np.float32)
 
 
+def linear_map(rows: FloatArray, targets: FloatArray) -> NDArray[np.floating]:
+    """Return the W that makes rows · W ≈ targets, by least squares with a small ridge."""
+    gram = rows.T.astype(np.float64) @ rows
+    ridge = _MAP_RIDGE * np.trace(gram) / len(gram) or 1.0
+    return np.linalg.solve(gram + ridge * np.eye(len(gram)), rows.T.astype(np.float64) @ targets)
+
+
 def history_metric(train: Interactions, items: FloatArray, users: FloatArray) -> FloatArray:
     """A (d × d) such that, with items · A for items, the normalised sums over histories act like these users.
 
@@ -218,9 +226,7 @@ def history_metric(train: Interactions, items: FloatArray, users: FloatArray) ->
     """
     history = normalised(bipartite(train))[: train.num_users, train.num_users :]
     sums = history @ items
-    gram = sums.T.astype(np.float64) @ sums
-    ridge = _METRIC_RIDGE * np.trace(gram) / len(gram)
-    fitted = np.linalg.solve(gram + ridge * np.eye(len(gram)), sums.T.astype(np.float64) @ users)
+    fitted = linear_map(sums, users)
     values, directions = np.linalg.eigh((fitted + fitted.T) / 2)
     positive = np.maximum(values, values.max() * _METRIC_FLOOR)
     root: FloatArray = ((directions * np.sqrt(positive)) @ directions.T).astype(np.float32)

@@ -17,6 +17,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from legcf.core.arrays import FloatArray
 from legcf.core.hill_climb import climb
+from legcf.core.random_streams import fixed_generator
 from legcf.data.interactions import Interactions
 from legcf.features.cold_items import FeatureMap
 from legcf.ranking.popularity import trust
@@ -119,7 +120,7 @@ def _reach(folds: Sequence[_Fold], counts: NDArray[np.float64]) -> float:
 def _folds(
     rows: sp.csr_matrix, vectors: FloatArray, weights: FloatArray, histories: Interactions, pooling: Pooling
 ) -> list[_Fold]:
-    rng = np.random.default_rng(0)
+    rng = fixed_generator()
     fold_of = rng.integers(0, _FOLDS, len(vectors))
     pairs = histories.to_scipy()
     found = []

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a model's vectors to what ranks, as the section `ranking` of the configuration wants it: a step after training.
+"""Build what ranks from a model's vectors, as the section `ranking` of the configuration asks: the step after training.
 
-What is chosen here is chosen on held-out pairs by whoever judges; this module knows neither data nor metrics.
+What is left to choose is chosen by an `Objective` of the caller; this module knows neither held-out pairs nor metrics.
 """
 
 from collections.abc import Mapping
@@ -13,81 +13,63 @@ from numpy.typing import NDArray
 
 from legcf.core.config import RankingConfig
 from legcf.core.errors import UserError
-from legcf.core.hill_climb import climb
 from legcf.data.interactions import Interactions
 from legcf.ranking.item_lists.lists import ItemLists, entries_within
 from legcf.ranking.item_lists.recipe import ListFitter, Objective
-from legcf.ranking.neighbours import Neighbours
 from legcf.ranking.precision import as_stored
 from legcf.ranking.ranking import Ranking
 
-_STEPS = (2.0, 2.0**0.5)  # of the lists' weight, at last
+_WEIGHT_STEPS = (2.0, 2.0**0.5)  # factors by which the final list weight is climbed; finer ones were not measured
 Arrays = Mapping[str, NDArray[np.generic]]
 
 
 @dataclass(frozen=True, eq=False)
 class BuiltRanking:
-    """A ranking with what was chosen for it, and the settings that give it again without choosing."""
+    """Hold a ranking and the settings that give it again with nothing left to choose."""
 
     ranking: Ranking
     config: RankingConfig
 
 
+@dataclass(frozen=True, eq=False)
 class RankingBuilder:
-    """Adds to rankings of one model what the configuration names.
+    """Add to rankings of one model what the configuration names."""
 
-    `room` is what a model file has left for vectors and lists, where it has a size to keep to. `own` are lists that the
-    method brings itself.
-    """
+    config: RankingConfig
+    byte_budget: int | None = None
+    """Bytes that a model file has for vectors and lists; None where no size is configured."""
+    fitter: ListFitter | None = None
+    """Solves lists of the training pairs, where several builders share the work; None: each solves its own."""
+    method_lists: ItemLists | None = None
+    """Lists that the method itself ranks by."""
 
-    def __init__(
-        self,
-        config: RankingConfig,
-        byte_budget: int | None = None,
-        fitter: ListFitter | None = None,
-        own: ItemLists | None = None,
-    ) -> None:
-        if own is not None and (config.has_lists or config.neighbours):
-            raise UserError("This method ranks by lists of its own: set ranking.lists and ranking.neighbours to 0.")
-        self.config = config
-        self._own = own
-        self._byte_budget = byte_budget
-        self._graph: Neighbours | None = None
-        self.fitter = fitter
+    def __post_init__(self) -> None:
+        if self.method_lists is not None and self.config.has_lists:
+            raise UserError("This method ranks by lists of its own: set ranking.lists to 0.")
 
     def base(self, ranking: Ranking) -> Ranking:
-        """With the settings as they are configured and without lists: what training is validated by."""
-        ranking = ranking.with_norm_power(self.config.length)
-        if self._own is not None:
-            return replace(ranking, term=self._own)
-        return self._near(ranking, self.config.neighbours) if self.config.neighbours else ranking
+        """Add what is configured except lists: what epochs of training are validated by."""
+        ranking = ranking.with_norm_power(self.config.norm_power)
+        return ranking if self.method_lists is None else replace(ranking, lists=self.method_lists)
 
-    def build(self, ranking: Ranking, judge: Objective | None) -> BuiltRanking:
-        """With all that is configured, and with what is judged best where it is to be chosen."""
+    def build(self, ranking: Ranking, objective: Objective | None) -> BuiltRanking:
+        """Add all that is configured; an objective chooses what the configuration leaves to it."""
         ranking = self.quantised(self.base(ranking))
-        if self.config.has_lists:
-            return self._listed(ranking, judge)
-        if judge is None or not self.config.fit_neighbours:
-            return BuiltRanking(ranking, self.config)
-        start = self.config.neighbours
-        best = climb(lambda weight: judge(self._near(ranking, weight), {"weight": weight}), start)
-        return BuiltRanking(self._near(ranking, best), _chosen(self.config.model_copy(update={"neighbours": best})))
+        return self._with_lists(ranking, objective) if self.config.has_lists else BuiltRanking(ranking, self.config)
 
     def from_arrays(self, ranking: Ranking, stored: Arrays) -> Ranking:
-        """With what `arrays` gave for a fitted one."""
-        ranking = self.quantised(ranking.with_norm_power(self.config.length))
+        """Restore a built ranking from a model's vectors and from what `arrays` returned for it."""
+        ranking = self.quantised(ranking.with_norm_power(self.config.norm_power))
         if "list_weights" in stored:
             items = np.asarray(stored["list_items"], dtype=np.int32)
             pairs = Interactions(np.asarray(stored["list_indptr"], dtype=np.int64), items, ranking.num_items)
             weights = np.asarray(stored["list_weights"], dtype=np.float32)
             scale = float(stored["list_scale"].item()) if "list_scale" in stored else 0.0
-            return replace(ranking, term=ItemLists(pairs, weights, self.config.list_power, scale))
-        if "neighbour_weight" in stored:
-            return self._near(ranking, float(stored["neighbour_weight"].item()))
+            return replace(ranking, lists=ItemLists(pairs, weights, self.config.list_power, scale))
         return ranking
 
     def quantised(self, ranking: Ranking) -> Ranking:
-        """As the model file will hold it, where its size or precision is configured."""
+        """Round vectors to what a model file will hold, where its size or precision is configured."""
         if self.config.bits is None and self.config.bytes is None:
             return ranking
         if ranking.pooling is None:
@@ -98,66 +80,54 @@ class RankingBuilder:
         return as_stored(ranking, self.config.bits)
 
     def entries(self, ranking: Ranking) -> int:
-        """How many entries the lists beside these vectors may have."""
+        """Return how many entries the lists beside these vectors may have."""
         if self.config.lists is not None:
             return round(self.config.lists * ranking.num_items)
-        assert self._byte_budget is not None
+        assert self.byte_budget is not None
         assert ranking.rows is not None
-        return entries_within(self._byte_budget - ranking.rows.packed_bytes, ranking.num_items, self.config.list_bits)
+        return entries_within(self.byte_budget - ranking.rows.packed_bytes, ranking.num_items, self.config.list_bits)
 
     def with_list_weight(
-        self, ranking: Ranking, lists: ItemLists, config: RankingConfig, judge: Objective | None
+        self, ranking: Ranking, lists: ItemLists, config: RankingConfig, objective: Objective | None
     ) -> BuiltRanking:
-        """With these lists, of the weight that is judged best where it is to be chosen."""
-        fitter = self._fitter_of(ranking)
-        if judge is not None and config.fit_weight:
-            weight, _ = fitter.weighed(ranking, lists, config.list_weight, judge, config, _STEPS)
+        """Add these lists, with the best weight where the configuration leaves it to the objective."""
+        fitter = self._fitter_for(ranking)
+        if objective is not None and config.fit_weight:
+            weight, _ = fitter.weighed(ranking, lists, config.list_weight, objective, config, _WEIGHT_STEPS)
             config = config.model_copy(update={"list_weight": weight})
-        return BuiltRanking(fitter.added(ranking, lists, config.list_weight), _chosen(config))
+        return BuiltRanking(fitter.added(ranking, lists, config.list_weight), _nothing_to_choose(config))
 
-    def _listed(self, ranking: Ranking, judge: Objective | None) -> BuiltRanking:
-        fitter, config = self._fitter_of(ranking), self.config
-        if judge is not None and config.fit_lists:
-            config = fitter.settings(ranking, config, judge)
-        return self.with_list_weight(ranking, fitter.lists(config, self.entries(ranking)), config, judge)
+    def _with_lists(self, ranking: Ranking, objective: Objective | None) -> BuiltRanking:
+        builder, config = replace(self, fitter=self._fitter_for(ranking)), self.config
+        assert builder.fitter is not None
+        if objective is not None and config.fit_lists:
+            config = builder.fitter.settings(ranking, config, objective)
+        lists = builder.fitter.lists(config, self.entries(ranking))
+        return builder.with_list_weight(ranking, lists, config, objective)
 
-    def _fitter_of(self, ranking: Ranking) -> ListFitter:
+    def _fitter_for(self, ranking: Ranking) -> ListFitter:
         if self.fitter is None or self.fitter.train is not ranking.histories:
-            self.fitter = ListFitter(ranking.histories)
+            return ListFitter(ranking.histories)
         return self.fitter
 
-    def _near(self, ranking: Ranking, weight: float) -> Ranking:
-        if self._graph is None or self._graph.train is not ranking.histories:
-            self._graph = Neighbours.of(ranking.histories)
-        return replace(ranking, term=self._graph.weighing(weight, ranking))
 
-
-def _chosen(config: RankingConfig) -> RankingConfig:
-    """The settings with nothing left to choose."""
-    return config.model_copy(update={"choose": False, "fit_lists": False, "fit_neighbours": False})
+def _nothing_to_choose(config: RankingConfig) -> RankingConfig:
+    return config.model_copy(update={"search_representation": False, "fit_lists": False})
 
 
 def arrays(ranking: Ranking) -> dict[str, NDArray[np.generic]]:
-    """What was chosen for a ranking, beside the vectors that its model gives: a file keeps it."""
-    term = ranking.term
-    if isinstance(term, Neighbours):
-        return {"neighbour_weight": np.array(term.weight)}
-    if isinstance(term, ItemLists):
-        return {
-            "list_indptr": term.pairs.indptr,
-            "list_items": term.pairs.items,
-            "list_weights": term.weights,
-            "list_scale": np.array(term.scale),
-        }
-    return {}
+    """Return what a run folder keeps of a built ranking, beside the vectors of its model."""
+    lists = ranking.lists
+    if lists is None:
+        return {}
+    return {
+        "list_indptr": lists.pairs.indptr,
+        "list_items": lists.pairs.items,
+        "list_weights": lists.weights,
+        "list_scale": np.array(lists.scale),
+    }
 
 
 def facts(ranking: Ranking) -> dict[str, Any]:
-    """The same for people, as metrics.json has it."""
-    term = ranking.term
-    found: dict[str, Any] = {}
-    if isinstance(term, Neighbours):
-        found["neighbour_weight"] = term.weight
-    if isinstance(term, ItemLists):
-        found["list_entries"] = term.num_entries
-    return found
+    """Return what metrics.json says of a built ranking."""
+    return {} if ranking.lists is None else {"list_entries": ranking.lists.num_entries}

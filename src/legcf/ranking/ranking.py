@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A ranking: everything that decides which items a user is shown, in which order. One value, made once, held by all.
 
-    score(u, i) = h_u · h_i + bias_i + what the user's items add (`term`)
+    score(u, i) = h_u · h_i + bias_i + what the lists of the user's items add
 
 A user of whom nothing is known is shown what is popular. Numpy only.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,23 +18,10 @@ from legcf.data.interactions import Interactions
 from legcf.ranking.tables.embedding_table import EmbeddingTable
 from legcf.ranking.tables.pooling import Pooling
 
+if TYPE_CHECKING:  # lists are fitted to rankings, so they import this module
+    from legcf.ranking.item_lists.lists import ItemLists
+
 _TOGETHER = 256  # users without a vector whose scores stand in memory at once
-
-
-class HistoryScorer(Protocol):
-    """What the items of a user add to its scores, beside the vectors."""
-
-    def add_for(self, scores: FloatArray, histories: Interactions) -> None:
-        """Add the term to the rows of `scores`, one for each history, a column per item."""
-
-    def with_histories(self, histories: Interactions) -> "HistoryScorer":
-        """The same where more is known of users; terms that store what they need stay as they are."""
-
-    def num_params(self) -> int:
-        """Stored values."""
-
-    def storage_bytes(self) -> int:
-        """What storing them takes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +39,10 @@ class Ranking:
     items: FloatArray
     """I × d, propagated."""
     histories: Interactions
-    """What every user is known to have: left out of its recommendations, and what a history term starts from."""
+    """What every user is known to have: left out of its recommendations, and what lists are added for."""
     bias: FloatArray | None = None
     """Added to an item's scores."""
-    term: HistoryScorer | None = None
+    lists: "ItemLists | None" = None
     """What the items of a user add beside the vectors."""
     pooling: Pooling | None = None
     """Where users are nothing but their histories."""
@@ -86,8 +73,8 @@ class Ranking:
         Returns for whom nothing tells one item from another, neither a vector nor what a history adds: such strangers
         are shown what is popular.
         """
-        if self.term is not None:
-            self.term.add_for(scores, self.histories.of_users(users))
+        if self.lists is not None:
+            self.lists.add_for(scores, self.histories.of_users(users))
         cold_users = np.logical_not(self.users[users].any(axis=1))
         cold_users[cold_users] = np.logical_not(scores[cold_users].any(axis=1))
         if self.bias is not None:
@@ -116,8 +103,7 @@ class Ranking:
         users, items = self.users, self.items
         if self.pooling is not None:
             users = self.pooling.vectors(histories, items.__getitem__, items.shape[1])
-        term = None if self.term is None else self.term.with_histories(histories)
-        return replace(self, users=users, histories=histories, term=term)
+        return replace(self, users=users, histories=histories)
 
     def with_norm_power(self, power: float) -> "Ranking":
         """Only this power of a vector's length counts; 1 leaves all as it is."""
@@ -131,3 +117,13 @@ def _shortened(vectors: FloatArray, power: float) -> FloatArray:
     lengths = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-12))
     shortened: FloatArray = vectors * lengths ** np.float32(power - 1)
     return shortened
+
+
+def product_spread(user_vectors: FloatArray, item_vectors: FloatArray) -> float:
+    """Return the standard deviation of all inner products of users and items, from two d × d matrices."""
+    users, items = user_vectors.astype(np.float64), item_vectors.astype(np.float64)
+    if not len(users) or not len(items):
+        return 0.0
+    square = float(np.sum((users.T @ users / len(users)) * (items.T @ items / len(items))))
+    mean = float(users.mean(axis=0) @ items.mean(axis=0))
+    return float(np.sqrt(max(square - mean**2, 0.0)))

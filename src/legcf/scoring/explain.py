@@ -8,7 +8,6 @@ import numpy as np
 
 from legcf.core.arrays import FloatArray
 from legcf.data.ids import ExternalId
-from legcf.ranking.tables.embedding_table import CodebookTable
 from legcf.scoring.profile import UserProfile
 from legcf.scoring.scorer import Scored, Scorer
 
@@ -31,14 +30,15 @@ class SharedMeta:
 class Explanation:
     item: ExternalId
     score: float
-    neighbours: float  # what users with items in common add to the score
+    list_score: float
+    """What the lists of the user's items add to the score."""
     shared: list[SharedMeta]
     because: list[Scored]
     text: str  # for people who know nothing of vectors
 
 
 def explain(scorer: Scorer, taste: UserProfile, items: Sequence[int]) -> list[Explanation]:
-    """The parts of each score. All terms of an item's code, its bias and what neighbours add sum up to the score."""
+    """The parts of each score. All terms of an item's code, its bias and what lists add sum up to the score."""
     model = scorer.model
     if not len(items):
         return []
@@ -48,7 +48,7 @@ def explain(scorer: Scorer, taste: UserProfile, items: Sequence[int]) -> list[Ex
     if model.item_bias is not None:
         scores = scores + model.item_bias[wanted]
     own = scorer.solver.contributions(taste.history, targets, taste.relative)
-    near = np.zeros_like(own) if scorer.term is None else scorer.term.parts(taste.history, wanted, taste.relative)
+    near = np.zeros_like(own) if model.lists is None else model.lists.parts(taste.history, wanted, taste.relative)
     added = near.sum(axis=0)
     explanations = []
     for place, item in enumerate(items):
@@ -78,8 +78,8 @@ def _sentence(opening: str, items: Sequence[Scored], shared: Sequence[SharedMeta
 
 
 def _shared(scorer: Scorer, vector: FloatArray, item: int) -> list[SharedMeta]:
-    rows = scorer.model.item_rows
-    if not isinstance(rows, CodebookTable):
+    rows = scorer.model.item_rows.codes
+    if rows is None:
         return []
     columns, weights = rows.columns[item], rows.weights_of(np.array([item]))[0]
     parts = weights * (rows.codebook[columns] @ vector)
@@ -106,8 +106,8 @@ def examples(scorer: Scorer, meta: int, positive: bool = True) -> list[Scored]:
 
 
 def _find_examples(scorer: Scorer, meta: int, positive: bool) -> list[Scored]:
-    rows, model = scorer.model.item_rows, scorer.model
-    assert isinstance(rows, CodebookTable)
+    rows, model = scorer.model.item_rows.codes, scorer.model
+    assert rows is not None
     items, terms = np.nonzero(rows.columns == meta)
     weights = rows.weights_of(items)[np.arange(len(items)), terms] * (1 if positive else -1)
     share = weights / scorer.item_norms[items] * np.linalg.norm(rows.codebook[meta])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules of a request: which items may be recommended, how many of one kind, how different from each other. Numpy only.
+"""Apply the rules of a request: which items may be recommended, how many of one kind, how different from each other.
 
-A filter names attributes and what they must be; all of its conditions hold for every item that is recommended:
+Numpy only. A filter names attributes and what they must be; all of its conditions hold for every recommended item:
 
     {"category": "tea"}                   equal
     {"category": ["tea", "coffee"]}       one of these
@@ -9,22 +9,26 @@ A filter names attributes and what they must be; all of its conditions hold for 
     {"brand": {"not": ["A", "B"]}}        anything else, items without a brand too
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from legcf.core.arrays import FloatArray
 from legcf.modelfile.attributes import Attributes, BadRule, Column, ItemMask
+from legcf.ranking.topk_numpy import top_k
 
 Filter = Mapping[str, Any]
 """By attribute: a value, a list of values, or a mapping with any, not, min and max."""
 _WORDS = ("any", "not", "min", "max")
+_NO_ITEMS = np.zeros(0, dtype=np.int64)
+_GROWTH = 4  # times as many candidates are ranked after all of the last ones were refused; not measured
 
 
-def allowed_items(attributes: Attributes | None, wanted: Filter) -> ItemMask:
-    """Which items satisfy all conditions."""
-    masks = [_satisfying(name, _column(attributes, name), condition) for name, condition in wanted.items()]
+def allowed_items(attributes: Attributes | None, conditions: Filter) -> ItemMask:
+    """Return which items satisfy all conditions."""
+    masks = [_satisfying(name, _column(attributes, name), condition) for name, condition in conditions.items()]
     inside = masks[0]
     for mask in masks[1:]:
         inside &= mask
@@ -60,47 +64,60 @@ def _mask(column: Column, condition: Any) -> ItemMask:
 
 
 class Caps:
-    """Counts how many of each value were taken: at most so many of one brand."""
+    """Admit at most so many items of one value of an attribute: of one brand, say."""
 
-    def __init__(self, attributes: Attributes | None, most: Mapping[str, int]) -> None:
-        self._columns = [(_column(attributes, name), count) for name, count in most.items()]
-        self._taken: list[dict[int, int]] = [{} for _ in self._columns]
+    def __init__(self, attributes: Attributes | None, limits: Mapping[str, int]) -> None:
+        self._limits: list[tuple[Callable[[int], Sequence[int]], int, dict[int, int]]] = [
+            (_column(attributes, name).keys, limit, {}) for name, limit in limits.items()
+        ]
 
     def take(self, item: int) -> bool:
-        """Whether there is room for the item, which then has it. An item of several values needs room in all."""
-        keys = [column.keys(item) for column, _ in self._columns]
-        for (_, most), taken, own in zip(self._columns, self._taken, keys, strict=True):
-            if any(taken.get(key, 0) >= most for key in own):
-                return False
-        for taken, own in zip(self._taken, keys, strict=True):
-            for key in own:
-                taken[key] = taken.get(key, 0) + 1
+        """Count the item and return True, or return False if one of its values has reached its limit."""
+        counted: list[tuple[dict[int, int], int]] = []
+        for keys_of, limit, counts in self._limits:
+            for key in keys_of(item):
+                if counts.get(key, 0) >= limit:
+                    return False
+                counted.append((counts, key))
+        for counts, key in counted:
+            counts[key] = counts.get(key, 0) + 1
         return True
 
 
 def choose(
     items: Sequence[int], scores: FloatArray, vectors: FloatArray | None, k: int, diversity: float, caps: Caps
 ) -> list[int]:
-    """Places of up to k of the items, which come best first: maximal marginal relevance (Carbonell and Goldstein 1998).
+    """Return indices of up to k of the items that the caps admit; the items come best first.
 
-    The next one is the best by (1 − diversity) · score − diversity · likeness to the most alike that was taken; scores
-    are brought to 0 … 1, likeness is the cosine of the `vectors`, which are needed for a diversity above 0 alone.
+    Without diversity they are taken in their order, in one pass. With it the next one is chosen by maximal marginal
+    relevance (Carbonell and Goldstein 1998): the highest (1 − diversity) · score − diversity · likeness to the most
+    alike that was taken; scores are scaled to 0 … 1, likeness is the cosine of the `vectors`.
     """
+    if not diversity or vectors is None:
+        return list(islice((index for index, item in enumerate(items) if caps.take(item)), k))
     span = float(scores[0] - scores[-1]) if len(scores) else 0.0
     relevance = (scores - scores[-1]) / np.float32(span) if span > 0 else np.ones_like(scores)
-    worth = (1 - diversity) * relevance
-    alike = np.zeros(len(items), dtype=np.float32)
-    unit = None
-    if diversity and vectors is not None:
-        unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-12))
-        alike -= 1  # nothing was taken: all are equally unlike it
+    relevance = (1 - diversity) * relevance
+    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-12))
+    likeness = np.full(len(items), -1, dtype=np.float32)  # nothing was taken: all are equally unlike it
     taken: list[int] = []
-    left = np.ones(len(items), dtype=np.bool_)
-    while len(taken) < k and left.any():
-        place = int(np.where(left, worth - diversity * alike, -np.inf).argmax())
-        left[place] = False
-        if caps.take(items[place]):
-            taken.append(place)
-            if unit is not None:
-                np.maximum(alike, unit @ unit[place], out=alike)
+    while len(taken) < k and (index := _take_highest(items, relevance, diversity * likeness, caps)) is not None:
+        taken.append(index)
+        np.maximum(likeness, unit @ unit[index], out=likeness)
     return taken
+
+
+def _take_highest(items: Sequence[int], relevance: FloatArray, penalty: FloatArray, caps: Caps) -> int | None:
+    """Return the index of the highest relevance − penalty that the caps admit; None if they admit no item.
+
+    Whatever was looked at gets a relevance of −∞: a cap that refuses an item once refuses it ever after, so all calls
+    together ask the caps once for each item.
+    """
+    count = 1
+    while len(ranked := top_k(relevance - penalty, count, _NO_ITEMS)[0]):
+        for index in ranked.tolist():
+            relevance[index] = -np.inf
+            if caps.take(items[index]):
+                return int(index)
+        count *= _GROWTH
+    return None

@@ -3,9 +3,8 @@
 
     y_ui = s_uᵀ G s_i,  G = H_meta H_metaᵀ
 
-A user is projected once (g = H_meta h_u), after which an item costs t multiply-adds. Where the file has a scale for it,
-what a user's neighbours took is added (`legcf.scoring.neighbours`). Public methods speak in the ids
-people use, private ones in positions.
+A user is projected once (g = H_meta h_u), after which an item costs t multiply-adds. Where the file has item lists,
+what those of the user's items add is added. Public methods speak in the ids people use, private ones in positions.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf.core import notebook_repr
+from legcf.core.arguments import as_count
 from legcf.core.arrays import FloatArray, Positions, sorted_unique
 from legcf.core.errors import UserError
 from legcf.data.ids import ExternalId, IdMap
@@ -25,16 +25,15 @@ from legcf.modelfile.attributes import ItemMask
 from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.popularity import trust
 from legcf.ranking.tables.embedding_table import EmbeddingTable, measure
+from legcf.ranking.topk_numpy import top_k
 from legcf.scoring.batch import blocks
 from legcf.scoring.foldin import UserMaker, user_maker
-from legcf.scoring.neighbours import HistoryNeighbours
-from legcf.scoring.profile import ServedTerm, UserProfile
-from legcf.scoring.renew import with_pairs
+from legcf.scoring.profile import UserProfile
 from legcf.scoring.rules import Caps, Filter, allowed_items, choose
-from legcf.scoring.topk import best
 
 _POOL = 10  # candidates per place where the best scores alone do not decide
 _NONE = np.zeros(0, dtype=np.int32)
+_NUMBER = "The number of recommendations"
 
 
 class Scored(NamedTuple):
@@ -115,18 +114,6 @@ class Scorer:
         """
         return cls(ServedModel.load(Path(path)), Path(path))
 
-    def updated(self, users: Sequence[ExternalId], items: Sequence[ExternalId]) -> "Scorer":
-        """Give a scorer that knows more pairs, of known and of new users and items.
-
-        Args:
-            users: Ids, one per pair.
-            items: Ids, side by side with them.
-
-        Returns:
-            Another scorer; this one stays as it is.
-        """
-        return Scorer(with_pairs(self.model, users, items))
-
     def prepare(self) -> "Scorer":
         """Build the lookups that the first request would otherwise wait for.
 
@@ -138,16 +125,7 @@ class Scorer:
             self.model.users.find("")
         self._measured  # noqa: B018 - cached on first use
         self.solver.prepare()
-        self.term  # noqa: B018 - cached on first use
         return self
-
-    @cached_property
-    def term(self) -> ServedTerm | None:
-        """What the items of a user add beside the vectors: the file's lists, or what neighbours took."""
-        history, scale = self.model.history, self.model.neighbour_scale
-        if self.model.lists is not None or history is None or not scale:
-            return self.model.lists
-        return HistoryNeighbours.of(history, scale)
 
     @cached_property
     def solver(self) -> UserMaker:
@@ -186,6 +164,7 @@ class Scorer:
         Returns:
             The best items, as `recommend` gives them.
         """
+        as_count(request.k, _NUMBER)
         seen = taste.history if request.exclude_seen else _NONE
         left_out = np.concatenate([self.model.items.positions(request.deny), hidden, seen])
         inside = allowed_items(self.model.attributes, request.filter) if request.filter else None
@@ -197,7 +176,7 @@ class Scorer:
         if request.cap or request.diversity:
             found = self._chosen(scores, request, left_out, inside)
         else:
-            found = best(scores, request.k, left_out, inside)
+            found = top_k(scores, request.k, left_out, inside)
         return _named(self.model.items, self.model.titles, *found, self.fallback(taste))
 
     def _chosen(
@@ -206,7 +185,7 @@ class Scorer:
         """By diversity and caps from the best items: from more of them if caps leave too few."""
         room = _POOL * request.k
         while True:
-            pool, values = best(scores, room, left_out, inside)
+            pool, values = top_k(scores, room, left_out, inside)
             vectors = self.model.item_rows.vectors(pool) if request.diversity else None
             caps = Caps(self.model.attributes, request.cap)
             taken = choose(pool.tolist(), values, vectors, request.k, request.diversity, caps)
@@ -217,7 +196,8 @@ class Scorer:
     def fallback(self, taste: UserProfile) -> Literal["popular"] | None:
         """What is recommended in place of a taste of which nothing is known: neither vector nor history tell items
         apart."""
-        if taste.vector.any() or (self.term is not None and self.term.term(taste.history, taste.relative).any()):
+        lists = self.model.lists
+        if taste.vector.any() or (lists is not None and lists.scores(taste.history, taste.relative).any()):
             return None
         return "popular"
 
@@ -237,8 +217,8 @@ class Scorer:
         scores: FloatArray = rows.scores(rows.project(taste.vector[None]) if projected is None else projected)[0]
         if self.model.item_bias is not None:
             scores += self.model.item_bias
-        if self.term is not None:
-            self.term.add_to(scores, taste.history, taste.relative)
+        if self.model.lists is not None:
+            self.model.lists.add_to(scores, taste.history, taste.relative)
         return scores
 
     def profile(self, request: Request, more: Positions = _NONE) -> UserProfile:
@@ -293,7 +273,7 @@ class Scorer:
         position = self.model.items.position(item)
         cosines = self._cosines(self.model.item_rows, position, self.item_norms)
         cosines *= trust(self.model.popularity)
-        found = best(cosines, k, np.append(hidden, position), None)
+        found = top_k(cosines, as_count(k, "The number of similar items"), np.append(hidden, position))
         return _named(self.model.items, self.model.titles, *found)
 
     def similar_users(self, user: ExternalId, k: int = 10) -> list[Scored]:
@@ -310,7 +290,8 @@ class Scorer:
         if self.model.users is None or self.model.user_rows is None:
             raise UserError("This model stores no users, so none can be compared: export with `--users coded`.")
         cosines = self._cosines(self.model.user_rows, position, self._user_norms)
-        found, scores = best(cosines, k, np.array([position]), None)
+        count = as_count(k, "The number of similar users")
+        found, scores = top_k(cosines, count, np.array([position]))
         return _named(self.model.users, None, found, scores)
 
     def recommend_all(
@@ -326,7 +307,7 @@ class Scorer:
         Returns:
             Positions and scores (users × k), −1 where there are fewer; `model.items.external` gives the ids.
         """
-        count = self._num_users()
+        count, k = self._num_users(), as_count(k, _NUMBER)
         items = np.empty((count, k), dtype=np.int32)
         scores = np.empty((count, k), dtype=np.float32)
         for users, some_items, some_scores in self.recommend_blocks(k, exclude_seen, compiled):
@@ -346,7 +327,7 @@ class Scorer:
         Yields:
             A slice of users, and positions and scores for them.
         """
-        return blocks(self, self._num_users(), k, exclude_seen, compiled)
+        return blocks(self, self._num_users(), as_count(k, _NUMBER), exclude_seen, compiled)
 
     def __repr__(self) -> str:
         return notebook_repr.plain(self._facts())

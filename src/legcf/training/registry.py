@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What there is, by name: a new method or backbone is one file and one line here."""
+"""Name the methods and backbones, and make a configuration of them.
+
+A new one is one file and one line here, or an entry point of another package.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,8 +13,19 @@ from legcf.backbones.history import History
 from legcf.backbones.lightgcn import LightGCN
 from legcf.backbones.lr_gccf import LRGCCF
 from legcf.backbones.ngcf import NGCF
-from legcf.core.config import Frozen, RankingConfig, RunConfig, TrainingConfig, merged, migrated, unknown_key, validated
+from legcf.core.config import (
+    Frozen,
+    RankingConfig,
+    RunConfig,
+    TrainingConfig,
+    merged,
+    migrated,
+    unknown_key,
+    validated,
+    with_current_keys,
+)
 from legcf.core.errors import UserError
+from legcf.core.plugins import Registry
 from legcf.embeddings.base import EmbeddingLayer
 from legcf.embeddings.baselines.als import Als
 from legcf.embeddings.baselines.ease import Ease
@@ -32,52 +46,63 @@ from legcf.embeddings.sized.ciess import Ciess
 from legcf.embeddings.sized.esapn import Esapn
 from legcf.embeddings.sized.optembed import OptEmbed
 from legcf.embeddings.sized.pep import Pep
+from legcf.training.losses import check_batches
 from legcf.training.recipes import alternating, autoemb, ciess, clustering, esapn, optembed, pruning, quantising
 from legcf.training.stage import Stage, closed_form, single_stage
 
 
 @dataclass(frozen=True)
 class Method:
-    """An embedding layer and the stages that train it."""
+    """Join an embedding layer and the stages that train it."""
 
     layer: type[EmbeddingLayer[Any]]
     recipe: Callable[[Any, TrainingConfig], Sequence[Stage[Any]]]
     """The method's own settings and those of training → the stages."""
 
 
-METHODS: dict[str, Method] = {
-    "legcf": Method(Legcf, alternating.stages),
-    "full": Method(FullTable, single_stage),
-    "esapn": Method(Esapn, esapn.stages),
-    "autoemb": Method(AutoEmb, autoemb.stages),
-    "optembed": Method(OptEmbed, optembed.stages),
-    "dhe": Method(DeepHash, single_stage),
-    "nimble-tt": Method(NimbleTT, single_stage),
-    "ciess": Method(Ciess, ciess.stages),
-    "cel": Method(Cel, clustering.stages),
-    "pep": Method(Pep, pruning.stages),
-    "qr": Method(QuotientRemainder, single_stage),
-    "double-hash": Method(DoubleHash, single_stage),
-    "binary-code": Method(BinaryCode, single_stage),
-    "cerp": Method(Cerp, pruning.pushed_stages),
-    "lightrec": Method(LightRec, quantising.stages),
-    "popularity": Method(MostPopular, closed_form),
-    "item-knn": Method(ItemKnn, closed_form),
-    "ease": Method(Ease, closed_form),
-    "als": Method(Als, closed_form),
-}
+METHODS: Registry[Method] = Registry(
+    "method",
+    "legcf.methods",
+    lambda part: isinstance(part, Method),
+    {
+        "legcf": Method(Legcf, alternating.stages),
+        "full": Method(FullTable, single_stage),
+        "esapn": Method(Esapn, esapn.stages),
+        "autoemb": Method(AutoEmb, autoemb.stages),
+        "optembed": Method(OptEmbed, optembed.stages),
+        "dhe": Method(DeepHash, single_stage),
+        "nimble-tt": Method(NimbleTT, single_stage),
+        "ciess": Method(Ciess, ciess.stages),
+        "cel": Method(Cel, clustering.stages),
+        "pep": Method(Pep, pruning.stages),
+        "qr": Method(QuotientRemainder, single_stage),
+        "double-hash": Method(DoubleHash, single_stage),
+        "binary-code": Method(BinaryCode, single_stage),
+        "cerp": Method(Cerp, pruning.pushed_stages),
+        "lightrec": Method(LightRec, quantising.stages),
+        "popularity": Method(MostPopular, closed_form),
+        "item-knn": Method(ItemKnn, closed_form),
+        "ease": Method(Ease, closed_form),
+        "als": Method(Als, closed_form),
+    },
+)
 
 COMMON_SECTIONS: dict[str, type[Frozen]] = {"training": TrainingConfig, "ranking": RankingConfig}
 """Settings that every method has."""
 
 DEFAULT_BACKBONE = "lightgcn"
 
-BACKBONES: dict[str, type[Backbone[Any]]] = {
-    "lightgcn": LightGCN,
-    "history": History,
-    "lr-gccf": LRGCCF,
-    "ngcf": NGCF,
-}
+BACKBONES: Registry[type[Backbone[Any]]] = Registry(
+    "backbone",
+    "legcf.backbones",
+    lambda part: isinstance(part, type) and issubclass(part, Backbone),
+    {
+        "lightgcn": LightGCN,
+        "history": History,
+        "lr-gccf": LRGCCF,
+        "ngcf": NGCF,
+    },
+)
 
 
 def chosen(kind: str, name: str, among: Mapping[str, Any]) -> Any:
@@ -86,12 +111,10 @@ def chosen(kind: str, name: str, among: Mapping[str, Any]) -> Any:
     return among[name]
 
 
-def width_option(method: str) -> str:
-    """What the width is called in the method's section."""
-    layer: type[EmbeddingLayer[Any]] = chosen("method", method, METHODS).layer
-    if layer.width_option is None:
+def require_width(method: str) -> None:
+    """Refuse --dim for a method without vectors."""
+    if "dim" not in chosen("method", method, METHODS).layer.Config.model_fields:
         raise UserError(f"Method {method} has no vectors, so it has no width either: leave out --dim.")
-    return layer.width_option
 
 
 def resolve(
@@ -102,7 +125,7 @@ def resolve(
     overrides: Mapping[str, Any] | None = None,
     data: Mapping[str, Any] | None = None,
 ) -> RunConfig:
-    """The full configuration: defaults, then the method's preset, then `overrides`, every key checked."""
+    """Return the full configuration: defaults, then the method's preset, then `overrides`, every key checked."""
     layer: type[EmbeddingLayer[Any]] = chosen("method", method, METHODS).layer
     settings: Mapping[str, Any] = chosen(f"preset of method {method}", preset, layer.presets)
     made_for = settings.get("backbone", {}).get("name", DEFAULT_BACKBONE)
@@ -114,31 +137,33 @@ def resolve(
             f"Preset {preset} of {method} is made for backbone {made_for}; with {backbone} use --preset"
             f" {' or '.join(others)}."
         )
-    given = merged(settings, overrides or {})
+    options = merged(settings, with_current_keys(overrides or {}, method))
     sections: dict[str, type[Frozen]] = {"method": layer.Config, "backbone": backbone_type.Config, **COMMON_SECTIONS}
-    for section, values in given.items():
+    for section, values in options.items():
         if section not in sections or not isinstance(values, Mapping):
             every = {f"{name}.{key}" for name, model in sections.items() for key in model.model_fields}
             raise UserError(unknown_key(section, every))
     for section, name in (("method", method), ("backbone", backbone)):
-        if given.get(section, {}).get("name", name) != name:
+        if options.get(section, {}).get("name", name) != name:
             raise UserError(f"{section}.name cannot be set as an option; choose it with --{section}.")
-    method_config = validated(layer.Config, {**given.get("method", {}), "name": method}, "method")
-    backbone_config = validated(backbone_type.Config, {**given.get("backbone", {}), "name": backbone}, "backbone")
+    method_config = validated(layer.Config, {**options.get("method", {}), "name": method}, "method")
+    backbone_config = validated(backbone_type.Config, {**options.get("backbone", {}), "name": backbone}, "backbone")
     layer.check(method_config, backbone_config)
     values = {
         "preset": preset,
         "seed": seed,
         "method": method_config,
         "backbone": backbone_config,
-        **{name: validated(model, given.get(name, {}), name) for name, model in COMMON_SECTIONS.items()},
+        **{name: validated(model, options.get(name, {}), name) for name, model in COMMON_SECTIONS.items()},
         "data": dict(data or {}),
     }
-    return validated(RunConfig, values, "")
+    config = validated(RunConfig, values, "")
+    check_batches(config.training)
+    return config
 
 
 def config_from_json(content: Mapping[str, Any]) -> RunConfig:
-    """The configuration of a saved run, also of one that an earlier version wrote."""
+    """Read the configuration of a saved run, also of one that an earlier version wrote."""
     content = migrated(content)
     try:
         method, backbone = content["method"]["name"], content["backbone"]["name"]

@@ -18,7 +18,7 @@ from legcf.features.known import ItemFeatures
 from legcf.features.mapping import fit_map
 from legcf.ranking.popularity import trust
 from legcf.training.run_folder import TrainedModel
-from legcf.updating.merge import Grown, moved, places
+from legcf.updating.merge import Grown, moved
 from legcf.updating.vectors import trained_vectors
 
 
@@ -57,7 +57,7 @@ def with_items(trained: TrainedModel, new: Dataset | None, about: ItemTable | No
     if trained.titles is not None and (new.titles is not None or about.titles is not None):
         titles = [str(one) for one in listed]
         for ids, names in ((about.items, about.titles), (new.items, new.titles)):
-            for place, name in zip(places(ids, items).tolist(), names or (), strict=False):
+            for place, name in zip(items.find_all(ids).tolist(), names or (), strict=False):
                 titles[place] = name
     return replace(new, items=items, train=train, validation=validation, test=test, titles=titles)
 
@@ -69,11 +69,11 @@ def known_features(
     count = len(merged.items)
     before = current.features
     if before is not None:
-        before = before.moved(places(current.items, merged.items), count)
+        before = before.moved(merged.items.find_all(current.items), count)
     if about is None:
         return before
     coder = before.coder if before is not None else fitted_coder(about.rows, about.kinds)
-    newer = ItemFeatures(coder, coded(coder, about.rows)).moved(places(about.items, merged.items), count)
+    newer = ItemFeatures(coder, coded(coder, about.rows)).moved(merged.items.find_all(about.items), count)
     found = newer if before is None else before.overlaid(newer)
     vectors, pooling = trained_vectors(base)
     trained_on = found.rows[: len(base.items)]

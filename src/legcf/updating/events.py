@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a server was told, for an update: every event and every described item that a run does not know yet."""
+"""Read what a server has logged, for an update: every event and every described item that a run does not know yet."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,21 +8,21 @@ from typing import Any
 
 import polars as pl
 
+from legcf.core.columns import FrameColumns
 from legcf.data.ids import IdMap
 from legcf.data.options import DataOptions
-from legcf.data.reading.kinds import to_integer
+from legcf.data.reading.encode import as_integers
 from legcf.features.coder import FeatureColumn, as_written, float_or_none
 from legcf.server.state.event_log import Described, EventLog, LogMark
 from legcf.training.run_folder import TrainedModel
 from legcf.updating.cold import ItemTable
 
-_TITLE = "title"
-_COLUMNS = {"user": pl.String, "item": pl.String, "timestamp": pl.Float64}
+_SCHEMA = {FrameColumns.USER: pl.String, FrameColumns.ITEM: pl.String, FrameColumns.TIME: pl.Float64}
 
 
 @dataclass(frozen=True, eq=False)
 class Reported:
-    """`mark` is that of a run that knows it all."""
+    """Hold what is new to a run; `mark` is that of a run that knows it all."""
 
     mark: LogMark
     pairs: pl.DataFrame
@@ -36,26 +36,30 @@ class Reported:
 
 
 def new_events(folder: Path | str, trained: TrainedModel) -> Reported:
-    """What stands behind the run's mark."""
+    """Return what stands behind the run's mark."""
     log, before = EventLog(folder), LogMark.from_card(trained.metrics)
     mark, events = log.since(before)
     rows = [(event.user, event.item, event.time) for event in events]
     described = log.descriptions(before.described if before is not None and before.log == log.name else 0)
     log.close()
-    frame = pl.DataFrame(rows, schema=_COLUMNS, orient="row")
-    pairs = frame.with_columns(_as_in(trained.users, frame["user"]), _as_in(trained.items, frame["item"]))
+    frame = pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+    pairs = frame.with_columns(
+        _as_in(trained.users, frame[FrameColumns.USER]), _as_in(trained.items, frame[FrameColumns.ITEM])
+    )
     return Reported(mark, pairs, _table(described, trained))
 
 
 def _table(described: Sequence[Described], trained: TrainedModel) -> ItemTable | None:
-    """The columns that the run learns from; a list of values is what a column of tags has."""
+    """Return the columns that the run learns from; a list of values is what a column of tags has."""
     if trained.features is None or not described:
         return None
     names = pl.Series([entry.item for entry in described], dtype=pl.String)
     coder = trained.features.coder
     columns = [_column(one, [entry.features.get(one.name) for entry in described]) for one in coder.columns]
-    if not any(column.name == _TITLE for column in columns) and any(entry.title for entry in described):
-        columns.append(pl.Series(_TITLE, [entry.title or entry.item for entry in described], dtype=pl.String))
+    if not any(column.name == FrameColumns.TITLE for column in columns) and any(entry.title for entry in described):
+        columns.append(
+            pl.Series(FrameColumns.TITLE, [entry.title or entry.item for entry in described], dtype=pl.String)
+        )
     return ItemTable(IdMap.of(_as_in(trained.items, names).to_list(), "item"), pl.DataFrame(columns))
 
 
@@ -68,13 +72,15 @@ def _column(column: FeatureColumn, said: list[Any]) -> pl.Series:
 
 
 def options_of_events(half_life: str | None) -> DataOptions:
-    """How the pairs of `new_events` are read."""
-    return DataOptions(user_col="user", item_col="item", time_col="timestamp", half_life=half_life)
+    """Return how the pairs of `new_events` are read."""
+    return DataOptions(
+        user_col=FrameColumns.USER, item_col=FrameColumns.ITEM, time_col=FrameColumns.TIME, half_life=half_life
+    )
 
 
 def _as_in(ids: IdMap, written: pl.Series) -> pl.Series:
-    """The log has text: numbers where the model's ids are numbers, if all are."""
+    """Return ids of the log, which are text, as numbers where the model's are and all of these can be."""
     if ids.is_text:
         return written
-    numbers = to_integer(written)
-    return written if numbers.null_count() else numbers
+    numbers = as_integers(written)
+    return written if numbers is None else numbers

@@ -37,15 +37,15 @@ def merge(base: TrainedModel, current: TrainedModel, new: Dataset) -> Grown:
     """The pairs of `current`, which was updated from `base` or is `base` itself, and every pair of `new`."""
     users = _grown(base.users, current.users, new.users)
     items = _grown(base.items, current.items, new.items)
-    from_current = places(current.users, users), places(current.items, items)
-    from_new = places(new.users, users), places(new.items, items)
+    from_current = users.find_all(current.users), items.find_all(current.items)
+    from_new = users.find_all(new.users), items.find_all(new.items)
     shape = len(users), len(items)
     at, older, newer = _faded(current, new)
     fresh = moved(newer(new.known), *from_new, *shape)
     train = moved(older(current.ranking.histories), *from_current, *shape).joined(fresh)
     known = moved(older(current.known), *from_current, *shape).joined(fresh)
     trained = base.ranking.histories.widened(*shape)
-    added = train.subset(~np.isin(pair_keys(train), pair_keys(trained), assume_unique=True))
+    added = train.subset(~np.isin(train.keys(), trained.keys(), assume_unique=True))
     return Grown(users, items, _titles(items, current, new), train, known, added, at)
 
 
@@ -53,11 +53,11 @@ def grown_dataset(dataset: Dataset, trained: TrainedModel) -> Dataset:
     """The data of a model with what it was updated with: held-out pairs that have come since are held out no more."""
     train = trained.ranking.histories
     shape = len(trained.users), len(trained.items)
-    taken = pair_keys(train)
+    taken = train.keys()
 
     def rest(part: Interactions) -> Interactions:
         wide = part.widened(*shape)
-        return wide.subset(~np.isin(pair_keys(wide), taken, assume_unique=True))
+        return wide.subset(~np.isin(wide.keys(), taken, assume_unique=True))
 
     return replace(
         dataset,
@@ -68,12 +68,6 @@ def grown_dataset(dataset: Dataset, trained: TrainedModel) -> Dataset:
         validation=rest(dataset.validation),
         test=rest(dataset.test),
     )
-
-
-def places(ids: IdMap, among: IdMap) -> LongArray:
-    """Where each id stands in a map that has them all."""
-    found = (among.find(identifier) for identifier in ids.values.tolist())
-    return np.fromiter((-1 if place is None else place for place in found), dtype=np.int64, count=len(ids))
 
 
 def moved(pairs: Interactions, users: LongArray, items: LongArray, num_users: int, num_items: int) -> Interactions:
@@ -105,12 +99,6 @@ def _unchanged(pairs: Interactions) -> Interactions:
     return pairs
 
 
-def pair_keys(pairs: Interactions) -> LongArray:
-    """A number for each pair, ascending."""
-    keys: LongArray = pairs.users().astype(np.int64) * pairs.num_items + pairs.items
-    return keys
-
-
 def _grown(trained: IdMap, current: IdMap, new: IdMap) -> IdMap:
     later: list[ExternalId] = current.values[len(trained) :].tolist()
     return trained.with_later([*later, *(one for one in new.values.tolist() if current.find(one) is None)])
@@ -121,6 +109,6 @@ def _titles(items: IdMap, current: TrainedModel, new: Dataset) -> list[str] | No
         return None
     titles = [str(identifier) for identifier in items.values.tolist()]
     for ids, names in ((new.items, new.titles), (current.items, current.titles)):  # a title that is known stays
-        for place, title in zip(places(ids, items).tolist(), names or (), strict=False):
-            titles[place] = title
+        for position, title in zip(items.find_all(ids).tolist(), names or (), strict=False):
+            titles[position] = title
     return titles

@@ -17,19 +17,18 @@ from legcf.core import threads
 from legcf.core.arrays import Positions
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset, Interactions
-from legcf.evaluation import eval_users, evaluate, sample_eval_users, selection_score
+from legcf.embeddings.budget import without_budget
+from legcf.evaluation import Evaluator, eval_users, evaluate, sample_eval_users
 from legcf.features.cold_items import ColdItemEncoder
 from legcf.features.known import ItemFeatures
 from legcf.modelfile.served_model import encoder_bytes
 from legcf.ranking.builder import RankingBuilder
-from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.item_lists.recipe import ListFitter
-from legcf.ranking.neighbours import Neighbours
 from legcf.ranking.ranking import Ranking
 from legcf.server.state.event_log import MARK_KEY
-from legcf.training import run
+from legcf.training.assess import ByteBudget, assess, peak_memory_mb
+from legcf.training.build import make_model
 from legcf.training.model import GraphModel
-from legcf.training.registry import BACKBONES, METHODS
 from legcf.training.run_folder import TrainedModel
 from legcf.updating.change import RESOLVE_SHARE, new_share
 from legcf.updating.cold import ItemTable, blended, described, known_features, with_items
@@ -78,7 +77,7 @@ def update(
     watching = sample_eval_users(dataset.validation, config.training.validation_users, config.seed)
     again = growth >= REWEIGH_GROWTH and _can_weigh(result, dataset)
     result = _weighed_again(result, dataset.validation, watching) if again else result
-    metrics = run.assess(model, result.ranking, dataset, result.config, watching)
+    metrics = assess(model, result.ranking, dataset, result.config, watching)
     if merged.weighed_at is not None:
         metrics["weighed_at"] = merged.weighed_at
     metrics["content_hash"] = base.metrics.get("content_hash")  # of the data, which is where held-out pairs are from
@@ -94,7 +93,7 @@ def update(
         **_drift(base, growth, metrics["validation"].get(_DRIFT), dataset.validation, watching, data),
     }
     metrics["seconds"] = {"this_session": time.perf_counter() - started}
-    metrics["peak_rss_mb"] = run.peak_memory_mb()
+    metrics["peak_rss_mb"] = peak_memory_mb()
     metrics |= {key: base.metrics[key] for key in ("final", "best_epoch") if key in base.metrics}
     metrics |= {key: trained.metrics[key] for key in (MARK_KEY,) if key in trained.metrics}
     return replace(result, metrics=metrics)
@@ -108,7 +107,7 @@ def _without_held_out(base: TrainedModel, merged: Grown) -> Dataset:
 
 def refuse_others(base: TrainedModel) -> None:
     """Only where users are their histories is an item's vector all that new pairs change."""
-    if base.ranking.pooling is None or base.config.ranking.length != 1:
+    if base.ranking.pooling is None or base.config.ranking.norm_power != 1:
         raise UserError(
             f"A model of {base.config.method.name} on {base.config.backbone.name} cannot be updated, for its users are"
             " more than their histories: train again, with the default preset if it is to be updated later."
@@ -118,67 +117,59 @@ def refuse_others(base: TrainedModel) -> None:
 def model_config(base: TrainedModel) -> Any:
     """The settings with all sizes as they are: a budget would give others for other numbers of users and items."""
     config = base.config
-    if "budget" not in type(config.method).model_fields:
-        return config
-    return config.model_copy(update={"method": config.method.model_copy(update={"budget": None})})
+    return config.model_copy(update={"method": without_budget(config.method)})
 
 
 def _grown_model(
     base: TrainedModel, merged: Grown, changed: NDArray[np.bool_], features: ItemFeatures | None
 ) -> GraphModel:
     items, pooling = trained_vectors(base)
-    settings = settings_for(base.config.method, items, base.ranking.histories, pooling)
+    settings = settings_for(base.model.layer.als_settings, items, base.ranking.histories, pooling)
     places = np.flatnonzero(changed | described(base, features, len(merged.items)))
     vectors = changed_vectors(items, base.ranking.histories, merged.train, places, pooling, settings)
     if features is not None:
         vectors = blended(vectors, places, merged.train.item_degrees, len(base.items), features)
     config = model_config(base)
-    layer = METHODS[config.method.name].layer(config.method, len(merged.users), len(merged.items))
-    layer.take_items(base.model.layer, places, vectors)
-    backbone = BACKBONES[config.backbone.name](config.backbone, layer.width)
-    backbone.load_state_dict(base.model.backbone.state_dict())
-    once = config.training.model_copy(update={"propagation": "stepwise"})
-    model = GraphModel(layer, backbone, merged.train, once)
-    model.eval()
-    model.rebuild()
-    return model
+
+    def fill(model: GraphModel) -> None:
+        model.layer.take_items(base.model.layer, places, vectors)
+        model.backbone.load_state_dict(base.model.backbone.state_dict())
+
+    return make_model(config, merged.train, fill)
 
 
 def _ranked(
     base: TrainedModel, model: GraphModel, dataset: Dataset, changed: NDArray[np.bool_], encoder: ColdItemEncoder | None
 ) -> Ranking:
-    settings, term = base.config.ranking, base.ranking.term
-    byte_budget = run.byte_budget(base.config, dataset)
+    settings, lists = base.config.ranking, base.ranking.lists
+    budget = ByteBudget.of(base.config, dataset)
+    byte_budget = None if budget is None else budget.left(base.config.method)
     if byte_budget is not None and encoder is not None:
         byte_budget = max(byte_budget - encoder_bytes(encoder), 0)  # the file keeps to its size with the map in it
-    if isinstance(term, ItemLists) and term.scale:
+    if lists is not None and lists.scale:
         builder = RankingBuilder(settings, byte_budget)
         ranking = builder.quantised(model.ranking())
-        return replace(ranking, term=renewed_lists(term, dataset.train, changed, settings, builder.entries(ranking)))
-    if isinstance(term, Neighbours):
-        ranking = RankingBuilder(settings).quantised(model.ranking())
-        return replace(ranking, term=Neighbours.of(dataset.train).weighing(term.weight, ranking))
+        return replace(ranking, lists=renewed_lists(lists, dataset.train, changed, settings, builder.entries(ranking)))
     # No lists, or of a run that does not say how they were scaled: as after a training.
     return RankingBuilder(settings, byte_budget, ListFitter(dataset.train)).build(model.ranking(), None).ranking
 
 
 def _can_weigh(result: TrainedModel, dataset: Dataset) -> bool:
-    term = result.ranking.term
-    has_lists = isinstance(term, ItemLists) and term.num_entries > 0 and term.scale > 0
+    lists = result.ranking.lists
+    has_lists = lists is not None and lists.num_entries > 0 and lists.scale > 0
     return has_lists and result.config.ranking.fit_weight and dataset.validation.num_pairs > 0
 
 
 def _weighed_again(result: TrainedModel, validation: Interactions, watching: Positions | None) -> TrainedModel:
     """As a training weighs lists."""
-    config, lists = result.config, result.ranking.term
-    assert isinstance(lists, ItemLists)
-    monitor = config.training.monitor
-    name, k = monitor.split("@")
+    config, lists = result.config, result.ranking.lists
+    assert lists is not None
+    evaluator = Evaluator(validation, config.training.monitor, watching)
 
-    def judge(ranking: Ranking, facts: dict[str, Any]) -> float:
-        return selection_score(evaluate(ranking, validation, (int(k),), watching, {name, "recall"}), monitor)
+    def objective(ranking: Ranking, facts: dict[str, Any]) -> float:
+        return evaluator.selection_score(evaluator.metrics(ranking))
 
-    tuned = RankingBuilder(config.ranking).with_list_weight(result.ranking, lists, config.ranking, judge)
+    tuned = RankingBuilder(config.ranking).with_list_weight(result.ranking, lists, config.ranking, objective)
     return replace(result, ranking=tuned.ranking, config=config.model_copy(update={"ranking": tuned.config}))
 
 

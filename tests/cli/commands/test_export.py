@@ -10,18 +10,7 @@ import pytest
 from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.tables.embedding_table import CodebookTable, DenseTable
 from legcf.scoring.scorer import Request, Scorer
-from tests.cli.conftest import QUICK
 from tests.cli.typed import legcf, refused
-
-
-@pytest.fixture(scope="module")
-def near_run(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run in whose scores neighbours count."""
-    out = tmp_path_factory.mktemp("runs") / "near"
-    weight = ("--set", "ranking.neighbours=0.5")
-    answer = legcf("train", folder, "--out", out, "--seed", 3, "--preset", "items-only", *QUICK, *weight)
-    assert answer.code == 0, answer.err
-    return out
 
 
 def test_size_and_accuracy_before_and_after(run: Path, tmp_path: Path) -> None:
@@ -66,15 +55,6 @@ def test_same_seed_same_file(run: Path, tmp_path: Path) -> None:
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
-def test_onnx(run: Path, tmp_path: Path) -> None:
-    onnxruntime = pytest.importorskip("onnxruntime")
-    assert legcf("export", run, tmp_path / "m.onnx", "--format", "onnx", "-q").code == 0
-    assert [entry.name for entry in onnxruntime.InferenceSession(str(tmp_path / "m.onnx")).get_inputs()] == [
-        "users",
-        "k",
-    ]
-
-
 def test_source_gone(run: Path, tmp_path: Path) -> None:
     moved = tmp_path / "moved"
     shutil.copytree(run, moved)
@@ -88,51 +68,14 @@ def test_source_gone(run: Path, tmp_path: Path) -> None:
     assert "with the graph" not in answer.out
 
 
-def test_neighbours_are_kept_with_the_histories(near_run: Path, tmp_path: Path) -> None:
-    model = tmp_path / "model"
-    accuracy = {}
-    for options, kept in (
-        ((), True),
-        (("--format", "full"), True),
-        (("--users", "none", "--history"), True),
-        (("--neighbours",), True),
-        (("--no-neighbours",), False),
-        (("--users", "none"), False),
-        (("--no-history",), False),
-    ):
-        answer = legcf("export", near_run, model, "-t", 8, "--json", *options)
-        assert answer.code == 0, answer.err
-        report = json.loads(answer.out)
-        assert report["neighbours"] is kept
-        assert (ServedModel.load(model).neighbour_scale > 0) is kept
-        silent = kept or "--no-neighbours" in options
-        assert answer.err == "" if silent else "--history keeps both" in answer.err
-        accuracy[options] = report["accuracy"]["test"]["ndcg@20"]
-    whole = accuracy[("--format", "full")]
-    assert whole["after"] == pytest.approx(whole["before"], rel=0.02)
-
-
-def test_neighbours_that_cannot_be_kept(run: Path, near_run: Path, tmp_path: Path) -> None:
-    model = tmp_path / "model"
-    assert "without --neighbours" in refused("export", run, model, "--neighbours", "-q")
-    for options in (("--users", "none"), ("--no-history",)):
-        assert "--history keeps both" in refused("export", near_run, model, "--neighbours", *options)
-    assert "ONNX graph has none" in refused("export", near_run, model, "--neighbours", "--format", "onnx")
-    pytest.importorskip("onnx")
-    answer = legcf("export", near_run, model, "--format", "onnx", "-t", 4, "-q", "--no-evaluate")
-    assert answer.code == 0
-    assert "ONNX graph has none" in answer.err
-
-
 def test_refusals(run: Path, tmp_path: Path) -> None:
     model = tmp_path / "model"
     assert "not a run" in refused("export", tmp_path / "nowhere", model)
-    assert "--dtype" in refused("export", run, model, "--dtype", "float8")
-    assert "--format" in refused("export", run, model, "--format", "pickle")
-    assert "--users" in refused("export", run, model, "--users", "some")
+    assert "dtype = 'float8' is not possible" in refused("export", run, model, "--dtype", "float8")
+    assert "choose coded or full" in refused("export", run, model, "--format", "onnx")
+    assert "choose coded or history or none" in refused("export", run, model, "--users", "some")
     assert "t = 9" in refused("export", run, model, "-t", 9, "-q")
     assert "codebook" in refused("export", run, model, "-c", 100_000, "-q")
-    assert "known users" in refused("export", run, model, "--format", "onnx", "--users", "none")
     assert not model.exists()
     (tmp_path / "file").write_text("")
     assert "Cannot write" in refused("export", run, tmp_path / "file" / "model", "-q")

@@ -4,6 +4,8 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -105,6 +107,23 @@ def test_a_config_file_repeats_a_run(run: Path, folder: Path, tmp_path: Path) ->
     first, again = (json.loads((place / "metrics.json").read_text()) for place in (run, tmp_path / "again"))
     assert first["test"] == again["test"]
     assert first["seed"] == again["seed"]
+
+
+def test_former_keys_are_reported_in_one_line(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "old.json").write_text('{"training": {"adam_memory": 0.9, "leave_out": false}, "method": {"d": 4}}')
+    words = ("train", folder, "--out", tmp_path / "run", "--config", tmp_path / "old.json", "--preset", "paper")
+    typed = (*QUICK, "--set", "training.beta2=0.99", "--set", "ranking.length=0.5")
+    command = [sys.executable, "-m", "legcf", *map(str, (*words, *typed))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    for former, current in (
+        ("training.adam_memory", "training.beta2"), ("training.leave_out", "training.exclude_target"),
+        ("method.d", "method.dim"), ("ranking.length", "ranking.norm_power"),
+    ):  # fmt: skip
+        assert done.stderr.splitlines().count(f"legcf: The key `{former}` is called `{current}` now.") == 1
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["training"]["beta2"] == 0.99, "what is typed goes before the file, whatever its name"
+    assert config["method"]["dim"] == 8
+    assert config["ranking"]["norm_power"] == 0.5
 
 
 def test_options_go_before_the_file(run: Path, folder: Path, tmp_path: Path) -> None:
@@ -263,9 +282,9 @@ def test_starts_from_the_vectors_of_another_run(folder: Path, tmp_path: Path) ->
     answer = legcf("train", folder, "--out", tmp_path / "run", "--warm-start", tmp_path / "full", *QUICK)
     assert answer.code == 0, answer.err
     wider = refused(
-        "train", folder, "--out", tmp_path / "wide", "--warm-start", tmp_path / "full", *QUICK, "--set", "method.d=9"
+        "train", folder, "--out", tmp_path / "wide", "--warm-start", tmp_path / "full", *QUICK, "--set", "method.dim=9"
     )
-    assert "method.d" in wider
+    assert "method.dim" in wider
     assert "does not exist" in refused(
         "train", folder, "--out", tmp_path / "none", "--warm-start", tmp_path / "nowhere.npy", *QUICK
     )

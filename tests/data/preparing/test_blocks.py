@@ -10,7 +10,7 @@ import pytest
 from legcf.data.options import DataOptions
 from legcf.data.preparing import blocks, pipeline
 from legcf.data.preparing.blocks import Batch, sort_batches
-from legcf.data.source import load
+from legcf.data.source import load_data
 from tests.data.files import write_table
 
 
@@ -57,19 +57,19 @@ def test_a_dataset_does_not_depend_on_how_much_memory_there_was(
 ) -> None:
     path = write_table(tmp_path, "ratings.csv")
     options = DataOptions(protocol=protocol, k_core=7)
-    expected = load(path, options).content_hash
+    expected = load_data(path, options).content_hash
     monkeypatch.setattr(pipeline, "SPILL_PAIRS", 10)
     monkeypatch.setattr(blocks, "BLOCK_PAIRS", 20)
-    assert load(path, options).content_hash == expected
+    assert load_data(path, options).content_hash == expected
 
 
 def test_large_files_are_read_in_pieces(tmp_path: Path, shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from legcf.data.reading import compressed, lightgcn, tables
 
     path = write_table(tmp_path, "ratings.csv")
-    expected = load(shared_data / "lastfm").content_hash, load(path).content_hash
+    expected = load_data(shared_data / "lastfm").content_hash, load_data(path).content_hash
     monkeypatch.setattr(compressed, "CHUNK_BYTES", 1000)
     monkeypatch.setattr(lightgcn, "_KEEP_BYTES", 0)
     monkeypatch.setattr(tables, "_KEEP_BYTES", 0)
     monkeypatch.setattr(pipeline, "SPILL_PAIRS", 10)
-    assert (load(shared_data / "lastfm").content_hash, load(path).content_hash) == expected
+    assert (load_data(shared_data / "lastfm").content_hash, load_data(path).content_hash) == expected

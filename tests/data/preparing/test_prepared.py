@@ -21,9 +21,10 @@ from legcf.core.errors import UserError
 from legcf.data.options import DataOptions
 from legcf.data.preparing import pipeline
 from legcf.data.preparing.prepared import is_prepared, open_prepared, verify
-from legcf.data.source import from_frame, load, prepare_source
+from legcf.data.source import load_data, prepare_source
 from tests.data.files import write_lightgcn, write_table
 
+KEPT = Path(__file__).parent / "kept"
 ids = st.one_of(
     st.integers(-(2**63), 2**64 - 1).map(str),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
@@ -36,13 +37,13 @@ def test_ids_of_any_kind_round_trip(pairs: list[tuple[str, str]], tmp_path_facto
     frame = pl.DataFrame(pairs, schema={"user": pl.String, "item": pl.String}, orient="row")
     frame.write_parquet(folder / "pairs.parquet")
     prepared = prepare_source(folder / "pairs.parquet", folder / "out", quiet=True)
-    opened = load(folder / "out")
+    opened = load_data(folder / "out")
     came_back = set()
     for part in (opened.train, opened.validation, opened.test):
         users, items = opened.users.external(part.users()), opened.items.external(part.items)
         came_back |= set(zip(map(str, users), map(str, items), strict=True))
     assert came_back == set(pairs)
-    assert opened.content_hash == prepared.content_hash == from_frame(frame).content_hash
+    assert opened.content_hash == prepared.content_hash == load_data(frame).content_hash
     for identifier in opened.users.values.tolist():
         assert opened.users.find(identifier) is not None
     shutil.rmtree(folder)
@@ -53,7 +54,7 @@ def test_a_prepared_folder_is_what_loading_gives(tmp_path: Path) -> None:
     titles = tmp_path / "titles.csv"
     titles.write_text('item,title\n0,"Null, die"\n1,Eins\n')
     options = DataOptions(protocol="leave-last-out", titles=str(titles), min_rating=2)
-    loaded, prepared = load(path, options), prepare_source(path, tmp_path / "out", options, quiet=True)
+    loaded, prepared = load_data(path, options), prepare_source(path, tmp_path / "out", options, quiet=True)
     assert loaded.content_hash == prepared.content_hash
     assert loaded.titles == prepared.titles
     assert loaded.provenance == prepared.provenance
@@ -77,10 +78,10 @@ def test_large_arrays_are_mapped_and_cannot_change_the_file(tmp_path: Path, monk
 def test_other_options_are_not_silently_ignored(tmp_path: Path) -> None:
     path = write_table(tmp_path, "ratings.csv")
     prepare_source(path, tmp_path / "out", DataOptions(min_rating=3), quiet=True)
-    load(tmp_path / "out", DataOptions(min_rating=3))
-    load(tmp_path / "out", DataOptions(protocol="ratio"))
+    load_data(tmp_path / "out", DataOptions(min_rating=3))
+    load_data(tmp_path / "out", DataOptions(protocol="ratio"))
     with pytest.raises(UserError, match="min_rating=4"):
-        load(tmp_path / "out", DataOptions(min_rating=4))
+        load_data(tmp_path / "out", DataOptions(min_rating=4))
     with pytest.raises(UserError, match="prepared already"):
         prepare_source(tmp_path / "out", tmp_path / "again", quiet=True)
 
@@ -89,7 +90,7 @@ def test_only_a_prepared_folder_is_replaced(tmp_path: Path) -> None:
     path = write_table(tmp_path, "ratings.csv")
     first = prepare_source(path, tmp_path / "out", quiet=True).content_hash
     second = prepare_source(path, tmp_path / "out", DataOptions(split_seed=1), quiet=True).content_hash
-    assert first != second == load(tmp_path / "out").content_hash
+    assert first != second == load_data(tmp_path / "out").content_hash
     precious = write_lightgcn(tmp_path / "precious", "1 2\n")
     for place in (precious, path):
         with pytest.raises(UserError, match="not a prepared dataset"):
@@ -118,7 +119,7 @@ def test_damaged_folders_are_refused(damage: str, tmp_path: Path) -> None:
     else:
         np.save(out / "users.values.npy", np.arange(3))
     with pytest.raises(UserError):
-        load(out)
+        load_data(out)
 
 
 def test_changed_pairs_are_noticed_by_verify(tmp_path: Path) -> None:
@@ -127,22 +128,25 @@ def test_changed_pairs_are_noticed_by_verify(tmp_path: Path) -> None:
     content = bytearray((out / "train.items.npy").read_bytes())
     content[-4] ^= 1
     (out / "train.items.npy").write_bytes(content)
-    assert not verify(load(out))
+    assert not verify(load_data(out))
 
 
-@pytest.mark.parametrize("call", ["prepare_source(sys.argv[1], Path(sys.argv[2]), quiet=True)", "load(sys.argv[1])"])
+@pytest.mark.parametrize(
+    "call", ["prepare_source(sys.argv[1], Path(sys.argv[2]), quiet=True)", "load_data(sys.argv[1])"]
+)
 def test_no_space_left(call: str, tmp_path: Path) -> None:
     """A real failed write: the process may not write files larger than 200 bytes."""
     path = write_table(tmp_path, "ratings.csv")
     code = (
-        "import sys; from pathlib import Path; from legcf.data.source import load, prepare_source\n"
-        "from legcf.data import pipeline; from legcf.core.errors import UserError\n"
+        "import sys; from pathlib import Path; from legcf.data.source import load_data, prepare_source\n"
+        "from legcf.data.preparing import pipeline; from legcf.core.errors import UserError\n"
         "pipeline.SPILL_PAIRS = 10\n"
         f"try: {call}\n"
         "except UserError as error: print(error); sys.exit(2)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, str(path), str(tmp_path / "out")],
+        # -B: else the limit cuts off the compiled modules that Python keeps, and the next process cannot import them.
+        [sys.executable, "-B", "-c", code, str(path), str(tmp_path / "out")],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200)),
         env={**os.environ, "NUMBA_DISABLE_JIT": "1", "TMPDIR": str(tmp_path)},
         capture_output=True,
@@ -172,14 +176,24 @@ def test_killed_while_preparing_leaves_nothing_that_looks_finished(tmp_path: Pat
         process.wait()
         process.stdout.close()
         if (tmp_path / "out").exists():
-            assert verify(load(tmp_path / "out"))
+            assert verify(load_data(tmp_path / "out"))
         else:
             assert not any(is_prepared(path) for path in tmp_path.iterdir() if path.name != "graph")
 
 
 def test_spilling_prepare_equals_loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_table(tmp_path, "ratings.csv")
-    expected = load(path).content_hash
+    expected = load_data(path).content_hash
     monkeypatch.setattr(pipeline, "SPILL_PAIRS", 10)
     assert prepare_source(path, tmp_path / "out", quiet=True).content_hash == expected
     assert not [name for name in os.listdir(tmp_path / "out") if "spill" in name]
+
+
+def test_a_folder_that_an_earlier_version_prepared() -> None:
+    """Its parts are those that this version makes of the same table, to the last bit."""
+    opened = load_data(KEPT / "prepared")
+    assert verify(opened)
+    assert opened.content_hash == load_data(KEPT / "pairs.csv", DataOptions(k_core=2)).content_hash
+    assert opened.users.external([0, 7]) == ["u0", "u7"]
+    assert opened.titles is not None
+    assert opened.titles[3] == "Title 3"

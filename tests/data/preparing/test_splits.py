@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The promises of each protocol, on any data."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -13,12 +15,13 @@ from legcf.data.ids import IdMap
 from legcf.data.interactions import Dataset
 from legcf.data.options import DataOptions
 from legcf.data.preparing.blocks import Batch
-from legcf.data.preparing.pipeline import PairSource, build_in_memory
+from legcf.data.preparing.pair_source import PairSource
+from legcf.data.preparing.pipeline import build_in_memory
 from legcf.data.preparing.splits import PARTS, PROTOCOLS
-from legcf.data.source import from_frame
+from legcf.data.source import load_data
 
 # user, item, time, in test.txt
-EmbeddingTable = list[tuple[int, int, int, bool]]
+PairRows = list[tuple[int, int, int, bool]]
 rows_strategy = st.lists(
     st.tuples(st.integers(0, 8), st.integers(0, 15), st.integers(0, 20), st.booleans()),
     min_size=1,
@@ -27,26 +30,30 @@ rows_strategy = st.lists(
 )
 
 
-def source(rows: EmbeddingTable) -> PairSource:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RowSource(PairSource):
+    batch: Batch
+
+    def batches(self) -> Iterator[Batch]:
+        return iter([self.batch])
+
+
+def source(rows: PairRows) -> PairSource:
     users, items, times, testing = (np.array(column) for column in zip(*rows, strict=True))
     batch = Batch(users.astype(np.int32), items.astype(np.int32), times, testing.astype(np.bool_))
-    return PairSource(
+    return RowSource(
         name="rows",
         where="rows",
         users=IdMap.consecutive(9, "user"),
         items=IdMap.consecutive(16, "item"),
         num_rows=len(rows),
-        batches=lambda: iter([batch]),
         has_test=True,
-        has_time=True,
-        merge_duplicates=True,
-        where_pair=lambda user, item: "rows",
-        where_cold=lambda users, items: "rows",
-        titles=lambda items: None,
+        times="whole numbers",
+        batch=batch,
     )
 
 
-def split(rows: EmbeddingTable, protocol: str, **options: object) -> Dataset:
+def split(rows: PairRows, protocol: str, **options: object) -> Dataset:
     return build_in_memory(source(rows), DataOptions(protocol=protocol, cold="keep", **options))
 
 
@@ -57,7 +64,7 @@ def pairs(dataset: Dataset, part: str) -> set[tuple[int, int]]:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @given(rows=rows_strategy, seed=st.integers(0, 3))
-def test_every_pair_is_in_exactly_one_part(protocol: str, rows: EmbeddingTable, seed: int) -> None:
+def test_every_pair_is_in_exactly_one_part(protocol: str, rows: PairRows, seed: int) -> None:
     dataset = split(rows, protocol, split_seed=seed)
     parts = [pairs(dataset, part) for part in PARTS]
     assert sum(map(len, parts)) == len(set.union(*parts)) == len(rows)
@@ -67,7 +74,7 @@ def test_every_pair_is_in_exactly_one_part(protocol: str, rows: EmbeddingTable, 
 
 
 @given(rows=rows_strategy)
-def test_legcf_takes_a_third_of_test(rows: EmbeddingTable) -> None:
+def test_legcf_takes_a_third_of_test(rows: PairRows) -> None:
     dataset = split(rows, "legcf")
     assert pairs(dataset, "train") == {row[:2] for row in rows if not row[3]}
     for user in range(9):
@@ -76,7 +83,7 @@ def test_legcf_takes_a_third_of_test(rows: EmbeddingTable) -> None:
 
 
 @given(rows=rows_strategy)
-def test_ngcf_takes_a_tenth_of_train(rows: EmbeddingTable) -> None:
+def test_ngcf_takes_a_tenth_of_train(rows: PairRows) -> None:
     dataset = split(rows, "ngcf")
     assert pairs(dataset, "test") == {row[:2] for row in rows if row[3]}
     for user in range(9):
@@ -85,7 +92,7 @@ def test_ngcf_takes_a_tenth_of_train(rows: EmbeddingTable) -> None:
 
 
 @given(rows=rows_strategy)
-def test_ratio_leaves_every_user_something_to_train_on(rows: EmbeddingTable) -> None:
+def test_ratio_leaves_every_user_something_to_train_on(rows: PairRows) -> None:
     dataset = split(rows, "ratio", validation_ratio=0.4, test_ratio=0.5)
     degrees = dataset.train.user_degrees + dataset.validation.user_degrees + dataset.test.user_degrees
     assert np.all((dataset.train.user_degrees > 0) == (degrees > 0))
@@ -93,7 +100,7 @@ def test_ratio_leaves_every_user_something_to_train_on(rows: EmbeddingTable) -> 
 
 
 @given(rows=rows_strategy)
-def test_leave_last_out_leaves_the_last_out(rows: EmbeddingTable) -> None:
+def test_leave_last_out_leaves_the_last_out(rows: PairRows) -> None:
     dataset = split(rows, "leave-last-out")
     time = {row[:2]: row[2] for row in rows}
     for user in range(9):
@@ -106,7 +113,7 @@ def test_leave_last_out_leaves_the_last_out(rows: EmbeddingTable) -> None:
 
 
 @given(rows=rows_strategy)
-def test_temporal_never_trains_on_the_future(rows: EmbeddingTable) -> None:
+def test_temporal_never_trains_on_the_future(rows: PairRows) -> None:
     dataset = split(rows, "temporal")
     time = {row[:2]: row[2] for row in rows}
     ends = [sorted(time[pair] for pair in pairs(dataset, part)) for part in PARTS]
@@ -117,7 +124,7 @@ def test_temporal_never_trains_on_the_future(rows: EmbeddingTable) -> None:
 
 def test_repeated_pairs_keep_their_earliest_time() -> None:
     frame = pl.DataFrame({"user": [1, 1, 1, 1], "item": [1, 2, 3, 1], "time": [5, 6, 7, 9]})
-    dataset = from_frame(frame, DataOptions(protocol="leave-last-out"))
+    dataset = load_data(frame, DataOptions(protocol="leave-last-out"))
     assert dataset.items.external(dataset.test.items) == [3]
     assert dataset.items.external(dataset.validation.items) == [2]
 
@@ -133,7 +140,7 @@ def test_repeated_pairs_keep_their_earliest_time() -> None:
 )
 def test_times_of_many_kinds(times: list[str] | list[int]) -> None:
     frame = pl.DataFrame({"user": [1, 1, 1], "item": [1, 2, 3], "time": times})
-    dataset = from_frame(frame, DataOptions(protocol="leave-last-out"))
+    dataset = load_data(frame, DataOptions(protocol="leave-last-out"))
     assert dataset.items.external(dataset.test.items) == [3]
 
 

@@ -14,7 +14,7 @@ from legcf.core.config import validated
 from legcf.core.errors import UserError
 from legcf.data.options import DataOptions
 from legcf.data.reading import compressed
-from legcf.data.source import Location, from_frame, load, prepare_source
+from legcf.data.source import Location, load_data, prepare_source
 from tests.data.files import write_lightgcn
 
 # name of the file, its content, and what the sentence must say
@@ -23,7 +23,7 @@ TABLES: dict[str, tuple[str, bytes, str]] = {
     "only blank lines": ("a.csv", b"\n\n", "a.csv"),
     "header only": ("a.csv", b"user,item\n", "holds no interactions"),
     "missing column": ("a.csv", b"user,thing\n1,2\n", "no column that looks like item ids"),
-    "no header": ("a.csv", b"1,2\n3,4\n", "--user-col"),
+    "no header": ("a.csv", b"1,2\n3,4\n", "user_col"),
     "non-numeric rating": ("a.csv", b"user,item,rating\n1,2,3\n1,3,good\n", "line 3 has 'good' where a rating"),
     "rating NaN": ("a.csv", b"user,item,rating\n1,2,3\n1,3,NaN\n", "line 3 has 'NaN' where a rating"),
     "rating missing": ("a.csv", b"user,item,rating\n1,2,\n", "line 2 has None where a rating"),
@@ -33,8 +33,8 @@ TABLES: dict[str, tuple[str, bytes, str]] = {
     "line too long": ("a.csv", b"user,item\n1,2\n3,4,5\n6,7\n", "line 3 has 3 fields where the first line has 2"),
     "line too long, other column": ("a.csv", b"user,x,item\n1,a,2\n3,b,4,5\n", "line 3 has 4 fields"),
     "line too short": ("a.csv", b"user,item\n1,2\n3\n", "line 3 has 1 fields"),
-    "wrong delimiter": ("a.csv", b"user;item\n1;2\n", "--delimiter ';'"),
-    "tabs in a csv": ("a.csv", b"user\titem\n1\t2\n", "--delimiter"),
+    "wrong delimiter": ("a.csv", b"user;item\n1;2\n", "delimiter=';'"),
+    "tabs in a csv": ("a.csv", b"user\titem\n1\t2\n", "delimiter="),
     "mixed encodings": ("a.csv", "user,item\nä,1\n".encode() + "ö,2\n".encode("latin-1"), "line 3 holds a byte"),
     "UTF-16": ("a.csv", "user,item\n1,2\n".encode("utf-16"), "UTF-16"),
     "NUL byte": ("a.csv", b"user,item\n1,2\n3,\x004\n", "line 3 holds a NUL byte"),
@@ -84,7 +84,7 @@ def test_bad_folder(case: str, tmp_path: Path) -> None:
 
 def _refused(source: Path, said: str, folder: Path) -> None:
     with pytest.raises(UserError) as caught:
-        load(source)
+        load_data(source)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
     before = sorted(folder.iterdir())
@@ -105,19 +105,19 @@ def test_missing_things(tmp_path: Path) -> None:
     sources: list[Location] = [tmp_path / "no.csv", str(tmp_path / "none-*.csv"), "no-such-dataset", tmp_path, []]
     for source in sources:
         with pytest.raises(UserError):
-            load(source)
+            load_data(source)
     with pytest.raises(UserError, match=r"without train\.txt"):
-        load(tmp_path)
+        load_data(tmp_path)
     with pytest.raises(UserError, match="known are gowalla"):
-        load("no-such-dataset")
+        load_data("no-such-dataset")
 
 
 def test_byte_order_mark_is_harmless(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b"\xef\xbb\xbfuser,item\n1,2\n1,3\n")
-    assert load(path).users.values.tolist() == [1]
+    assert load_data(path).users.values.tolist() == [1]
     folder = write_lightgcn(tmp_path / "graph", b"\xef\xbb\xbf1 2 3\n", b"")
-    assert load(folder).users.values.tolist() == [1]
+    assert load_data(folder).users.values.tolist() == [1]
 
 
 def test_blank_lines_are_harmless(tmp_path: Path) -> None:
@@ -127,40 +127,40 @@ def test_blank_lines_are_harmless(tmp_path: Path) -> None:
         ("b.csv", "user,item,r\n1,2,\n\n3,4,\n"),
     ):
         (tmp_path / name).write_text(content)
-        assert load(tmp_path / name).users.values.tolist() == [1, 3]
+        assert load_data(tmp_path / name).users.values.tolist() == [1, 3]
 
 
 def test_ids_must_be_integers_or_text() -> None:
     with pytest.raises(UserError, match="column 'user' has the type Float64"):
-        from_frame(pl.DataFrame({"user": [1.0, float("nan")], "item": [1, 2]}))
+        load_data(pl.DataFrame({"user": [1.0, float("nan")], "item": [1, 2]}))
     with pytest.raises(UserError, match="has no user id in 1 rows"):
-        from_frame(pl.DataFrame({"user": [1, None], "item": [1, 2]}))
+        load_data(pl.DataFrame({"user": [1, None], "item": [1, 2]}))
     with pytest.raises(UserError, match="no number for a rating"):
-        from_frame(pl.DataFrame({"user": [1, 2], "item": [1, 2], "rating": [1.0, float("nan")]}))
+        load_data(pl.DataFrame({"user": [1, 2], "item": [1, 2], "rating": [1.0, float("nan")]}))
 
 
 def test_protocols_that_do_not_suit_the_source(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("user,item\n1,2\n1,3\n")
     for protocol, said in (
-        ("legcf", "--protocol ratio"),
-        ("ngcf", "--protocol ratio"),
-        ("leave-last-out", "--time-col"),
-        ("temporal", "--time-col"),
+        ("legcf", "protocol='ratio'"),
+        ("ngcf", "protocol='ratio'"),
+        ("leave-last-out", "`time_col`"),
+        ("temporal", "`time_col`"),
         ("other", "choose one of legcf"),
     ):
         with pytest.raises(UserError, match=re.escape(said)):
-            load(path, DataOptions(protocol=protocol))
+            load_data(path, DataOptions(protocol=protocol))
 
 
 def test_times_that_are_no_times(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("user,item,time\n1,2,1\n1,3,soon\n")
     with pytest.raises(UserError, match=r"a\.csv, line 3 has 'soon' where a time should be, and others are numbers"):
-        load(path, DataOptions(protocol="temporal"))
+        load_data(path, DataOptions(protocol="temporal"))
     path.write_text("user,item,time\n1,2,1\n1,3,\n")
     with pytest.raises(UserError, match="line 3"):
-        load(path, DataOptions(protocol="temporal"))
+        load_data(path, DataOptions(protocol="temporal"))
 
 
 def test_options_that_do_not_fit() -> None:
@@ -180,7 +180,7 @@ def test_archives_are_opened_with_care(tmp_path: Path) -> None:
     with zipfile.ZipFile(good, "w") as archive:
         archive.writestr("graph/train.txt", "1 2 3\n2 2\n")
         archive.writestr("graph/test.txt", "2 3\n")
-    assert load(good).num_users == 2
+    assert load_data(good).num_users == 2
 
     leading_out = tmp_path / "out.zip"
     with zipfile.ZipFile(leading_out, "w") as archive:

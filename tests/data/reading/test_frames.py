@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from legcf import Dataset, Recommender
 from legcf.core.errors import UserError
 from legcf.data.options import DataOptions
-from legcf.data.source import from_frame, load, training_data
+from legcf.data.source import load_data, load_training_data
 from tests.data.files import write_table
 
 TIMED = DataOptions(protocol="leave-last-out", min_rating=2.0, k_core=2)
@@ -48,7 +48,7 @@ def in_every_library(frame: pl.DataFrame) -> dict[str, Any]:
 @pytest.mark.parametrize("library", in_every_library(pl.DataFrame({"timestamp": [1], "item_id": [1], "rating": [1.0]})))
 def test_frames_of_every_library(library: str, frame: pl.DataFrame) -> None:
     given_frame = in_every_library(frame)[library]
-    assert from_frame(given_frame, TIMED).content_hash == from_frame(frame, TIMED).content_hash
+    assert load_data(given_frame, TIMED).content_hash == load_data(frame, TIMED).content_hash
 
 
 @pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csc_array, sp.coo_array, sp.lil_matrix, sp.dok_array])
@@ -56,17 +56,17 @@ def test_frames_of_every_library(library: str, frame: pl.DataFrame) -> None:
 def test_sparse_matrices(kind: Any, dtype: Any) -> None:
     dense = (np.arange(60).reshape(6, 10) % 3 == 0).astype(dtype)
     dense[2] = dense[:, 5] = 0
-    dataset = from_frame(kind(dense))
+    dataset = load_data(kind(dense))
     assert dataset.users.values.tolist() == [0, 1, 3, 4, 5]
     assert dataset.items.values.tolist() == [0, 1, 2, 3, 4, 6, 7, 8, 9]
     users, items = np.nonzero(dense)
-    assert dataset.content_hash == from_frame(pl.DataFrame({"user": users, "item": items})).content_hash
+    assert dataset.content_hash == load_data(pl.DataFrame({"user": users, "item": items})).content_hash
 
 
 def test_values_of_a_matrix_are_ratings_and_stored_zeros_are_nothing() -> None:
     matrix = sp.coo_array((np.array([5.0, 1.0, 0.0, 4.0]), (np.array([0, 0, 1, 2]), np.array([0, 1, 1, 3]))))
-    assert from_frame(matrix).users.values.tolist() == [0, 2]
-    assert from_frame(matrix, DataOptions(min_rating=4)).items.values.tolist() == [0, 3]
+    assert load_data(matrix).users.values.tolist() == [0, 2]
+    assert load_data(matrix, DataOptions(min_rating=4)).items.values.tolist() == [0, 3]
 
 
 awkward = st.text(st.characters(exclude_categories=["Cs"]), max_size=4) | st.sampled_from(["007", "nan", "None", " 7"])
@@ -77,7 +77,7 @@ def test_ids_come_back_from_every_library(users: list[str], integers: bool) -> N
     ids: list[Any] = list(range(-(2**63), -(2**63) + len(users))) if integers else users
     plain = pl.DataFrame({"user": ids, "item": list(range(len(ids)))}, strict=False)
     for given_frame in (plain, pd.DataFrame({"user": ids, "item": range(len(ids))}), plain.to_arrow()):
-        assert from_frame(given_frame).users.values.tolist() == sorted(set(ids))
+        assert load_data(given_frame).users.values.tolist() == sorted(set(ids))
 
 
 @pytest.mark.parametrize(
@@ -107,10 +107,10 @@ def test_what_cannot_be_read_is_a_sentence(data: Any, said: str) -> None:
 
 def test_training_data_takes_whatever_holds_interactions(frame: pl.DataFrame, tmp_path: Path) -> None:
     path = write_table(tmp_path, "ratings.csv")
-    dataset = load(path)
+    dataset = load_data(path)
     assert isinstance(dataset, Dataset)
-    assert training_data(dataset) is dataset
+    assert load_training_data(dataset) is dataset
     for source in (path, str(path), [path], frame):
-        assert training_data(source).content_hash == dataset.content_hash
+        assert load_training_data(source).content_hash == dataset.content_hash
     with pytest.raises(UserError, match="leave k_core out"):
-        training_data(dataset, DataOptions(k_core=3))
+        load_training_data(dataset, DataOptions(k_core=3))

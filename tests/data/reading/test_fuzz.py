@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from legcf.core.errors import UserError
 from legcf.data.options import DataOptions
-from legcf.data.source import load
+from legcf.data.source import load_data
 
 NAMES = (
     "a.csv",
@@ -122,7 +122,7 @@ def written(name: str, header: list[str], rows: list[list[str]]) -> bytes:
 
 def attempt(path: Path, options: DataOptions) -> None:
     with suppress(UserError):
-        load(path, options)
+        load_data(path, options)
 
 
 @pytest.mark.slow

@@ -3,11 +3,13 @@
 
 import importlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from legcf.data.reading.formats import FORMATS
+from legcf.testing.formats import FormatContract
 from tests.cli.conftest import QUICK
 from tests.cli.typed import legcf, refused
 
@@ -48,6 +50,14 @@ def likes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "shop.likes"
     path.write_text("".join(f"{user} likes {item}\n" for user, item in PAIRS))
     return path
+
+
+@pytest.mark.usefixtures("likes")
+class TestLikes(FormatContract):
+    suffix = ".likes"
+
+    def write(self, path: Path, pairs: Sequence[tuple[str, str]]) -> None:
+        path.write_text("".join(f"{user} likes {item}\n" for user, item in pairs))
 
 
 def test_a_new_format_is_prepared_trained_on_and_recommended_from(likes: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from legcf.core.errors import UserError
 from legcf.data.options import DataOptions
 from legcf.data.reading.times import read_times
-from legcf.data.source import from_frame, load
+from legcf.data.source import load_data
 
 TIMED = DataOptions(protocol="temporal")
 
@@ -164,7 +164,7 @@ def test_every_way_of_writing_gives_the_same_split(written: str, date_format: st
     pl.DataFrame(columns).write_csv(tmp_path / "a.csv")
     pl.DataFrame({**columns, "time": moments}).write_parquet(tmp_path / "b.parquet")
     options = TIMED.model_copy(update={"date_format": date_format})
-    assert load(tmp_path / "a.csv", options).content_hash == load(tmp_path / "b.parquet", TIMED).content_hash
+    assert load_data(tmp_path / "a.csv", options).content_hash == load_data(tmp_path / "b.parquet", TIMED).content_hash
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.dat"])
@@ -179,19 +179,19 @@ def test_the_line_is_named_in_every_text_format(name: str, tmp_path: Path) -> No
     (tmp_path / name).write_text(text + "\n")
     line = 3 if name == "a.csv" else 2
     with pytest.raises(UserError, match=f"{name}, line {line} has '2020-01-32' where a time should be"):
-        load(tmp_path / name, TIMED)
+        load_data(tmp_path / name, TIMED)
 
 
 def test_times_that_nobody_needs_are_not_judged(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("user,item,time\n1,2,soon\n1,3,\n")
-    assert load(path).num_items == 2
+    assert load_data(path).num_items == 2
     with pytest.raises(UserError, match=r"line 3 has no time \(column 'time'\)"):
-        load(path, DataOptions(time_col="time"))
+        load_data(path, DataOptions(time_col="time"))
 
 
 def test_a_frame_with_text_for_times() -> None:
     frame = pl.DataFrame({"user": [1, 1], "item": [1, 2], "time": ["01/12/2020", "02/12/2020"]})
     with pytest.raises(UserError, match="Frame 'frame' has the date '01/12/2020'"):
-        from_frame(frame, TIMED)
-    assert from_frame(frame, DataOptions(protocol="temporal", date_format="%d/%m/%Y")).num_items == 2
+        load_data(frame, TIMED)
+    assert load_data(frame, DataOptions(protocol="temporal", date_format="%d/%m/%Y")).num_items == 2

@@ -12,11 +12,13 @@ from legcf.data.interactions import Dataset, Interactions
 from legcf.embeddings.baselines.ease import Ease, EaseConfig
 from legcf.embeddings.baselines.item_knn import ItemKnn, ItemKnnConfig
 from legcf.export.build import build
+from legcf.export.options import ExportOptions
 from legcf.factorisation.als import AlsSettings, factorise
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.topk import rank
 from legcf.recommender import Recommender
 from legcf.scoring.scorer import Scorer
+from legcf.training.loop import TrainingOptions
 from legcf.training.registry import resolve
 from legcf.training.run import train
 from tests.helpers import planted, random_interactions
@@ -122,7 +124,7 @@ class TestAls:
     def test_a_budget_decides_the_width(self) -> None:
         config = resolve("als", overrides={"method": {"budget": 900}})
         assert config.method.model_dump()["dim"] == 128
-        trained = train(planted(40, 40), config, quiet=True)
+        trained = train(planted(40, 40), config, TrainingOptions(quiet=True))
         assert trained.model.layer.num_params() == 80 * (900 // 80)
 
 
@@ -139,7 +141,7 @@ class TestAll:
             assert np.array_equal(one, other)
 
     def test_a_file_gives_the_same_answers(self, model: Recommender, dataset: Dataset, tmp_path: Path) -> None:
-        build(model.trained, dtype="float32", validation=dataset.validation, quiet=True).save(tmp_path / "m.legcf")
+        build(model.trained, ExportOptions(dtype="float32"), dataset.validation).save(tmp_path / "m.legcf")
         items, _ = Scorer.load(tmp_path / "m.legcf").recommend_all(10)
         ranked, _ = rank(model.full_history_ranking, 10, seen=model.full_history_ranking.histories)
         alike = [len(set(one) & set(other)) for one, other in zip(items.tolist(), ranked.tolist(), strict=True)]

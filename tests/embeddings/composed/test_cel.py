@@ -44,7 +44,7 @@ def test_a_split_changes_no_row() -> None:
 
 def test_the_gradient_is_the_mean_over_members() -> None:
     """So a cluster of twice the members, each with the same gradient, learns no faster."""
-    layer, summed = made(), made(average=False)
+    layer, summed = made(), made(average_gradients=False)
     for each in (layer, summed):
         each.table().sum().backward()
     assert layer.clusters.grad is not None

@@ -18,7 +18,7 @@ GOWALLA = (29_858, 40_981)
 
 
 def made(users: int = 60, items: int = 40, seed: int = 0, **options: Any) -> DeepHash:
-    layer = DeepHash(DheConfig(**{"dim": 8, "hashes": 16, "width": 10, **options}), users, items)
+    layer = DeepHash(DheConfig(**{"dim": 8, "hashes": 16, "hidden": 10, **options}), users, items)
     layer.initialise(planted(4, 4).train, np.random.default_rng(seed))
     return layer
 
@@ -90,7 +90,7 @@ def test_entries_start_as_large_as_lightgcns_and_without_a_common_vector() -> No
 @pytest.mark.parametrize(("hashes", "layers", "width"), [(1024, 2, 156), (1024, 5, 123), (128, 3, 261)])
 def test_sizes_from_the_budget(hashes: int, layers: int, width: int) -> None:
     settings = DeepHash.sized(DheConfig(hashes=hashes, layers=layers, budget="legcf"), *GOWALLA)
-    assert settings.width == width  # type: ignore[attr-defined]
+    assert settings.hidden == width  # type: ignore[attr-defined]
     assert DeepHash(settings, *GOWALLA).num_params() <= 205_678  # type: ignore[arg-type]
 
 
@@ -103,7 +103,7 @@ def test_codes_within_the_budget() -> None:
 
 def test_what_is_refused() -> None:
     with pytest.raises(UserError, match="141 are the least"):  # (128 + 1) + 2·(1 + 1) + (1 + 1) + 2·3
-        made(budget=20, width=None, hashes=128, dim=1, layers=3)
+        made(budget=20, hidden=None, hashes=128, dim=1, layers=3)
     with pytest.raises(UserError, match="too few"):
         made(budget=100)
     with pytest.raises(UserError, match="100 are the least"):

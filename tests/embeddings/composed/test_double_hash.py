@@ -40,7 +40,7 @@ def test_buckets_are_evenly_filled() -> None:
 
 
 def test_the_frequent_have_rows_that_no_one_else_touches() -> None:
-    layer = made(private=10, buckets=15)
+    layer = made(private_rows=10, buckets=15)
     train = random_interactions(60, 40, 0.2, seed=1)
     degrees = np.concatenate([train.user_degrees, train.item_degrees])
     frequent = layer.frequent.numpy()
@@ -57,7 +57,7 @@ def test_the_frequent_have_rows_that_no_one_else_touches() -> None:
 
 @pytest.mark.parametrize("combine", ["shared", "sum", "concat"])
 def test_what_the_others_are_made_of(combine: str) -> None:
-    layer = made(private=10, buckets=15, combine=combine)
+    layer = made(private_rows=10, buckets=15, combine=combine)
     rare = next(x for x in range(100) if x not in layer.frequent)
     h1, h2 = hashed(torch.tensor([rare]), layer.hash_constants, 15)[0].tolist()
     weight = layer.weight
@@ -73,27 +73,27 @@ def test_what_the_others_are_made_of(combine: str) -> None:
 
 @pytest.mark.parametrize("combine", ["shared", "sum"])
 def test_sums_are_linear(combine: str) -> None:
-    layer = made(private=10, buckets=4, combine=combine)
+    layer = made(private_rows=10, buckets=4, combine=combine)
     linear = layer.linear_basis()
     assert linear is not None
     assert np.allclose(linear[0] @ linear[1].detach().numpy(), layer.table().detach().numpy(), atol=1e-6)
-    assert made(private=10, buckets=4, combine="concat").linear_basis() is None
+    assert made(private_rows=10, buckets=4, combine="concat").linear_basis() is None
 
 
 def test_with_rows_for_all_it_is_the_full_table() -> None:
-    layer = made(private=100, buckets=0)
+    layer = made(private_rows=100, buckets=0)
     assert torch.equal(layer.table(), layer.weight)
     assert layer.num_params() == 800
 
 
 def test_without_any_it_is_pure_hashing() -> None:
-    layer = made(private=0, buckets=20)
+    layer = made(private_rows=0, buckets=20)
     assert len(layer.weight) == 20
     assert layer.table().shape == (100, 8)
 
 
 def test_users_and_items_can_be_ranked_apart() -> None:
-    frequent = made(private=10, buckets=5, ranked="apart").frequent
+    frequent = made(private_rows=10, buckets=5, ranked="apart").frequent
     assert int((frequent < 60).sum()) == 6
 
 
@@ -110,13 +110,13 @@ def test_what_is_refused() -> None:
     with pytest.raises(UserError, match="8 are the least"):
         made(budget=7)
     with pytest.raises(UserError, match="88 are the least"):
-        made(budget=80, private=10)
+        made(budget=80, private_rows=10)
     with pytest.raises(UserError, match="too few"):
-        made(budget=80, private=10, buckets=1)
+        made(budget=80, private_rows=10, buckets=1)
     with pytest.raises(UserError, match="without a row"):
-        made(private=10, buckets=0)
+        made(private_rows=10, buckets=0)
     with pytest.raises(UserError, match="lower it"):
-        made(private=101, buckets=1)
+        made(private_rows=101, buckets=1)
     for options in ({"buckets": -1}, {"private_share": 1.5}, {"combine": "concat", "dim": 7}):
         with pytest.raises(UserError, match="is not possible"):
             resolve("double-hash", overrides={"method": options})

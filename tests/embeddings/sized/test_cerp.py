@@ -22,7 +22,7 @@ def made(**options: Any) -> Cerp:
 
 @pytest.mark.parametrize("buckets", [5, 7, 8, 20, 50])
 def test_entities_share_both_rows_only_where_there_are_too_few_buckets(buckets: int) -> None:
-    remainder, quotient = made(buckets=buckets).places(torch.arange(50))
+    remainder, quotient = made(buckets=buckets).table_rows(torch.arange(50))
     pairs = set(zip(remainder.tolist(), quotient.tolist(), strict=True))
     assert (len(pairs) == 50) == (-(-50 // buckets) <= buckets)
     assert remainder.max() < buckets <= quotient.min()
@@ -55,11 +55,11 @@ def test_the_push_counts_what_is_not_null() -> None:
 
 def test_sizes() -> None:
     config = Cerp.sized(CerpConfig(budget="legcf", dim=128), 29_858, 40_981)
-    assert config.kept == 205_678  # type: ignore[attr-defined]
+    assert config.max_entries == 205_678  # type: ignore[attr-defined]
     assert config.buckets == 4018  # type: ignore[attr-defined]
     given = Cerp.sized(CerpConfig(budget="legcf", dim=128, buckets=100), 29_858, 40_981)
-    assert given.kept == 2 * 100 * 128  # type: ignore[attr-defined]
+    assert given.max_entries == 2 * 100 * 128  # type: ignore[attr-defined]
     with pytest.raises(UserError, match="more than the 50 users and items"):
         made(buckets=51)
     with pytest.raises(UserError, match="more than the 96 entries"):
-        made(kept=97)
+        made(max_entries=97)

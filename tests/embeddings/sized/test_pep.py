@@ -103,10 +103,10 @@ def test_other_values_can_be_drawn_for_the_survivors() -> None:
 
 
 def test_the_budget_is_the_number_of_survivors() -> None:
-    assert Pep.sized(PepConfig(budget="legcf", dim=128), 29_858, 40_981).kept == 205_678  # type: ignore[attr-defined]
-    assert Pep.sized(PepConfig(budget=10**6, dim=2), 30, 20).kept == 100  # type: ignore[attr-defined]
+    assert Pep.sized(PepConfig(budget="legcf", dim=128), 29_858, 40_981).max_entries == 205_678  # type: ignore[attr-defined]
+    assert Pep.sized(PepConfig(budget=10**6, dim=2), 30, 20).max_entries == 100  # type: ignore[attr-defined]
     with pytest.raises(UserError, match="more than the 100 entries"):
-        Pep(PepConfig(kept=101, dim=2), 30, 20)
+        Pep(PepConfig(max_entries=101, dim=2), 30, 20)
 
 
 def test_thresholds_that_cannot_rise_are_refused() -> None:

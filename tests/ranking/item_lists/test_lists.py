@@ -36,7 +36,7 @@ def test_adds_the_dense_product(seed: int, density: float, power: float) -> None
     assert np.allclose(scores - 1, wanted, atol=1e-5)
     for user in range(7):
         items = histories.of(user)
-        assert np.allclose(lists.term(items), wanted[user], atol=1e-5)
+        assert np.allclose(lists.scores(items), wanted[user], atol=1e-5)
         added = np.ones(12, dtype=np.float32)
         lists.add_to(added, items)
         assert np.allclose(added - 1, wanted[user], atol=1e-5)
@@ -46,5 +46,4 @@ def test_adds_the_dense_product(seed: int, density: float, power: float) -> None
 
 def test_what_is_stored_is_all_that_is_needed() -> None:
     lists = random_lists(12, 0.3, 0)
-    assert lists.with_histories(random_interactions(7, 12, 0.3, 1)) is lists
     assert lists.num_params() == lists.num_entries == len(lists.weights)

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of item lists: the defaults, unless something else is clearly better."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from legcf.core.config import RankingConfig
-from legcf.ranking.item_lists import fit_lists
+from legcf.ranking import selection_policy
 from legcf.ranking.item_lists.recipe import ListFitter
 from legcf.ranking.ranking import Ranking
 from tests.helpers import planted
@@ -30,7 +31,7 @@ def test_another_ridge_or_power_has_to_be_clearly_better(gain: float, ridge: flo
 
 
 def test_room_for_more_than_all_candidates_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fit_lists, "_MANY_DENSE", 4)
+    monkeypatch.setattr(selection_policy, "SMALL", replace(selection_policy.SMALL, list_candidates=4))
     train = planted(80, 30, seed=1).train
     fitter, config = ListFitter(train), RankingConfig(lists=4)
     assert fitter.lists(config, 3 * train.num_items).num_entries == 3 * train.num_items

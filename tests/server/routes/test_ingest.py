@@ -13,14 +13,16 @@ import pytest
 from starlette.testclient import TestClient
 
 from legcf.export.build import build
+from legcf.export.options import ExportOptions
+from legcf.features.cold_items import ColdItemEncoder
 from legcf.modelfile.served_model import ServedModel
-from legcf.scoring.extend import with_item
+from legcf.scoring.extend import NewItem, with_new_items
 from legcf.scoring.scorer import Request, Scorer
 from legcf.server.app import create_app
 from legcf.server.settings import Settings
-from legcf.server.state.event_log import FILE_NAME, Described, EventLog, LogMark
+from legcf.server.state.event_log import FILE_NAME, Described, EventLog, LogMark, Withdrawn
 
-from .conftest import Toy, make_toy
+from ...served import Toy, make_toy
 
 
 @contextmanager
@@ -53,6 +55,15 @@ def test_off_unless_asked_for(model_file: Path) -> None:
         assert client.post("/interactions", json={"events": [{"user": "u1", "item": "i/1"}]}).status_code == 404
         assert client.put("/items/i/1", json={"available": False}).status_code == 404
         assert client.get("/api/model").json()["accepts_events"] is False
+
+
+def test_a_worker_opens_the_log_once(model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    EventLog(tmp_path, create=True).close()
+    opened: list[str] = []
+    start = EventLog.__init__
+    monkeypatch.setattr(EventLog, "__init__", lambda log, folder: (opened.append(folder), start(log, folder))[1])
+    create_app(Settings(str(model_file), access_log=False, events=str(tmp_path)))
+    assert opened == [str(tmp_path)]
 
 
 def test_the_next_answer_knows_an_event(client: TestClient, model: ServedModel) -> None:
@@ -129,7 +140,8 @@ def test_an_item_that_nobody_has_is_placed_by_what_is_said_of_it(placing_file: P
 
 
 def test_a_new_file_has_what_was_said_of_items(placing_file: Path, model_file: Path, tmp_path: Path) -> None:
-    path, newer = tmp_path / "model", with_item(ServedModel.load(placing_file), "i/b", features={"kind": "group 0"})
+    path, placing = tmp_path / "model", ServedModel.load(placing_file)
+    newer = with_new_items(placing, [NewItem.of(placing, "i/b", {"kind": "group 0"})])
     path.write_bytes(placing_file.read_bytes())
     with told(path, tmp_path / "log", reload_seconds=0.02) as client:
         for name in ("i/a", "i/b"):
@@ -184,20 +196,89 @@ def test_a_log_of_before_knows_no_descriptions(tmp_path: Path) -> None:
     assert again.descriptions() == [Described("tea", {"kind": "b"}, "Tea", 2.0)]
 
 
-def test_numbers_and_their_digits_are_one_id(tmp_path: Path) -> None:
-    build(make_toy(1, text_ids=False), t=2, c=10, quiet=True).save(tmp_path / "model")
+def test_numbers_and_their_digits_are_one_id_and_other_spellings_are_not(tmp_path: Path) -> None:
+    build(make_toy(1, text_ids=False), ExportOptions(t=2, c=10)).save(tmp_path / "model")
     with told(tmp_path / "model", tmp_path / "log") as client:
         first, second = _ids(client.get("/recommend/101?k=2"))
-        _send(client, (101, first, "a"), ("0101", str(second), "b"))
+        _send(client, (101, first, "a"), ("101", str(second), "b"))
         assert not {first, second} & set(_ids(client.get("/recommend/101?k=80")))
+        third = _ids(client.get("/recommend/101?k=1"))[0]
+        for other in ("0101", "1_01", "+101", " 101", "１０１"):  # other spellings are other users
+            assert client.get("/recommend", params={"user": other}).status_code == 404
+            _send(client, (other, third, None))
+        assert _ids(client.get("/recommend/101?k=1")) == [third]
     _, events = EventLog(tmp_path / "log").since()
-    assert {event.user for event in events} == {"101"}
+    assert {event.user for event in events} == {"101", "0101", "1_01", "+101", " 101", "１０１"}
+
+
+def _numbered(encoder: ColdItemEncoder, path: Path) -> Path:
+    """Save a model whose ids are numbers, and which learnt from features."""
+    replace(build(make_toy(1, text_ids=False), ExportOptions(t=2, c=10)), encoder=encoder).save(path)
+    return path
+
+
+@pytest.mark.parametrize("number", [10**22, 2**63, -(2**63) - 1])
+def test_an_id_that_the_ids_of_the_model_cannot_hold_is_refused(
+    encoder: ColdItemEncoder, tmp_path: Path, number: int
+) -> None:
+    with told(_numbered(encoder, tmp_path / "model"), tmp_path / "log") as client:
+        before = client.get("/recommend/101?k=5").json()
+        refused = client.put(f"/items/{number}", json={"features": {"kind": "group 1"}})
+        assert refused.status_code == 409
+        assert str(number) in refused.json()["detail"]
+        assert client.get("/recommend/101?k=5").json() == before
+    assert not EventLog(tmp_path / "log").descriptions()
+
+
+def test_a_log_that_describes_such_an_id_is_served_without_it(
+    encoder: ColdItemEncoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = EventLog(tmp_path / "log", create=True)
+    log.write([[Described(name, {"kind": "group 1"}, None, 1.0) for name in (f"{10**22}", f"{2**63}", "-3", "7000")]])
+    log.close()
+    with told(_numbered(encoder, tmp_path / "model"), tmp_path / "log") as client:
+        assert client.get("/health").json()["items"] == 92
+        assert client.get("/similar/7000?k=3").status_code == client.get("/similar/-3").status_code == 200
+        first = _ids(client.get("/recommend/101?k=1"))[0]
+        client.put(f"/items/{first}", json={"available": False})
+        assert first not in _ids(client.get("/recommend/101?k=80"))
+    assert capsys.readouterr().err.count("item_not_placed") >= 2
+
+
+def test_a_description_can_be_withdrawn(placing_file: Path, tmp_path: Path) -> None:
+    with told(placing_file, tmp_path / "log") as client:
+        before = client.get("/recommend/u4?k=80").json()
+        missing = client.delete("/items/i/new")
+        assert (missing.status_code, "no description" in missing.json()["detail"]) == (404, True)
+        for path in ("/items/i/new", "/items?item=i/new"):
+            client.put("/items/i/new", json={"features": {"kind": "group 1"}})
+            assert client.get("/similar/i/new").status_code == 200
+            answer = client.delete(path)
+            assert answer.json() == {"model": before["model"], "item": "i/new", "available": None, "known": False}
+            assert client.get("/similar/i/new").status_code == 404
+            assert client.get("/recommend/u4?k=80").json() == before
+            assert client.delete(path).status_code == 404
+        client.put("/items/i/new", json={"features": {"kind": "group 2"}})
+        assert client.get("/similar/i/new").status_code == 200
+        client.put("/items/i/1", json={"features": {"kind": "group 2"}})
+        assert client.delete("/items/i/1").json()["known"] is True  # an item of the file stays
+    with told(placing_file, tmp_path / "log", api_key="secret") as again:
+        assert again.get("/similar/i/new", headers={"X-API-Key": "secret"}).status_code == 200
+        assert again.delete("/items/i/new").status_code == 401
+    assert [entry.item for entry in EventLog(tmp_path / "log").descriptions()] == ["i/new"]
+
+
+def test_a_withdrawal_in_the_same_transaction_counts(tmp_path: Path) -> None:
+    log = EventLog(tmp_path, create=True)
+    tea = Described("tea", {"kind": "a"}, None, 1.0)
+    assert log.write([[tea], [Withdrawn("tea", 2.0)], [Withdrawn("tea", 3.0)], [Withdrawn("cup", 3.0)]]) == [1, 1, 0, 0]
+    assert (log.descriptions(), log.last_description) == ([], 2)
 
 
 @pytest.mark.parametrize("keep_history", [True, False])
 def test_a_new_file_counts_no_event_twice(toy: Toy, keep_history: bool, tmp_path: Path) -> None:
     """A file that says it knows the log up to somewhere is asked for later events alone."""
-    plain = build(toy, t=3, c=12, keep_history=keep_history, quiet=True)
+    plain = build(toy, ExportOptions(t=3, c=12, history=keep_history))
     plain.save(tmp_path / "model")
     with told(tmp_path / "model", tmp_path / "log", reload_seconds=0.05) as client:
         _send(client, ("u4", "i/2", "a"), ("stranger", "i/1", "b"))

@@ -86,12 +86,12 @@ def test_the_controller_turns_from_a_useless_candidate(good: int, bad: int, data
 
 
 @pytest.mark.parametrize("selection", ["soft", "hard"])
-@pytest.mark.parametrize("afresh", [True, False])
-def test_weights_stand_in_the_second_stage(selection: str, afresh: bool, dataset: Dataset) -> None:
+@pytest.mark.parametrize("reinitialise", [True, False])
+def test_weights_stand_in_the_second_stage(selection: str, reinitialise: bool, dataset: Dataset) -> None:
     told: list[torch.Tensor] = []
     running = session(
         dataset,
-        configured("autoemb", SMALL | {"selection": selection, "afresh": afresh}),
+        configured("autoemb", SMALL | {"selection": selection, "reinitialise": reinitialise}),
         on_epoch=lambda line: told.append(layer_of(running).entity_weights().detach().clone()),
     )
     trainable = layer_of(running).total_trainable()
@@ -125,7 +125,7 @@ def test_the_controller_learns_from_held_out_pairs_alone(dataset: Dataset, monke
 
 
 @pytest.mark.parametrize("after", [1, 2, 3, 4])
-@pytest.mark.parametrize("method", [{}, {"squash": False, "selection": "hard", "afresh": True}])
+@pytest.mark.parametrize("method", [{}, {"squash": False, "selection": "hard", "reinitialise": True}])
 def test_a_stopped_search_ends_with_the_same_sizes(
     after: int, method: dict[str, Any], dataset: Dataset, tmp_path: Path
 ) -> None:
@@ -139,7 +139,9 @@ def test_a_stopped_search_ends_with_the_same_sizes(
 
 
 def test_without_time_it_has_what_it_found(dataset: Dataset) -> None:
-    running = session(dataset, configured("autoemb", SMALL | {"search_epochs": 9, "afresh": True}, max_minutes=1e-6))
+    running = session(
+        dataset, configured("autoemb", SMALL | {"search_epochs": 9, "reinitialise": True}, max_minutes=1e-6)
+    )
     running.run()
     assert [line["stage"] for line in running.lines] == ["search", "train"]
     assert layer_of(running).settled

@@ -14,7 +14,7 @@ from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset
 from legcf.embeddings.sized.ciess import Ciess, CiessConfig
 from legcf.ranking.ranking import Ranking
-from legcf.training.loop import Session
+from legcf.training.loop import Session, TrainingOptions
 from legcf.training.recipes import ciess
 from legcf.training.recipes.ciess import SearchSizes, entity_quality
 from legcf.training.recipes.td3 import Td3Settings
@@ -78,7 +78,7 @@ def test_validation_is_not_asked_before_the_retraining(dataset: Dataset) -> None
 
 
 def test_if_no_trial_fits_the_smallest_is_scaled_down(dataset: Dataset) -> None:
-    running = session(dataset, configured({"fit": "last", "budget": 100, "noise": 0.0, "cost": 0.0}))
+    running = session(dataset, configured({"fit": "last", "budget": 100, "noise": 0.0, "size_penalty": 0.0}))
     running.run()
     assert min(trial["values"] for trial in trials(running)) > 100
     assert 80 <= running.model.layer.num_params() <= 100
@@ -94,8 +94,8 @@ def test_a_search_without_time_ends_with_sizes_that_fit(dataset: Dataset) -> Non
 def test_a_price_beyond_all_quality_drives_sizes_to_1(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Session, "step", lambda self, batch: 0.0)
     config = configured(
-        {"cost": 10.0, "fit": "last", "episodes": 30, "episode_steps": 1, "updates": 15, "target": 0.13, "noise": 0.0,
-         "discount": 0.0, "start": "fresh", "trial_steps": 1}
+        {"size_penalty": 10.0, "fit": "last", "episodes": 30, "episode_steps": 1, "updates": 15, "target": 0.13,
+         "noise": 0.0, "discount": 0.0, "start": "fresh", "trial_steps": 1}
     )  # fmt: skip
     running = session(dataset, config)
     running.run()
@@ -108,7 +108,7 @@ def test_a_price_beyond_all_quality_drives_sizes_to_1(dataset: Dataset, monkeypa
 @pytest.mark.parametrize("start", ["fresh", "pretrained"])
 @pytest.mark.parametrize("after", [2, 4, 5, 7])
 def test_a_stopped_search_ends_with_the_same_sizes(after: int, start: str, dataset: Dataset, tmp_path: Path) -> None:
-    config = configured({"start": start, "remember": 20})
+    config = configured({"start": start, "replay_rows": 20})
     folders = [tmp_path / name for name in ("whole", "broken")]
     for folder in folders:
         folder.mkdir()
@@ -157,10 +157,11 @@ def test_quality_of_users_and_of_the_items_they_know() -> None:
 class TestBadInput:
     def test_the_smallest_budget_is_named(self, dataset: Dataset) -> None:
         with pytest.raises(UserError, match="80 are the least"):
-            train(dataset, configured({"budget": 79}), quiet=True)
+            train(dataset, configured({"budget": 79}), TrainingOptions(quiet=True))
 
     @pytest.mark.parametrize(
-        ("option", "value"), [("target", 0), ("held_out", 1), ("episode_steps", 0), ("cost", -1), ("search_share", 2)]
+        ("option", "value"),
+        [("target", 0), ("held_out", 1), ("episode_steps", 0), ("size_penalty", -1), ("search_share", 2)],
     )
     def test_options_out_of_range(self, option: str, value: float) -> None:
         with pytest.raises(UserError, match=rf"method\.{option}"):
@@ -168,7 +169,7 @@ class TestBadInput:
 
     def test_edge_folds_cannot_go_with_it(self, dataset: Dataset) -> None:
         with pytest.raises(UserError, match="edge_folds"):
-            train(dataset, configured(edge_folds=2), quiet=True)
+            train(dataset, configured(edge_folds=2), TrainingOptions(quiet=True))
 
 
 def test_a_stage_an_epoch_a_trial() -> None:

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from legcf.core.config import RunConfig
+from legcf.core.config import RunConfig, TrainingConfig
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset
 from legcf.embeddings.sized.esapn import Esapn, EsapnConfig
-from legcf.training.loop import Session
+from legcf.training.loop import Session, TrainingOptions
 from legcf.training.recipes import esapn
 from legcf.training.recipes.esapn import Policy, RecentLosses, entity_losses
 from legcf.training.registry import resolve
@@ -23,8 +23,8 @@ from tests.helpers import planted
 from tests.training.sessions import session, stopped
 
 SMALL: dict[str, Any] = {
-    "dim": 8, "widths": [2, 4, 8], "every": 2, "grow_epochs": 3, "hidden": 16, "held_out": 0.2, "target": None,
-    "judging_pairs": 60,
+    "dim": 8, "widths": [2, 4, 8], "decide_every": 2, "grow_epochs": 3, "hidden": 16, "held_out": 0.2, "target": None,
+    "reward_pairs": 60,
 }  # fmt: skip
 
 
@@ -138,7 +138,8 @@ class TestRecentLosses:
 
 
 def test_losses_of_users_and_of_positives(dataset: Dataset) -> None:
-    batch = next(Sampler(dataset.train, 30, 4, "interaction", "each").epoch(np.random.default_rng(0)))
+    sampler = Sampler(dataset.train, TrainingConfig(batch_size=30, negatives=4), "each")
+    batch = next(sampler.epoch(np.random.default_rng(0)))
     vectors = torch.from_numpy(np.random.default_rng(1).standard_normal((len(batch.entities), 5))).float()
     present, losses = esapn._present(batch), entity_losses(vectors, batch)
     scores = vectors @ vectors.T
@@ -156,12 +157,12 @@ def test_losses_of_users_and_of_positives(dataset: Dataset) -> None:
 
 
 class TestGrowing:
-    @pytest.mark.parametrize("judged", ["at once", "after a step"])
-    def test_sizes_only_grow_and_are_told(self, judged: str, dataset: Dataset) -> None:
+    @pytest.mark.parametrize("timing", ["at once", "after a step"])
+    def test_sizes_only_grow_and_are_told(self, timing: str, dataset: Dataset) -> None:
         seen: list[torch.Tensor] = []
         running = session(
             dataset,
-            configured({"judged": judged, "policy_rate": 1e-2}),
+            configured({"reward_timing": timing, "policy_rate": 1e-2}),
             on_epoch=lambda line: seen.append(layer_of(running).widths.clone()),
         )
         running.run()
@@ -173,14 +174,14 @@ class TestGrowing:
         assert told[-1]["seconds_left"] == 0
         assert told[-1]["best"] == min(line["held_out_loss"] for line in told)
 
-    @pytest.mark.parametrize("judged", ["at once", "after a step"])
+    @pytest.mark.parametrize("timing", ["at once", "after a step"])
     def test_a_constant_loss_leaves_sizes_alone(
-        self, judged: str, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+        self, timing: str, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(
             esapn, "entity_losses", lambda vectors, batch: torch.full((len(esapn._present(batch)),), 0.7)
         )
-        running = session(dataset, configured({"judged": judged}))
+        running = session(dataset, configured({"reward_timing": timing}))
         running.run()
         assert (layer_of(running).widths == 2).all()
 
@@ -189,7 +190,9 @@ class TestGrowing:
         monkeypatch.setattr(
             esapn.Grow, "_after_a_step", lambda self, session, batch, held, enlarged: 0.7 - 0.5 * enlarged.float()
         )
-        config = configured({"judged": "after a step", "policy_rate": 1e-2, "every": 1, "grow_epochs": 6}, epochs=6)
+        config = configured(
+            {"reward_timing": "after a step", "policy_rate": 1e-2, "decide_every": 1, "grow_epochs": 6}, epochs=6
+        )
         running = session(dataset, config)
         running.run()
         assert layer_of(running).widths.float().mean() > 6
@@ -199,7 +202,8 @@ class TestGrowing:
             esapn.Grow, "_after_a_step", lambda self, session, batch, held, enlarged: 0.7 - 0.5 * enlarged.float()
         )
         running = session(
-            dataset, configured({"judged": "after a step", "policy_rate": 1e-2, "every": 1, "budget": 200})
+            dataset,
+            configured({"reward_timing": "after a step", "policy_rate": 1e-2, "decide_every": 1, "budget": 200}),
         )
         running.run()
         assert 190 <= running.model.layer.num_params() <= 200
@@ -212,7 +216,7 @@ class TestGrowing:
 
     @pytest.mark.parametrize("after", [2, 3, 4, 5])
     def test_a_stopped_search_ends_with_the_same_sizes(self, after: int, dataset: Dataset, tmp_path: Path) -> None:
-        config = configured({"judged": "after a step", "policy_rate": 1e-2})
+        config = configured({"reward_timing": "after a step", "policy_rate": 1e-2})
         whole = session(dataset, config)
         whole.run()
         stopped(dataset, config, tmp_path, lambda running: len(running.lines) == after)
@@ -235,4 +239,4 @@ class TestBadInput:
 
     def test_the_smallest_budget_is_named(self, dataset: Dataset) -> None:
         with pytest.raises(UserError, match="160 are the least"):
-            train(dataset, configured({"budget": 159}), quiet=True)
+            train(dataset, configured({"budget": 159}), TrainingOptions(quiet=True))

@@ -60,7 +60,7 @@ def compress(
         raise UserError(f"{names} says how interactions are read, but there is no --data.")
 
     from legcf.data.reading.vector_table import read_ids, read_table
-    from legcf.data.source import load
+    from legcf.data.source import load_data
     from legcf.export.compress.compress import compress as code
     from legcf.export.compress.model import compare, name_rows, to_serving
     from legcf.export.compress.search import Trial, smallest
@@ -69,11 +69,21 @@ def compress(
     quiet = quiet or as_json
     read = read_table(table, items, num_users)
     read = read.with_ids(read_ids(user_ids), read_ids(item_ids))
-    named = name_rows(read, None if data is None else load(data, data_options))
+    named = name_rows(read, None if data is None else load_data(data, data_options))
 
     def coder(sizes: Sizes | None) -> Any:
-        wanted = (sizes.c, sizes.t, None) if sizes is not None else (c, t, budget)
-        return code(named.users, named.items, *wanted, seed, dtype, rounds, keep_zero_rows, memory_mb, quiet)
+        asked = {"c": c, "t": t, "budget": budget} if sizes is None else {"c": sizes.c, "t": sizes.t}
+        return code(
+            named.users,
+            named.items,
+            **asked,
+            seed=seed,
+            dtype=dtype,
+            rounds=rounds,
+            keep_zero_rows=keep_zero_rows,
+            memory_cap_mb=memory_mb,
+            quiet=quiet,
+        )
 
     trials: list[Trial] = []
     if tolerance is None:

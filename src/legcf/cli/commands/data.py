@@ -88,7 +88,7 @@ def info(
     from legcf.data.catalogue.cache import find_local
     from legcf.data.catalogue.registry import REGISTRY
     from legcf.data.preparing.prepared import is_prepared, verify
-    from legcf.data.source import load
+    from legcf.data.source import load_data
     from legcf.data.summary import plot as plot_dataset
     from legcf.data.summary import summarise, what_was_kept
 
@@ -97,7 +97,7 @@ def info(
     if entry is not None and entry.downloads and find_local(entry) is None and plot is None:
         _show(f"{data}, not on this machine", described, as_json)
         return
-    dataset = load(data, data_options)
+    dataset = load_data(data, data_options)
     if is_prepared(Path(data)) and not verify(dataset):
         raise UserError(f"{data} no longer has the content that was prepared: prepare it again.")
     if plot is not None:
@@ -165,10 +165,10 @@ def export(
 ) -> None:
     """Write the split as LightGCN text: train.txt, validation.txt and test.txt."""
     from legcf.data.preparing.export import export_split
-    from legcf.data.source import load
+    from legcf.data.source import load_data
     from legcf.data.summary import summarise
 
-    dataset = load(data, data_options)
+    dataset = load_data(data, data_options)
     export_split(dataset, out)
     _show(f"Exported {out}", {**summarise(dataset), "path": str(out)}, as_json)
 

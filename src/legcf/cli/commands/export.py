@@ -1,20 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """`legcf export`: from a run to one small file that serves without the graph."""
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from legcf.cli.output import AsJson, print_json, print_pairs, print_table
-from legcf.core.errors import UserError
-
-if TYPE_CHECKING:
-    from legcf.modelfile.attributes import Attributes
-    from legcf.recommender import Recommender
-
-_DTYPES = ("int8", "float16", "float32")
-_FORMATS = ("coded", "full", "onnx")
 
 
 def export(
@@ -31,7 +24,7 @@ def export(
         str | None,
         typer.Option(help="Numbers as int8 with scales, float16 or float32.  [default: int8; float32 for full]"),
     ] = None,
-    form: Annotated[str, typer.Option("--format", help="coded, full (the propagated table) or onnx.")] = "coded",
+    form: Annotated[str, typer.Option("--format", help="coded, or full (the propagated table).")] = "coded",
     users: Annotated[
         str | None,
         typer.Option(
@@ -41,12 +34,6 @@ def export(
     ] = None,
     history: Annotated[
         bool | None, typer.Option(help="Store what users have.  [default: yes, unless --users none]")
-    ] = None,
-    neighbours: Annotated[
-        bool | None,
-        typer.Option(
-            help="Keep what neighbours add to scores.  [default: yes, if the model has it and histories are stored]"
-        ),
     ] = None,
     attributes: Annotated[
         str | None,
@@ -66,121 +53,39 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write RUN as one MODEL file: codebook, codes, ids, titles. Prints size and accuracy before and after."""
-    _choose("--format", form, _FORMATS)
-    dtype = dtype if dtype is not None else "float32" if form == "full" else "int8"
-    _choose("--dtype", dtype, _DTYPES)
-    if attributes is not None and items is None:
-        raise UserError("--attributes names columns of a table: give the table with --items.")
-    if users is not None:
-        _choose("--users", users, ("coded", "history", "none"))
-
     from legcf.core import jit
-    from legcf.export.build import accuracy, build, served_ranking
-    from legcf.ranking.neighbours import Neighbours
+    from legcf.export.export import export_model
+    from legcf.export.options import ExportOptions
     from legcf.recommender import Recommender
 
     quiet = quiet or as_json
     if quiet:
         jit.silence()
-    trained = Recommender.load(run)
-    users = users if users is not None else _usual_users(trained, form)
-    pooled = trained.ranking.pooling is not None
-    if pooled and users == "coded":
-        raise UserError("Users of this model are their histories and have no vectors: use --users history or none.")
-    if form == "onnx" and users != "coded" and not pooled:
-        raise UserError("An ONNX scorer answers for known users: export it with --users coded.")
-    keep_history = history if history is not None else users != "none"
-    obstacle = _obstacle_to_neighbours(form, keep_history)
-    if neighbours and obstacle is not None:
-        raise UserError(f"What neighbours add to scores cannot be kept: {obstacle}.")
-    walks = isinstance(trained.ranking.term, Neighbours)
-    if neighbours and not walks:
-        raise UserError("Neighbours add nothing to this model's scores: export it without --neighbours.")
-    if neighbours is None and walks and obstacle is not None:
-        typer.echo(f"legcf: what neighbours add to scores is left out of the file: {obstacle}", err=True)
-    try:
-        if "final" in trained.metrics:
-            raise UserError("the model was trained on every pair, so none is left to measure it by")
-        dataset = trained.dataset()
-    except UserError as error:
-        dataset = None
-        if not quiet:
-            typer.echo(f"legcf: accuracy is not measured: {error}", err=True)
-    known = None if items is None else _read_attributes(items, attributes, trained)
-    served = build(
-        trained.trained,
+    names = None if attributes is None else [name.strip() for name in attributes.split(",") if name.strip()]
+    options = ExportOptions(
         t=t,
         c=c,
         dtype=dtype,
-        form="full" if form == "full" else "coded",
-        keep_users=users == "coded",
-        keep_history=keep_history,
-        keep_titles=titles,
-        keep_neighbours=neighbours is not False and obstacle is None,
-        attributes=known,
-        validation=None if dataset is None else dataset.validation,
+        format=form,
+        users=users,
+        history=history,
+        titles=titles,
+        items=items,
+        attributes=names,
+        evaluate=evaluate,
         seed=seed,
         quiet=quiet,
     )
-    measured: dict[str, Any] = {}
-    if evaluate and dataset is not None:
-        as_served = served_ranking(served, dataset.train, quiet)
-        for name, part in (("validation", dataset.validation), ("test", dataset.test)):
-            if not part.num_pairs:
-                continue
-            before = trained.metrics.get(name) or trained.evaluate(name)
-            after = accuracy(as_served, part)
-            keys = ("recall@20", "ndcg@20")
-            measured[name] = {key: {"before": before[key], "after": after[key]} for key in keys}
-        served.card["serving"]["accuracy"] = measured
-        if not measured and not quiet:
-            typer.echo(
-                "legcf: accuracy is not measured: the data of this run has no test or validation pairs", err=True
-            )
-    if form == "onnx":
-        from legcf.export.onnx_file import write_onnx
-
-        sizes = {"onnx": write_onnx(served, model)}
-    else:
-        sizes = served.save(model)
-    report = {
-        "file": str(model),
-        "bytes": model.stat().st_size,
-        "parts": sizes,
-        "full_table_bytes": served.card["full_table_bytes"],
-        "settings": {**served.card["serving"], "dtype": dtype, "format": form, "users": users, "seed": seed},
-        "neighbours": served.neighbour_scale > 0,
-        "fold_in": vars(served.fold_in),
-        "accuracy": measured,
-    }
-    report["settings"].pop("accuracy", None)
+    trained = Recommender.load(run)
+    report = export_model(trained.trained, model, options, trained.dataset)
+    if report.unmeasured is not None and not quiet:
+        typer.echo(f"legcf: accuracy is not measured: {report.unmeasured}", err=True)
+    content = asdict(report)
+    content.pop("unmeasured")
     if as_json:
-        print_json(report)
+        print_json(content)
     else:
-        _show(report)
-
-
-def _usual_users(trained: "Recommender", form: str) -> str:
-    """What the model's users are; a model that was made to keep to a size gives a file of that size, without them."""
-    if trained.ranking.pooling is None:
-        return "coded"
-    return "none" if isinstance(trained.config.ranking.bytes, int) and form != "full" else "history"
-
-
-def _read_attributes(path: Path, names: str | None, trained: "Recommender") -> "Attributes":
-    from legcf.data.reading.attributes import read_attributes
-    from legcf.export.build import item_attributes
-
-    wanted = None if names is None else [name.strip() for name in names.split(",") if name.strip()]
-    item_col = trained.config.data.get("options", {}).get("item_col")
-    return item_attributes(read_attributes(path, trained.items, wanted, item_col), len(trained.items))
-
-
-def _obstacle_to_neighbours(form: str, keep_history: bool) -> str | None:
-    """Why a file cannot add what neighbours took; None if it can."""
-    if form == "onnx":
-        return "it is computed from histories, and an ONNX graph has none (the formats coded and full keep it)"
-    return None if keep_history else "it is computed from histories, and none are stored (--history keeps both)"
+        _show(content)
 
 
 def _show(report: dict[str, Any]) -> None:
@@ -195,8 +100,3 @@ def _show(report: dict[str, Any]) -> None:
             for metric, pair in metrics.items()
         ]
         print_table("Accuracy", ("", "with the graph", "this file", "kept"), rows)
-
-
-def _choose(option: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise UserError(f"{option} {value} is not known: choose {' or '.join(choices)}.")

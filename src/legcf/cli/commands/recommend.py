@@ -11,6 +11,7 @@ from legcf.cli.output import AsJson, print_json, print_table
 from legcf.cli.workers import are_wanted as workers_are_wanted
 from legcf.cli.workers import join as join_ranks
 from legcf.cli.workers import start as start_workers
+from legcf.core.columns import FrameColumns
 from legcf.core.errors import UserError
 from legcf.core.files import written_whole
 
@@ -103,11 +104,14 @@ def _as_dict(frame: "pl.DataFrame") -> dict[str, object]:
 def _show(frame: "pl.DataFrame", asked: list[str]) -> None:
     import polars as pl
 
-    for (name,), rows in frame.group_by("user", maintain_order=True):
-        shown = rows.drop("user", "fallback").with_columns(pl.col("item").cast(pl.String))  # a name, not a number
-        instead = "" if rows["fallback"][0] is None else ": popular items, since nothing is known of this user"
-        print_table(f"For user {name}{instead}", shown.columns, shown.rows())
-    served = {str(one) for one in frame["user"]}
+    for (name,), rows in frame.group_by(FrameColumns.USER, maintain_order=True):
+        instead = (
+            "" if rows[FrameColumns.FALLBACK][0] is None else ": popular items, since nothing is known of this user"
+        )
+        rows = rows.drop(FrameColumns.USER, FrameColumns.FALLBACK)
+        rows = rows.with_columns(pl.col(FrameColumns.ITEM).cast(pl.String))  # a name, not a number
+        print_table(f"For user {name}{instead}", rows.columns, rows.rows())
+    served = {str(one) for one in frame[FrameColumns.USER]}
     for one in asked:
         if one not in served:
             typer.echo(f"User {one} has every item already: nothing is left to recommend.")

@@ -10,7 +10,7 @@ import typer
 
 from legcf.cli.data_options import with_data_options
 from legcf.cli.output import AsJson, print_json, print_pairs
-from legcf.core.config import key_and_value, parse_assignments, value_from_text
+from legcf.core.config import current_key, key_and_value, parse_assignments, value_from_text, with_current_keys
 from legcf.core.errors import UserError
 from legcf.data.options import DataOptions
 
@@ -40,7 +40,7 @@ def search(
     as_json: AsJson = False,
 ) -> None:
     """Try settings of a method on DATA and write the best as a file for `legcf train --config`."""
-    from legcf.data.source import load
+    from legcf.data.source import load_data
     from legcf.experiments.search import SearchRequest, prepare, side_by_side
     from legcf.experiments.search import search as look
 
@@ -51,12 +51,12 @@ def search(
         backbone,
         preset,
         seed,
-        parse_assignments(settings or []),
-        _values(over or []),
+        with_current_keys(parse_assignments(settings or []), method),
+        {current_key(key, method): values for key, values in _values(over or []).items()},
         data_options.reference(data),
     )
     request.config({})
-    dataset = load(data, data_options)
+    dataset = load_data(data, data_options)
     prepare(request, dataset, out, trials)
     if workers > 1 and scheduler is not None:
         raise UserError("--workers are processes of this machine; with --scheduler leave them out.")

@@ -3,7 +3,6 @@
 
 import json
 import shlex
-from bisect import bisect_left
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +14,7 @@ from legcf.cli.output import AsJson, print_json, print_pairs, summary
 from legcf.cli.workers import are_wanted as workers_are_wanted
 from legcf.cli.workers import join as join_ranks
 from legcf.cli.workers import start as start_workers
-from legcf.core.config import merged, migrated, parse_assignments, validated, value_from_text
+from legcf.core.config import merged, parse_assignments, validated, value_from_text, with_current_keys
 from legcf.core.errors import UserError
 from legcf.core.files import lasting, read_json
 from legcf.data.options import DataOptions
@@ -91,14 +90,15 @@ def train(
     if workers_are_wanted(workers):
         start_workers(workers)
         return
+    from legcf.cli.tracking import tracker
     from legcf.core import distributed, jit
-    from legcf.core.tracking import tracker
-    from legcf.data.source import training_data
+    from legcf.data.source import load_training_data
     from legcf.data.summary import what_was_kept
-    from legcf.evaluation.baselines import METRIC, told
-    from legcf.training.registry import resolve, width_option
-    from legcf.training.run import remove_unfinished
+    from legcf.embeddings.baselines.compare import METRIC, comparison
+    from legcf.training.loop import TrainingOptions
+    from legcf.training.registry import require_width, resolve
     from legcf.training.run import train as run
+    from legcf.training.run_folder import remove_unfinished
 
     join_ranks()
     speaks = distributed.is_first()
@@ -113,14 +113,16 @@ def train(
     if not all(isinstance(values, dict) for values in typed_settings.values()):
         sections = ", ".join(f"{section}.…" for section in _SECTIONS)
         raise UserError(f"--set takes a section and a key ({sections}), as in training.epochs=5.")
+    if dim is not None:
+        require_width(chosen_method)
     overrides = merged(
-        {key: _options(given[key]) for key in _SECTIONS if key in given},
-        typed_settings,
+        with_current_keys({key: _options(given[key]) for key in _SECTIONS if key in given}, chosen_method),
+        with_current_keys(typed_settings, chosen_method),
         {} if warm_start is None else {"method": {"start": "table", "table": lasting(warm_start)}},
         {} if epochs is None else {"training": {"epochs": epochs}},
         {} if size is None else {"ranking": {"bytes": size}},
         {} if budget is None else {"method": {"budget": value_from_text(budget)}},
-        {} if dim is None else {"method": {width_option(chosen_method): dim}},
+        {} if dim is None else {"method": {"dim": dim}},
     )
     resolved = resolve(
         chosen_method,
@@ -130,7 +132,7 @@ def train(
         overrides,
         options.reference(data),
     )
-    dataset = training_data(data, options)
+    dataset = load_training_data(data, options)
     if not (quiet or as_json):
         typer.echo(what_was_kept(dataset), err=True)
     if dim is not None:
@@ -143,7 +145,10 @@ def train(
     is_new = not out.is_dir() or not any(out.iterdir())
     resume = distributed.goes_on(out, may_begin=is_new or resume) or resume
     try:
-        trained = run(dataset, resolved, out if speaks else None, resume, quiet or as_json, _all(watching), final)
+        run_options = TrainingOptions(
+            out if speaks else None, resume, quiet or as_json, on_epoch=_all(watching), final=final
+        )
+        trained = run(dataset, resolved, run_options)
         distributed.leave()  # what follows is done by the one that speaks
         if item_features is not None and speaks:
             trained = _with_features(trained, item_features, dataset, options, out)
@@ -171,13 +176,13 @@ def train(
             typer.echo(f"Accuracy is not measured: {dataset.name} has too few pairs to leave any out for testing.")
         others = {} if baselines is False else _simpler(trained, dataset, anyway=baselines is True)
         if others:
-            typer.echo(told(trained.metrics["test"][METRIC], others))
+            typer.echo(comparison(trained.metrics["test"][METRIC], others))
         typer.echo(f"Run: {out}. Next: {next_command}")
 
 
 def _simpler(trained: "TrainedModel", dataset: "Dataset", anyway: bool) -> dict[str, float]:
     """What popularity and item-knn reach on the same test pairs; the model's own method is not compared with itself."""
-    from legcf.evaluation.baselines import METRIC, baselines
+    from legcf.embeddings.baselines.compare import METRIC, baselines
 
     if METRIC not in trained.metrics["test"]:
         return {}
@@ -188,14 +193,12 @@ def _simpler(trained: "TrainedModel", dataset: "Dataset", anyway: bool) -> dict[
 def _with_features(
     trained: "TrainedModel", source: Path, dataset: "Dataset", options: DataOptions, out: Path
 ) -> "TrainedModel":
-    """The model with what is known of items: those that nobody has yet among them."""
+    """Write the run again with a model that knows the items of a table, and return that model."""
     from legcf.core.files import write_json
-    from legcf.data.reading.feature_table import read_items
     from legcf.training.run_folder import save_model
-    from legcf.updating.cold import ItemTable
-    from legcf.updating.update import update
+    from legcf.updating.apply import with_item_features
 
-    grown = update(trained, None, dataset, about=ItemTable(*read_items(source, options.item_col)))
+    grown = with_item_features(trained, dataset, source, options.item_col)
     save_model(out, grown)
     write_json(out / "metrics.json", grown.metrics)
     return grown
@@ -203,19 +206,11 @@ def _with_features(
 
 def _refuse_too_wide(dim: int, config: "RunConfig", dataset: "Dataset") -> None:
     """Say how wide vectors may be, if the method's budget has no room for vectors of --dim or nobody would wait."""
-    from legcf.training.registry import METHODS, width_option
+    from legcf.embeddings.budget import widest_within
+    from legcf.training.registry import METHODS
 
-    method = config.method
-
-    def is_refused(width: int) -> bool:
-        try:
-            wider = method.model_copy(update={width_option(method.name): width})
-            METHODS[method.name].layer.sized(wider, dataset.num_users, dataset.num_items)
-        except UserError:
-            return True
-        return False
-
-    widest = bisect_left(range(1, _WIDEST + 1), True, key=is_refused)
+    layer = METHODS[config.method.name].layer
+    widest = widest_within(layer, config.method, (dataset.num_users, dataset.num_items), _WIDEST)
     # If nothing fits, the width is not what is wrong: the run says what is.
     if 0 < widest < dim:
         larger = "." if widest == _WIDEST else " with this budget of stored values: choose less, or a larger --budget."
@@ -259,7 +254,6 @@ def _from_file(path: Path | None) -> dict[str, Any]:
     content = read_json(path)
     if not isinstance(content, dict):
         raise UserError(f"{path} must hold a JSON object such as {json.dumps({'training': {'epochs': 5}})}.")
-    content = migrated(content)
     known = {"preset", "seed", *_SECTIONS, "data", "content_hash"}
     for key, value in content.items():
         if key not in known:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zip archives from strangers: names that lead out of the folder and bombs are refused before anything is written."""
+"""Unpack zip archives from strangers: bombs and names that lead out of the folder are refused before any write."""
 
 import lzma
 import struct
@@ -29,8 +29,8 @@ _UNREADABLE = (
 )
 
 
-def extract(archive: Path, folder: Path, wanted: Iterable[str] | None = None) -> list[Path]:
-    """Unpack `wanted` members (by default all files) into `folder`; returns where they are."""
+def extract(archive: Path, folder: Path, names: Iterable[str] | None = None) -> list[Path]:
+    """Unpack the members called `names` (by default all files) into `folder`; return their paths."""
     try:
         with zipfile.ZipFile(archive) as opened:
             members = [member for member in opened.infolist() if not member.is_dir()]
@@ -38,8 +38,8 @@ def extract(archive: Path, folder: Path, wanted: Iterable[str] | None = None) ->
                 _refuse_unsafe(archive, member)
             if sum(member.file_size for member in members) > _MAX_BYTES:
                 raise UserError(f"{archive} would unpack to more than {_MAX_BYTES >> 30} GiB, so it was not unpacked.")
-            if wanted is not None:
-                members = [_member(archive, opened, name) for name in wanted]
+            if names is not None:
+                members = [_member(archive, opened, name) for name in names]
             return [_unpack(archive, opened, member, folder) for member in members]
     except _UNREADABLE as error:
         raise UserError(f"{archive} is not a readable zip archive ({error}).") from error

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where known datasets are on this machine, and how they get there."""
+"""Find known datasets on this machine, and fetch them."""
 
 import os
 from collections.abc import Iterator
@@ -14,7 +14,8 @@ from legcf.data.catalogue.download import Checksum, Unreachable, download
 from legcf.data.catalogue.registry import REGISTRY, Download, Entry
 from legcf.data.options import DataOptions
 from legcf.data.preparing.kernels import write_numbers
-from legcf.data.preparing.pipeline import PairSource, build_in_memory
+from legcf.data.preparing.pair_source import PairSource
+from legcf.data.preparing.pipeline import build_in_memory
 from legcf.data.reading.compressed import lines
 from legcf.data.reading.frames import frame_of
 from legcf.data.reading.lightgcn import open_folder
@@ -25,8 +26,8 @@ def _downloads() -> Path:
     return cache_folder() / "data"
 
 
-def places(entry: Entry) -> Iterator[Path]:
-    """Where a dataset may be: in the folders of `$LEGCF_DATA`, then in the cache."""
+def folders(entry: Entry) -> Iterator[Path]:
+    """Yield the folders where a dataset may be: those of `$LEGCF_DATA`, then the cache."""
     for folder in os.environ.get("LEGCF_DATA", "").split(os.pathsep):
         if folder:
             yield Path(folder) / entry.name
@@ -34,11 +35,11 @@ def places(entry: Entry) -> Iterator[Path]:
 
 
 def find_local(entry: Entry) -> Path | None:
-    return next((place for place in places(entry) if all((place / file).is_file() for file in entry.files)), None)
+    return next((folder for folder in folders(entry) if all((folder / file).is_file() for file in entry.files)), None)
 
 
 def recognise(folder: Path) -> Entry | None:
-    """The known dataset that a folder holds byte for byte, if any."""
+    """Return the known dataset that a folder holds byte for byte, if any."""
     return next((entry for entry in REGISTRY.values() if entry.known_files and _holds(folder, entry)), None)
 
 
@@ -111,7 +112,7 @@ def _write_from_one(path: Path, out: Path) -> None:
 
 
 def open_known(entry: Entry, folder: Path | None, options: DataOptions) -> PairSource:
-    """A dataset of the registry as a source; `folder` is where its files are."""
+    """Open a dataset of the registry as a source; `folder` holds its files."""
     if folder is None:
         return _open_package(entry, options)
     if entry.table is None:
@@ -141,6 +142,6 @@ def _check_known(folder: Path, entry: Entry) -> None:
             f"{expected[0]:,}, {expected[1]:,} and {expected[2]:,}: it was thrown away."
         )
     if entry.pairs_hash is not None:
-        as_given = entry.options.model_copy(update={"protocol": "lightgcn", "cold": "keep"})
-        if build_in_memory(source, as_given).content_hash != entry.pairs_hash:
+        as_published = entry.options.model_copy(update={"protocol": "lightgcn", "cold": "keep"})
+        if build_in_memory(source, as_published).content_hash != entry.pairs_hash:
             raise UserError(f"What came for {entry.name} holds other pairs than it is known for: it was thrown away.")

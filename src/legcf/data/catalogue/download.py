@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Downloads that resume, verify and are atomic: a file is in its place only when it is whole and right."""
+"""Download files with resuming and checksums; a file gets its name only when it is whole and right."""
 
 import hashlib
 import http.client
@@ -30,7 +30,7 @@ class Checksum:
 
 
 class Unreachable(UserError):
-    """The server could not be reached, or stopped answering."""
+    """Say that the server could not be reached, or stopped answering."""
 
 
 def download(address: str, path: Path, checksum: Checksum | None, quiet: bool = False, pause: float = 1.0) -> Path:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Datasets that are known by name: where they come from, what they must be, whose they are. No data is kept here."""
+"""List the datasets that are known by name: source, expected content, owner. No data is kept here."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ _MOVIELENS_TERMS = "GroupLens usage licence: research, no redistribution without
 
 @dataclass(frozen=True)
 class Download:
-    """One address. It gives a file, or an archive with several, named as (member, file)."""
+    """Describe one address: a file, or an archive with several, named as (member, file)."""
 
     address: str
     file: str
@@ -29,7 +29,7 @@ class Download:
 
 @dataclass(frozen=True)
 class KnownFile:
-    """A file that is known byte for byte, so that a plain folder with it is recognised."""
+    """Describe a file that is known byte for byte, so that a plain folder with it is recognised."""
 
     name: str
     size: int
@@ -38,7 +38,7 @@ class KnownFile:
 
 @dataclass(frozen=True)
 class Entry:
-    """`table` is the file of pairs, None for a LightGCN folder. Sizes are of all pairs, before any split."""
+    """Describe a dataset. `table` is the file of pairs, None for a LightGCN folder. Sizes are before any split."""
 
     name: str
     summary: str
@@ -57,7 +57,7 @@ class Entry:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """What a folder must hold to be this dataset."""
+        """Return the files that a folder must hold to be this dataset."""
         if self.table is None:
             return ("train.txt", "test.txt") if self.downloads else ()
         return (self.table,) if self.titles is None else (self.table, self.titles)

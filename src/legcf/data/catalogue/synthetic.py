@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Synthetic interactions with planted communities and power-law degrees: data whose right answer is known.
+"""Generate interactions with planted communities and power-law degrees: data whose right answer is known.
 
 User u and item i belong to the communities u % communities and i % communities. Low numbers are the busy ones.
 """
@@ -22,7 +22,8 @@ from legcf.data.interactions import Dataset
 from legcf.data.options import DataOptions
 from legcf.data.preparing import kernels
 from legcf.data.preparing.blocks import Batch
-from legcf.data.preparing.pipeline import PairSource, build_in_memory
+from legcf.data.preparing.pair_source import PairSource
+from legcf.data.preparing.pipeline import build_in_memory
 
 # Weight of rank r is (r + 1)^-0.6, which gives degrees about as uneven as Gowalla's.
 _EXPONENT = 0.6
@@ -33,7 +34,7 @@ _ROUNDS_BY_RANK, _ROUNDS_INSIDE = 4, 20
 
 @dataclass(frozen=True)
 class Planted:
-    """The size of a synthetic graph. A pair leaves its community with probability `noise`."""
+    """Hold the size of a synthetic graph. A pair leaves its community with probability `noise`."""
 
     num_users: int
     num_items: int
@@ -54,7 +55,7 @@ class Planted:
 
     @cached_property
     def degrees(self) -> NDArray[np.int64]:
-        """Pairs of each user, falling off with the rank, none busier than half of a community (if that is enough)."""
+        """Return the pairs of each user: falling with the rank, at most half of a community (if that is enough)."""
         weights = np.arange(1, self.num_users + 1, dtype=np.float64) ** -_EXPONENT
         ceiling = max(self.num_items // self.communities // 2, -(-5 * self.num_pairs // (4 * self.num_users)), 1)
         scale = self.num_pairs / weights.sum()
@@ -67,14 +68,14 @@ class Planted:
 
     @cached_property
     def first_users(self) -> NDArray[np.int64]:
-        """For each item a user of its community that surely has it, so that no item is without pairs."""
+        """Return for each item a user of its community that surely has it, so that no item is without pairs."""
         item = np.arange(self.num_items)
         members = (self.num_users - item % self.communities - 1) // self.communities + 1
         users: NDArray[np.int64] = item % self.communities + self.communities * (item // self.communities % members)
         return users
 
     def blocks(self, rng: np.random.Generator) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
-        """Users of a range, the bounds of their items, and the items, sorted; range after range."""
+        """Yield the first user of a range, the bounds of its users' items, and the items, sorted; range after range."""
         ends = np.cumsum(self.degrees)
         by_first_user = np.argsort(self.first_users, kind="stable")
         first_users = self.first_users[by_first_user]
@@ -107,7 +108,7 @@ class Planted:
         return np.concatenate([[0], np.cumsum(counts)]), keys % self.num_items
 
     def _items_for(self, community: NDArray[np.int64], rounds: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """An item for each; repeated draws come back here, and are drawn ever more evenly so that it ends."""
+        """Draw an item for each community; repeated draws are drawn again, ever more evenly so that it ends."""
         members = (self.num_items - community - 1) // self.communities + 1
         ranks = _ranked(members, rng) if rounds < _ROUNDS_BY_RANK else rng.integers(members)
         noise = self.noise if rounds < _ROUNDS_INSIDE else 1.0
@@ -115,37 +116,39 @@ class Planted:
         return np.where(rng.random(len(community)) < noise, anyone, ranks * self.communities + community)
 
 
-def planted(
-    num_users: int, num_items: int, num_pairs: int, communities: int, rng: np.random.Generator, noise: float = 0.05
-) -> Dataset:
-    """A dataset in memory, split by `ratio`. Every user and every item has at least one pair."""
-    shape = Planted(num_users, num_items, num_pairs, communities, noise)
-    options = DataOptions(split_seed=int(rng.integers(2**31)))
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Drawn(PairSource):
+    """Draw the pairs of a planted graph; another call of `batches` draws others."""
 
-    def batches() -> Iterator[Batch]:
-        for start, bounds, items in shape.blocks(rng):
+    shape: Planted
+    rng: np.random.Generator
+
+    def batches(self) -> Iterator[Batch]:
+        for start, bounds, items in self.shape.blocks(self.rng):
             users = np.repeat(np.arange(start, start + len(bounds) - 1, dtype=np.int32), np.diff(bounds))
             yield Batch(users, items.astype(np.int32))
 
-    source = PairSource(
+
+def planted(
+    num_users: int, num_items: int, num_pairs: int, communities: int, rng: np.random.Generator, noise: float = 0.05
+) -> Dataset:
+    """Draw a dataset in memory, split by `ratio`. Every user and every item has at least one pair."""
+    shape = Planted(num_users, num_items, num_pairs, communities, noise)
+    options = DataOptions(split_seed=int(rng.integers(2**31)))
+    source = _Drawn(
         name="synthetic",
         where=f"synthetic data with {communities} communities and noise {noise}",
         users=IdMap.consecutive(num_users, "user"),
         items=IdMap.consecutive(num_items, "item"),
         num_rows=num_pairs,
-        batches=batches,
-        has_test=False,
-        has_time=False,
-        merge_duplicates=True,
-        where_pair=lambda user, item: "synthetic data",
-        where_cold=lambda users, items: "synthetic data",
-        titles=lambda items: None,
+        shape=shape,
+        rng=rng,
     )
     return build_in_memory(source, options)
 
 
 def write_csv(shape: Planted, seed: int, path: Path, quiet: bool = False) -> int:
-    """Stream a graph into a table with the columns user and item; returns the number of pairs."""
+    """Stream a graph into a table with the columns user and item; return the number of pairs."""
     with written_whole(path) as temporary, open(temporary, "wb") as file:
         file.write(b"user,item\n")
 
@@ -173,8 +176,8 @@ def write_folder(shape: Planted, seed: int, folder: Path, quiet: bool = False) -
             # An item's sure user trains on it, so that no test item is unseen in train.txt.
             sure = shape.first_users[items] == users
             keys = np.where(sure, np.inf, splitting.random(len(items)))
-            wanted = np.minimum(np.floor(np.diff(bounds) * _TEST_SHARE + 0.5), np.diff(bounds) - 1).astype(np.int64)
-            testing = kernels.smallest_of_each_row(bounds, keys, wanted) & ~sure
+            counts = np.minimum(np.floor(np.diff(bounds) * _TEST_SHARE + 0.5), np.diff(bounds) - 1).astype(np.int64)
+            testing = kernels.smallest_of_each_row(bounds, keys, counts) & ~sure
             _write_part(train, start, bounds, items, ~testing)
             _write_part(test, start, bounds, items, testing)
 
@@ -198,15 +201,15 @@ def _stream(
 
 
 def _write_part(
-    file: BinaryIO, start: int, bounds: NDArray[np.int64], items: NDArray[np.int64], chosen: NDArray[np.bool_]
+    file: BinaryIO, start: int, bounds: NDArray[np.int64], items: NDArray[np.int64], marked: NDArray[np.bool_]
 ) -> None:
-    passed = np.concatenate([[0], np.cumsum(chosen)])
+    passed = np.concatenate([[0], np.cumsum(marked)])
     users = np.arange(start, start + len(bounds) - 1)
-    file.write(kernels.write_numbers(passed[bounds], users, items[chosen]).data)
+    file.write(kernels.write_numbers(passed[bounds], users, items[marked]).data)
 
 
 def _ranked(counts: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-    """For each count a rank below it, with a weight of about (rank + 1)^-0.6: the inverse of its integral."""
+    """Draw for each count a rank below it, with a weight of about (rank + 1)^-0.6: the inverse of its integral."""
     power = 1.0 - _EXPONENT
     ranks = (1.0 + rng.random(len(counts)) * ((counts + 1.0) ** power - 1.0)) ** (1.0 / power) - 1.0
     return np.minimum(ranks.astype(np.int64), counts - 1)

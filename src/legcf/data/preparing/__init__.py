@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From pairs to a dataset: ids, splits, blocks on disk."""
+"""Turn pairs into a dataset: sort, filter, split, in memory or on disk."""

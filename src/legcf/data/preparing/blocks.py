@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pairs in canonical order (by user, then item), in blocks of users, in memory or spilled to disk when there are many.
+"""Sort pairs into canonical order (by user, then item), in blocks of users, in memory or spilled to disk.
 
 However many blocks there are, going through them gives the same pairs in the same order, so every split, hash and count
 is independent of how much memory there was.
@@ -23,7 +23,7 @@ _BUCKETS = 256
 
 
 class Batch(NamedTuple):
-    """Pairs as they come from a source; `times` and `testing` (pair is from test.txt) may be absent."""
+    """Hold pairs as they come from a source; `times` and `testing` (pair is from test.txt) may be absent."""
 
     users: NDArray[np.int32]
     items: NDArray[np.int32]
@@ -33,7 +33,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Block:
-    """All pairs of a range of users: CSR over the range, sorted and unique items in each row."""
+    """Hold all pairs of a range of users: CSR over the range, sorted and unique items in each row."""
 
     first_user: int
     indptr: NDArray[np.int64]
@@ -46,10 +46,11 @@ class Block:
         return np.diff(self.indptr)
 
     def rows(self) -> NDArray[np.int64]:
-        """The row of every pair."""
+        """Return the row of every pair."""
         return np.repeat(np.arange(len(self.indptr) - 1), self.degrees)
 
-    def chosen(self, mask: NDArray[np.bool_]) -> "Block":
+    def subset(self, mask: NDArray[np.bool_]) -> "Block":
+        """Return the marked pairs, over the same users."""
         passed = np.zeros(len(mask) + 1, dtype=np.int64)
         np.cumsum(mask, out=passed[1:])
         return Block(
@@ -63,7 +64,7 @@ class Block:
 
 @dataclass
 class Merged:
-    """What sorting found: how many repeated pairs were merged, and examples as (user, item) positions."""
+    """Count the repeated pairs that sorting merged, with examples as (user, item) positions."""
 
     merged: int = 0
     repeated: tuple[int, int] | None = None
@@ -71,7 +72,7 @@ class Merged:
 
 
 class BlockStore:
-    """Blocks that can be gone through again and again; in memory, or in files of a folder."""
+    """Keep blocks to be iterated repeatedly; in memory, or in files of a folder."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
@@ -106,7 +107,7 @@ def load_block(path: Path) -> Block:
 def sort_batches(
     batches: Iterable[Batch], num_users: int, num_items: int, scratch: Path | None
 ) -> tuple[BlockStore, Merged]:
-    """Sort and merge pairs; through files in `scratch` if given, else in memory."""
+    """Sort and merge pairs; through files in `scratch`, or in memory if that is None."""
     store, merged = BlockStore(scratch), Merged()
     if scratch is None:
         gathered = list(batches)
@@ -125,12 +126,12 @@ def sort_batches(
 def sorted_block(batch: Batch, first_user: int, num_rows: int, num_items: int, merged: Merged) -> Block:
     rows = batch.users - np.int32(first_user) if first_user else batch.users
     # A stable sort by item, then one by user.
-    by_item = kernels.places_by(batch.items, num_items)[0]
-    by_user, starts = kernels.places_by(kernels.moved(rows, by_item), num_rows)
-    places = by_user[by_item]
-    items = kernels.moved(batch.items, places)
-    times = None if batch.times is None else kernels.moved(batch.times, places)
-    testing = None if batch.testing is None else kernels.moved(batch.testing, places)
+    by_item = kernels.counting_sort(batch.items, num_items)[0]
+    by_user, starts = kernels.counting_sort(kernels.scatter(rows, by_item), num_rows)
+    targets = by_user[by_item]
+    items = kernels.scatter(batch.items, targets)
+    times = None if batch.times is None else kernels.scatter(batch.times, targets)
+    testing = None if batch.testing is None else kernels.scatter(batch.testing, targets)
     indptr, keep, count, repeated, in_both = kernels.merge_rows(
         starts,
         items,
@@ -166,7 +167,7 @@ def concatenated(batches: list[Batch]) -> Batch:
 
 
 def _spill(batches: Iterable[Batch], width: int, scratch: Path) -> tuple[list[Path], np.dtype[np.void]]:
-    """Append every pair to the file of its range of users; returns the files and the layout of their records."""
+    """Append every pair to the file of its range of users; return the files and the layout of their records."""
     paths = [scratch / f"bucket-{number}" for number in range(_BUCKETS)]
     layout: np.dtype[np.void] = np.dtype([("users", np.int32), ("items", np.int32)])
     with ExitStack() as stack:
@@ -175,10 +176,10 @@ def _spill(batches: Iterable[Batch], width: int, scratch: Path) -> tuple[list[Pa
             columns = {name: column for name, column in batch._asdict().items() if column is not None}
             layout = np.dtype([(name, column.dtype) for name, column in columns.items()])
             bucket = batch.users // np.int32(width)
-            places, starts = kernels.places_by(bucket, _BUCKETS)
+            targets, starts = kernels.counting_sort(bucket, _BUCKETS)
             records = np.empty(len(bucket), dtype=layout)
             for name, column in columns.items():
-                records[name] = kernels.moved(column, places)
+                records[name] = kernels.scatter(column, targets)
             for number in np.flatnonzero(np.diff(starts)):
                 handles[number].write(records[starts[number] : starts[number + 1]].data)
     return paths, layout
@@ -191,7 +192,7 @@ def _unspilled(path: Path, layout: np.dtype[np.void]) -> Batch:
 
 
 def _grouped(sizes: list[int]) -> Iterator[tuple[int, int]]:
-    """Ranges of neighbouring buckets that together hold about as many pairs as a block should."""
+    """Yield ranges of neighbouring buckets that together hold about as many pairs as a block should."""
     start, held = 0, 0
     for number, size in enumerate(sizes):
         if number > start and held + size > BLOCK_PAIRS:

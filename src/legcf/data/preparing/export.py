@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A split as LightGCN text, so that others can use the very same train, validation and test pairs."""
+"""Write a split as LightGCN text, so that others can use the very same train, validation and test pairs."""
 
 from pathlib import Path
 
@@ -32,8 +32,8 @@ def export_split(dataset: Dataset, folder: Path) -> None:
             with open(temporary / f"{part}.txt", "wb") as file:
                 for start in range(0, len(users), _ROWS_AT_ONCE):
                     bounds = pairs.indptr[start : start + _ROWS_AT_ONCE + 1]
-                    chosen = items[pairs.items[bounds[0] : bounds[-1]]]
-                    text = write_numbers(bounds - bounds[0], users[start : start + len(bounds) - 1], chosen)
+                    row_items = items[pairs.items[bounds[0] : bounds[-1]]]
+                    text = write_numbers(bounds - bounds[0], users[start : start + len(bounds) - 1], row_items)
                     file.write(text.data)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiled loops of the data part: parsing LightGCN text, sorting pairs, choosing pairs of each user."""
+"""Compile the loops of the data part: parse LightGCN text, sort pairs, select pairs of each user."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ _NEWLINE, _SPACE, _TAB, _RETURN, _MINUS, _ZERO, _NINE = 10, 32, 9, 13, 45, 48, 5
 
 @njit(cache=True, nogil=True)
 def parse_lines(buffer: NDArray[np.uint8]) -> Any:
-    """Parse `user item item …` lines. Returns users, line numbers and bounds of lines, items, problem, its line."""
+    """Parse `user item item …` lines. Return users, line numbers and bounds of lines, items, problem, its line."""
     lines = 1
     for byte in buffer:
         lines += byte == _NEWLINE
@@ -67,27 +67,28 @@ def parse_lines(buffer: NDArray[np.uint8]) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def places_by(keys: NDArray[np.int32], size: int) -> Any:
-    """Where each entry goes in a stable sort by keys from 0 to size - 1, and where each key's run starts."""
+def counting_sort(keys: NDArray[np.int32], size: int) -> Any:
+    """Return the target index of each entry in a stable sort by keys from 0 to size - 1, and where each key starts."""
     starts = np.zeros(size + 1, dtype=np.int64)
     for key in keys:
         starts[key + 1] += 1
     for key in range(size):
         starts[key + 1] += starts[key]
     fill = starts[:-1].copy()
-    places = np.empty(len(keys), dtype=np.int32)
+    targets = np.empty(len(keys), dtype=np.int32)
     for position in range(len(keys)):
         key = keys[position]
-        places[position] = fill[key]
+        targets[position] = fill[key]
         fill[key] += 1
-    return places, starts
+    return targets, starts
 
 
 @njit(cache=True, nogil=True)
-def moved(column: NDArray[Any], places: NDArray[np.int32]) -> NDArray[Any]:
+def scatter(column: NDArray[Any], targets: NDArray[np.int32]) -> NDArray[Any]:
+    """Return the column with entry i moved to index `targets[i]`."""
     result = np.empty_like(column)
     for position in range(len(column)):
-        result[places[position]] = column[position]
+        result[targets[position]] = column[position]
     return result
 
 
@@ -95,10 +96,10 @@ def moved(column: NDArray[Any], places: NDArray[np.int32]) -> NDArray[Any]:
 def merge_rows(
     starts: NDArray[np.int64], items: NDArray[np.int32], times: NDArray[Any], testing: NDArray[np.bool_]
 ) -> Any:
-    """Of rows of sorted items keep one of each run of equals, with the earliest of its times.
+    """Keep one of each run of equal items in rows of sorted items, with the earliest of its times.
 
     `times` and `testing` may be empty. Returns the new bounds of rows, a mask of what is kept, how many were merged,
-    and where the first repeated pair and the first pair that is both in train and in test stand (-1: nowhere).
+    and the offsets of the first repeated pair and of the first pair both in train and in test (-1: none).
     """
     keep = np.ones(len(items), dtype=np.bool_)
     indptr = np.zeros(len(starts), dtype=np.int64)
@@ -124,49 +125,50 @@ def merge_rows(
 @njit(cache=True, nogil=True)
 def smallest_of_each_row(indptr: NDArray[np.int64], keys: NDArray[Any], counts: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Mark in every row the `counts[row]` entries with the smallest keys; the earlier entry wins a tie."""
-    chosen = np.zeros(len(keys), dtype=np.bool_)
+    marked = np.zeros(len(keys), dtype=np.bool_)
     best = np.empty(_FEW, dtype=np.int64)
     for row in range(len(indptr) - 1):
-        start, stop, wanted = indptr[row], indptr[row + 1], counts[row]
-        if 0 < wanted <= _FEW:
-            # Insertion into a short sorted list: most keys are refused by its last place.
+        start, stop = indptr[row], indptr[row + 1]
+        count = min(counts[row], stop - start)
+        if 0 < count <= _FEW:
+            # Insertion into a short sorted list: most keys are refused by its last slot.
             held = 0
             for position in range(start, stop):
-                if held == wanted and keys[position] >= keys[best[held - 1]]:
+                if held == count and keys[position] >= keys[best[held - 1]]:
                     continue
-                place = held if held < wanted else held - 1
-                while place > 0 and keys[position] < keys[best[place - 1]]:
-                    best[place] = best[place - 1]
-                    place -= 1
-                best[place] = position
-                held = min(held + 1, wanted)
-            for place in range(held):
-                chosen[best[place]] = True
-        elif wanted > 0:
+                slot = held if held < count else held - 1
+                while slot > 0 and keys[position] < keys[best[slot - 1]]:
+                    best[slot] = best[slot - 1]
+                    slot -= 1
+                best[slot] = position
+                held = min(held + 1, count)
+            for slot in range(held):
+                marked[best[slot]] = True
+        elif count > 0:
             ordered = np.sort(keys[start:stop])
-            last = ordered[wanted - 1]
-            ties = wanted - np.searchsorted(ordered, last)
+            last = ordered[count - 1]
+            ties = count - np.searchsorted(ordered, last)
             for position in range(start, stop):
                 if keys[position] < last or (keys[position] == last and ties > 0):
-                    chosen[position] = True
+                    marked[position] = True
                     ties -= keys[position] == last
-    return chosen
+    return marked
 
 
 @njit(cache=True, nogil=True)
 def part_rows(indptr: NDArray[np.int64], items: NDArray[np.int32], labels: NDArray[np.uint8], label: int) -> Any:
-    """Of CSR rows the entries with one label: how many in each row, and their items."""
+    """Select the entries of CSR rows with one label: return how many each row has, and their items."""
     degrees = np.zeros(len(indptr) - 1, dtype=np.int64)
-    chosen = np.empty(len(items), dtype=np.int32)
+    selected = np.empty(len(items), dtype=np.int32)
     filled = 0
     for row in range(len(indptr) - 1):
         before = filled
         for position in range(indptr[row], indptr[row + 1]):
             if labels[position] == label:
-                chosen[filled] = items[position]
+                selected[filled] = items[position]
                 filled += 1
         degrees[row] = filled - before
-    return degrees, chosen[:filled].copy()
+    return degrees, selected[:filled].copy()
 
 
 @njit(cache=True, nogil=True)
@@ -193,7 +195,7 @@ def add_degrees(
 
 @njit(cache=True, nogil=True)
 def write_numbers(starts: NDArray[np.int64], firsts: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """LightGCN text: for each row with items a line of `firsts[row]` and its items, in decimal, apart by spaces."""
+    """Write LightGCN text: for each row with items a line of `firsts[row]` and its items, in decimal, after spaces."""
     buffer = np.empty(21 * (len(firsts) + len(items)) + 1, dtype=np.uint8)
     digits = np.empty(20, dtype=np.uint8)
     filled = 0
@@ -210,8 +212,8 @@ def write_numbers(starts: NDArray[np.int64], firsts: NDArray[np.int64], items: N
             if position >= starts[row]:
                 buffer[filled] = _SPACE
                 filled += 1
-            for place in range(length):
-                buffer[filled + place] = digits[length - 1 - place]
+            for digit in range(length):
+                buffer[filled + digit] = digits[length - 1 - digit]
             filled += length
         buffer[filled] = _NEWLINE
         filled += 1

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From pairs of a source to the three parts of a dataset: sort, filter, split. One path for small and large data."""
+"""Turn the pairs of a source into the parts of a dataset: sort, filter, split. One path for small and large data."""
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol as Interface
 
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.core.arrays import FloatArray
 from legcf.core.errors import UserError
 from legcf.core.progress import progress
 from legcf.data.ids import IdMap
@@ -19,66 +18,22 @@ from legcf.data.interactions import Dataset, Interactions
 from legcf.data.options import DataOptions
 from legcf.data.preparing import kernels
 from legcf.data.preparing.blocks import Batch, Block, BlockStore, Merged, sort_batches
+from legcf.data.preparing.pair_source import PairSource, Weights
 from legcf.data.preparing.splits import PARTS, find_protocol
 
 # Sources with more pairs than this are sorted through files, so that memory stays bounded.
 SPILL_PAIRS = 16_000_000
 
 
-@dataclass(frozen=True, eq=False)
-class Weights:
-    """What pairs count, in any order, and the time that older ones are older than (seconds since 1970)."""
-
-    users: NDArray[np.integer]
-    items: NDArray[np.integer]
-    values: FloatArray
-    at: float | None = None
-
-    def among(self, pairs: Interactions) -> Interactions:
-        """Some of these pairs with their weights."""
-        keys = self.users.astype(np.int64) * pairs.num_items + self.items
-        order = np.argsort(keys)
-        wanted = pairs.users().astype(np.int64) * pairs.num_items + pairs.items
-        return replace(pairs, weights=self.values[order[np.searchsorted(keys[order], wanted)]])
-
-
-@dataclass(frozen=True)
-class PairSource:
-    """A source whose ids are known: what the pipeline needs, whatever the format was.
-
-    The `where_…` functions find file and line of a pair or an id in the source again, for an error message.
-    """
-
-    name: str
-    where: str
-    users: IdMap
-    items: IdMap
-    num_rows: int
-    batches: Callable[[], Iterator[Batch]]
-    has_test: bool
-    has_time: bool
-    merge_duplicates: bool
-    where_pair: Callable[[int, int], str]
-    where_cold: Callable[[NDArray[np.bool_], NDArray[np.bool_]], str]
-    titles: Callable[[IdMap], list[str] | None]
-    rated_too_low: int = 0
-    """Rows that were left out for their rating; they are not among `num_rows`."""
-    has_ratings: bool = False
-    times: str | None = None
-    """How times were written, if they are used."""
-    weights: Callable[[], Weights] | None = None
-    """What pairs count, in positions of all users and items, where they do not count the same."""
-
-
 class PartWriter(Interface):
-    """Where the pairs of one part go, block after block."""
+    """Take the pairs of one part, block after block."""
 
     def append(self, degrees: NDArray[np.int64], items: NDArray[np.int32]) -> None: ...
 
 
 @dataclass(frozen=True)
 class Built:
-    """What is known once the parts are written."""
+    """Describe the parts once they are written."""
 
     protocol: str
     users: IdMap
@@ -90,7 +45,7 @@ class Built:
 
 
 class MemoryPart:
-    """A part gathered in memory."""
+    """Gather a part in memory."""
 
     def __init__(self) -> None:
         self._degrees: list[NDArray[np.int64]] = []
@@ -127,7 +82,7 @@ def build_in_memory(source: PairSource, options: DataOptions) -> Dataset:
 
 
 def provenance(source: PairSource, options: DataOptions, built: Built) -> dict[str, object]:
-    """How the parts were made, enough to make them again, and what of the source is in them."""
+    """Return how the parts were made, enough to make them again, and what of the source is in them."""
     return {
         "source": source.where,
         "options": {**options.model_dump(), "protocol": built.protocol},
@@ -155,10 +110,10 @@ def build(
 ) -> Built:
     """Sort, filter and split the pairs of a source into `parts`. Large sources spill into (or beside) `scratch`."""
     protocol = find_protocol(options.protocol or ("legcf" if source.has_test else "ratio"))
-    protocol.check(source.has_test, source.has_time, source.where)
+    protocol.check(source.has_test, source.times is not None, source.where)
     if source.num_rows == 0:
         raise UserError(f"{source.where} holds no interactions.")
-    if options.weighs and source.weights is None:
+    if options.weighs and not source.has_weights:
         raise UserError(
             f"{source.where} has no column of weights or times: leave `--weight-col` and `--half-life` out, or give a"
             " table that has."
@@ -188,12 +143,12 @@ def build(
                 task.advance(len(block.indptr) - 1)
     users = IdMap(source.users.values[kept.users], "user")
     items = IdMap(source.items.values[kept.items], "item")
-    weights = _renumbered(source.weights(), kept) if source.weights is not None else None
+    weights = _renumbered(source.weights(), kept) if options.weighs else None
     return Built(protocol.name, users, items, source.titles(items), pairs, merged.merged, weights)
 
 
 def _renumbered(weights: Weights, kept: "KeptBlocks") -> Weights:
-    """In the positions of users and items that are kept."""
+    """Return the weights in the positions of the users and items that are kept."""
     inside = kept.users[weights.users] & kept.items[weights.items]
     users, items = (np.cumsum(mask) - 1 for mask in (kept.users, kept.items))
     return Weights(users[weights.users[inside]], items[weights.items[inside]], weights.values[inside], weights.at)
@@ -208,9 +163,9 @@ def _spill_folder(needed: bool, scratch: Path | None) -> Iterator[Path | None]:
         with tempfile.TemporaryDirectory(dir=scratch, prefix="legcf-spill-") as folder:
             yield Path(folder)
     except OSError as error:
-        place = scratch or tempfile.gettempdir()
+        where = scratch or tempfile.gettempdir()
         raise UserError(
-            f"Cannot write into {place}: {error.strerror or error}; TMPDIR may name another place."
+            f"Cannot write into {where}: {error.strerror or error}; TMPDIR may name another place."
         ) from error
 
 
@@ -230,7 +185,7 @@ def refuse_repeated(source: PairSource, options: DataOptions, merged: Merged) ->
 
 @dataclass(frozen=True)
 class KeptBlocks:
-    """The blocks of a store with only some users and items, renumbered."""
+    """Iterate the blocks of a store with only some users and items, renumbered."""
 
     store: Iterable[Block]
     users: NDArray[np.bool_]
@@ -244,10 +199,10 @@ class KeptBlocks:
         new_item = np.cumsum(self.items, dtype=np.int32) - np.int32(1)
         for block in self.store:
             rows = self.users[block.first_user : block.first_user + len(block.indptr) - 1]
-            chosen = block.chosen(rows[block.rows()] & self.items[block.items])
-            indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(chosen.degrees[rows])])
+            subset = block.subset(rows[block.rows()] & self.items[block.items])
+            indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(subset.degrees[rows])])
             first = int(new_user[block.first_user - 1]) + 1 if block.first_user else 0
-            yield Block(first, indptr, new_item[chosen.items], chosen.times, chosen.testing)
+            yield Block(first, indptr, new_item[subset.items], subset.times, subset.testing)
 
 
 def _kept(source: PairSource, options: DataOptions, store: BlockStore, needs_test: bool) -> KeptBlocks:
@@ -281,7 +236,7 @@ def _k_core(source: PairSource, k: int, store: BlockStore) -> KeptBlocks:
 def _degrees(
     source: PairSource, kept: KeptBlocks, train_only: bool = False
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Pairs of every user and item (by their old numbers) among what is kept; of train.txt only, if asked."""
+    """Count the pairs of every user and item (by their old numbers) among what is kept; `train_only`: of train.txt."""
     users = np.zeros(len(source.users), dtype=np.int64)
     items = np.zeros(len(source.items), dtype=np.int64)
     for block in kept.store:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prepared datasets: a folder of plain arrays that opens at once, memory-mapped, with everything that a run needs.
+"""Write and open prepared datasets: folders of plain arrays, memory-mapped, with everything that a run needs.
 
-`manifest.json` is written last and the folder is moved into place whole, so a folder with a manifest is complete.
+`manifest.json` is written last and the folder is renamed when it is whole, so a folder with a manifest is complete.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,8 @@ from legcf.core.files import folder_written_whole, read_json, write_json
 from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
 from legcf.data.interactions import Dataset, Interactions
 from legcf.data.options import DataOptions
-from legcf.data.preparing.pipeline import Built, PairSource, PartWriter, build, provenance
+from legcf.data.preparing.pair_source import PairSource
+from legcf.data.preparing.pipeline import Built, PartWriter, build, provenance
 from legcf.data.preparing.splits import PARTS
 
 FORMAT, VERSION = "legcf-prepared-dataset", 1
@@ -42,7 +43,7 @@ def prepare(source: PairSource, options: DataOptions, out: Path, quiet: bool = F
 def write_prepared(
     out: Path, options: DataOptions, build_parts: Callable[[Path, Sequence[PartWriter]], tuple[PairSource, Built]]
 ) -> Dataset:
-    """A prepared folder around the parts that are built into it, and into which what is left over may be written."""
+    """Write a prepared folder: `build_parts` fills the parts, and may use the folder for temporary files."""
     if out.exists() and not is_prepared(out) and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} exists and is not a prepared dataset: choose another place, nothing was written.")
     if options.weighs:
@@ -77,7 +78,7 @@ def write_prepared(
 
 
 def open_prepared(folder: Path, options: DataOptions | None = None) -> Dataset:
-    """Open a prepared folder. `options`, if given, must not ask for something else than what was prepared."""
+    """Open a prepared folder. `options` must not ask for something else than what was prepared."""
     manifest = read_json(folder / _MANIFEST)
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise UserError(f"{folder / _MANIFEST} is not the manifest of a prepared dataset.")
@@ -104,12 +105,12 @@ def open_prepared(folder: Path, options: DataOptions | None = None) -> Dataset:
 
 
 def verify(dataset: Dataset) -> bool:
-    """Whether the pairs and ids still have the recorded hash."""
+    """Return whether the pairs and ids still have the recorded hash."""
     return replace(dataset).content_hash == dataset.content_hash
 
 
 class _PartFiles:
-    """The CSR files of one part; items are appended, so a part may be larger than memory."""
+    """Write the CSR files of one part; items are appended, so a part may be larger than memory."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.name = name

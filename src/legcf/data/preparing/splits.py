@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Protocols: how pairs become train, validation and test. Each labels every pair once, so no pair is in two parts.
+"""Split pairs into train, validation and test. A protocol labels every pair once, so no pair is in two parts.
 
 Random protocols draw one number for each pair in canonical order from one seeded generator; the split is therefore the
 same however the pairs were ordered in the file and however many blocks they came in.
@@ -26,7 +26,7 @@ Splitter = Callable[[Block], Labels]
 
 @dataclass(frozen=True)
 class Protocol:
-    """`start` looks at the blocks if it must, and gives the function that labels one block after the other."""
+    """Define a protocol. `start` reads the blocks if it must, and returns a function that labels each block in turn."""
 
     name: str
     summary: str
@@ -120,22 +120,22 @@ def _testing(block: Block) -> NDArray[np.bool_]:
     return block.testing
 
 
-def _counts(block: Block, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """How many pairs of each row are chosen."""
-    return np.diff(np.concatenate([[0], np.cumsum(chosen, dtype=np.int64)])[block.indptr])
+def _counts(block: Block, marked: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Count the marked pairs of each row."""
+    return np.diff(np.concatenate([[0], np.cumsum(marked, dtype=np.int64)])[block.indptr])
 
 
 def _share(degrees: NDArray[np.int64], ratio: float, leave: int | NDArray[np.int64]) -> NDArray[np.int64]:
-    """The ratio of each degree, rounded half up, but never so much that fewer than `leave` pairs stay."""
-    wanted = np.floor(degrees * ratio + 0.5).astype(np.int64)
-    shares: NDArray[np.int64] = np.minimum(wanted, np.maximum(degrees - leave, 0))
+    """Return the ratio of each degree, rounded half up, but never so much that fewer than `leave` pairs stay."""
+    rounded = np.floor(degrees * ratio + 0.5).astype(np.int64)
+    shares: NDArray[np.int64] = np.minimum(rounded, np.maximum(degrees - leave, 0))
     return shares
 
 
 def _first_of_each_row(
     block: Block, keys: NDArray[Any], test_counts: NDArray[Any], validation_counts: NDArray[Any]
 ) -> Labels:
-    """Test are the smallest keys of each row, validation the next ones."""
+    """Label the smallest keys of each row as test, the next ones as validation."""
     tested = test_counts.astype(np.int64)
     test = smallest_of_each_row(block.indptr, keys, tested)
     held = smallest_of_each_row(block.indptr, keys, tested + validation_counts.astype(np.int64))

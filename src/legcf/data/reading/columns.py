@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which column of a table is which: the names people use, in one place."""
+"""Find out which column of a table is which, by the names people use."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ Remedy = Callable[[Sequence[str], str], str]
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns in use, as they stand in the file."""
+    """Name the columns in use, as the file calls them."""
 
     user: str
     item: str
@@ -45,36 +45,36 @@ def find_columns(names: Sequence[str], options: DataOptions, where: str, remedy:
 
 
 def required_column(
-    names: Sequence[str], role: str, given: str | None, where: str, remedy: Remedy | None = None
+    names: Sequence[str], role: str, asked: str | None, where: str, remedy: Remedy | None = None
 ) -> str:
-    """`remedy` says what to do about columns in which a role cannot be found."""
-    column = _column(names, role, given, where)
+    """Return the column of a role or refuse the table; `remedy` says what to do where none is found."""
+    column = _column(names, role, asked, where)
     if column is None:
         advice = f"Name the right one with `--{role}-col`." if remedy is None else remedy(names, role)
         raise UserError(f"{where} has no column that looks like {role} ids: its columns are {listed(names)}. {advice}")
     return column
 
 
-def find_column(names: Sequence[str], role: str, given: str | None) -> str | None:
-    """The column of a role: the given one if it is there, else one that is called as people call it."""
-    if given is not None:
-        return given if given in names else None
+def find_column(names: Sequence[str], role: str, asked: str | None) -> str | None:
+    """Return the column of a role: `asked` if it exists, else one with a usual name, else None."""
+    if asked is not None:
+        return asked if asked in names else None
     simple = {_simple(name): name for name in reversed(names)}
     # The columns of a table without header go by number.
-    if list(names) == [str(place + 1) for place in range(len(names))]:
+    if list(names) == [str(number) for number in range(1, len(names) + 1)]:
         simple |= {role: name for role, name in zip(("user", "item"), names, strict=False)}
     return next((simple[synonym] for synonym in SYNONYMS[role] if synonym in simple), None)
 
 
 def listed(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:12])
-    return shown + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+    text = ", ".join(repr(name) for name in names[:12])
+    return text + (f" and {len(names) - 12} more" if len(names) > 12 else "")
 
 
-def _column(names: Sequence[str], role: str, given: str | None, where: str) -> str | None:
-    column = find_column(names, role, given)
-    if given is not None and column is None:
-        raise UserError(f"{where} has no column {given!r} (asked for as the {role} column): it has {listed(names)}.")
+def _column(names: Sequence[str], role: str, asked: str | None, where: str) -> str | None:
+    column = find_column(names, role, asked)
+    if asked is not None and column is None:
+        raise UserError(f"{where} has no column {asked!r} (asked for as the {role} column): it has {listed(names)}.")
     return column
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes of a text file, plain or compressed, in chunks that end with a line."""
+"""Read the bytes of a text file, plain or compressed, in chunks that end with a line."""
 
 import gzip
 import zlib
@@ -19,7 +19,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 def plain_suffix(path: Path) -> str:
-    """The suffix that names the format: `.csv` of ratings.csv.gz."""
+    """Return the suffix that names the format: `.csv` of ratings.csv.gz."""
     suffixes = path.suffixes
     if len(suffixes) > 1 and suffixes[-1].lower() in COMPRESSIONS:
         return suffixes[-2].lower()
@@ -27,7 +27,7 @@ def plain_suffix(path: Path) -> str:
 
 
 def first_bytes(path: Path) -> bytes:
-    """The start of a table's text, unpacked; refused if no line ends in it, as in a bomb or in what is no text."""
+    """Return the start of a table's text, unpacked; refuse it if no line ends there, as in a bomb or in no text."""
     if path.suffix.lower() == ".zst":
         with open(path, "rb") as file:
             return file.read(2)
@@ -46,7 +46,7 @@ def _damaged(path: Path) -> UserError:
 
 
 def line_chunks(path: Path) -> Iterator[bytes]:
-    """The content without a leading byte order mark, each chunk ending with whole lines."""
+    """Yield the content without a leading byte order mark; each chunk ends with a whole line."""
     try:
         yield from _whole_lines(_zst_pieces(path) if path.suffix.lower() == ".zst" else _pieces(path), path)
     except FileNotFoundError as error:

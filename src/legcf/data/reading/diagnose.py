@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with a table, and where. Runs only after the fast reader has failed, so it may be slow and exact."""
+"""Find out what is wrong with a table, and where. Runs only after the fast reader failed: it may be slow and exact."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ from legcf.data.reading.formats import PAIR_NAMES, Format, find_format
 
 @dataclass(frozen=True)
 class Files:
-    """Where rows came from, each file with its columns if they are known; none for a frame in memory."""
+    """Hold the files that rows came from, each with its columns if they are known; no file for a frame in memory."""
 
     options: DataOptions = DEFAULTS
     columns: Mapping[Path, Columns | None] = field(default_factory=dict)
@@ -37,12 +37,12 @@ class Files:
             raise self.error(f"{names} cannot be read: {_first_sentence(error)}") from error
 
     def error(self, otherwise: str) -> UserError:
-        """What is wrong with these files, line by line; a sentence in case nothing is found."""
+        """Return what is wrong with these files, searched line by line, or `otherwise` where nothing is found."""
         problems = (_problem(path, self.formats[path], columns) for path, columns in self.columns.items())
         return UserError(next((problem for problem in problems if problem is not None), f"{otherwise}."))
 
-    def place_of_time(self, value: str) -> str | None:
-        """File and line of the first row with this time, where rows have lines."""
+    def line_of_time(self, value: str) -> str | None:
+        """Return file and line of the first row with this time, where rows have lines."""
         for path, columns in self.columns.items():
             for number, row in self.formats[path].rows(path, PAIR_NAMES):
                 if columns is not None and columns.time is not None and row.get(columns.time) == value:
@@ -50,9 +50,9 @@ class Files:
         return None
 
     def headers(self) -> set[tuple[str, str]]:
-        """What the user and item columns are called in the first lines that say so."""
+        """Return the names of the user and item columns in those files whose first line states them."""
         named = ((path, columns) for path, columns in self.columns.items() if columns is not None)
-        return {(found.user, found.item) for path, found in named if self.formats[path].header}
+        return {(columns.user, columns.item) for path, columns in named if self.formats[path].header}
 
     def are_text(self) -> bool:
         return any(form.is_text for form in self.formats.values())
@@ -62,15 +62,15 @@ def _first_sentence(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
 
 
-def _problem(path: Path, found: Format, columns: Columns | None) -> str | None:
-    if not found.is_text:
+def _problem(path: Path, form: Format, columns: Columns | None) -> str | None:
+    if not form.is_text:
         return None
     problem = _bad_bytes(path)
     if problem is not None:
         return problem
     try:
-        for number, row in found.rows(path, PAIR_NAMES):
-            problem = None if columns is None else _bad_values(row, columns, found)
+        for number, row in form.rows(path, PAIR_NAMES):
+            problem = None if columns is None else _bad_values(row, columns, form)
             if problem is not None:
                 return f"{path}, line {number} {problem}."
     except UserError as error:
@@ -89,13 +89,13 @@ def _bad_bytes(path: Path) -> str | None:
     return None
 
 
-def _bad_values(row: dict[str, str | None], columns: Columns, found: Format) -> str | None:
+def _bad_values(row: dict[str, str | None], columns: Columns, form: Format) -> str | None:
     for kind, column in (("user", columns.user), ("item", columns.item)):
         if row.get(column) is None:
             return f"has no {kind} id (column {column!r})"
         if str(row[column]).lower() == "nan":
             return f"has NaN for a {kind} id (column {column!r})"
-    if found.header and (row[columns.user], row[columns.item]) == (columns.user, columns.item):
+    if form.header and (row[columns.user], row[columns.item]) == (columns.user, columns.item):
         return "repeats the header: take it out"
     if columns.rating is not None and not _is_number(row.get(columns.rating)):
         return f"has {row.get(columns.rating)!r} where a rating should be (column {columns.rating!r})"

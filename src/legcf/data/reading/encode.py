@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From external ids to positions: the sorted distinct ids of a source, whatever their type."""
+"""Encode external ids as positions among the sorted distinct ids of a source, whatever their type."""
 
 from functools import cached_property
 
@@ -18,7 +18,7 @@ _LARGEST = int(np.iinfo(np.int64).max)
 
 
 class IntegerIds:
-    """Distinct non-negative integers, gathered array by array; then positions among the sorted ones."""
+    """Gather distinct non-negative integers, array by array; then encode them as positions among the sorted ones."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
@@ -60,16 +60,16 @@ class IntegerIds:
 
 
 def as_text(column: str) -> pl.Expr:
-    """An id or a title is a name, whatever it was read as."""
+    """Return a column as text: an id or a title is a name, whatever it was read as."""
     return pl.col(column).cast(pl.String)
 
 
 def id_lookup(distinct: pl.Series, kind: str, untyped: bool) -> tuple[IdMap, pl.DataFrame]:
-    """The id map of a column's distinct values, and a frame to join with: value (named `kind`) and its position.
+    """Return the id map of a column's distinct values, and a frame to join with: value (named `kind`) and position.
 
     In an `untyped` column, one of a text file, what looks like integers throughout is taken for integers.
     """
-    integers = _as_integers(distinct) if untyped and distinct.dtype == pl.String else None
+    integers = as_integers(distinct) if untyped and distinct.dtype == pl.String else None
     values = distinct if integers is None else integers
     if values.dtype.is_integer() and (values.dtype != pl.UInt64 or _highest(values) <= _LARGEST):
         values = values.cast(pl.Int64)
@@ -81,15 +81,15 @@ def id_lookup(distinct: pl.Series, kind: str, untyped: bool) -> tuple[IdMap, pl.
 
 
 def id_column(column: str, dtype: pl.DataType, kind: str, where: str) -> pl.Expr:
-    """Ids of a column: integers stay as they are, everything else is text."""
+    """Return the ids of a column: integers stay as they are, everything else is text."""
     if dtype.is_float() or dtype.is_nested() or dtype in (pl.Binary, pl.Object, pl.Null):
         raise UserError(f"{where}: column {column!r} has the type {dtype}, but {kind} ids must be integers or text.")
     expression = pl.col(column)
     return (expression if dtype.is_integer() and dtype != pl.Int128 else expression.cast(pl.String)).alias(kind)
 
 
-def _as_integers(distinct: pl.Series) -> pl.Series | None:
-    """The values as 64-bit integers if every one is spelled plainly (no "007", no "+1") and fits."""
+def as_integers(distinct: pl.Series) -> pl.Series | None:
+    """Return the values as 64-bit integers if every one is spelled plainly (no "007", no "+1") and fits, else None."""
     if not distinct.str.contains(_PLAIN_INTEGER).all():
         return None
     for dtype in (pl.Int64, pl.UInt64):

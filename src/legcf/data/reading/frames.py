@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people hold in memory, as a frame with a row for each pair: polars, pandas, Arrow, scipy's sparse matrices."""
+"""Convert data in memory to a frame with a row for each pair: polars, pandas, Arrow, scipy's sparse matrices."""
 
 from contextlib import suppress
 from typing import Any
@@ -17,7 +17,7 @@ _ADVICE = (
 
 
 def frame_of(data: Any) -> pl.LazyFrame:
-    """A frame of any library, or a sparse matrix, as a lazy frame of polars."""
+    """Return a frame of any library, or a sparse matrix, as a lazy frame of polars."""
     if isinstance(data, pl.DataFrame | pl.LazyFrame):
         return data.lazy()
     if sp.issparse(data):
@@ -43,7 +43,7 @@ def _hint(data: Any) -> str:
 
 
 def _from_matrix(matrix: Any) -> pl.LazyFrame:
-    """A pair for each entry that is not zero: its row and column are the ids, its value is the rating."""
+    """Return a pair for each entry that is not zero: its row and column are the ids, its value is the rating."""
     if matrix.ndim != 2:
         raise UserError(f"A sparse array of {matrix.ndim} dimension cannot be read: give one of users × items.")
     entries = matrix.tocoo()
@@ -59,7 +59,7 @@ def _from_matrix(matrix: Any) -> pl.LazyFrame:
 
 
 def _from_pandas(data: Any) -> pl.LazyFrame:
-    """Column by column, which needs no pyarrow."""
+    """Convert column by column, which needs no pyarrow."""
     if not data.columns.is_unique:
         twice = data.columns[data.columns.duplicated()][0]
         raise UserError(f"The frame has more than one column {twice!r}: give each its own name.")

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text format of LightGCN: a line is `user item item …`, all of them whole numbers; train.txt and test.txt."""
+"""Read the text format of LightGCN: a line is `user item item …`, all of them whole numbers; train.txt and test.txt."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from legcf.core.errors import UserError
+from legcf.data.ids import IdMap
 from legcf.data.options import DataOptions
 from legcf.data.preparing import kernels
 from legcf.data.preparing.blocks import Batch
-from legcf.data.preparing.pipeline import PairSource
+from legcf.data.preparing.pair_source import PairSource
 from legcf.data.reading.compressed import COMPRESSIONS, line_chunks
 from legcf.data.reading.encode import IntegerIds
-from legcf.data.reading.titles import titles_from
+from legcf.data.reading.item_table import read_titles
 
 # Text up to this size is parsed once and kept; larger text is parsed twice, for the ids and for the pairs.
 _KEEP_BYTES = 256 << 20
@@ -31,7 +31,7 @@ _PROBLEMS = {
 
 @dataclass(frozen=True)
 class Lines:
-    """Parsed lines: `users[line]` has the items `items[bounds[line]:bounds[line + 1]]`."""
+    """Hold parsed lines: `users[line]` has the items `items[bounds[line]:bounds[line + 1]]`."""
 
     path: Path
     users: NDArray[np.uint64]
@@ -48,7 +48,7 @@ class Lines:
 
 
 def text_file(folder: Path, part: str) -> Path | None:
-    """train.txt or test.txt of a folder, plain or compressed."""
+    """Return the train.txt or test.txt of a folder, plain or compressed."""
     names = [f"{part}.txt", *(f"{part}.txt{suffix}" for suffix in COMPRESSIONS)]
     return next((folder / name for name in names if (folder / name).is_file()), None)
 
@@ -63,15 +63,17 @@ def parsed(path: Path) -> Iterator[Lines]:
         before += line
 
 
-@dataclass(frozen=True)
-class _Folder:
-    """The text files of a folder and the ids found in them."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Folder(PairSource):
+    """Read the text files of a folder, whose ids have been gathered."""
 
     train: Path
     test: Path | None
     kept: tuple[Lines, ...] | None
-    users: IntegerIds
-    items: IntegerIds
+    """The parsed files, where they are small enough to be kept."""
+    user_ids: IntegerIds
+    item_ids: IntegerIds
+    options: DataOptions
 
     def lines(self) -> Iterator[Lines]:
         if self.kept is not None:
@@ -83,25 +85,28 @@ class _Folder:
 
     def batches(self) -> Iterator[Batch]:
         for lines in self.lines():
-            items = self.items.encode(lines.items)
+            items = self.item_ids.encode(lines.items)
             testing = None if self.test is None else np.full(len(items), lines.path == self.test)
-            yield Batch(lines.pair_users(self.users.encode(lines.users)), items, None, testing)
+            yield Batch(lines.pair_users(self.user_ids.encode(lines.users)), items, None, testing)
+
+    def titles(self, items: IdMap) -> list[str] | None:
+        return read_titles(items, self.options)
 
     def where_pair(self, user: int, item: int) -> str:
-        """The last place of a pair."""
-        place = str(self.train)
+        """Return file and line of the last occurrence of a pair."""
+        where = str(self.train)
         for lines in self.lines():
-            wanted = lines.pair_users(self.users.encode(lines.users)) == user
-            found = np.flatnonzero(wanted & (self.items.encode(lines.items) == item))
+            of_user = lines.pair_users(self.user_ids.encode(lines.users)) == user
+            found = np.flatnonzero(of_user & (self.item_ids.encode(lines.items) == item))
             if len(found):
-                place = f"{lines.path}, line {lines.numbers[lines.line_of(int(found[-1]))]}"
-        return f"{place}: item {self.items.ids.values[item]} of user {self.users.ids.values[user]}"
+                where = f"{lines.path}, line {lines.numbers[lines.line_of(int(found[-1]))]}"
+        return f"{where}: item {self.items.values[item]} of user {self.users.values[user]}"
 
     def where_cold(self, cold_users: NDArray[np.bool_], cold_items: NDArray[np.bool_]) -> str:
-        """The first line with a user or an item that has no train pairs."""
+        """Return the first line with a user or an item that has no train pairs."""
         for lines in self.lines():
-            bad_lines = np.flatnonzero(cold_users[self.users.encode(lines.users)])
-            bad_pairs = np.flatnonzero(cold_items[self.items.encode(lines.items)])
+            bad_lines = np.flatnonzero(cold_users[self.user_ids.encode(lines.users)])
+            bad_pairs = np.flatnonzero(cold_items[self.item_ids.encode(lines.items)])
             line = int(bad_lines[0]) if len(bad_lines) else len(lines.users)
             if len(bad_pairs) and lines.line_of(int(bad_pairs[0])) < line:
                 number = lines.numbers[lines.line_of(int(bad_pairs[0]))]
@@ -132,18 +137,18 @@ def open_folder(folder: Path, options: DataOptions, name: str | None = None) -> 
                 kept.append(lines)
     if rows[train] == 0:
         raise UserError(f"{train} holds no interactions.")
-    files = _Folder(train, test, tuple(kept) if keep else None, users, items)
-    return PairSource(
+    return _Folder(
         name=name or folder.resolve().name,
         where=str(folder),
         users=users.ids,
         items=items.ids,
         num_rows=sum(rows.values()),
-        batches=files.batches,
         has_test=test is not None,
-        has_time=False,
         merge_duplicates=False,
-        where_pair=files.where_pair,
-        where_cold=files.where_cold,
-        titles=partial(titles_from, options=options),
+        train=train,
+        test=test,
+        kept=tuple(kept) if keep else None,
+        user_ids=users,
+        item_ids=items,
+        options=options,
     )

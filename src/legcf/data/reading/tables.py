@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of interactions become pairs of positions: columns found, values checked, ids mapped; lazily, in batches."""
+"""Turn tables of interactions into pairs of positions: find columns, check values, map ids; lazily, in batches."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,15 +14,15 @@ from legcf.core.errors import UserError
 from legcf.data.ids import IdMap
 from legcf.data.options import DataOptions, seconds_of
 from legcf.data.preparing.blocks import Batch
-from legcf.data.preparing.pipeline import PairSource, Weights
+from legcf.data.preparing.pair_source import PairSource, Weights
 from legcf.data.preparing.splits import find_protocol
 from legcf.data.reading.columns import Columns, find_column, find_columns, listed
 from legcf.data.reading.diagnose import Files
 from legcf.data.reading.encode import as_text, id_column, id_lookup
 from legcf.data.reading.formats import RAGGED, Format, find_format, scan_pairs
+from legcf.data.reading.item_table import match_titles, read_titles
 from legcf.data.reading.kinds import to_number, to_text
 from legcf.data.reading.times import read_times, ticks_per_second
-from legcf.data.reading.titles import match_titles, titles_from
 
 # Files up to this size are read once and kept; larger ones are scanned several times, in batches.
 _KEEP_BYTES = 256 << 20
@@ -32,7 +32,7 @@ _ALL_COLUMNS = pl.QueryOptFlags(projection_pushdown=False)
 
 
 class NoInteractions(UserError):
-    """No row, or none whose rating is high enough."""
+    """Say that there is no row, or none whose rating is high enough."""
 
     def __init__(self, sentence: str, rated_too_low: int) -> None:
         super().__init__(sentence)
@@ -40,7 +40,7 @@ class NoInteractions(UserError):
 
 
 def open_files(paths: Sequence[Path], options: DataOptions, name: str | None = None) -> PairSource:
-    frames, found = [], {}
+    frames, columns = [], {}
     for path in paths:
         with Files(options, {path: None}).reading():
             frame = scan_pairs(path, options)
@@ -48,11 +48,11 @@ def open_files(paths: Sequence[Path], options: DataOptions, name: str | None = N
             form = find_format(path, options)
         names = [name for name in schema.names() if name != RAGGED]
         _refuse_missing_header(path, form, names, options)
-        columns = find_columns(names, options, str(path), form.remedy)
-        found[path] = columns if _wants_time(options) else replace(columns, time=None)
-        frames.append(_chosen(frame, schema, found[path], options, str(path)))
+        found = find_columns(names, options, str(path), form.remedy)
+        columns[path] = found if _needs_time(options) else replace(found, time=None)
+        frames.append(_select(frame, schema, columns[path], options, str(path)))
     where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more files"
-    files = Files(options, found)
+    files = Files(options, columns)
     with files.reading():
         united = _united(frames)
         if sum(path.stat().st_size for path in paths) <= _KEEP_BYTES:
@@ -70,15 +70,15 @@ def _refuse_missing_header(path: Path, form: Format, names: Sequence[str], optio
 
 
 def select_pairs(frame: pl.LazyFrame, options: DataOptions, where: str) -> pl.LazyFrame:
-    """The columns of a frame of any layout, under their own names: user, item, rating, time, title."""
+    """Select the columns of a frame of any layout and call them user, item, rating, time, title."""
     schema = frame.collect_schema()
-    return _chosen(frame, schema, find_columns(schema.names(), options, where), options, where)
+    return _select(frame, schema, find_columns(schema.names(), options, where), options, where)
 
 
 def open_frame(
     frame: pl.LazyFrame, options: DataOptions, name: str, where: str, files: Files | None = None
 ) -> PairSource:
-    """A frame with the columns of `select_pairs` as a source."""
+    """Open a frame with the columns of `select_pairs` as a source."""
     files = files or Files(options)
     times = None
     with files.reading():
@@ -93,93 +93,89 @@ def open_frame(
     if num_rows == 0:
         rated = "" if options.min_rating is None else f" rated {options.min_rating:g} or more"
         raise NoInteractions(f"{where} holds no interactions{rated}.", rows_read)
-    table = _Table(frame, users, items, times is not None, where)
-    return PairSource(
+    return _Table(
         name=name,
         where=where,
         users=users[0],
         items=items[0],
         num_rows=num_rows,
-        batches=partial(_guarded, table, files),
-        has_test=False,
-        has_time=times is not None,
-        merge_duplicates=True,
-        where_pair=table.where_pair,
-        where_cold=lambda cold_users, cold_items: where,
-        titles=partial(_titles, frame, options),
         rated_too_low=rows_read - num_rows,
         has_ratings="rating" in schema,
+        has_weights=True,
         times=times,
-        weights=partial(_weights, table, options, times) if options.weighs else None,
+        frame=frame,
+        lookups=(users[1], items[1]),
+        files=files,
+        options=options,
     )
 
 
 def _complaint(files: Files, where: str, value: str | None, problem: str) -> UserError:
-    """About a time: with its line, if it can be found again."""
+    """Return an error about a time, with its line if it can be found again."""
     if value is None:
         return files.error(f"{where} {problem}")
-    return UserError(f"{files.place_of_time(value) or where} {problem}.")
+    return UserError(f"{files.line_of_time(value) or where} {problem}.")
 
 
-@dataclass(frozen=True)
-class _Table:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Table(PairSource):
+    """Read a frame with a row for each pair, whose ids have been looked up."""
+
     frame: pl.LazyFrame
-    users: tuple[IdMap, pl.DataFrame]
-    items: tuple[IdMap, pl.DataFrame]
-    has_time: bool
-    where: str
-
-    def encoded(self, *others: pl.Expr) -> pl.LazyFrame:
-        """A row for each pair as positions, with other columns."""
-        return (
-            self.frame.join(self.users[1].lazy(), on="user", how="left")
-            .join(self.items[1].lazy(), on="item", how="left")
-            .select("user_position", "item_position", *others)
-        )
+    lookups: tuple[pl.DataFrame, pl.DataFrame]
+    """For users and items, a frame to join with: an id and its position."""
+    files: Files
+    options: DataOptions
 
     def batches(self) -> Iterator[Batch]:
-        encoded = self.encoded(*([pl.col("time")] if self.has_time else []))
-        for batch in encoded.collect_batches(chunk_size=_BATCH_ROWS, maintain_order=False, engine="streaming"):
-            times = batch["time"].to_numpy() if self.has_time else None
-            yield Batch(_positions(batch, "user"), _positions(batch, "item"), times)
+        encoded = self._encoded(*([] if self.times is None else [pl.col("time")]))
+        with self.files.reading():
+            for batch in encoded.collect_batches(chunk_size=_BATCH_ROWS, maintain_order=False, engine="streaming"):
+                times = None if self.times is None else batch["time"].to_numpy()
+                yield Batch(_positions(batch, "user"), _positions(batch, "item"), times)
 
-    def where_pair(self, user: int, item: int) -> str:
-        return f"{self.where}: item {self.items[0].values[item]} of user {self.users[0].values[user]}"
+    def weights(self) -> Weights:
+        """Return the sum of each pair's rows, each row halved once per half-life since the latest of all."""
+        weight = pl.col("weight") if self.options.weight_col is not None else pl.lit(1.0)
+        at = None
+        if self.options.half_life is not None:
+            ticks = None if self.times is None else ticks_per_second(self.times)
+            if ticks is None:
+                problem = "has no time column" if self.times is None else "has times that are plain numbers"
+                raise UserError(f"{self.where} {problem}, and `--half-life` needs times: name them with `--time-col`.")
+            latest = float(self.frame.select(pl.col("time").max()).collect(engine="streaming").item())
+            age = (latest - to_number(pl.col("time"))) / (ticks * seconds_of(self.options.half_life))
+            weight, at = weight * pl.lit(2.0).pow(-age), latest / ticks
+        summed = (
+            self._encoded(weight.alias("weight"))
+            .group_by("user_position", "item_position")
+            .agg(pl.col("weight").sum())
+            .collect(engine="streaming")
+        )
+        values = summed["weight"].to_numpy().astype(np.float32)
+        return Weights(_positions(summed, "user"), _positions(summed, "item"), values, at)
+
+    def titles(self, items: IdMap) -> list[str] | None:
+        if self.options.titles is not None or "title" not in self.frame.collect_schema():
+            return read_titles(items, self.options)
+        pairs = self.frame.select(as_text("item"), "title").unique().collect(engine="streaming")
+        return match_titles(items, pairs)
+
+    def _encoded(self, *columns: pl.Expr) -> pl.LazyFrame:
+        """Return a row for each pair as positions, with other columns."""
+        users, items = self.lookups
+        return (
+            self.frame.join(users.lazy(), on="user", how="left")
+            .join(items.lazy(), on="item", how="left")
+            .select("user_position", "item_position", *columns)
+        )
 
 
 def _positions(batch: pl.DataFrame, kind: str) -> NDArray[np.int32]:
     return batch[f"{kind}_position"].to_numpy()
 
 
-def _guarded(table: _Table, files: Files) -> Iterator[Batch]:
-    with files.reading():
-        yield from table.batches()
-
-
-def _weights(table: _Table, options: DataOptions, times: str | None) -> Weights:
-    """What each pair counts: the sum over its rows, each halved once per half-life since the latest of all."""
-    weight = pl.col("weight") if options.weight_col is not None else pl.lit(1.0)
-    at = None
-    if options.half_life is not None:
-        ticks = None if times is None else ticks_per_second(times)
-        if ticks is None:
-            problem = "has no time column" if times is None else "has times that are plain numbers"
-            raise UserError(f"{table.where} {problem}, and `--half-life` needs times: name them with `--time-col`.")
-        latest = float(table.frame.select(pl.col("time").max()).collect(engine="streaming").item())
-        age = (latest - to_number(pl.col("time"))) / (ticks * seconds_of(options.half_life))
-        weight, at = weight * pl.lit(2.0).pow(-age), latest / ticks
-    summed = (
-        table.encoded(weight.alias("weight"))
-        .group_by("user_position", "item_position")
-        .agg(pl.col("weight").sum())
-        .collect(engine="streaming")
-    )
-    return Weights(
-        _positions(summed, "user"), _positions(summed, "item"), summed["weight"].to_numpy().astype(np.float32), at
-    )
-
-
-def _chosen(frame: pl.LazyFrame, schema: pl.Schema, columns: Columns, options: DataOptions, where: str) -> pl.LazyFrame:
+def _select(frame: pl.LazyFrame, schema: pl.Schema, columns: Columns, options: DataOptions, where: str) -> pl.LazyFrame:
     selected = [
         id_column(columns.user, schema[columns.user], "user", where),
         id_column(columns.item, schema[columns.item], "item", where),
@@ -188,7 +184,7 @@ def _chosen(frame: pl.LazyFrame, schema: pl.Schema, columns: Columns, options: D
         selected.append(to_number(pl.col(columns.rating)).alias("rating"))
     elif options.min_rating is not None:
         raise UserError(f"{where} has no rating column for `--min-rating`: name it with `--rating-col`.")
-    if columns.time is not None and _wants_time(options):
+    if columns.time is not None and _needs_time(options):
         selected.append(pl.col(columns.time).alias("time"))
     if columns.title is not None and options.titles is None:
         selected.append(to_text(pl.col(columns.title)).alias("title"))
@@ -199,14 +195,14 @@ def _chosen(frame: pl.LazyFrame, schema: pl.Schema, columns: Columns, options: D
     return frame.select(selected)
 
 
-def _wants_time(options: DataOptions) -> bool:
+def _needs_time(options: DataOptions) -> bool:
     if options.time_col is not None or options.date_format is not None or options.half_life is not None:
         return True
     return options.protocol is not None and find_protocol(options.protocol).needs_time
 
 
 def _united(frames: list[pl.LazyFrame]) -> pl.LazyFrame:
-    """Several files as one; where their ids have different types, all are text."""
+    """Return several files as one frame; where their ids have different types, all are text."""
     schemas = [frame.collect_schema() for frame in frames]
     names = [name for name in schemas[0].names() if all(name in schema for schema in schemas)]
     mixed = [name for name in names if len({schema[name] for schema in schemas}) > 1]
@@ -257,10 +253,3 @@ def _lookup(frame: pl.LazyFrame, kind: str, where: str, files: Files) -> tuple[I
         if not_a_number.any() and len(others) and id_lookup(others, kind, untyped=True)[0].values.dtype != object:
             raise files.error(f"{where} holds NaN for a {kind} id")
     return id_lookup(distinct, kind, files.are_text())
-
-
-def _titles(frame: pl.LazyFrame, options: DataOptions, items: IdMap) -> list[str] | None:
-    if options.titles is not None or "title" not in frame.collect_schema():
-        return titles_from(items, options)
-    pairs = frame.select(as_text("item"), "title").unique().collect(engine="streaming")
-    return match_titles(items, pairs)

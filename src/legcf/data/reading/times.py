@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times as people write them: numbers, ISO 8601, dates with a stated format. What could mean two days is refused.
+"""Read times as people write them: numbers, ISO 8601, dates with a stated format. What could mean two days is refused.
 
 Only the order of times matters here, so numbers stay what they are; dates become microseconds since 1970, in UTC where
-no offset is given.
+no offset is written.
 """
 
 import re
@@ -14,7 +14,7 @@ from legcf.core.errors import UserError
 from legcf.data.reading.kinds import to_integer, to_number, to_text
 
 Complain = Callable[[str | None, str], UserError]
-"""Makes an error of a value and what is wrong with it, and knows where the value stands; None is a missing one."""
+"""Builds a UserError from (value, or None where it is missing; complaint) and adds file and line."""
 
 _TIME = pl.col("time")
 _NUMBER = to_number(_TIME)
@@ -47,7 +47,7 @@ _UNITS = {"seconds": 1e8, "milliseconds": 1e11, "microseconds": 1e14, "nanosecon
 
 
 def read_times(frame: pl.LazyFrame, date_format: str | None, complain: Complain) -> tuple[pl.LazyFrame, str]:
-    """The frame with its column `time` as numbers that sort as the times do, and how they were written."""
+    """Return the frame with its column `time` as numbers that sort as the times do, and how they were written."""
     dtype = frame.collect_schema()["time"]
     if dtype in (pl.Date, pl.Datetime):
         if date_format is not None:
@@ -58,34 +58,33 @@ def read_times(frame: pl.LazyFrame, date_format: str | None, complain: Complain)
         return frame.with_columns(dates), "dates"
     if dtype != pl.String and not dtype.is_numeric():
         raise complain(None, f"has times of the type {dtype}: they must be numbers, dates or text")
-    size = _NUMBER
-    within = {unit: size.is_between(least, 100 * least, closed="left") for unit, least in _UNITS.items()}
-    found = _counted(
+    within = {unit: _NUMBER.is_between(least, 100 * least, closed="left") for unit, least in _UNITS.items()}
+    counts = _counted(
         frame,
         missing=_TIME.is_null(),
         fractions=to_integer(_TIME).is_null() | pl.lit(dtype.is_float() or dtype.is_decimal()),
-        others=~size.is_finite().fill_null(False),
+        others=~_NUMBER.is_finite().fill_null(False),
         **within,
     )
-    if found["missing"]:
+    if counts["missing"]:
         raise complain(None, "has no time in some rows")
     if date_format is not None:
         return _formatted(frame.with_columns(_AS_WRITTEN), date_format, complain)
-    if found["others"] and dtype == pl.String:
+    if counts["others"] and dtype == pl.String:
         return _dates(frame, complain)
-    if found["others"]:
+    if counts["others"]:
         raise complain(None, "has times that are not finite numbers")
-    used = sorted((unit for unit in within if found[unit]), key=lambda unit: -found[unit])
-    are_times = sum(found[unit] for unit in used) == found["rows"]
+    used = sorted((unit for unit in within if counts[unit]), key=lambda unit: -counts[unit])
+    are_times = sum(counts[unit] for unit in used) == counts["rows"]
     if are_times and len(used) > 1:
         odd = _first(frame, within[used[1]])
         raise complain(odd, f"has the time {odd} in {used[1]} where others are in {used[0]}: write all in one unit")
-    numbers = _TIME.cast(pl.Float64 if found["fractions"] else pl.Int64)
+    numbers = _TIME.cast(pl.Float64 if counts["fractions"] else pl.Int64)
     return frame.with_columns(numbers), f"{used[0]} since 1970" if are_times and used else "numbers"
 
 
 def ticks_per_second(written: str) -> float | None:
-    """How many of the numbers that `read_times` gives are a second, by how it says they were written."""
+    """Return how many units of `read_times` make a second, by how it says that times were written; None if unknown."""
     if written == "numbers":
         return None
     numbers = {f"{unit} since 1970": least / _UNITS["seconds"] for unit, least in _UNITS.items()}
@@ -106,7 +105,7 @@ def _dates(frame: pl.LazyFrame, complain: Complain) -> tuple[pl.LazyFrame, str]:
     for looked_at in (frame.head(_FIRST_ROWS), frame):
         shapes = looked_at.select(_TEXT.str.replace_all("[0-9]", "0").unique()).collect(engine="streaming").to_series()
         formats = {name: _formats(shapes.to_list(), *way) for name, way in _WAYS.items()}
-        ways = {name: pl.coalesce(_instant(_TEXT, one) for one in found) for name, found in formats.items() if found}
+        ways = {name: pl.coalesce(_instant(_TEXT, one) for one in some) for name, some in formats.items() if some}
         unread = {name: instants.is_null() for name, instants in ways.items()}
         unread["numbers"] = ~_NUMBER.is_finite().fill_null(False)
         misses = _counted(frame, **unread)
@@ -129,25 +128,25 @@ def _refuse_two_readings(frame: pl.LazyFrame, readings: list[pl.Expr], complain:
 
 
 def _formats(shapes: list[str], pattern: re.Pattern[str], date_parts: tuple[str, str, str]) -> list[str]:
-    """The formats of the shapes that fit a pattern."""
+    """Return the formats of the shapes that fit a pattern."""
     formats = set()
-    for found in filter(None, map(pattern.fullmatch, shapes)):
-        date = found["mark"].join(date_parts)
-        if found["gap"] is not None:
-            seconds = found["seconds"] and f"{found['colon']}%S{'%.f' if found['fraction'] else ''}"
-            zone = found["name"] or (found["offset"] and "%#z")
-            date += f"{found['gap']}%H{found['colon']}%M{seconds or ''}{found['space']}{zone or ''}"
+    for match in filter(None, map(pattern.fullmatch, shapes)):
+        date = match["mark"].join(date_parts)
+        if match["gap"] is not None:
+            seconds = match["seconds"] and f"{match['colon']}%S{'%.f' if match['fraction'] else ''}"
+            zone = match["name"] or (match["offset"] and "%#z")
+            date += f"{match['gap']}%H{match['colon']}%M{seconds or ''}{match['space']}{zone or ''}"
         formats.add(date)
     return sorted(formats)
 
 
 def _instant(text: pl.Expr, date_format: str) -> pl.Expr:
-    """Microseconds since 1970 of texts with this format, null for others."""
+    """Convert texts of this format to microseconds since 1970, others to null."""
     return text.str.to_datetime(date_format, time_unit="us", strict=False).cast(pl.Int64)
 
 
 def _unreadable(value: str) -> str:
-    """What is wrong with a date that is not understood: it may mean two days, or nothing that is known here."""
+    """Say what is wrong with a date that is not understood: it may mean two days, or be of no known format."""
     slashed = _UNCLEAR.fullmatch(value.strip())
     if slashed is None or min(int(slashed[1]), int(slashed[3])) > 12:
         return f"has {value!r} where a time should be: {_REMEDY}"
@@ -163,12 +162,12 @@ def _unreadable(value: str) -> str:
 
 
 def _counted(frame: pl.LazyFrame, **masks: pl.Expr) -> dict[str, int]:
-    """How many rows there are, and how many of them each mask marks, in one pass."""
+    """Count the rows, and those that each mask marks, in one pass."""
     counts = frame.select(pl.len().alias("rows"), *(mask.sum().alias(name) for name, mask in masks.items()))
     return counts.collect(engine="streaming").row(0, named=True)
 
 
 def _first(frame: pl.LazyFrame, mask: pl.Expr) -> str | None:
-    """The first time, as text, that a mask marks."""
+    """Return the first time, as text, that a mask marks."""
     found = frame.filter(mask).select(_AS_WRITTEN).head(1).collect()
     return found.item() if len(found) else None

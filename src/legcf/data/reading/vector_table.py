@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Embedding tables from files: .npy, .npz (also of `implicit` models), .parquet, .safetensors. Never pickle.
+"""Read embedding tables from files: .npy, .npz (also of `implicit` models), .parquet, .safetensors. Never pickle.
 
 A file holds two matrices, users and items, or one. The suffix decides the format, names decide the sides.
 """
@@ -14,14 +14,14 @@ import numpy as np
 
 from legcf.core.arrays import Matrix
 from legcf.core.errors import UserError
-from legcf.data.ids import ExternalId
+from legcf.data.ids import ExternalId, integer_id
 
 _ID_COLUMNS = ("id", "user", "user_id", "userid", "item", "item_id", "itemid", "entity")
 
 
 @dataclass(frozen=True, eq=False)
 class VectorTable:
-    """Vectors of both sides, or of one (`users` is None); ids where the file has them; `origin` says what was read."""
+    """Hold vectors of both sides, or of one (`users` is None), and ids where the file has them; `origin` names it."""
 
     items: Matrix
     users: Matrix | None = None
@@ -30,7 +30,7 @@ class VectorTable:
     origin: str = ""
 
     def with_ids(self, users: list[ExternalId] | None, items: list[ExternalId] | None) -> "VectorTable":
-        """The same table with other ids, where they are given."""
+        """Return the table with these ids; None keeps those it has."""
         if users is not None and self.users is None:
             raise UserError(f"There are user ids but no user vectors ({self.origin}): see --items and --num-users.")
         return replace(
@@ -41,7 +41,7 @@ class VectorTable:
 
 
 def read_table(path: Path, items: Path | None = None, num_users: int | None = None) -> VectorTable:
-    """One file, or users from `path` and items from a second; `num_users` cuts one matrix into users and items."""
+    """Read one file, or users from `path` and items from a second; `num_users` cuts one matrix into users and items."""
     table = _read(path)
     if items is not None:
         second = _read(items)
@@ -66,7 +66,7 @@ def read_table(path: Path, items: Path | None = None, num_users: int | None = No
 
 
 def read_ids(path: Path | None) -> list[ExternalId] | None:
-    """One id per line; integers stay integers when all of them are."""
+    """Read one id per line; integers stay integers when all of them are."""
     if path is None:
         return None
     try:
@@ -75,12 +75,8 @@ def read_ids(path: Path | None) -> list[ExternalId] | None:
         raise UserError(f"{path} cannot be read as a list of ids, one per line: {error}.") from error
     if "" in lines:
         raise UserError(f"{path}, line {lines.index('') + 1}: an id is missing.")
-    # Text such as 007 is no integer: it must come back as it went in.
-    if all(line == str(int(line)) for line in lines if line.lstrip("-").isdecimal()) and all(
-        line.lstrip("-").isdecimal() for line in lines
-    ):
-        return [int(line) for line in lines]
-    return list(lines)
+    numbers = [number for line in lines if (number := integer_id(line)) is not None]
+    return [*numbers] if len(numbers) == len(lines) else [*lines]
 
 
 def _read(path: Path) -> VectorTable:
@@ -132,7 +128,7 @@ def _read_safetensors(path: Path) -> VectorTable:
 
 
 def _read_parquet(path: Path) -> VectorTable:
-    """A row a vector: one column of lists, or a column a dimension; beside them at most a column of ids."""
+    """Read a vector from each row: one column of lists, or a column per dimension; at most one more column, of ids."""
     import polars as pl
 
     try:
@@ -156,32 +152,32 @@ def _read_parquet(path: Path) -> VectorTable:
         if odd or not values.width:
             raise UserError(f"{path}: column {', '.join(odd) or 'list'} holds no numbers, so it is not a table.")
         matrix = values.to_numpy()
-    known = None if ids is None else frame.get_column(ids).to_list()
-    return VectorTable(_matrix(matrix, path, "the table"), item_ids=known, origin=f"{path}, {_shape(matrix)}")
+    identifiers = None if ids is None else frame.get_column(ids).to_list()
+    return VectorTable(_matrix(matrix, path, "the table"), item_ids=identifiers, origin=f"{path}, {_shape(matrix)}")
 
 
 def _sides(arrays: dict[str, Matrix], path: Path, ordered: bool) -> VectorTable:
-    """Which matrix is whose: by name; two in an order that means something are users, then items."""
+    """Tell users from items by the names of matrices; without names, two `ordered` ones are users, then items."""
     users = [name for name in arrays if name.lower().startswith("user")]
     items = [name for name in arrays if name.lower().startswith("item")]
     if len(users) == len(items) == 1:
-        chosen = (users[0], items[0])
+        names = (users[0], items[0])
     elif len(arrays) == 1:
         (name,) = arrays
         return VectorTable(_matrix(arrays[name], path, name), origin=f"{path}, {name} {_shape(arrays[name])}")
     elif ordered and len(arrays) == 2:
         first, second = arrays
-        chosen = (first, second)
+        names = (first, second)
     else:
         found = ", ".join(f"{name} ({_shape(array)})" for name, array in list(arrays.items())[:8]) or "none"
         raise UserError(
             f"{path} must hold one matrix, or two whose names begin with user and item; its matrices are: {found}."
         )
-    sides = [_matrix(arrays[name], path, name) for name in chosen]
-    told = ", ".join(
-        f"{side} {name} {_shape(arrays[name])}" for side, name in zip(("users", "items"), chosen, strict=True)
+    sides = [_matrix(arrays[name], path, name) for name in names]
+    origin = ", ".join(
+        f"{side} {name} {_shape(arrays[name])}" for side, name in zip(("users", "items"), names, strict=True)
     )
-    return VectorTable(sides[1], sides[0], origin=f"{path}, {told}")
+    return VectorTable(sides[1], sides[0], origin=f"{path}, {origin}")
 
 
 def _matrix(array: Matrix, path: Path, name: str) -> Matrix:

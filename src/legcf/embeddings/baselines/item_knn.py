@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Item-based neighbours: an item is spoken for by the few items that are most like it.
+"""Score an item by the few items most like it (item-based neighbours).
 
     score(u, i) = Σ_{j ∈ N(u) ∩ C_i} Σ_{v has i and j} d_v^−p / √(d_i d_j)
 
 C_i are the k items most like i. With p = 0 the likeness is the cosine of the two items' columns; with p = 1 long
-histories, which prove little, count less: two steps over the normalised graph, as `ranking.neighbours` walks them.
+histories, which prove little, count less: two steps over the normalised graph.
 """
 
 from typing import Any, ClassVar, Literal

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CEL: entities in clusters, one vector a cluster, clusters that split and exchange members while training.
+"""Give one vector a cluster of entities; clusters split and exchange members while training (CEL).
 
 Chen et al., "Clustered Embedding Learning for Recommender Systems", WWW 2023. Symbols: a is `assigned`, C is
 `clusters`, E0[x] = C[a(x)]. Users and items never share a cluster.
@@ -28,19 +28,19 @@ class CelConfig(Budgeted):
         None, ge=2, description="M_max, most clusters of users and items together; what the budget allows if null"
     )
     start: int = Field(2, ge=1, description="clusters of each side at the start: equal parts by popularity")
-    average: bool = Field(True, description="divide a cluster's gradient by its size")
+    average_gradients: bool = Field(True, description="divide a cluster's gradient by its size")
     cluster_epochs: int = Field(12, ge=0, description="epochs in which clusters split and exchange members")
     split_every: int = Field(1, ge=1, description="epochs between splits")
-    splits: int | None = Field(None, ge=1, description="clusters split at once; as many as there are if null")
+    splits_at_once: int | None = Field(None, ge=1, description="clusters split at once; as many as there are if null")
     reassign_every: int = Field(2, ge=1, description="epochs between reassignments")
-    stay: float = Field(0.31, ge=0, le=1, description="chance that an entity is not asked to move")
-    nearest: int = Field(16, ge=2, description="clusters that an entity may move to: the nearest of its own")
+    stay_probability: float = Field(0.31, ge=0, le=1, description="chance that an entity is not asked to move")
+    nearest_clusters: int = Field(16, ge=2, description="clusters that an entity may move to: the nearest of its own")
     stiffness: float = Field(1.0, gt=0, description="ρ of the reassignment's cost, relative to gradients and distances")
     gradient_steps: int = Field(20, ge=1, description="batches that the entities' gradients are summed over")
 
 
 class Cel(EmbeddingLayer[CelConfig]):
-    """E0 = B · C with one 1 in every row of B."""
+    """Give E0 = B · C with one 1 in every row of B."""
 
     Config = CelConfig
     summary = "one vector a cluster; clusters split along gradients and exchange members while training"
@@ -50,7 +50,7 @@ class Cel(EmbeddingLayer[CelConfig]):
         # The release's script: one cluster, a split every 10 steps of all pairs, members moved every 40, until 800.
         "official": {
             "method": {
-                "dim": 64, "clusters": 50, "start": 1, "cluster_epochs": 800, "split_every": 10, "splits": 1,
+                "dim": 64, "clusters": 50, "start": 1, "cluster_epochs": 800, "split_every": 10, "splits_at_once": 1,
                 "reassign_every": 40,
             },
             "training": {"loss": "squared", "epochs": 5200, "patience": 100},
@@ -66,7 +66,7 @@ class Cel(EmbeddingLayer[CelConfig]):
         self.clusters = nn.Parameter(torch.zeros(sum(self._start), config.dim))
         self.register_buffer("assigned", torch.zeros(self.num_entities, dtype=torch.int32))
         take_saved_shapes(self, "clusters")
-        if config.average:
+        if config.average_gradients:
             self.clusters.register_hook(lambda gradient: gradient / self.sizes()[:, None])  # type: ignore[no-untyped-call]
 
     @property
@@ -76,7 +76,7 @@ class Cel(EmbeddingLayer[CelConfig]):
 
     @property
     def _start(self) -> tuple[int, int]:
-        """Clusters of users and of items to begin with; each has a member."""
+        """Return clusters of users and of items to begin with; each has a member."""
         start = min(self.config.start, self.most_clusters // 2)
         return min(start, self.num_users), min(start, self.num_items)
 
@@ -103,7 +103,7 @@ class Cel(EmbeddingLayer[CelConfig]):
         return torch.bincount(self.assigned, minlength=len(self.clusters))
 
     def split(self, parents: NDArray[np.integer], assigned: NDArray[np.integer]) -> None:
-        """New clusters after those there are, each with the vector of its parent."""
+        """Add new clusters after those there are, each with the vector of its parent."""
         copies = self.clusters.detach()[torch.from_numpy(parents)]
         self.clusters.grad = None
         self.clusters.data = torch.cat([self.clusters.detach(), copies])
@@ -123,7 +123,7 @@ class Cel(EmbeddingLayer[CelConfig]):
 
 
 def _equal_parts(degrees: NDArray[np.integer], parts: int) -> NDArray[np.int32]:
-    """The most popular in the first part."""
+    """Split by popularity: the most popular are in the first part."""
     ranks = np.empty(len(degrees), dtype=np.int64)
     ranks[np.argsort(-degrees, kind="stable")] = np.arange(len(degrees))
     return (ranks * parts // max(len(degrees), 1)).astype(np.int32)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DHE: an entity's number is hashed many times, and a network makes a row of the hashes.
+"""Hash an entity's number many times and make a row of the hashes by a network (DHE).
 
 Kang et al., "Learning to Embed Categorical Features without Embedding Tables for Recommendation", KDD 2021. Nothing is
 stored for an entity; all that is learned is the network.
@@ -30,7 +30,7 @@ class DheConfig(Budgeted):
     hashes: int = Field(128, ge=1, description="k, hash functions; with count = codes a budget decides it")
     encoding: Literal["uniform", "gaussian"] = Field("uniform", description="how hash values become numbers")
     layers: int = Field(2, ge=1, description="hidden layers of the network")
-    width: int | None = Field(None, ge=1, description="width of the hidden layers; what the budget allows if null")
+    hidden: int | None = Field(None, ge=1, description="width of the hidden layers; what the budget allows if null")
     count: Literal["network", "codes"] = Field(
         "network", description="#Param: the network's weights, or k codes per entity as the LEGCF paper seems to count"
     )
@@ -43,7 +43,7 @@ class DheConfig(Budgeted):
 
 
 class DeepHash(EmbeddingLayer[DheConfig]):
-    """e_x = network(h_1(x), …, h_k(x)); hidden layers are Linear, batch normalisation, Mish."""
+    """Give e_x = network(h_1(x), …, h_k(x)); hidden layers are Linear, batch normalisation, Mish."""
 
     Config = DheConfig
     summary = "hash codes of an entity's number, decoded by a network; no table at all"
@@ -83,23 +83,23 @@ class DeepHash(EmbeddingLayer[DheConfig]):
         entities = num_users + num_items
         if config.count == "codes":
             return cls._sized_by_codes(config, entities)
-        if config.width is None:
+        if config.hidden is None:
             allowed = stored_values(config.budget or "legcf", entities)
-            config = config.model_copy(update={"width": 1})
+            config = config.model_copy(update={"hidden": 1})
             if cls._network_values(config) > allowed:
                 raise too_small(allowed, cls._network_values(config))
             low, high = 1, allowed  # the count rises with the width
             while low < high:
                 middle = (low + high + 1) // 2
-                fits = cls._network_values(config.model_copy(update={"width": middle})) <= allowed
+                fits = cls._network_values(config.model_copy(update={"hidden": middle})) <= allowed
                 low, high = (middle, high) if fits else (low, middle - 1)
-            config = config.model_copy(update={"width": low})
+            config = config.model_copy(update={"hidden": low})
         ensure_within(config.budget, entities, cls._network_values(config))
         return config
 
     @classmethod
     def _sized_by_codes(cls, settings: DheConfig, entities: int) -> DheConfig:
-        settings = settings.model_copy(update={"width": settings.width or _CODES_WIDTH})
+        settings = settings.model_copy(update={"hidden": settings.hidden or _CODES_WIDTH})
         if settings.budget is None:
             return settings
         allowed = stored_values(settings.budget, entities)
@@ -123,7 +123,7 @@ class DeepHash(EmbeddingLayer[DheConfig]):
             self.biases[-1].copy_(-scale * table.mean(dim=0))
 
     def encoding(self, ids: torch.Tensor) -> torch.Tensor:
-        """k numbers per entity: even in [−1, 1], or Box and Muller's normal pairs."""
+        """Return k numbers per entity: even in [−1, 1], or Box and Muller's normal pairs."""
         numbers = hashed(ids, self.hash_constants, _HASH_RANGE).double()
         if self.config.encoding == "uniform":
             return (2 * numbers / (_HASH_RANGE - 1) - 1).float()
@@ -133,9 +133,11 @@ class DeepHash(EmbeddingLayer[DheConfig]):
         return torch.cat([radius * angle.cos(), radius * angle.sin()], dim=1).float()
 
     def table(self) -> torch.Tensor:
-        """Statistics of the normalisation are those of all entities, always: the set of inputs never changes."""
+        """Return all rows; the normalisation always has the statistics of all entities, for the inputs never change."""
         if self._every_encoding is None:
-            parts = torch.split(torch.arange(self.num_entities), _ENCODED_AT_ONCE)  # integers take four times the room
+            parts = torch.split(
+                torch.arange(self.num_entities), _ENCODED_AT_ONCE
+            )  # integers take four times the memory
             self._every_encoding = torch.cat([self.encoding(ids) for ids in parts])
         rows = self._every_encoding
         for layer in range(len(self.scales)):
@@ -151,10 +153,10 @@ class DeepHash(EmbeddingLayer[DheConfig]):
 
     @staticmethod
     def _widths(settings: DheConfig) -> list[int]:
-        return [settings.hashes, *[solved(settings.width)] * settings.layers, settings.dim]
+        return [settings.hashes, *[solved(settings.hidden)] * settings.layers, settings.dim]
 
     @classmethod
     def _network_values(cls, settings: DheConfig) -> int:
-        """Weights and biases of all layers, and scale and shift of every hidden unit."""
+        """Count weights and biases of all layers, and scale and shift of every hidden unit."""
         linear: int = sum((narrow + 1) * wide for narrow, wide in pairwise(cls._widths(settings)))
-        return linear + 2 * settings.layers * solved(settings.width)
+        return linear + 2 * settings.layers * solved(settings.hidden)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LEGCF: a codebook of meta-embeddings and a sparse assignment, joined to the graph as nodes.
+"""Learn LEGCF: a codebook of meta-embeddings and a sparse assignment, joined to the graph as nodes.
 
 Liang et al., "Lightweight Embeddings for Graph Collaborative Filtering", SIGIR 2024. Symbols: E_meta (c × d) is
 `codebook`, S (N × c, t non-zeros a row) is `assignment`, and E = S · E_meta (Eq. 1).
@@ -21,35 +21,22 @@ from legcf.assignment.solvers import SOLVERS
 from legcf.core.arrays import FloatArray, Positions
 from legcf.core.config import BackboneConfig
 from legcf.core.errors import UserError
-from legcf.core.search_space import PAPER_GRID, OneOf, Space
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, normal, smallest_type, xavier_uniform
 from legcf.embeddings.budget import Budgeted, solved, stored_values, too_small
-from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
+from legcf.embeddings.composed.legcf_presets import LEGCF_PRESETS
+from legcf.embeddings.search_space import PAPER_GRID, OneOf, Space
 from legcf.factorisation.als import AlsSettings, factorise, history_metric
 from legcf.graph.adjacency import bipartite, expanded, normalised
 from legcf.graph.partition import communities
 from legcf.ranking.ranking import Codes
 from legcf.ranking.tables.packing import bits_for
 
-_WARM_METHOD = {"start": "als", "signed": True, "update": "none"}
-_WARM_TRAINING = {
-    "loss": "softmax", "negatives": 512, "negative_weight": 8.0, "user_power": 0.75, "item_power": -0.25,
-    "batch_size": 4096, "relative_rate": True, "adam_memory": 0.99, "schedule": "cosine",
-}  # fmt: skip
-_ITEMS_ONLY: dict[str, dict[str, Any]] = {
-    "method": {**_WARM_METHOD, "coded": "items"},
-    "backbone": {"name": "history"},
-    "training": {**_WARM_TRAINING, "learning_rate": 0.015, "leave_out": True, "epochs": 4},
-}
-_GRAPH_TRAINING = {
-    "batch_size": 8192, "negative_pool": 2048, "learning_rate": 1e-2, "epochs": 20, "patience": 3,
-    "validation_users": 10_000,
-}  # fmt: skip
-_MOST_BUCKETS = 4096  # unless a budget asks for more: coding costs c times the items
-_ENTITIES_A_BUCKET = 4  # a codebook wider than a fourth of what it codes is no longer shared
-_TERMS_OF_LARGE, _LEAST_LARGE = 4, 1000  # t, and the least c, where a file has room for more than usual
-_SHARE_OF_CODES = 5  # of that room, codes have the fifth part
+_MAX_BUCKETS = 4096  # unless a budget asks for more: coding costs c times the items; other limits were not measured
+_ENTITIES_PER_BUCKET = 4  # a codebook of more than a fourth of what it codes is hardly shared; not measured
+# t and the least c of a file with more bytes than usual, of which codes have one in five: on Gowalla at 4 MB 0.1940 /
+# 0.1342 (test recall@20 / ndcg@20) against 0.1918 / 0.1332 with t = 2. Other shares were not measured.
+_T_OF_LARGE, _MIN_C_OF_LARGE, _CODES_ONE_IN = 4, 1000, 5
 
 
 class LegcfConfig(Budgeted):
@@ -57,16 +44,18 @@ class LegcfConfig(Budgeted):
     c: int | None = Field(
         None, ge=1, description="meta-embeddings in the codebook; as many as the budget allows if null"
     )
-    d: int = Field(128, ge=1, description="width of a meta-embedding")
+    dim: int = Field(128, ge=1, description="d, the width of a meta-embedding")
     t: int = Field(
         2,
         ge=1,
-        description="meta-embeddings an entity is composed of; 4 if neither it nor c is set and a file has room",
+        description="meta-embeddings per entity; 4 if neither it nor c is set and a file has bytes for it",
     )
     coded: Literal["all", "items"] = Field(
         "all", description="who has weights of its own; with items, users are what the graph brings them"
     )
-    joined: bool = Field(True, description="meta-embeddings are nodes of the graph; if not, only rows made of them are")
+    meta_nodes: bool = Field(
+        True, description="meta-embeddings are nodes of the graph; if not, only rows made of them are"
+    )
     start: Literal["metis", "random", "als", "table"] = Field(
         "metis",
         description="first S: METIS or random anchors; or S and codebook by coding a factorisation or table",
@@ -87,7 +76,7 @@ class LegcfConfig(Budgeted):
     )
     update: str = Field(
         "matching-pursuit",
-        description=f"solver of the assignment update ({', '.join(SOLVERS)}); none ends after pretraining",
+        description=f"solver of the assignment update ({', '.join(SOLVERS.built_in)}); none ends after pretraining",
     )
     update_on: Literal["mean", "concat", "first", "last"] = Field(
         "mean", description="what of the layers' blocks S is solved from, where the backbone sets them side by side"
@@ -100,6 +89,10 @@ class LegcfConfig(Budgeted):
     update_damping: float = Field(0.0, ge=0, lt=1, description="share of the old S that stays in an update")
     update_gate: bool = Field(False, description="keep an update only if validation does not fall")
 
+    @property
+    def codebook_size(self) -> int:
+        return self.c or 0
+
     @field_validator("update")
     @classmethod
     def _is_a_solver(cls, name: str) -> str:
@@ -111,7 +104,7 @@ class LegcfConfig(Budgeted):
     def _fits(self) -> "LegcfConfig":
         if (self.start == "table") != (self.table is not None):
             raise ValueError("start = table and a table go together; --warm-start sets both")
-        if self.update != "none" and not self.joined:
+        if self.update != "none" and not self.meta_nodes:
             raise ValueError("an update of S needs meta-embeddings that are joined to the graph; set update = none")
         if self.c is not None and self.t > self.c:
             raise ValueError(f"t = {self.t} meta-embeddings an entity cannot be chosen from c = {self.c}; lower t")
@@ -119,80 +112,13 @@ class LegcfConfig(Budgeted):
 
 
 class Legcf(EmbeddingLayer[LegcfConfig]):
-    """E = S · E_meta, with the meta-embeddings as c further nodes of the graph."""
+    """Compose rows, E = S · E_meta, with the meta-embeddings as c further nodes of the graph."""
 
     Config = LegcfConfig
     version = 2  # an update's weights are exact where meta-embeddings are nearly alike
-    width_option = "d"
     summary = "codebook of meta-embeddings with a sparse assignment learned in closed form"
     citation = "Liang et al., Lightweight Embeddings for Graph Collaborative Filtering, SIGIR 2024"
-    presets: ClassVar[dict[str, dict[str, Any]]] = {
-        # The text: Xavier, one normalisation, S ≥ 0, Alg. 1, 5 negatives, about 2,048 triplets a step.
-        "paper": {
-            "method": {"c": 500, "anchor_weight": 0.5, "update": "pinv"},
-            "training": {
-                "batch_size": 410, "learning_rate": 1e-3, "l2": 5e-4, "monitor": "ndcg@5", "continue_from": "last",
-                "keep": "last-stage",
-            },
-        },
-        # The release: tanh, item bias, two normalisations, N(0, 1), w* = 0.9, uniform users, clip ± 3.
-        "official": {
-            "method": {
-                "c": 500, "anchor_weight": 0.9, "distinct_others": True, "codebook": "normal", "normalise": "twice",
-                "tanh": True, "item_bias": True, "update": "pinv", "update_at": "start",
-            },
-            "training": {
-                "batch_size": 410, "learning_rate": 1e-3, "l2": 5e-4, "monitor": "ndcg@5", "order": "user",
-                "gradient_clip": 3.0, "continue_from": "last", "keep": "last-stage",
-            },
-        },
-        # The paper's model with its update mended: the expanded graph, METIS anchors, BPR, larger batches.
-        "graph": {"method": {"c": 500, "update": "pinv-refit"}, "training": _GRAPH_TRAINING},
-        # The same with an update that chooses and fits together.
-        "graph-pursuit": {"method": {"c": 500, "update": "matching-pursuit"}, "training": _GRAPH_TRAINING},
-        # Users and items both coded and no graph at all, in training or after: h = S · E_meta.
-        "graph-free": {
-            "method": {**_WARM_METHOD, "c": 500},
-            "backbone": {"layers": 0},
-            "training": {**_WARM_TRAINING, "learning_rate": 0.05, "epochs": 5, "validation_users": 10_000},
-        },
-        # Most accurate where the graph is at hand: items coded, rows travel three hops, a softmax over directions.
-        "deep": {
-            "method": {**_WARM_METHOD, "coded": "items", "joined": False},
-            "training": {
-                **DEFAULT_TRAINING, "learning_rate": 0.01, "relative_rate": True, "epochs": 3,
-            },
-            "ranking": DEFAULT_RANKING,
-        },
-        # Smallest to serve: items have all values, users are their histories, nobody else's history is needed.
-        "items-only": _ITEMS_ONLY,
-        # The same, and what a user's neighbours took counts as well: it walks over the training pairs to rank.
-        "neighbours": {
-            **_ITEMS_ONLY,
-            "training": {**_ITEMS_ONLY["training"], "validation_users": 10_000},
-            "ranking": {"neighbours": 0.5, "fit_neighbours": True},
-        },
-        # Good in seconds: a narrow factorisation of few rounds, coded and not trained, and lists of few candidates in
-        # what a megabyte has left. Nothing is chosen on validation (docs/peers.md).
-        "fast": {
-            "method": {
-                **_ITEMS_ONLY["method"], "c": 500, "d": 32, "als": {"alpha": 20.0, "rounds": 4, "gradient_steps": 2},
-            },
-            "backbone": {"name": "history"},
-            "training": {"epochs": 0, "validation_users": 500, "propagation": "stepwise"},  # there are no steps to save
-            "ranking": {
-                "bytes": "1MB", "lists": None, "list_ridge": 4.0, "list_candidates": 32, "list_weight": 0.25,
-                "fit_weight": False,
-            },
-        },
-        # Our best, chosen on validation (docs/study.md): one file that needs nothing else. Vectors are codes or a table
-        # of few bits, whichever ranks better, and item lists hold what they lose.
-        "default": {
-            **_ITEMS_ONLY,
-            "training": {**_ITEMS_ONLY["training"], "validation_users": 5_000, "patience": 2},
-            "ranking": {"bytes": "auto", "choose": True, "lists": None, "fit_lists": True},
-        },
-    }  # fmt: skip
+    presets: ClassVar[dict[str, dict[str, Any]]] = LEGCF_PRESETS
 
     search_space: ClassVar[Space] = {**PAPER_GRID, "method.anchor_weight": OneOf((0.5, 0.6, 0.7, 0.8, 0.9))}
 
@@ -201,7 +127,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
 
     def __init__(self, config: LegcfConfig, num_users: int, num_items: int) -> None:
         super().__init__(config, num_users, num_items)
-        self.codebook = nn.Parameter(torch.zeros(self.num_buckets, config.d))
+        self.codebook = nn.Parameter(torch.zeros(self.num_buckets, config.dim))
         if config.item_bias:
             self.item_bias = nn.Parameter(torch.zeros(num_items))
         self._first_coded = num_users if config.coded == "items" else 0
@@ -211,16 +137,16 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
 
     @property
     def width(self) -> int:
-        return self.config.d
+        return self.config.dim
 
     @property
     def num_buckets(self) -> int:
-        """c"""
+        """Return c."""
         return solved(self.config.c)
 
     @property
     def assignment(self) -> Assignment:
-        """S for all N entities; those without weights of their own have empty rows."""
+        """Return S for all N entities; those without weights of their own have empty rows."""
         empty = ((self._first_coded, 0), (0, 0))
         return Assignment(np.pad(self.indices, empty), np.pad(self.weights, empty), self.num_buckets)
 
@@ -231,7 +157,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
 
     @classmethod
     def sized(cls, config: LegcfConfig, num_users: int, num_items: int) -> LegcfConfig:
-        """c from the budget, but never so many meta-embeddings that they are hardly shared."""
+        """Solve c from the budget, but never so many meta-embeddings that they are hardly shared."""
         if config.c is not None:
             if config.c > (entities := num_users + num_items):
                 raise UserError(
@@ -240,31 +166,31 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
             return config
         budget = stored_values(config.budget or "legcf", num_users + num_items)
         coded = num_items if config.coded == "items" else num_users + num_items
-        affordable = (budget - config.t * coded) // config.d
+        affordable = (budget - config.t * coded) // config.dim
         if affordable < config.t:
-            least = config.t * coded + config.t * config.d
+            least = config.t * coded + config.t * config.dim
             raise too_small(budget, least)
-        most = _MOST_BUCKETS if config.budget is None else affordable
-        return config.model_copy(update={"c": max(config.t, min(affordable, most, coded // _ENTITIES_A_BUCKET))})
+        most = _MAX_BUCKETS if config.budget is None else affordable
+        return config.model_copy(update={"c": max(config.t, min(affordable, most, coded // _ENTITIES_PER_BUCKET))})
 
     @classmethod
-    def within(cls, config: LegcfConfig, room: int, num_items: int) -> LegcfConfig:
-        """Four meta-embeddings an item, of more, where a fifth of the room holds them; the rest is for lists."""
+    def within(cls, config: LegcfConfig, byte_budget: int, num_items: int) -> LegcfConfig:
+        """Give an item four meta-embeddings, of more, where a fifth of the bytes holds them; the rest is for lists."""
         if config.coded != "items" or config.budget is not None or {"c", "t"} & config.model_fields_set:
             return config
-        most = min(num_items // _ENTITIES_A_BUCKET, _MOST_BUCKETS)
-        weights = num_items * (1 + _TERMS_OF_LARGE) + num_items * _TERMS_OF_LARGE * bits_for(most) // 8
-        c = min((room // _SHARE_OF_CODES - weights) // (config.d + 1), most)
-        return config.model_copy(update={"c": c, "t": _TERMS_OF_LARGE}) if c >= _LEAST_LARGE else config
+        most = min(num_items // _ENTITIES_PER_BUCKET, _MAX_BUCKETS)
+        weights = num_items * (1 + _T_OF_LARGE) + num_items * _T_OF_LARGE * bits_for(most) // 8
+        c = min((byte_budget // _CODES_ONE_IN - weights) // (config.dim + 1), most)
+        return config.model_copy(update={"c": c, "t": _T_OF_LARGE}) if c >= _MIN_C_OF_LARGE else config
 
     @classmethod
     def check(cls, config: LegcfConfig, backbone: BackboneConfig) -> None:
-        if config.update != "none" and config.update_on == "mean" and len(set(backbone.block_widths(config.d))) > 1:
+        if config.update != "none" and config.update_on == "mean" and len(set(backbone.block_widths(config.dim))) > 1:
             raise UserError("method.update_on = mean needs layers of equal width; set it to concat, first or last.")
-        if config.signed and config.joined and backbone.weighs_added_nodes:
+        if config.signed and config.meta_nodes and backbone.weighs_added_nodes:
             raise UserError(
                 "method.signed = true would put negative weights into the graph;"
-                " it goes with --set method.joined=false, --backbone history or --set backbone.layers=0."
+                " it goes with --set method.meta_nodes=false, --backbone history or --set backbone.layers=0."
             )
 
     @property
@@ -273,7 +199,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
         if self.config.start == "als":
-            users, items = factorise(train, self.config.d, rng, self.config.als, quiet=False)
+            users, items = factorise(train, self.config.dim, rng, self.config.als, quiet=False)
             self.initialise_from(users, items, train, rng)
             return
         self._start_from_anchors(train, rng)
@@ -292,14 +218,14 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         self.assignment = from_anchors(
             anchors, self.num_buckets, settings.t, settings.anchor_weight, rng, not settings.distinct_others
         )
-        shape = (self.num_buckets, settings.d)
+        shape = (self.num_buckets, settings.dim)
         drawn = xavier_uniform(shape, rng) if settings.codebook == "xavier" else normal(shape, 1.0, rng)
         self.codebook.data.copy_(drawn)
 
     def initialise_from(
         self, users: FloatArray, items: FloatArray, train: Interactions, rng: np.random.Generator
     ) -> None:
-        """Code a table that ranks already: S and E_meta such that S · E_meta is nearly that table."""
+        """Solve S and E_meta from a table that ranks already, such that S · E_meta is nearly that table."""
         settings = self.config
         users, items, metric = balance(users, items)
         table = np.concatenate([users, items])[self._first_coded :]
@@ -317,42 +243,46 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         self.codebook.data.copy_(torch.from_numpy(codebook * scale * np.sqrt(settings.score_scale)))
         self._start_bias(rng)
 
+    @property
+    def als_settings(self) -> AlsSettings:
+        return self.config.als
+
     def take_items(self, other: Self, changed: Positions, vectors: FloatArray) -> None:
-        """The codebook stays; changed items are coded over it."""
+        """Keep the codebook and code changed items over it."""
         settings = self.config
         if settings.coded != "items" or settings.tanh:
             super().take_items(other, changed, vectors)
             return
-        codebook, places = other.codebook.detach(), torch.from_numpy(changed)
+        codebook, positions = other.codebook.detach(), torch.from_numpy(changed)
         self.codebook.data.copy_(codebook)
         self.indices[: other.num_items], self.weights[: other.num_items] = other.indices, other.weights
         indices, weights = encode(vectors, codebook.numpy(), settings.t, nonnegative=not settings.signed)
-        self.indices[places], self.weights[places] = torch.from_numpy(indices), torch.from_numpy(weights)
+        self.indices[positions], self.weights[positions] = torch.from_numpy(indices), torch.from_numpy(weights)
         if self.item_bias is not None and other.item_bias is not None:
             self.item_bias.data.fill_(float(other.item_bias.median()))  # of a new item: the usual one
             self.item_bias.data[: other.num_items] = other.item_bias.data
 
     def table(self) -> torch.Tensor:
         coded = self._composed(self.indices, self.weights)
-        return torch.cat([coded.new_zeros(self._first_coded, self.config.d), coded]) if self._first_coded else coded
+        return torch.cat([coded.new_zeros(self._first_coded, self.config.dim), coded]) if self._first_coded else coded
 
     def rows(self, ids: torch.Tensor) -> torch.Tensor:
-        places = (ids - self._first_coded).clamp(min=0)
-        owns = (ids >= self._first_coded)[:, None]
-        return self._composed(self.indices[places], self.weights[places] * owns)
+        coded = (ids - self._first_coded).clamp(min=0)
+        has_code = (ids >= self._first_coded)[:, None]
+        return self._composed(self.indices[coded], self.weights[coded] * has_code)
 
     def input_rows(self) -> torch.Tensor:
-        """Eq. 6: the composed rows above the codebook."""
-        return torch.cat([self.table(), self.codebook]) if self.config.joined else self.table()
+        """Return the composed rows above the codebook (Eq. 6)."""
+        return torch.cat([self.table(), self.codebook]) if self.config.meta_nodes else self.table()
 
     def graph(self, adjacency: sp.csr_matrix) -> sp.csr_matrix:
         inner = normalised(adjacency) if self.config.normalise == "twice" else adjacency
-        return expanded(inner, self.assignment.to_csr()) if self.config.joined else inner
+        return expanded(inner, self.assignment.to_csr()) if self.config.meta_nodes else inner
 
     def linear_basis(self) -> tuple[sp.csr_matrix, nn.Parameter] | None:
         if self.config.tanh:
             return None
-        if not self.config.joined:
+        if not self.config.meta_nodes:
             return self.assignment.to_csr(), self.codebook
         own = sp.identity(self.num_buckets, dtype=np.float32, format="csr")
         return sp.vstack([self.assignment.to_csr(), own], format="csr"), self.codebook
@@ -365,7 +295,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         return Codes(self.codebook.detach().numpy(), items)
 
     def num_params(self) -> int:
-        """c·d + t·N (t·I with items only); the column indices of S are not counted."""
+        """Count c·d + t·N (t·I with items only); the column indices of S are not counted."""
         return self.codebook.numel() + self.weights.numel()
 
     def pack(self, state: dict[str, torch.Tensor]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AutoEmb: candidate widths for every entity, weighed by a controller that looks at popularity.
+"""Weigh candidate widths of every entity by a controller that looks at popularity (AutoEmb).
 
 Zhao et al., "AutoEmb: Automated Embedding Dimensionality Search in Streaming Recommendations", ICDM 2021. The
 alternation between model and controller is in training/recipes/autoemb.py.
@@ -42,7 +42,7 @@ class AutoEmbConfig(Budgeted):
     controller_rate: float = Field(1e-4, gt=0, description="step size of the controller's Adam")
     controller_every: int = Field(1, ge=1, description="model steps between two steps of the controller")
     search_epochs: int | None = Field(None, ge=0, description="epochs of the search; training.epochs if null")
-    afresh: bool = Field(False, description="after the search, train from new values instead of going on")
+    reinitialise: bool = Field(False, description="after the search, train from new values instead of going on")
     held_out: float = Field(0.1, gt=0, lt=1, description="share of training pairs that the controller learns from")
 
     @field_validator("widths")
@@ -126,7 +126,7 @@ class AutoEmb(EmbeddingLayer[AutoEmbConfig]):
 
     @classmethod
     def sized(cls, config: AutoEmbConfig, num_users: int, num_items: int) -> AutoEmbConfig:
-        """Of the candidate widths those that use a budget best, as all of them are stored (soft)."""
+        """Choose the candidate widths that use a budget best, as all of them are stored (soft)."""
         entities = num_users + num_items
         if config.budget is None:
             return config
@@ -147,7 +147,7 @@ class AutoEmb(EmbeddingLayer[AutoEmbConfig]):
             controller.fill(rng)
 
     def fill(self, rng: np.random.Generator) -> None:
-        """New values for all but the controller; every candidate starts with entries of about ± 0.1."""
+        """Draw new values for all but the controller; every candidate starts with entries of about ± 0.1."""
         self.tables.data.copy_(normal(tuple(self.tables.shape), _SPREAD, rng))
         fan = torch.tensor(self.config.widths)[self._of_column].sqrt()
         self.maps.data.copy_(normal(tuple(self.maps.shape), _SPREAD, rng) / fan[:, None])
@@ -176,14 +176,14 @@ class AutoEmb(EmbeddingLayer[AutoEmbConfig]):
         return composed
 
     def entity_weights(self) -> torch.Tensor:
-        """α, N × M: what every candidate of every entity counts for."""
+        """Return α, N × M: what every candidate of every entity counts for."""
         if self._is_hard:
             return nn.functional.one_hot(self.choice, len(self.config.widths)).to(self.tables.dtype)
         weights = self.level_weights()
         return torch.cat([weights[0][self.levels[: self.num_users]], weights[1][self.levels[self.num_users :]]])
 
     def level_weights(self) -> torch.Tensor:
-        """α, 2 × levels × M: for users and for items."""
+        """Return α, 2 × levels × M: for users and for items."""
         if self.settled:
             return self.previous
         return torch.stack([net(before) for net, before in zip(self.controller, self.previous, strict=True)])
@@ -192,7 +192,7 @@ class AutoEmb(EmbeddingLayer[AutoEmbConfig]):
 
     @torch.no_grad()
     def remember_weights(self) -> None:
-        """What the controller says now is the previous weight of its next answer."""
+        """Keep what the controller says now as the previous weight of its next answer."""
         self.previous.copy_(self.level_weights())
 
     @torch.no_grad()
@@ -208,7 +208,7 @@ class AutoEmb(EmbeddingLayer[AutoEmbConfig]):
             self.tables.data *= self._used()
 
     def _affordable(self, weights: torch.Tensor) -> torch.Tensor:
-        """argmax_m α_m − μ d_m for the least price μ ≥ 0 that keeps within the budget."""
+        """Return argmax_m α_m − μ d_m for the least price μ ≥ 0 that keeps within the budget."""
         widths, budget = torch.tensor(self.config.widths), self.config.budget
         allowed = np.inf if budget is None else stored_values(budget, self.num_entities)
         low, high = 0.0, 0.0
@@ -226,7 +226,7 @@ class AutoEmb(EmbeddingLayer[AutoEmbConfig]):
         return choice
 
     def _used(self) -> torch.Tensor:
-        """The columns of each entity's chosen candidate."""
+        """Return the columns of each entity's chosen candidate."""
         return self.choice[:, None] == self._of_column
 
     # Sizes --------------------------------------------------------------------------------------------------------
@@ -242,12 +242,12 @@ class AutoEmb(EmbeddingLayer[AutoEmbConfig]):
         return sizes
 
     def num_params(self) -> int:
-        """Soft: N · Σ_m d_m. Hard: the widths that were chosen. Maps and controller are not counted."""
+        """Count N · Σ_m d_m when soft, the widths that were chosen when hard. Maps and controller are not counted."""
         sizes = self.entity_sizes()
         return self.tables.numel() if sizes is None else int(sizes.sum())
 
     def pack(self, state: dict[str, torch.Tensor]) -> None:
-        """Once settled, the controller has done its work; soft, levels have weights, and hard, entities a candidate."""
+        """Drop the controller once settled; soft, levels have weights, and hard, entities a candidate."""
         state["levels"], state["choice"] = state["levels"].to(torch.uint8), state["choice"].to(torch.uint8)
         if not self.settled:
             return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CIESS: a whole width between 1 and d for every entity, found by an actor and its critics.
+"""Find a whole width between 1 and d for every entity by an actor and its critics (CIESS).
 
 Qu et al., "Continuous Input Embedding Size Search For Recommender Systems", SIGIR 2023. The layer is a table with
 prefix masks; the search is `training/recipes/ciess.py`, the agent `training/recipes/td3.py`.
@@ -17,9 +17,9 @@ from legcf.embeddings.sized.widths import WidthConfig, WidthTable
 # The whole run within 15 minutes of two cores on Gowalla.
 _QUICK: dict[str, dict[str, Any]] = {
     "method": {
-        "dim": 64, "target": 0.064, "fit": "every", "cost": 0.5, "start": "pretrained", "popularity": "log",
+        "dim": 64, "target": 0.064, "fit": "every", "size_penalty": 0.5, "start": "pretrained", "popularity": "log",
         "pretrain_epochs": 3, "episodes": 4, "episode_steps": 6, "trial_steps": 16, "updates": 60,
-        "remember": 8192, "hidden": 64, "discount": 0.0,
+        "replay_rows": 8192, "hidden": 64, "discount": 0.0,
     },
     "training": {**DEFAULT_TRAINING, "epochs": 12, "max_minutes": 14}, "ranking": DEFAULT_RANKING,
 }  # fmt: skip
@@ -31,7 +31,7 @@ class CiessConfig(WidthConfig):
     fit: Literal["every", "last"] = Field(
         "last", description="scale sizes down to the target at every trial, or only if no trial met it"
     )
-    cost: float = Field(0.05, ge=0, description="λ, what size costs in the reward q − λ((a − 1)/d)²")
+    size_penalty: float = Field(0.05, ge=0, description="λ, what size costs in the reward q − λ((a − 1)/d)²")
     held_out: float = Field(0.1, gt=0, lt=1, description="share of training pairs that rewards are measured on")
     pretrain_epochs: int = Field(20, ge=0, description="epochs of the full table that the best qualities come from")
     episodes: int = Field(30, ge=0, description="M, episodes; each begins with all sizes at d")
@@ -41,14 +41,14 @@ class CiessConfig(WidthConfig):
         "fresh", description="what trials and retraining start from: new values, or the full table on principal axes"
     )
     popularity: Literal["count", "log"] = Field("count", description="the agent sees a degree or its logarithm")
-    walk: int = Field(5, ge=0, description="steps of the random walk around a proposed size")
+    walk_steps: int = Field(5, ge=0, description="steps of the random walk around a proposed size")
     noise: float = Field(6.0, ge=0, description="deviation of the exploration noise, in sizes; one draw per trial")
     updates: int = Field(1, ge=1, description="updates of each agent after a trial")
-    remember: int | None = Field(
+    replay_rows: int | None = Field(
         None, ge=1, description="transitions of a side that a trial adds to the memory; all if null"
     )
     hidden: int = Field(256, ge=1, description="width of the hidden layers of actor and critics")
-    discount: float = Field(0.99, ge=0, lt=1, description="γ, what a later reward is worth")
+    discount: float = Field(0.99, ge=0, lt=1, description="γ, the weight of a later reward")
     search_share: float = Field(
         0.6, gt=0, lt=1, description="share of training.max_minutes after which the search ends with the best it has"
     )
@@ -72,7 +72,7 @@ class Ciess(WidthTable[CiessConfig]):
             }
         },
         # The release's search in the LEGCF paper's loop, at the size of its Table 2 (4 values per entity).
-        "paper": {"method": {"target": 0.032, "cost": 0.5, "initial": "xavier"}, "training": PAPER_TRAINING},
+        "paper": {"method": {"target": 0.032, "size_penalty": 0.5, "initial": "xavier"}, "training": PAPER_TRAINING},
         "quick": _QUICK,
         "default": _QUICK,
     }  # fmt: skip
@@ -83,7 +83,7 @@ class Ciess(WidthTable[CiessConfig]):
 
 
 def allowed_values(settings: CiessConfig, num_entities: int) -> int:
-    """The most that Σ a_x may be. A size is at least 1, so a target below that means 1; such a budget is refused."""
+    """Return the most that Σ a_x may be. A size is at least 1: a target below means 1, a budget below is refused."""
     if settings.budget is None:
         return max(int(settings.target * num_entities * settings.dim), num_entities)
     allowed = stored_values(settings.budget, num_entities)

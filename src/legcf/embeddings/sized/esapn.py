@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ESAPN: widths that grow step by step where a policy finds it worth it.
+"""Grow widths step by step where a policy gains by it (ESAPN).
 
 Liu et al., "Automated Embedding Size Search in Deep Recommender Systems", SIGIR 2020. The policies and the growing are
 in `training/recipes/esapn.py`.
@@ -27,8 +27,8 @@ _RELEASE = {"dim": 128, "widths": [2, 4, 8, 16, 64, 128]}
 # The whole run within 15 minutes of two cores on Gowalla.
 _QUICK: dict[str, dict[str, Any]] = {
     "method": {
-        "dim": 64, "target": 0.172, "grow_epochs": 6, "every": 25, "judged": "after a step", "popularity": "log",
-        "policy_rate": 1e-3,
+        "dim": 64, "target": 0.172, "grow_epochs": 6, "decide_every": 25, "reward_timing": "after a step",
+        "popularity": "log", "policy_rate": 1e-3,
     },
     "training": {**DEFAULT_TRAINING, "epochs": 12, "max_minutes": 14}, "ranking": DEFAULT_RANKING,
 }  # fmt: skip
@@ -44,12 +44,14 @@ class EsapnConfig(WidthConfig):
     )
     held_out: float = Field(0.1, gt=0, lt=1, description="share of training pairs that rewards are measured on")
     grow_epochs: int = Field(20, ge=0, description="epochs in which sizes grow, before all pairs are trained on")
-    every: int = Field(50, ge=1, description="steps between two decisions of the policies")
-    judged: Literal["at once", "after a step"] = Field(
+    decide_every: int = Field(50, ge=1, description="steps between two decisions of the policies")
+    reward_timing: Literal["at once", "after a step"] = Field(
         "at once", description="an action is rewarded for the loss right after it, or after a step in its new width"
     )
-    judging_pairs: int = Field(8192, ge=1, description="held-out pairs that a decision is rewarded on")
-    recent: int = Field(5, ge=1, description="T, how many of an entity's last losses a reward is measured against")
+    reward_pairs: int = Field(8192, ge=1, description="held-out pairs that a decision is rewarded on")
+    recent_losses: int = Field(
+        5, ge=1, description="T, how many of an entity's last losses a reward is measured against"
+    )
     policy_rate: float = Field(1e-4, gt=0, description="learning rate of the policies")
     popularity: Literal["count", "log"] = Field(
         "count", description="policies know an entity by its degree, or by quarters of an octave of it"
@@ -93,7 +95,7 @@ class Esapn(WidthTable[EsapnConfig]):
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The release: widths, rates and batches of its CTR model; the loss is BPR with one negative.
         "official": {
-            "method": _RELEASE | {"every": 1, "judging_pairs": 500},
+            "method": _RELEASE | {"decide_every": 1, "reward_pairs": 500},
             "training": {"negatives": 1, "batch_size": 500, "learning_rate": 1e-3},
         },
         "paper": {"method": _RELEASE, "training": PAPER_TRAINING},
@@ -122,7 +124,7 @@ class Esapn(WidthTable[EsapnConfig]):
 
     @property
     def levels(self) -> torch.Tensor:
-        """k(x): the place of every entity's width among the candidates."""
+        """Return k(x): the index of every entity's width among the candidates."""
         return torch.searchsorted(torch.tensor(self.candidates, dtype=torch.int32), self.widths)
 
     def table(self) -> torch.Tensor:
@@ -134,12 +136,12 @@ class Esapn(WidthTable[EsapnConfig]):
         return self.table()[ids]
 
     def composed(self) -> torch.Tensor:
-        """All rows at full width, before BN."""
+        """Return all rows at full width, before BN."""
         return torch.cat([self._composed(side) for side in self._chains])
 
     @contextmanager
     def standing_in(self, composed: torch.Tensor) -> Iterator[None]:
-        """For the time being, these are the composed rows."""
+        """Use these as the composed rows for the time being."""
         self._standing_in = composed
         try:
             yield
@@ -149,7 +151,7 @@ class Esapn(WidthTable[EsapnConfig]):
     def step_from(
         self, composed: torch.Tensor, gradient: torch.Tensor, levels: torch.Tensor, rate: float
     ) -> torch.Tensor:
-        """Composed rows after a step of root mean square `rate` in the values of rows that had these levels."""
+        """Return composed rows after a step of root mean square `rate` in the values of rows that had these levels."""
         moved = composed.clone()
         for side, members in self._sides():
             maps = self._chains[side].maps()
@@ -189,7 +191,7 @@ class Esapn(WidthTable[EsapnConfig]):
 
 
 class _Chain(nn.Module):
-    """The transitions d_1 → d_2 → … → d of one side, and its normalisation."""
+    """Hold the transitions d_1 → d_2 → … → d of one side, and its normalisation."""
 
     def __init__(self, ends: list[int]) -> None:
         super().__init__()
@@ -199,7 +201,7 @@ class _Chain(nn.Module):
         self.scale, self.shift = nn.Parameter(torch.ones(self._width)), nn.Parameter(torch.zeros(self._width))
 
     def initialise(self, rng: np.random.Generator) -> None:
-        """As torch fills linear layers, from this generator."""
+        """Fill as torch fills linear layers, from this generator."""
         for step in self._linear:
             for parameter in step.parameters():
                 bound = step.in_features**-0.5
@@ -208,7 +210,7 @@ class _Chain(nn.Module):
         self.shift.data.fill_(0)
 
     def maps(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """(P_k, p_k) with W_{M−1} … W_k t = t P_k + p_k for every level: the chain multiplied out."""
+        """Return (P_k, p_k) with W_{M−1} … W_k t = t P_k + p_k for every level: the chain multiplied out."""
         found = [(torch.eye(self._width), torch.zeros(self._width))]
         for step in reversed(self._linear):
             onwards, offset = found[0]
@@ -221,7 +223,7 @@ class _Chain(nn.Module):
 
 
 def allowed_values(settings: EsapnConfig, num_entities: int) -> int | None:
-    """The most that Σ widths may grow to; a budget below the smallest width of all is refused."""
+    """Return the most that Σ widths may grow to; a budget below the smallest width of all is refused."""
     least = settings.candidates[0] * num_entities
     if settings.budget is not None:
         allowed = stored_values(settings.budget, num_entities)

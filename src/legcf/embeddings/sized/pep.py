@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PEP: a table whose every entry must exceed a learned threshold to stay.
+"""Prune a table whose every entry must exceed a learned threshold to stay (PEP).
 
 Liu et al., "Learnable Embedding Sizes for Recommender Systems", ICLR 2021. Symbols: V is `pruned.values`, g(s) the
 sigmoid of the threshold logits, V̂ = sign(V) ⊙ max(|V| − g(s), 0) (Eq. 5) is what the search trains. At the target
@@ -24,7 +24,7 @@ class PepConfig(PruningConfig):
 
 
 class Pep(PrunedLayer[PepConfig]):
-    """E0 = V̂ in the search, M ⊙ V after it."""
+    """Give E0 = V̂ in the search, M ⊙ V after it."""
 
     Config = PepConfig
     summary = "full table pruned by learned thresholds, survivors retrained from their first values"
@@ -59,11 +59,13 @@ class Pep(PrunedLayer[PepConfig]):
     @classmethod
     def sized(cls, config: PepConfig, num_users: int, num_items: int) -> PepConfig:
         config, entries = config, (num_users + num_items) * config.dim
-        if config.kept is None:
+        if config.max_entries is None:
             allowed = stored_values(config.budget or "legcf", num_users + num_items)
-            return config.model_copy(update={"kept": min(allowed, entries)})
-        if config.kept > entries:
-            raise UserError(f"method.kept = {config.kept:,} is more than the {entries:,} entries of the table.")
+            return config.model_copy(update={"max_entries": min(allowed, entries)})
+        if config.max_entries > entries:
+            raise UserError(
+                f"method.max_entries = {config.max_entries:,} is more than the {entries:,} entries of the table."
+            )
         return config
 
     def table(self) -> torch.Tensor:

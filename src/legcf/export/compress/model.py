@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a coded table to the model file that `legcf serve` reads, and what is known of its accuracy."""
+"""Turn a coded table into the model that `legcf serve` reads, and measure its accuracy."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,26 +11,21 @@ from legcf.assignment.assignment import Assignment
 from legcf.core.arrays import FloatArray, Matrix
 from legcf.core.errors import UserError
 from legcf.data.ids import ExternalId, IdMap
-from legcf.data.interactions import Dataset, Interactions
+from legcf.data.interactions import Dataset
 from legcf.data.reading.vector_table import VectorTable
-from legcf.evaluation import evaluate
-from legcf.export.calibrate import calibrate_items, calibrate_users
+from legcf.export.accuracy import Compared, compared
+from legcf.export.calibrate import calibrated
 from legcf.export.compress.compress import Compressed
-from legcf.modelfile import map_layout
 from legcf.modelfile.histories import PackedHistories
-from legcf.modelfile.served_model import FoldIn, ServedModel
+from legcf.modelfile.served_model import ServedModel
+from legcf.ranking.precision import column_type
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.tables.embedding_table import CodebookTable
-
-_METRICS = ("recall@20", "ndcg@20")
-_LARGEST_MAP = 1000  # the map is laid out in c² steps; beyond this serving places items by principal components
-
-Accuracy = dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True, eq=False)
 class NamedTable:
-    """Vectors with an id for each row, in the order of the interactions where there are any."""
+    """Hold vectors with an id for each row, in the order of the interactions where there are any."""
 
     items: Matrix
     users: Matrix | None
@@ -71,65 +66,44 @@ def _named(matrix: Matrix, ids: Sequence[ExternalId] | None, known: IdMap | None
                 f"with --{kind}-ids, or the data that the table was trained on."
             )
         return matrix, known
-    given = IdMap.of(list(ids), kind)
-    places = [given.find(identifier) for identifier in known.values.tolist()]
-    missing = sum(place is None for place in places)
+    rows = IdMap.of(list(ids), kind).find_all(known)
+    missing = int((rows < 0).sum())
     if missing:
         raise UserError(f"{missing:,} of the data's {len(known):,} {kind}s have no vector among the --{kind}-ids.")
-    return matrix[np.array(places, dtype=np.int64)], known
+    return matrix[rows], known
 
 
-def accuracy(users: FloatArray, items: FloatArray, dataset: Dataset, part: str) -> dict[str, float]:
-    truth: Interactions = dataset.validation if part == "validation" else dataset.test
-    found = evaluate(Ranking(users, items, dataset.train), truth, (20,), metrics=("recall", "ndcg"))
-    return {name: found[name] for name in _METRICS}
-
-
-def compare(named: NamedTable, coded: Compressed) -> dict[str, dict[str, dict[str, float]]]:
-    """Metrics of the table and of the coded table, on validation and test."""
+def compare(named: NamedTable, coded: Compressed) -> Compared:
+    """Return metrics of the table and of the coded table, on validation and test."""
     if named.dataset is None or named.users is None or coded.user_vectors is None:
         return {}
-    before = (np.asarray(named.users, dtype=np.float32), np.asarray(named.items, dtype=np.float32))
-    after = (coded.user_vectors, coded.item_vectors)
-    measured: dict[str, dict[str, dict[str, float]]] = {}
-    for part in ("validation", "test"):
-        if (named.dataset.validation if part == "validation" else named.dataset.test).num_pairs:
-            pair = [accuracy(*vectors, named.dataset, part) for vectors in (before, after)]
-            measured[part] = {name: {"before": pair[0][name], "after": pair[1][name]} for name in _METRICS}
-    return measured
+    users, items = np.asarray(named.users, dtype=np.float32), np.asarray(named.items, dtype=np.float32)
+    train = named.dataset.train
+    return compared(named.dataset, Ranking(users, items, train), Ranking(coded.user_vectors, coded.item_vectors, train))
 
 
 def to_serving(
     coded: Compressed, named: NamedTable, card: dict[str, Any], seed: int = 0, quiet: bool = True
 ) -> ServedModel:
-    """A model that `legcf serve` and the scorer read; interactions, where given, add history and fold-in."""
+    """Return a model that `legcf serve` and the scorer read; interactions, if any, add history and fold-in."""
+    dataset, user_vectors = named.dataset, coded.user_vectors
     item_rows = _rows(coded.items, coded.codebook)
-    user_rows = None if coded.users is None else _rows(coded.users, coded.codebook)
-    train = None if named.dataset is None else named.dataset.train
-    counts = np.zeros(len(item_rows), dtype=np.int64) if train is None else train.item_degrees
-    fold_in, fold_in_item, history = FoldIn(), FoldIn(damping=0.0), None
-    if train is not None and named.dataset is not None and user_rows is not None and coded.user_vectors is not None:
-        rng = np.random.default_rng(seed)
-        served = Ranking(coded.user_vectors, coded.item_vectors, train)
-        fold_in = calibrate_users(item_rows, served, named.dataset.validation, rng, quiet)
-        fold_in_item = calibrate_items(user_rows, served, rng)
-        history = PackedHistories.of(named.dataset.known)
-    return ServedModel(
+    model = ServedModel(
         items=named.item_ids,
         item_rows=item_rows,
-        popularity=counts,
+        popularity=np.zeros(len(item_rows), dtype=np.int64) if dataset is None else dataset.train.item_degrees,
         users=named.user_ids,
-        user_rows=user_rows,
-        titles=None if named.dataset is None else named.dataset.titles,
-        history=history,
-        fold_in=fold_in,
-        fold_in_item=fold_in_item,
-        atlas=map_layout.layout(coded.codebook) if len(coded.codebook) <= _LARGEST_MAP else None,
+        user_rows=None if coded.users is None else _rows(coded.users, coded.codebook),
+        titles=None if dataset is None else dataset.titles,
         card=card,
         dtype=coded.dtype,
     )
+    if dataset is None or user_vectors is None:
+        return model
+    model = replace(model, history=PackedHistories.of(dataset.known))
+    served = Ranking(user_vectors, coded.item_vectors, dataset.train)
+    return calibrated(model, served, dataset.validation, np.random.default_rng(seed), quiet)
 
 
 def _rows(assignment: Assignment, codebook: FloatArray) -> CodebookTable:
-    narrow = np.uint16 if len(codebook) <= 2**16 else np.uint32
-    return CodebookTable(assignment.indices.astype(narrow), assignment.weights, codebook)
+    return CodebookTable(assignment.indices.astype(column_type(len(codebook))), assignment.weights, codebook)

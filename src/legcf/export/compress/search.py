@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The smallest model that is good enough: bisection over a ladder of sizes, judged on validation."""
+"""Find the smallest model that is good enough: bisection over a ladder of sizes, measured on validation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,16 +8,18 @@ import numpy as np
 
 from legcf.core.errors import UserError
 from legcf.core.progress import progress
+from legcf.export.accuracy import headline
 from legcf.export.compress.compress import Compressed
-from legcf.export.compress.model import NamedTable, accuracy
+from legcf.export.compress.model import NamedTable
 from legcf.export.compress.sizes import Sizes, ladder
+from legcf.ranking.ranking import Ranking
 
-JUDGE = "ndcg@20"
+OBJECTIVE = "ndcg@20"
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One size that was tried: what it stores and the share of validation NDCG@20 it loses."""
+    """Record one size that was tried: what it stores and the share of validation NDCG@20 it loses."""
 
     c: int
     t: int
@@ -32,16 +34,17 @@ def smallest(
     largest_c: int,
     quiet: bool = True,
 ) -> tuple[Compressed, list[Trial]]:
-    """The smallest size of the ladder whose validation NDCG@20 falls by at most `tolerance` (0.03 is 3 %).
+    """Return the smallest size of the ladder whose validation NDCG@20 falls by at most `tolerance` (0.03 is 3 %).
 
     Bisection takes for granted that a larger model loses less, which holds up to noise; test pairs are never looked at.
     """
     if not 0 < tolerance < 1:
         raise UserError(f"--tolerance {tolerance} must lie between 0 and 1: 0.03 allows a loss of 3 %.")
     if named.dataset is None or named.users is None or not named.dataset.validation.num_pairs:
-        raise UserError("--tolerance needs user and item vectors and --data with validation pairs to judge by.")
+        raise UserError("--tolerance needs user and item vectors and --data with validation pairs to measure by.")
     users, items = np.asarray(named.users, dtype=np.float32), np.asarray(named.items, dtype=np.float32)
-    before = accuracy(users, items, named.dataset, "validation")[JUDGE]
+    train, validation = named.dataset.train, named.dataset.validation
+    before = headline(Ranking(users, items, train), validation)[OBJECTIVE]
     if before <= 0:
         raise UserError("The table finds no validation item at all: check that its rows are in the order of the data.")
     rows, width = len(users) + len(items), users.shape[1]
@@ -56,7 +59,7 @@ def smallest(
             middle = (low + high) // 2
             coded = coder(rungs[middle])
             assert coded.user_vectors is not None
-            after = accuracy(coded.user_vectors, coded.item_vectors, named.dataset, "validation")[JUDGE]
+            after = headline(Ranking(coded.user_vectors, coded.item_vectors, train), validation)[OBJECTIVE]
             loss = 1 - after / before
             trials.append(Trial(rungs[middle].c, rungs[middle].t, coded.num_values, loss))
             if loss <= tolerance:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Item lists: for every item that a user may have, the few items it speaks for and how strongly. Numpy only.
+"""Keep item lists: for every item that a user may have, the few items it speaks for and how strongly. Numpy only.
 
-    term(u, i) = n_u^−p · Σ_{j ∈ N(u)} S_ji
+    score(u, i) = n_u^−p · Σ_{j ∈ N(u)} S_ji
 
 A codebook makes items alike that are not; what it loses is particular to few items, so it is sparse. Nothing but S is
 needed to rank: no other user's history, and a request costs the lengths of the lists of its items.
@@ -17,18 +17,18 @@ from legcf.ranking.tables.packing import bits_for, quantise_levels
 
 
 def packed_bytes(entries: int, num_items: int, bits: int) -> int:
-    """What so many entries take: sorted keys 2 + log2(keys / entries) bits each, weights `bits`."""
+    """Return the bytes of so many entries: sorted keys take 2 + log2(keys / entries) bits each, weights `bits`."""
     if not entries:
         return 0
     return int(np.ceil(entries * (2 + np.log2(max(num_items**2 / entries, 1)) + bits) / 8))
 
 
-def entries_within(room: float, num_items: int, bits: int) -> int:
-    """How many entries of lists a file of this much room holds."""
+def entries_within(byte_budget: float, num_items: int, bits: int) -> int:
+    """Return how many entries of lists fit into so many bytes."""
     low, high = 0, num_items * max(num_items - 1, 0)
     while low < high:
         middle = (low + high + 1) // 2
-        if packed_bytes(middle, num_items, bits) <= room:
+        if packed_bytes(middle, num_items, bits) <= byte_budget:
             low = middle
         else:
             high = middle - 1
@@ -37,83 +37,93 @@ def entries_within(room: float, num_items: int, bits: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class ItemLists:
-    """S by the item of a history: row j holds the items that j speaks for, in ascending order, and the weights."""
+    """Hold S by the item of a history: row j has the items that j speaks for, in ascending order, and their weights.
+
+    A `history` holds positions of items; `relative` says how much each counts, with mean 1 (None: all alike).
+    """
 
     pairs: Interactions
-    """Row j, column i."""
+    """Row j, column i: a generic CSR, whose rows are items too."""
     weights: FloatArray
     user_power: float = 0.5
     """p, how far long histories are shortened."""
     scale: float = 1.0
-    """What solved weights were multiplied by, to stand beside the products of vectors; 0 where it is not known."""
+    """Factor already applied to the regression's weights to match the scale of the dot products; 0: unknown."""
 
     @property
     def num_entries(self) -> int:
         return self.pairs.num_pairs
 
-    def term(self, items: Positions, relative: FloatArray | None = None) -> FloatArray:
-        """What is added to the score of every item, for someone with these items, which count alike or so much each."""
-        places, weights, _ = self._gathered(items, relative)
-        sums = np.bincount(self.pairs.items[places], weights, self.pairs.num_items)
-        added: FloatArray = (self._own(len(items)) * sums).astype(np.float32)
+    @property
+    def num_items(self) -> int:
+        return self.pairs.num_items
+
+    @property
+    def lengths(self) -> LongArray:
+        """Count the items that each item speaks for."""
+        return self.pairs.user_degrees
+
+    def scores(self, history: Positions, relative: FloatArray | None = None) -> FloatArray:
+        """Return what the lists of a history add to the score of every item."""
+        offsets, weights, _ = self._gathered(history, relative)
+        sums = np.bincount(self.pairs.items[offsets], weights, self.num_items)
+        added: FloatArray = (self._user_scale(len(history)) * sums).astype(np.float32)
         return added
 
-    def add_to(self, scores: FloatArray, items: Positions, relative: FloatArray | None = None) -> None:
-        """Add the term to scores of all items: the few that are reached are looked at, no others."""
-        places, weights, _ = self._gathered(items, relative)
-        np.add.at(scores, self.pairs.items[places], self._own(len(items)) * weights)
+    def add_to(self, scores: FloatArray, history: Positions, relative: FloatArray | None = None) -> None:
+        """Add the same to `scores` of all items; only the few items that lists reach are touched."""
+        offsets, weights, _ = self._gathered(history, relative)
+        np.add.at(scores, self.pairs.items[offsets], self._user_scale(len(history)) * weights)
 
-    def parts(self, items: Positions, targets: Positions, relative: FloatArray | None = None) -> FloatArray:
-        """What each of someone's items adds to the score of each target (items × targets); columns sum up to `term`."""
-        places, weights, lengths = self._gathered(items, relative)
-        column = np.full(self.pairs.num_items, -1, dtype=np.int64)
+    def parts(self, history: Positions, targets: Positions, relative: FloatArray | None = None) -> FloatArray:
+        """Return what each item of a history adds to the score of each target (history × targets)."""
+        offsets, weights, lengths = self._gathered(history, relative)
+        column = np.full(self.num_items, -1, dtype=np.int64)
         column[targets] = np.arange(len(targets))
-        wanted = np.flatnonzero(column[self.pairs.items[places]] >= 0)
-        rows, places = np.repeat(np.arange(len(items)), lengths)[wanted], places[wanted]
-        parts = np.zeros((len(items), len(targets)), dtype=np.float32)
-        parts[rows, column[self.pairs.items[places]]] = self._own(len(items)) * weights[wanted]
+        hits = np.flatnonzero(column[self.pairs.items[offsets]] >= 0)
+        rows, offsets = np.repeat(np.arange(len(history)), lengths)[hits], offsets[hits]
+        parts = np.zeros((len(history), len(targets)), dtype=np.float32)
+        parts[rows, column[self.pairs.items[offsets]]] = self._user_scale(len(history)) * weights[hits]
         return parts
 
     def add_for(self, scores: FloatArray, histories: Interactions) -> None:
-        """Add the term to the rows of `scores`, one for each history. Compiled: needs numba."""
+        """Add what lists say to the rows of `scores`, one for each history. Compiled: needs numba."""
         from legcf.ranking.item_lists.lists_numba import add_lists
 
         add_lists(scores, self, histories)
 
     def rounded(self, bits: int) -> "ItemLists":
-        """With weights of only so many bits, as a file gives them back."""
+        """Round the weights to so many bits, as a file gives them back."""
         codes, levels = quantise_levels(self.weights, bits)
         return replace(self, weights=levels[codes])
 
     def scaled(self, factor: float) -> "ItemLists":
+        """Multiply the weights."""
         return replace(self, weights=self.weights * np.float32(factor), scale=self.scale * factor)
 
-    def with_histories(self, histories: Interactions) -> "ItemLists":
-        """What is stored is all that is needed."""
-        return self
-
-    def own_scales(self, histories: Interactions) -> FloatArray:
-        """n_u^−p of everyone."""
+    def user_scales(self, histories: Interactions) -> FloatArray:
+        """Return n_u^−p of everyone."""
         scales: FloatArray = inverse_power(histories.user_degrees, self.user_power).astype(np.float32)
         return scales
 
     def num_params(self) -> int:
+        """Count the stored values."""
         return self.num_entries
 
     def storage_bytes(self) -> int:
-        """As a model file packs them: sorted keys, and levels of weights in as few bits as they are many."""
+        """Return the bytes in a model file: sorted keys, and levels of weights in as few bits as they are many."""
         levels = len(np.unique(self.weights))
         bits = bits_for(levels) if levels <= 2**8 else 32
-        return packed_bytes(self.num_entries, self.pairs.num_items, bits) + 4 * levels
+        return packed_bytes(self.num_entries, self.num_items, bits) + 4 * levels
 
-    def _own(self, count: int) -> np.float32:
+    def _user_scale(self, count: int) -> np.float32:
         return np.float32(float(max(count, 1)) ** -self.user_power)
 
-    def _gathered(self, items: Positions, relative: FloatArray | None) -> tuple[LongArray, FloatArray, LongArray]:
-        """Where the lists of some items stand, one after the other, their weights, and how long each is."""
-        lengths = self.pairs.user_degrees[items]
+    def _gathered(self, history: Positions, relative: FloatArray | None) -> tuple[LongArray, FloatArray, LongArray]:
+        """Return the offsets of the lists of some items, one after the other, their weights and each list's length."""
+        lengths = self.lengths[history]
         ends = np.cumsum(lengths)
-        before = np.repeat(self.pairs.indptr[items] - ends + lengths, lengths)
-        places = before + np.arange(len(before))
-        weights = self.weights[places]
-        return places, weights if relative is None else weights * np.repeat(relative, lengths), lengths
+        before = np.repeat(self.pairs.indptr[history] - ends + lengths, lengths)
+        offsets = before + np.arange(len(before))
+        weights = self.weights[offsets]
+        return offsets, weights if relative is None else weights * np.repeat(relative, lengths), lengths

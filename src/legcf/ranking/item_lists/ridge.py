@@ -56,8 +56,11 @@ class Solved:
 def find_candidates(
     train: Interactions, count: int, by_item: Interactions, only: Positions | None = None
 ) -> Interactions:
-    """The `count` items j with the largest Σ_{v has i and j} d_v^−1 · d_j^−½ for each item i: the filter of
-    `ranking.neighbours`, truncated. Of `only` some items i, if they are named: the others have none."""
+    """Find the `count` items j with the largest Σ_{v has i and j} d_v^−1 · d_j^−½ for each item i.
+
+    It is a linear filter of the graph (Shen et al., CIKM 2021), truncated. Where items are named in `only`, the others
+    have no candidates.
+    """
     return _nearest(train, count, 1.0, by_item, only)[0]
 
 
@@ -65,7 +68,7 @@ def nearest_lists(train: Interactions, count: int, user_power: float) -> ItemLis
     """For each item the `count` items most like it, by Σ_{v has i and j} d_v^−p / √(d_i d_j), which is the weight."""
     candidates, values = _nearest(train, count, user_power, train.transposed())
     own = inverse_power(train.item_degrees, 0.5).astype(np.float32)
-    return ItemLists(*_transposed(candidates, values * own[candidates.users()]), user_power=0.0)
+    return ItemLists(*_transposed(candidates, values * own[candidates.rows()]), user_power=0.0)
 
 
 def _nearest(
@@ -104,7 +107,7 @@ def solve(
     diagonal = train.user_degrees * own if by_item.weights is None else by_item.weights * own[by_item.items]
     unit = float(diagonal.sum() / max(train.num_items, 1))
     whole = np.zeros((0, 0), dtype=np.float32)
-    some = np.count_nonzero(candidates.user_degrees) * _FEW_ROWS < train.num_items
+    some = np.count_nonzero(candidates.row_lengths) * _FEW_ROWS < train.num_items
     if train.num_items**2 * 4 <= _DENSE_BYTES and not some:
         whole = whole_gram(train, own)
     shape = (len(ridges), candidates.num_pairs)
@@ -113,7 +116,7 @@ def solve(
     mine = distributed.local_rows(shares)
     scaled = np.array([ridge * unit for ridge in ridges], dtype=np.float32)
     no_systems = np.zeros((0, 0, 0), dtype=np.float32)
-    longest = int(candidates.user_degrees.max(initial=0))
+    longest = int(candidates.row_lengths.max(initial=0))
     block = max(1, min(_ITEMS_A_CALL, _SYSTEM_BYTES // (4 * (longest + 1) * max(longest, 1))))
     rows = np.arange(mine.start, mine.stop)
     if not len(whole) and not some:
@@ -138,8 +141,8 @@ def solve(
 
 def _hubs(candidates: Interactions, degrees: NDArray[np.integer]) -> LongArray:
     """Of every item the most popular of its candidates: items that share it share more of them."""
-    hubs = np.full(candidates.num_users, -1, dtype=np.int64)
-    able = np.flatnonzero(candidates.user_degrees)
+    hubs = np.full(candidates.num_rows, -1, dtype=np.int64)
+    able = np.flatnonzero(candidates.row_lengths)
     if len(able):
         keys = degrees[candidates.items].astype(np.int64) * candidates.num_items + candidates.items
         hubs[able] = np.maximum.reduceat(keys, candidates.indptr[able]) % candidates.num_items
@@ -156,7 +159,7 @@ def _walks_less(
     """
     lengths = np.repeat(train.user_degrees, train.user_degrees)
     ways = np.bincount(train.items, weights=lengths, minlength=train.num_items)
-    walking = _VALUE * float((candidates.user_degrees[rows].astype(np.float64) ** 2).sum())
+    walking = _VALUE * float((candidates.row_lengths[rows].astype(np.float64) ** 2).sum())
     for start in range(0, len(rows), block):
         walking += _STEP * float(ways[np.unique(candidates.of_users(rows[start : start + block]).items)].sum())
     some = rows[np.unique(np.linspace(0, max(len(rows) - 1, 0), _SAMPLED).astype(np.int64))] if len(rows) else rows
@@ -200,8 +203,8 @@ def strongest(candidates: Interactions, gains: FloatArray, count: int) -> Intera
 def _transposed(candidates: Interactions, weights: FloatArray) -> tuple[Interactions, FloatArray]:
     order = np.argsort(candidates.items, kind="stable")
     counts = np.bincount(candidates.items, minlength=candidates.num_items)
-    targets: IntArray = candidates.users()[order]
-    return Interactions(_offsets(counts), targets, candidates.num_users), weights[order]
+    targets: IntArray = candidates.rows()[order]
+    return Interactions(_offsets(counts), targets, candidates.num_rows), weights[order]
 
 
 def whole_gram(train: Interactions, user_weights: FloatArray) -> FloatArray:

@@ -22,6 +22,8 @@ def find_nearest(  # type: ignore[no-untyped-def]
             size = 0
             for user in item_users[item_indptr[own] : item_indptr[own + 1]]:
                 share = user_scale[user]
+                if share == 0:  # of someone with so many items that its weight rounds to nothing
+                    continue
                 for item in items[indptr[user] : indptr[user + 1]]:
                     if reached[item] == 0:
                         met[size] = item

@@ -8,7 +8,7 @@ const tiles = (model) => {
   const { card } = model;
   const entries = [["Data", card.name], ["Method", card.method], ["Backbone", card.backbone], ["Preset", card.preset], ["Protocol", card.protocol], ["Seed", card.seed],
     ["Trained parameters", number(card.num_params)], ["Items", number(model.items)], ["Users", model.users_stored ? number(model.users) : "solved when they come"],
-    ["Width d", model.width], ["Meta-embeddings c", model.codebook], ["Terms a row t", model.terms], ["Numbers", model.dtype], ["Neighbours", model.neighbours ? "count in scores" : "do not count"]];
+    ["Width d", model.width], ["Meta-embeddings c", model.codebook], ["Terms a row t", model.terms], ["Numbers", model.dtype]];
   $("tiles").replaceChildren(...entries.filter(([, value]) => value !== null && value !== undefined).map(([name, value]) => make("div", {}, make("dt", { textContent: name }), make("dd", { textContent: value }))));
 };
 

@@ -92,7 +92,7 @@ class Settled(Stage[AutoEmb]):
         layer.settle()
         if not time_is_up(session):
             session.new_optimiser()
-            if layer.config.afresh:
+            if layer.config.reinitialise:
                 layer.fill(session.rng)
         return {"search": _shares(session)}
 

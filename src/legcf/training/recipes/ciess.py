@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from legcf.core.config import TrainingConfig
+from legcf.core.random_streams import fixed_generator
 from legcf.data.interactions import Interactions
 from legcf.embeddings.sized.ciess import Ciess, CiessConfig, allowed_values
 from legcf.evaluation.evaluate import evaluate_per_user
@@ -73,7 +74,7 @@ class SearchSizes(Stage[Ciess]):
     def before_epoch(self, session: TrainingView[Ciess], epoch: int) -> dict[str, Any]:
         self._begun = time.perf_counter()
         if not self._agents:  # a search that goes on after a resume
-            self._agents = self._new_agents(session, np.random.default_rng(0))  # all it draws is replaced
+            self._agents = self._new_agents(session, fixed_generator())  # all it draws is replaced
             for side, saved in grouped(self._saved_agents).items():
                 self._agents[side].load_state(saved)
         settings, kept, layer = self.settings, self._kept, session.layer
@@ -83,7 +84,7 @@ class SearchSizes(Stage[Ciess]):
         noise = float(session.rng.normal(0, settings.noise))
         kept["before"] = self._states(session)
         proposals = [
-            agent.choose(kept["before"][_members(layer, side)], settings.walk, noise, session.rng)
+            agent.choose(kept["before"][_members(layer, side)], settings.walk_steps, noise, session.rng)
             for side, agent in self._agents.items()
         ]
         proposed = torch.cat(proposals)
@@ -105,13 +106,13 @@ class SearchSizes(Stage[Ciess]):
         settings, kept, layer = self.settings, self._kept, session.layer
         quality, known = self._quality(session)
         kept["quality"] = (2 * quality / kept["peak"] - 1).clamp(-1, 1)
-        rewards = reward(quality, kept["sizes"], layer.width, settings.cost)
+        rewards = reward(quality, kept["sizes"], layer.width, settings.size_penalty)
         before, after = kept.pop("before"), self._states(session)
         for side, agent in self._agents.items():
             members = _members(layer, side)
             chosen = members[known[members].numpy()]
-            if settings.remember is not None and len(chosen) > settings.remember:
-                chosen = session.rng.choice(chosen, settings.remember, replace=False)
+            if settings.replay_rows is not None and len(chosen) > settings.replay_rows:
+                chosen = session.rng.choice(chosen, settings.replay_rows, replace=False)
             agent.replay.record(before[chosen], kept["sizes"][chosen], rewards[chosen], after[chosen])
             agent.learn(settings.updates, session.rng)
         judged = known[: layer.num_users]
@@ -173,7 +174,7 @@ class SearchSizes(Stage[Ciess]):
         agent = Td3Settings(hidden=settings.hidden, discount=settings.discount)
         agents = {}
         for side, count in (("users", layer.num_users), ("items", layer.num_items)):
-            a_trial = count if settings.remember is None else min(count, settings.remember)
+            a_trial = count if settings.replay_rows is None else min(count, settings.replay_rows)
             capacity = min(_MEMORY, max(self.epochs, 1)) * a_trial
             agents[side] = Td3(agent, SizeSteps(layer.width), capacity, rng)
         return agents

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from legcf.core.arrays import FloatArray, Positions
 from legcf.core.config import TrainingConfig
+from legcf.core.random_streams import Stream
 from legcf.embeddings.composed.cel import Cel, CelConfig
 from legcf.training.stage import Stage, TrainingView
 
@@ -34,7 +35,7 @@ class Cluster(Stage[Cel]):
         grows = epoch % settings.split_every == 0 and len(layer.clusters) < layer.most_clusters
         if not (moves or grows):
             return {}
-        rng = np.random.default_rng([session.config.seed, 0, epoch])
+        rng = Stream.CLUSTERING.generator(session.config.seed, epoch)
         gradients = entity_gradients(session, settings.gradient_steps, rng)
         moved = _move(layer, gradients, rng) if moves else 0
         if grows:
@@ -60,7 +61,7 @@ def _split(session: TrainingView[Cel], layer: Cel, gradients: FloatArray) -> Non
     train = session.dataset.train
     busy = np.concatenate([train.user_degrees, train.item_degrees]).astype(np.float64)
     room = layer.most_clusters - len(layer.clusters)
-    parents = busiest(assigned, busy, min(room, settings.splits or len(layer.clusters)))
+    parents = busiest(assigned, busy, min(room, settings.splits_at_once or len(layer.clusters)))
     moments = session.optimiser.state.get(layer.clusters, {})
     for name in ("exp_avg", "exp_avg_sq"):  # a new cluster goes on like its parent
         if name in moments:
@@ -70,9 +71,11 @@ def _split(session: TrainingView[Cel], layer: Cel, gradients: FloatArray) -> Non
 
 def _move(layer: Cel, gradients: FloatArray, rng: np.random.Generator) -> int:
     before, settings = layer.assigned.numpy().copy(), layer.config
-    asked = rng.random(len(before)) >= settings.stay
+    asked = rng.random(len(before)) >= settings.stay_probability
     vectors = layer.clusters.detach().numpy()
-    after = reassigned(before, vectors, gradients, layer.num_users, settings.nearest, settings.stiffness, asked)
+    after = reassigned(
+        before, vectors, gradients, layer.num_users, settings.nearest_clusters, settings.stiffness, asked
+    )
     layer.assigned.copy_(torch.from_numpy(after))
     return int((after != before).sum())
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from legcf.core.config import TrainingConfig
+from legcf.core.random_streams import fixed_generator
 from legcf.embeddings.sized.esapn import Esapn, EsapnConfig, allowed_values
 from legcf.training.checkpoint import optimiser_tensors, restore_optimiser
 from legcf.training.recipes.td3 import grouped
@@ -107,7 +108,7 @@ class Grow(Stage[Esapn]):
         return {}
 
     def before_step(self, session: TrainingView[Esapn], batch: TrainingBatch) -> None:
-        if self._steps % self._settings.every == 0:
+        if self._steps % self._settings.decide_every == 0:
             self._learn(session, batch)
             self._grow(session, batch)
         self._steps += 1
@@ -130,11 +131,11 @@ class Grow(Stage[Esapn]):
         """Policies and memory, new or as they were when a run stopped."""
         settings, layer = self._settings, session.layer
         saved = grouped(self._saved)
-        rng = np.random.default_rng(0) if saved else session.rng  # what it draws is replaced by what was saved
+        rng = fixed_generator() if saved else session.rng  # what it draws is replaced by what was saved
         for side, degrees in (("user", session.pairs.user_degrees), ("item", session.pairs.item_degrees)):
             kinds = int(_popularity(degrees, settings.popularity).max(initial=0)) + 1
             self._policies[side] = Policy(kinds, len(layer.candidates), settings.hidden, settings.policy_rate, rng)
-        self._recent = RecentLosses(layer.num_entities, settings.recent)
+        self._recent = RecentLosses(layer.num_entities, settings.recent_losses)
         if saved:
             for side, policy in self._policies.items():
                 policy.load_saved(saved[side])
@@ -145,14 +146,8 @@ class Grow(Stage[Esapn]):
         assert session.held_out is not None
         assert self._recent is not None
         layer = session.layer
-        held_out = Sampler(
-            session.held_out,
-            self._settings.judging_pairs,
-            _NEGATIVES,
-            "interaction",
-            "each",
-            seen=session.dataset.train,
-        )
+        trial = TrainingConfig(batch_size=self._settings.reward_pairs, negatives=_NEGATIVES)
+        held_out = Sampler(session.held_out, trial, "each", seen=session.dataset.train)
         held = next(held_out.epoch(session.rng), None)
         if held is None:
             return
@@ -162,9 +157,9 @@ class Grow(Stage[Esapn]):
         enlarged = torch.from_numpy(session.rng.random(len(present))) < torch.cat(chances)[:, 1].detach().exp()
         free = layer.levels[present] < len(layer.candidates) - 1
         enlarged &= free
-        after = now if self._settings.judged == "at once" else self._after_a_step(session, batch, held, enlarged)
+        after = now if self._settings.reward_timing == "at once" else self._after_a_step(session, batch, held, enlarged)
         rewards = (self._recent.mean(present, otherwise=after) - after) * free
-        if self._settings.judged == "after a step":
+        if self._settings.reward_timing == "after a step":
             rewards = _centred(rewards, free & (self._recent.count[present] > 0), present < layer.num_users)
         if rewards.any():
             sides = zip(self._policies.values(), chances, _by_side(present, layer), strict=True)

@@ -62,7 +62,7 @@ class Supernet(Stage[OptEmbed]):
         layer.set_sides(layer.widest(0, 1), layer.widest(1, 1))
 
     def after_epoch(self, session: TrainingView[OptEmbed], epoch: int) -> dict[str, Any]:
-        score = held_out_score(session, session.layer.config.judges)
+        score = held_out_score(session, session.layer.config.eval_users)
         self._stale = 0 if score > self._best else self._stale + 1
         self._best = max(score, self._best)
         return {"search": {"held_out": score, **_kept(session.layer)}}
@@ -96,7 +96,7 @@ class Evolve(Stage[OptEmbed]):
         with progress(title, len(population), "candidates", session.quiet) as task:
             for genome in population:
                 layer.set_sides(*genome)
-                self.tried[genome] = held_out_score(session, session.layer.config.judges)
+                self.tried[genome] = held_out_score(session, session.layer.config.eval_users)
                 best = self.ranked()[0]
                 task.advance(1, f"best {self.tried[best]:.4f} with users {best[0]}, items {best[1]}")
         best = self.ranked()[0]

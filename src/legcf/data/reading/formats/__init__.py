@@ -1,33 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table formats, found by the suffix of a file: a new one is a file in this folder and a line in `FORMATS`."""
+"""Find the format of a table by the suffix of its file: a new one is a file in this folder and a line in `FORMATS`."""
 
 from pathlib import Path
 
 import polars as pl
 
 from legcf.core.errors import UserError
-from legcf.data.options import DataOptions
+from legcf.core.plugins import Registry
+from legcf.data.options import DEFAULTS, DataOptions
 from legcf.data.reading.compressed import first_bytes, line_chunks, plain_suffix
-from legcf.data.reading.formats.base import PAIR_NAMES, RAGGED, TITLE_NAMES, Format
+from legcf.data.reading.formats.base import ITEM_NAMES, PAIR_NAMES, RAGGED, Format, Source
 from legcf.data.reading.formats.delimited import CSV, ML_100K, MOVIELENS, TSV
 from legcf.data.reading.formats.json_lines import JSON_LINES
 from legcf.data.reading.formats.parquet import PARQUET
 from legcf.data.reading.formats.recbole import RECBOLE
 
-__all__ = ["FORMATS", "PAIR_NAMES", "RAGGED", "Format", "find_format", "scan_pairs", "scan_titles"]
+__all__ = ["FORMATS", "ITEM_NAMES", "PAIR_NAMES", "RAGGED", "Format", "find_format", "open_item_file", "scan_pairs"]
 
-FORMATS: dict[str, Format] = {
-    ".csv": CSV,
-    ".tsv": TSV,
-    ".parquet": PARQUET,
-    ".jsonl": JSON_LINES,
-    ".ndjson": JSON_LINES,
-    ".json": JSON_LINES,
-    ".inter": RECBOLE,
-    ".item": RECBOLE,
-    ".dat": MOVIELENS,
-    ".data": ML_100K,
-}
+FORMATS: Registry[Format] = Registry(
+    "format",
+    "legcf.formats",
+    lambda part: isinstance(part, Format),
+    {
+        ".csv": CSV,
+        ".tsv": TSV,
+        ".parquet": PARQUET,
+        ".jsonl": JSON_LINES,
+        ".ndjson": JSON_LINES,
+        ".json": JSON_LINES,
+        ".inter": RECBOLE,
+        ".item": RECBOLE,
+        ".dat": MOVIELENS,
+        ".data": ML_100K,
+    },
+)
 
 
 def find_format(path: Path, options: DataOptions) -> Format:
@@ -41,21 +47,22 @@ def scan_pairs(path: Path, options: DataOptions) -> pl.LazyFrame:
     return _checked(path, options).scan(path, PAIR_NAMES)
 
 
-def scan_titles(path: Path, options: DataOptions) -> pl.LazyFrame:
-    """Like `scan_pairs`, but text that is not UTF-8 is taken for Latin-1, as in the older MovieLens sets."""
-    found = _checked(path, options)
-    if not found.is_text:
-        return found.scan(path, TITLE_NAMES)
+def open_item_file(path: Path) -> tuple[Format, Source]:
+    """Return the format and content of a table of items; text that is not UTF-8 is taken for Latin-1, as in the older
+    MovieLens sets."""
+    form = _checked(path, DEFAULTS)
+    if not form.is_text:
+        return form, path
     content = b"".join(line_chunks(path))
     try:
         content.decode()
     except UnicodeDecodeError:
         content = content.decode("latin-1").encode()
-    return found.scan(content, TITLE_NAMES)
+    return form, content
 
 
 def _checked(path: Path, options: DataOptions) -> Format:
-    """The format of a file, once it is clear that there is something to read in it."""
+    """Return the format of a file, once it is clear that there is something to read in it."""
     if not path.is_file():
         raise UserError(f"{path} does not exist.")
     usual = FORMATS.get(plain_suffix(path))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of fields with something between them: CSV, TSV, the `::` files of MovieLens, ml-100k.
+"""Read lines of fields with a delimiter between them: CSV, TSV, the `::` files of MovieLens, ml-100k.
 
 Every column is read as text: only text keeps "007" and integers of any size as they are.
 """
@@ -23,7 +23,7 @@ _VALUE = re.compile(r"\s*([+-]?\d+([.,]\d+)?([eE][+-]?\d+)?|\d{1,4}[-/.]\d{1,2}[
 
 @dataclass(frozen=True)
 class Delimited(Format):
-    """`delimiter` may have several characters; then quotation marks mean nothing."""
+    """Read delimited text; `delimiter` may have several characters, then quotation marks mean nothing."""
 
     header: bool = True
     delimiter: str = ","
@@ -40,7 +40,7 @@ class Delimited(Format):
         return self._split_lines(source, names) if len(self.delimiter) > 1 else self._parsed(source, names)
 
     def column_names(self, fields: Sequence[str]) -> list[str]:
-        """The columns, by the fields of a header."""
+        """Return the names of the columns, from the fields of a header."""
         return list(fields)
 
     def lacks_header(self, columns: Sequence[str], found: Sequence[str | None]) -> bool:
@@ -60,10 +60,10 @@ class Delimited(Format):
 
     def rows(self, path: Path, names: Sequence[str]) -> Iterator[NumberedRow]:
         columns: list[str] | None = None
-        number, found = 0, self._fields(path)
+        number, numbered_fields = 0, self._fields(path)
         while True:
             try:
-                number, fields = next(found)
+                number, fields = next(numbered_fields)
             except StopIteration:
                 return
             except csv.Error as error:
@@ -82,7 +82,7 @@ class Delimited(Format):
     def _names(self, first: Sequence[str], names: Sequence[str]) -> list[str]:
         if self.header:
             return self.column_names(first)
-        return [str(place) for place in range(1, len(first) + 1)] if self.numbered else list(names)
+        return [str(number) for number in range(1, len(first) + 1)] if self.numbered else list(names)
 
     def _parsed(self, source: Source, names: Sequence[str]) -> pl.LazyFrame:
         frame = pl.scan_csv(
@@ -103,14 +103,16 @@ class Delimited(Format):
         line = pl.col("line").str.strip_prefix("\ufeff").str.strip_suffix("\r")
         fields = pl.scan_lines(source).select(line).filter(line != "").select(pl.col("line").str.split(self.delimiter))
         first = fields.head(1).collect()
-        given = first.item().to_list() if len(first) else []
-        called = self._names(given, names)[: len(given)]
-        columns = [pl.col("line").list.get(place, null_on_oob=True).alias(name) for place, name in enumerate(called)]
-        ragged = pl.col("line").list.len() != len(given)
+        first_fields = first.item().to_list() if len(first) else []
+        column_names = self._names(first_fields, names)[: len(first_fields)]
+        columns = [
+            pl.col("line").list.get(index, null_on_oob=True).alias(name) for index, name in enumerate(column_names)
+        ]
+        ragged = pl.col("line").list.len() != len(first_fields)
         return fields.slice(int(self.header)).select(*columns, ragged.alias(RAGGED))
 
     def _fields(self, path: Path) -> Iterator[tuple[int, list[str]]]:
-        """Fields and number of each line that is not blank; a quoted field may span lines."""
+        """Yield number and fields of each line that is not blank; a quoted field may span lines."""
         text = (line.decode("utf-8", "replace") for line in lines(path))
         if not self.quotes or len(self.delimiter) > 1:
             for number, line in enumerate(text, 1):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON, one object a line, with a key for each column."""
+"""Read JSON, one object a line, with a key for each column."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -15,9 +15,14 @@ from legcf.data.reading.formats.base import Format, NumberedRow, Source
 
 @dataclass(frozen=True)
 class JsonLines(Format):
+    is_typed: bool = True
+
     def scan(self, source: Source, names: Sequence[str]) -> pl.LazyFrame:
         keys = pl.scan_ndjson(source, infer_schema_length=1000).collect_schema().names()
         return pl.scan_ndjson(source, schema={key: pl.String() for key in keys})
+
+    def scan_items(self, source: Source) -> pl.LazyFrame:
+        return pl.scan_ndjson(source, infer_schema_length=None)
 
     def rows(self, path: Path, names: Sequence[str]) -> Iterator[NumberedRow]:
         for number, line in enumerate(lines(path), 1):

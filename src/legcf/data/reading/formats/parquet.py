@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parquet: columns have types, and ids keep theirs."""
+"""Read Parquet: columns have types, and ids keep theirs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from legcf.data.reading.formats.base import Format, Source
 @dataclass(frozen=True)
 class Parquet(Format):
     is_text: bool = False
+    is_typed: bool = True
 
     def scan(self, source: Source, names: Sequence[str]) -> pl.LazyFrame:
         assert isinstance(source, Path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RecBole's atomic files: apart by tabs, with a header of `name:type`."""
+"""Read RecBole's atomic files: fields between tabs, with a header of `name:type`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class RecBole(Delimited):
     delimiter: str = "\t"
 
     def suited(self, path: Path, options: DataOptions) -> Format:
-        """The `u.item` of ml-100k has the same suffix."""
+        """Tell apart the `u.item` of ml-100k, which has the same suffix."""
         is_typed = b":token" in next(lines(path), b"")
         return super().suited(path, options) if is_typed else ML_100K_ITEMS.suited(path, options)
 

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hold the presets of LEGCF: the paper's, the release's, and ours."""
+
+from typing import Any
+
+_WARM_METHOD = {"start": "als", "signed": True, "update": "none"}
+# Training of a codebook that starts from a factorisation. Measured on Gowalla, one epoch, 8,000 validation users
+# (recall@20 / ndcg@20; docs/study.md, section 4): negatives weighing 8 times a positive 0.1633 / 0.0953, once 0.1614 /
+# 0.0955, a tenth 0.1582 / 0.0934; pairs weighted by item degree^+0.25 (item_power −0.25) 0.1636 / 0.0958, by
+# degree^−0.25 0.1579 / 0.0924; all of these with user degree^−0.75 and rate 0.05, three epochs 0.1685 / 0.0995. Other
+# numbers of negatives, batch sizes and β₂ have no measurement in the study.
+_WARM_TRAINING = {
+    "loss": "softmax", "negatives": 512, "negative_weight": 8.0, "user_power": 0.75, "item_power": -0.25,
+    "batch_size": 4096, "scale_lr_by_rms": True, "beta2": 0.99, "schedule": "cosine",
+}  # fmt: skip
+# The rate was set with the backbone history; the study has no comparison of rates there.
+_ITEMS_ONLY: dict[str, dict[str, Any]] = {
+    "method": {**_WARM_METHOD, "coded": "items"},
+    "backbone": {"name": "history"},
+    "training": {**_WARM_TRAINING, "learning_rate": 0.015, "exclude_target": True, "epochs": 4},
+}
+# Larger batches and a larger rate than the paper's, so that a run takes minutes; not compared with other sizes.
+_GRAPH_TRAINING = {
+    "batch_size": 8192, "negative_pool": 2048, "learning_rate": 1e-2, "epochs": 20, "patience": 3,
+    "validation_users": 10_000,
+}  # fmt: skip
+
+LEGCF_PRESETS: dict[str, dict[str, Any]] = {
+    # The text: Xavier, one normalisation, S ≥ 0, Alg. 1, 5 negatives, about 2,048 triplets a step.
+    "paper": {
+        "method": {"c": 500, "anchor_weight": 0.5, "update": "pinv"},
+        "training": {
+            "batch_size": 410, "learning_rate": 1e-3, "l2": 5e-4, "monitor": "ndcg@5", "continue_from": "last",
+            "keep": "last-stage",
+        },
+    },
+    # The release: tanh, item bias, two normalisations, N(0, 1), w* = 0.9, uniform users, clip ± 3.
+    "official": {
+        "method": {
+            "c": 500, "anchor_weight": 0.9, "distinct_others": True, "codebook": "normal", "normalise": "twice",
+            "tanh": True, "item_bias": True, "update": "pinv", "update_at": "start",
+        },
+        "training": {
+            "batch_size": 410, "learning_rate": 1e-3, "l2": 5e-4, "monitor": "ndcg@5", "order": "user",
+            "gradient_clip": 3.0, "continue_from": "last", "keep": "last-stage",
+        },
+    },
+    # The paper's model with its update mended: the expanded graph, METIS anchors, BPR, larger batches.
+    "graph": {"method": {"c": 500, "update": "pinv-refit"}, "training": _GRAPH_TRAINING},
+    # The same with an update that chooses and fits together.
+    "graph-pursuit": {"method": {"c": 500, "update": "matching-pursuit"}, "training": _GRAPH_TRAINING},
+    # Users and items both coded and no graph at all, in training or after: h = S · E_meta.
+    "graph-free": {
+        "method": {**_WARM_METHOD, "c": 500},
+        "backbone": {"layers": 0},
+        "training": {**_WARM_TRAINING, "learning_rate": 0.05, "epochs": 5, "validation_users": 10_000},
+    },
+    # Smallest to serve: items have all values, users are their histories, nobody else's history is needed.
+    "items-only": _ITEMS_ONLY,
+    # Good in seconds: a narrow factorisation of few rounds, coded and not trained, and lists of few candidates in
+    # what a megabyte has left. Nothing is chosen on validation (docs/peers.md).
+    "fast": {
+        "method": {
+            **_ITEMS_ONLY["method"], "c": 500, "dim": 32, "als": {"alpha": 20.0, "rounds": 4, "gradient_steps": 2},
+        },
+        "backbone": {"name": "history"},
+        "training": {"epochs": 0, "validation_users": 500, "propagation": "stepwise"},  # there are no steps to save
+        "ranking": {
+            "bytes": "1MB", "lists": None, "list_ridge": 4.0, "list_candidates": 32, "list_weight": 0.25,
+            "fit_weight": False,
+        },
+    },
+    # Our best, chosen on validation (docs/study.md): one file that needs nothing else. Vectors are codes or a table
+    # of few bits, whichever ranks better, and item lists hold what they lose.
+    "default": {
+        **_ITEMS_ONLY,
+        "training": {**_ITEMS_ONLY["training"], "validation_users": 5_000, "patience": 2},
+        "ranking": {"bytes": "auto", "search_representation": True, "lists": None, "fit_lists": True},
+    },
+}  # fmt: skip

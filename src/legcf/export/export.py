@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write a trained model as one file, and report its size and its accuracy before and after."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from legcf.core.errors import UserError
+from legcf.data.interactions import Dataset
+from legcf.data.reading.item_table import NumberValues, TextValues, read_attributes
+from legcf.export.accuracy import Compared, compared
+from legcf.export.build import Trained, build, resolved, served_ranking
+from legcf.export.options import ExportOptions
+from legcf.modelfile.attributes import Attributes, number_column, text_column
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """Report what was written.
+
+    Attributes:
+        file: The model file.
+        bytes: Its size.
+        parts: The bytes of each of its parts.
+        full_table_bytes: The size of all vectors in float32.
+        settings: Sizes, number format and users of the file.
+        fold_in: How users are solved from their items, where they are not sums of them.
+        accuracy: Recall and NDCG at 20 before and after, on validation and test; empty if they were not measured.
+        unmeasured: Why accuracy was not measured, if it was asked for.
+    """
+
+    file: str
+    bytes: int
+    parts: dict[str, int]
+    full_table_bytes: int
+    settings: dict[str, Any]
+    fold_in: dict[str, float]
+    accuracy: Compared
+    unmeasured: str | None = None
+
+
+def export_model(
+    trained: Trained,
+    path: Path,
+    options: ExportOptions | None = None,
+    open_data: Callable[[], Dataset] | None = None,
+) -> ExportReport:
+    """Write `trained` as the model file `path`.
+
+    `open_data` gives the data of the training: its validation pairs choose how users are folded in, and both held-out
+    parts measure the file. Where it raises a UserError, the training pairs choose, and nothing is measured.
+    """
+    options = resolved(options or ExportOptions(), trained)
+    dataset, obstacle = _opened(trained, open_data)
+    attributes = None if options.items is None else read_item_attributes(trained, options)
+    model = build(trained, options, None if dataset is None else dataset.validation)
+    model = replace(model, attributes=attributes)
+    settings = {**model.card["serving"], "dtype": model.dtype, "format": options.format, "users": options.users}
+    settings["seed"] = options.seed
+    accuracy: Compared = {}
+    if options.evaluate and dataset is not None:
+        served = served_ranking(model, dataset.train, options.quiet)
+        accuracy = compared(dataset, trained.ranking, served, trained.card.get("metrics"))
+        model.card["serving"]["accuracy"] = accuracy
+        if not accuracy:
+            obstacle = "the data of this run has no test or validation pairs"
+    parts = model.save(path)
+    return ExportReport(
+        file=str(path),
+        bytes=path.stat().st_size,
+        parts=parts,
+        full_table_bytes=model.card["full_table_bytes"],
+        settings=settings,
+        fold_in=vars(model.fold_in),
+        accuracy=accuracy,
+        unmeasured=obstacle,
+    )
+
+
+def item_attributes(columns: Mapping[str, TextValues | NumberValues], num_items: int) -> Attributes:
+    """Turn the columns of a table into those of a file."""
+    return Attributes(
+        {
+            name: text_column(values.items, values.values, num_items)
+            if isinstance(values, TextValues)
+            else number_column(values)
+            for name, values in columns.items()
+        }
+    )
+
+
+def _opened(trained: Trained, open_data: Callable[[], Dataset] | None) -> tuple[Dataset | None, str | None]:
+    """Return the data of the training, or why there is none to measure by."""
+    if "final" in trained.card.get("metrics", {}):
+        return None, "the model was trained on every pair, so none is left to measure it by"
+    try:
+        return (None, "there is no data to measure it by") if open_data is None else (open_data(), None)
+    except UserError as error:
+        return None, str(error)
+
+
+def read_item_attributes(trained: Trained, options: ExportOptions) -> Attributes:
+    """Read the columns of the table `options.items` for the items of a model."""
+    item_col = trained.card.get("config", {}).get("data", {}).get("options", {}).get("item_col")
+    names = None if options.attributes is None else list(options.attributes)
+    return item_attributes(read_attributes(options.items, trained.items, names, item_col), len(trained.items))

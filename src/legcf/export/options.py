@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decide what a model file holds, and in which form."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from legcf.core.errors import UserError
+from legcf.modelfile.served_model import DTYPES
+from legcf.ranking.ranking import Ranking
+
+_CHOICES = {"dtype": (*DTYPES, None), "format": ("coded", "full"), "users": ("coded", "history", "none", None)}
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """Say what goes into a model file. What is None follows from the model.
+
+    Attributes:
+        t: Meta-embeddings per row: the model's own, else 4.
+        c: Meta-embeddings in all: the model's own, else 500.
+        dtype: How numbers are stored: `int8` with scales (the default), `float16`, or `float32` (that of `full`).
+        format: `coded`, or `full` for the propagated table.
+        users: `coded`: asked for by id, with a code of their vector; `history`: by id, with what they have; `none`:
+            every request brings the user's items. By default what the model's users are; `none` after `train --bytes`.
+        history: Whether to store what users have: yes, unless `users` is `none`.
+        titles: Whether to store titles of items, if there are any.
+        items: A table with a row for each item: its id, and attributes to filter by.
+        attributes: Columns of `items` to keep; all by default.
+        evaluate: Whether to measure accuracy before and after, if the data is still there.
+        seed: Seed of the codebook's start and of the samples.
+        quiet: Whether to show no progress.
+    """
+
+    t: int | None = None
+    c: int | None = None
+    dtype: str | None = None
+    format: str = "coded"
+    users: str | None = None
+    history: bool | None = None
+    titles: bool = True
+    items: Any = None
+    attributes: Sequence[str] | None = None
+    evaluate: bool = True
+    seed: int = 0
+    quiet: bool = True
+
+    def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            value = getattr(self, name)
+            if value not in choices:
+                raise UserError(f"{name} = {value!r} is not possible: choose {' or '.join(filter(None, choices))}.")
+        if self.attributes is not None and self.items is None:
+            raise UserError("--attributes names columns of a table: give the table with --items.")
+
+    def resolved(self, ranking: Ranking, has_byte_size: bool) -> "ExportOptions":
+        """Fill in what follows from the model.
+
+        A model that was made to keep to a size (`has_byte_size`) gives a file of that size, without its users.
+        """
+        pooled = ranking.pooling is not None
+        if pooled and self.users == "coded":
+            raise UserError("Users of this model are their histories and have no vectors: use --users history or none.")
+        users = self.users
+        if users is None and pooled:
+            users = "none" if has_byte_size and self.format != "full" else "history"
+        users = users or "coded"
+        history = self.history if self.history is not None else users != "none"
+        return replace(
+            self,
+            dtype=self.dtype or ("float32" if self.format == "full" else "int8"),
+            users=users,
+            history=history,
+        )

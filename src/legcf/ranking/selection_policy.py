@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hold every rule of the selection that differs between small and large catalogues."""
+
+from dataclasses import dataclass
+
+LARGE_CATALOGUE = 8192
+"""Items. Larger catalogues are selected by `LARGE`, all others by `SMALL`. LastFM and ml-1m are
+small, Gowalla (40,981 items) and Yelp2018 (38,048) are large; where between them the boundary lies was not measured."""
+
+MIN_IMPROVEMENT = 1.01
+"""A ratio of selection scores. A setting replaces the default only if it scores so many times higher: held-out pairs
+of Gowalla preferred other list settings by 0.4 % where validation preferred the default (docs/study.md, section 12)."""
+
+
+@dataclass(frozen=True)
+class SelectionPolicy:
+    """Hold the rules by which tables and lists are selected for catalogues of one size.
+
+    In a small catalogue there are few validation pairs, and they prefer one of many candidates by luck; but trying one
+    is cheap. In a large catalogue it is the other way round.
+    """
+
+    trial_candidates: int
+    """Candidates per item in the lists while their settings are searched. Alternatives were not recorded."""
+    list_candidates: int
+    """Candidates per item in the final lists; twice as many where the byte budget exceeds them all. Items of a small
+    catalogue have more in common, so more of them are candidates. Alternatives were not recorded."""
+    update_candidates: int
+    """Candidates per item when an update solves lists again. Twice as many took three times as long in a small one."""
+    table_bits: tuple[int, ...]
+    """Bits per value of the tables that are tried, in order. Three bits in a large catalogue were preferred by held-out
+    pairs of Gowalla and not by its test pairs: 0.1911 / 0.1595 against 0.1945 / 0.1625 (docs/findings.md)."""
+    full_width_bits: tuple[int, ...]
+    """Bits that are tried after those, and only for a table of all its columns. Not measured one by one."""
+    weighs_lists_per_table: bool
+    """Whether every table is tried with a list weight of its own, or with that of the first table of its kind. On
+    LastFM the same table has 0.2663 / 0.1545 with another's weight and 0.2982 / 0.1732 with its own (docs/findings.md);
+    in a large catalogue each weight takes too long."""
+    fits_factorisation_on_folds: bool
+    """Whether α, λ and width of the factorisation are found on folds of the training pairs and validation together
+    (`factorisation.folds`; docs/study.md, section 13), so that one table is tried; or α on hidden training pairs, λ and
+    width on validation."""
+    skip_training_below: float
+    """A ratio of selection scores. Codes are not trained if they start below this share of the best table's score:
+    training never made up for it in the runs behind docs/results.md. Alternatives were not recorded."""
+    trained_handicap: float
+    """The trained model's score is multiplied by this before it is compared with that of the best model that needs no
+    training: in favour of training in a large catalogue, against it in a small one (docs/study.md, section 12)."""
+
+    @classmethod
+    def for_catalogue(cls, num_items: int) -> "SelectionPolicy":
+        """Return the policy for a catalogue of this many items."""
+        return LARGE if num_items > LARGE_CATALOGUE else SMALL
+
+
+SMALL = SelectionPolicy(
+    trial_candidates=100,
+    list_candidates=200,
+    update_candidates=100,
+    table_bits=(2, 3, 4),
+    full_width_bits=(6,),
+    weighs_lists_per_table=True,
+    fits_factorisation_on_folds=True,
+    skip_training_below=0.97,
+    trained_handicap=1 / MIN_IMPROVEMENT,
+)
+LARGE = SelectionPolicy(
+    trial_candidates=32,
+    list_candidates=64,
+    update_candidates=64,
+    table_bits=(2,),
+    full_width_bits=(),
+    weighs_lists_per_table=False,
+    fits_factorisation_on_folds=False,
+    skip_training_below=0.95,
+    trained_handicap=MIN_IMPROVEMENT,
+)

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read what is new, from tables and from a server's event log, and update a trained model with it."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from legcf.core.config import validated
+from legcf.core.errors import UserError
+from legcf.data.interactions import Dataset
+from legcf.data.options import DEFAULTS, DataOptions
+from legcf.data.reading.item_table import read_features
+from legcf.data.source import load_data
+from legcf.training.run_folder import TrainedModel
+from legcf.updating.change import RESOLVE_SHARE
+from legcf.updating.cold import ItemTable
+from legcf.updating.events import new_events, options_of_events
+from legcf.updating.update import update
+
+_READ_ALIKE = {
+    "user_col", "item_col", "rating_col", "time_col", "date_format", "header", "delimiter", "min_rating", "weight_col",
+    "half_life",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class NewData:
+    """Say what a model is updated with.
+
+    Attributes:
+        data: New interactions, as a training takes them.
+        item_features: A table with a row per item.
+        events: The folder of a server's event log.
+        options: How `data` is read; what it leaves open is read as for the training.
+        threshold: The share of an item's pairs that must be new for it to be solved again.
+    """
+
+    data: Any = None
+    item_features: Any = None
+    events: str | Path | None = None
+    options: DataOptions = DEFAULTS
+    threshold: float = RESOLVE_SHARE
+
+
+def apply(trained: TrainedModel, new: NewData, open_data: Callable[[], Dataset] | None) -> TrainedModel:
+    """Return `trained` updated with all that is new.
+
+    `open_data` gives the data of the first training, to measure by; where it raises a UserError, nothing is measured.
+    """
+    if not 0 <= new.threshold <= 1:
+        raise UserError(f"threshold = {new.threshold} is not possible: it is a share, from 0 to 1.")
+    if new.data is None and new.item_features is None and new.events is None:
+        raise UserError("There is nothing to update with: give new interactions, item_features, or events.")
+    options = new.options if isinstance(new.data, Dataset) else _options(trained, new.options)
+    reported = None if new.events is None else new_events(new.events, trained)
+    if reported is not None and new.data is None and new.item_features is None and reported.is_empty:
+        raise UserError(f"{new.events} holds no event that the model does not know already: there is nothing to do.")
+    pairs = None if new.data is None else load_data(new.data, options)
+    about = None if new.item_features is None else ItemTable(*read_features(new.item_features, options.item_col))
+    first = None
+    if open_data is not None:
+        with suppress(UserError):  # its source is gone: nothing to measure by, but nothing that is needed
+            first = open_data()
+    if pairs is not None or about is not None:
+        is_last = reported is None or reported.is_empty  # accuracy is measured once, where all is in
+        trained = update(trained, pairs, first if is_last else None, new.threshold, about)
+    if reported is not None and not reported.is_empty:
+        reading = options_of_events(options.half_life)
+        pairs = None if reported.pairs.is_empty() else load_data(reported.pairs, reading)
+        trained = update(trained, pairs, first, new.threshold, reported.about)
+        reported.mark.to_card(trained.metrics)
+    return trained
+
+
+def with_item_features(trained: TrainedModel, dataset: Dataset, table: Any, item_col: str | None) -> TrainedModel:
+    """Return a model fresh from training that knows the items of a table, those that nobody has yet among them."""
+    return update(trained, None, dataset, about=ItemTable(*read_features(table, item_col)))
+
+
+def _options(trained: TrainedModel, options: DataOptions) -> DataOptions:
+    """Return the options with those of the training where they leave something open."""
+    before: Mapping[str, Any] = trained.config.data.get("options", {})
+    alike = {key: value for key, value in before.items() if key in _READ_ALIKE}
+    return validated(DataOptions, {**alike, **options.model_dump(include=options.model_fields_set)}, "data")
