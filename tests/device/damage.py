@@ -49,8 +49,8 @@ def damaged_files(golden: Path, folder: Path) -> list[Path]:
     """Write damaged files, of which Python's reader refuses every one, and return them."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for place, content in enumerate(_contents(golden, folder)):
-        path = folder / f"{place}.bad"
+    for number, content in enumerate(_contents(golden, folder)):
+        path = folder / f"{number}.bad"
         path.write_bytes(content)
         written.append(path)
     return written
@@ -83,7 +83,7 @@ def _lies(path: Path, scratch: Path, rng: random.Random) -> Iterator[bytes]:
     ]
     lies += [({key: value for key, value in config.items() if key != left_out}, arrays) for left_out in config]
     for name, array in arrays.items():
-        if name.startswith("features."):  # for new items, of which a device is not told
+        if name.startswith("features."):  # for new items, of which devices know nothing
             continue
         lies.append((config, {other: values for other, values in arrays.items() if other != name}))
         if array.size:
@@ -93,8 +93,8 @@ def _lies(path: Path, scratch: Path, rng: random.Random) -> Iterator[bytes]:
             lies.append(
                 (config, {**arrays, name: np.frombuffer(b"\xff" * array.nbytes, array.dtype).reshape(array.shape)})
             )
-    for told, parts in lies:
-        write_container(scratch, parts, {**metadata, "config": json.dumps(told)})
+    for lie, parts in lies:
+        write_container(scratch, parts, {**metadata, "config": json.dumps(lie)})
         if _is_refused(scratch):
             yield scratch.read_bytes()
 

@@ -185,7 +185,7 @@ def questions(model: ServedModel, rng: np.random.Generator) -> Iterator[tuple[st
     """Yield what is asked of a model: the name of the question and its options."""
     items = [str(identifier) for identifier in model.items.values.tolist()]
     users = [] if model.users is None else [str(identifier) for identifier in model.users.values.tolist()]
-    some = [items[place] for place in rng.integers(0, len(items), 5)]
+    some = [items[index] for index in rng.integers(0, len(items), 5)]
     few = some[:2]
     yield "recommend", {}
     for user in users:
@@ -269,18 +269,18 @@ def _explained(one: Explanation) -> dict[str, Any]:
         for part in one.shared
     ]
     because = [_scored(item) for item in one.because]
-    return {"item": str(one.item), "score": one.score, "neighbours": one.neighbours, "shared": shared,
+    return {"item": str(one.item), "score": one.score, "neighbours": one.list_score, "shared": shared,
             "because": because, "text": one.text}  # fmt: skip
 
 
 def write_golden(folder: Path) -> list[str]:
     """Write a file of every kind with its questions and answers; return the names of the kinds."""
     kinds = make_kinds()
-    for place, (name, model) in enumerate(kinds.items()):
+    for seed, (name, model) in enumerate(kinds.items()):
         path = folder / f"{name}.legcf"
         model.save(path)
         scorer = Scorer.load(path)
-        asked = questions(scorer.model, np.random.default_rng(place))
+        asked = questions(scorer.model, np.random.default_rng(seed))
         lines = [
             {"ask": ask, "options": options, "answer": answer(scorer, ask, options)}
             for ask, options in asked
@@ -308,11 +308,11 @@ def differences(expected: Any, found: Any, largest: float | None = None) -> list
     if isinstance(expected, dict) and isinstance(found, dict):
         pairs = [(f".{key}", expected[key], found.get(key)) for key in expected]
     elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
-        pairs = [(f"[{place}]", one, other) for place, (one, other) in enumerate(zip(expected, found, strict=True))]
+        pairs = [(f"[{index}]", one, other) for index, (one, other) in enumerate(zip(expected, found, strict=True))]
     elif isinstance(expected, float) and isinstance(found, int | float):
-        return [] if abs(expected - found) <= 1e-4 * largest else [f": {found} in place of {expected}"]
+        return [] if abs(expected - found) <= 1e-4 * largest else [f": {found} instead of {expected}"]
     else:
-        return [] if expected == found else [f": {found!r} in place of {expected!r}"]
+        return [] if expected == found else [f": {found!r} instead of {expected!r}"]
     return [f"{where}{text}" for where, one, other in pairs for text in differences(one, other, largest)]
 
 

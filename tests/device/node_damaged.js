@@ -6,17 +6,17 @@ import { pathToFileURL } from "node:url";
 const [reader, folder] = process.argv.slice(2);
 const { Legcf } = await import(pathToFileURL(reader));
 const before = process.memoryUsage().rss;
-const told = { files: 0, accepted: [], odd: [], slowest: 0, bytes: 0 };
+const report = { files: 0, accepted: [], odd: [], slowest: 0, bytes: 0 };
 for (const name of readdirSync(folder).filter((file) => file.endsWith(".bad"))) {
   const bytes = readFileSync(`${folder}/${name}`), start = performance.now();
   try {
     await Legcf.load(bytes);
-    told.accepted.push(name);
+    report.accepted.push(name);
   } catch (error) {
-    if (error.constructor !== Error || !/^[A-Z].*\.$/s.test(error.message)) told.odd.push([name, String(error)]);
+    if (error.constructor !== Error || !/^[A-Z].*\.$/s.test(error.message)) report.odd.push([name, String(error)]);
   }
-  told.files++;
-  told.slowest = Math.max(told.slowest, performance.now() - start);
-  told.bytes = Math.max(told.bytes, process.memoryUsage().rss - before);
+  report.files++;
+  report.slowest = Math.max(report.slowest, performance.now() - start);
+  report.bytes = Math.max(report.bytes, process.memoryUsage().rss - before);
 }
-console.log(JSON.stringify(told));
+console.log(JSON.stringify(report));

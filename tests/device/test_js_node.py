@@ -36,16 +36,16 @@ PROGRAM = """
 import { readFileSync } from "node:fs";
 const { Legcf } = await import(process.argv[1]);
 const bytes = readFileSync(process.argv[2]);
-const told = [];
+const report = [];
 const buffer = Uint8Array.from(bytes).buffer;
 for (const source of [bytes, buffer, new Blob([bytes]), new Response(bytes)]) {
   const model = await Legcf.load(source);
-  told.push(model.recommend({ user: model.users.at(0), k: 5 }).map(({ id }) => id));
+  report.push(model.recommend({ user: model.users.at(0), k: 5 }).map(({ id }) => id));
 }
 const fail = async (work) => { try { await work(); } catch (error) { return error.message; } return null; };
 const model = await Legcf.load(bytes);
 console.log(JSON.stringify({
-  told,
+  report,
   untouched: Buffer.compare(bytes, readFileSync(process.argv[2])) === 0,
   facts: [model.numItems, model.numUsers, model.card.name, model.name(3)],
   attributes: model.attributes().map(({ name, kind }) => [name, kind]),
@@ -66,16 +66,16 @@ def test_sources_facts_and_sentences(golden: Path) -> None:
         capture_output=True,
         timeout=60,
     )
-    told = json.loads(found.stdout)
-    assert told["told"][0]
-    assert all(answer == told["told"][0] for answer in told["told"])
-    assert told["untouched"]
-    assert told["facts"] == [130, 24, "golden 17", "Title 3 é"]
+    report = json.loads(found.stdout)
+    assert report["report"][0]
+    assert all(answer == report["report"][0] for answer in report["report"])
+    assert report["untouched"]
+    assert report["facts"] == [130, 24, "golden 17", "Title 3 é"]
     numbers = [[name, "number"] for name in ("price", "year", "large", "half")]
-    assert told["attributes"] == [["tag", "text"], ["brand", "text"], *numbers]
-    assert told["history"] > 5
-    assert told["several"] == [2, 3]
-    assert "404" in told["missing"]
-    assert told["nothing"] == "Give the model as bytes, a Response or a Blob."
-    assert told["wide"] == "Diversity is a number from 0 to 1."
-    assert told["unknown"] == 'Unknown item id "nothing": ids of this model look like "0", "1", "2".'
+    assert report["attributes"] == [["tag", "text"], ["brand", "text"], *numbers]
+    assert report["history"] > 5
+    assert report["several"] == [2, 3]
+    assert "404" in report["missing"]
+    assert report["nothing"] == "Give the model as bytes, a Response or a Blob."
+    assert report["wide"] == "Diversity is a number from 0 to 1."
+    assert report["unknown"] == 'Unknown item id "nothing": ids of this model look like "0", "1", "2".'

@@ -425,6 +425,7 @@ const mask = (column, condition) => {
 
 // Return the positions of the k highest scores, lower positions first among equals, −∞ left out.
 const best = (scores, k) => {
+  expect(Number.isSafeInteger(k) && k > 0, "k is a whole number of at least 1.");
   const kept = new Uint32Array(min(scores.length, max(2 * k, 64)));
   let length = 0, bar = -Infinity;
   const trim = () => {
@@ -432,7 +433,7 @@ const best = (scores, k) => {
     length = min(length, k);
     if (length === k) bar = scores[kept[k - 1]];
   };
-  for (let item = 0; item < scores.length && k > 0; item++) {
+  for (let item = 0; item < scores.length; item++) {
     if (scores[item] > bar) {
       kept[length++] = item;
       if (length === kept.length) trim();
