@@ -32,7 +32,7 @@ from legcf.data.interactions import Dataset
 from legcf.data.source import DataOptions, load_data
 from legcf.graph.adjacency import bipartite, normalised
 from legcf.graph.propagate import Operator
-from legcf.training.loop import Session
+from legcf.training.loop import Session, TrainingOptions
 from legcf.training.registry import METHODS, resolve
 from legcf.training.run import build_model
 
@@ -194,7 +194,9 @@ def session(dataset: Dataset, batch_size: int) -> Session:
     )
     rng = np.random.default_rng(0)
     model = build_model(config, dataset, rng, None)
-    return Session(model, dataset, config, METHODS["full"].recipe(config.method, config.training), rng, quiet=True)
+    return Session(
+        model, dataset, config, METHODS["full"].recipe(config.method, config.training), rng, TrainingOptions(quiet=True)
+    )
 
 
 def list_of(running: Session, count: int) -> list[Any]:

@@ -29,9 +29,10 @@ from legcf.data.catalogue.synthetic import planted
 from legcf.data.interactions import Dataset
 from legcf.data.source import DataOptions, load_data
 from legcf.evaluation import evaluate
-from legcf.training.loop import Session
+from legcf.training.assess import peak_memory_mb
+from legcf.training.loop import Session, TrainingOptions
 from legcf.training.registry import METHODS, resolve
-from legcf.training.run import build_model, peak_memory_mb
+from legcf.training.run import build_model
 from legcf.training.sampler import TrainingBatch
 
 HERE = Path(__file__).resolve().parent
@@ -76,7 +77,14 @@ def session(dataset: Dataset, batch_size: int, propagation: str) -> Session:
     config = resolve(preset="paper", overrides={"method": {"start": "random"}, "training": training})
     rng = np.random.default_rng(0)
     model = build_model(config, dataset, rng, None)
-    return Session(model, dataset, config, METHODS["legcf"].recipe(config.method, config.training), rng, quiet=True)
+    return Session(
+        model,
+        dataset,
+        config,
+        METHODS["legcf"].recipe(config.method, config.training),
+        rng,
+        TrainingOptions(quiet=True),
+    )
 
 
 def taking(running: Session, count: int) -> Callable[[], None]:

@@ -39,7 +39,7 @@ from legcf.factorisation.als import AlsSettings, factorise
 from legcf.ranking.item_lists.ridge import find_candidates, solve
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.topk import rank
-from legcf.training.loop import Session
+from legcf.training.loop import Session, TrainingOptions
 from legcf.training.registry import METHODS, resolve
 from legcf.training.run import build_model
 
@@ -119,7 +119,7 @@ def session_of(data: Dataset, users: FloatArray, items: FloatArray, c: int, batc
         config = resolve("legcf", preset="items-only", overrides=changes)
         model = build_model(config, data, np.random.default_rng(3), None)
     stages = METHODS["legcf"].recipe(config.method, config.training)
-    return Session(model, data, config, stages, np.random.default_rng(4), quiet=True)
+    return Session(model, data, config, stages, np.random.default_rng(4), TrainingOptions(quiet=True))
 
 
 def run(count: int, data: str, parts: tuple[str, ...], batch: int) -> dict[str, Any]:

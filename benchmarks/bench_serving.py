@@ -375,6 +375,7 @@ def held_out(options: argparse.Namespace) -> dict[str, Any]:
     from legcf.evaluation import evaluate
     from legcf.export.build import build, served_ranking
     from legcf.export.options import ExportOptions
+    from legcf.training.loop import TrainingOptions
     from legcf.training.registry import resolve
     from legcf.training.run import train
 
@@ -391,9 +392,11 @@ def held_out(options: argparse.Namespace) -> dict[str, Any]:
     without = dataclasses.replace(dataset, train=smaller, validation=Interactions.from_pairs(*pairs, *shape))
     result: dict[str, Any] = {"held_out_users": len(held)}
     ks, metrics = (20,), ("recall", "ndcg")
-    result["trained_on"] = evaluate(train(dataset, config, quiet=True).ranking, dataset.test, ks, held, metrics)
+    result["trained_on"] = evaluate(
+        train(dataset, config, TrainingOptions(quiet=True)).ranking, dataset.test, ks, held, metrics
+    )
     say("foldin trained on", describe(result["trained_on"]))
-    part = train(without, config, quiet=True)
+    part = train(without, config, TrainingOptions(quiet=True))
     for form in ("full", "coded"):
         model = build(part, ExportOptions(t=4, format=form), without.validation)
         cold_users = dataclasses.replace(model, users=None, user_rows=None, history=None)

@@ -82,6 +82,7 @@ def model_files(data: Path, dataset: Any, seed: int, sizes: list[str]) -> Iterat
     """Model files of several sizes; a size that cannot hold the items says so."""
     from legcf.core.errors import UserError
     from legcf.data.options import DataOptions
+    from legcf.training.loop import TrainingOptions
     from legcf.training.registry import resolve
     from legcf.training.run import train
     from legcf.training.shared_work import SharedWork
@@ -93,7 +94,7 @@ def model_files(data: Path, dataset: Any, seed: int, sizes: list[str]) -> Iterat
         with tempfile.TemporaryDirectory() as folder:
             run = Path(folder) / "run"
             try:
-                train(dataset, config, run, quiet=True, work=work)
+                train(dataset, config, TrainingOptions(run, quiet=True, work=work))
             except UserError as error:
                 if "too small" not in str(error):
                     raise

@@ -20,6 +20,7 @@ from legcf.factorisation.als import AlsSettings, confidences, factorise, solve_s
 from legcf.ranking.item_lists.recipe import ListFitter
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.tables.embedding_table import QuantisedTable
+from legcf.training.loop import TrainingOptions
 from legcf.training.registry import resolve
 from legcf.training.run import train
 
@@ -54,7 +55,7 @@ class Course:
 
 def full(course: Course) -> EmbeddingTable:
     """LightGCN's table of users and items, 64 wide, as it ranks: propagated."""
-    ranking = train(course.dataset, resolve("full", seed=course.seed), quiet=True).ranking
+    ranking = train(course.dataset, resolve("full", seed=course.seed), TrainingOptions(quiet=True)).ranking
     cut = len(ranking.users)
     for name, bytes_, table in _compressed(np.vstack([ranking.users, ranking.items]), course.seed):
         rounded = replace(ranking, users=table[:cut], items=table[cut:])

@@ -20,7 +20,7 @@ from legcf.assignment.solvers import SOLVERS
 from legcf.core.arrays import FloatArray
 from legcf.data.interactions import Dataset
 from legcf.data.source import DataOptions, load_data
-from legcf.training.loop import Session
+from legcf.training.loop import Session, TrainingOptions
 from legcf.training.registry import METHODS, resolve
 from legcf.training.run import build_model
 
@@ -60,7 +60,14 @@ def measured(dataset: Dataset, c: int, given: argparse.Namespace) -> dict[str, A
     config = resolve("legcf", None, "paper", given.seed, overrides)
     rng = np.random.default_rng(config.seed)
     model = build_model(config, dataset, rng, None)
-    Session(model, dataset, config, METHODS["legcf"].recipe(config.method, config.training), rng, quiet=True).run()
+    Session(
+        model,
+        dataset,
+        config,
+        METHODS["legcf"].recipe(config.method, config.training),
+        rng,
+        TrainingOptions(quiet=True),
+    ).run()
     full, meta = model.entity_vectors(), model.meta_vectors()
     assert meta is not None
     codebook: FloatArray = model.layer.codebook.detach().numpy()  # type: ignore[union-attr]

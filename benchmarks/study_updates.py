@@ -20,7 +20,7 @@ from rich.table import Table
 from legcf.core.config import RunConfig, merged, parse_assignments
 from legcf.data.interactions import Dataset
 from legcf.data.source import DataOptions, load_data
-from legcf.training.loop import Session
+from legcf.training.loop import Session, TrainingOptions
 from legcf.training.registry import METHODS, resolve
 from legcf.training.run import build_model
 
@@ -74,7 +74,14 @@ def configured(given: argparse.Namespace, seed: int, epochs: int, settings: dict
 def session_of(dataset: Dataset, config: RunConfig) -> Session:
     rng = np.random.default_rng(config.seed)
     model = build_model(config, dataset, rng, None)
-    return Session(model, dataset, config, METHODS["legcf"].recipe(config.method, config.training), rng, quiet=True)
+    return Session(
+        model,
+        dataset,
+        config,
+        METHODS["legcf"].recipe(config.method, config.training),
+        rng,
+        TrainingOptions(quiet=True),
+    )
 
 
 def pretrained(dataset: Dataset, config: RunConfig) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from legcf.data.catalogue.synthetic import Planted, write_csv
 from legcf.data.interactions import Dataset
 from legcf.data.source import DataOptions, load_data
 from legcf.evaluation import evaluate_per_user
+from legcf.training.loop import TrainingOptions
 from legcf.training.registry import resolve
 from legcf.training.run import train
 
@@ -144,7 +145,7 @@ def _per_user(model: Any, dataset: Dataset) -> dict[str, Any]:
 
 def _run(method: str, trial: dict[str, Any], dataset: Dataset) -> Any:
     name = "legcf" if method == "default" else method
-    return train(dataset, resolve(name, seed=SEED, overrides={"method": trial}), quiet=True)
+    return train(dataset, resolve(name, seed=SEED, overrides={"method": trial}), TrainingOptions(quiet=True))
 
 
 def _told(config: dict[str, Any]) -> dict[str, Any]:

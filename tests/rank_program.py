@@ -10,6 +10,7 @@ import torch
 
 from legcf.assignment.matching_pursuit import encode
 from legcf.core import distributed
+from legcf.core.config import TrainingConfig
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset
 from legcf.evaluation import evaluate
@@ -17,7 +18,7 @@ from legcf.factorisation.als import AlsSettings, factorise
 from legcf.factorisation.spectral import singular_vectors
 from legcf.ranking.item_lists.ridge import find_candidates, solve
 from legcf.ranking.ranking import Ranking
-from legcf.training.loop import Session
+from legcf.training.loop import Session, TrainingOptions
 from legcf.training.registry import METHODS, resolve
 from legcf.training.run import build_model
 from legcf.training.sampler import Sampler
@@ -43,7 +44,7 @@ def main(out: Path) -> None:
     metrics = evaluate(Ranking(rows[np.arange(300) % 50], rows[np.arange(120) % 50], train), dataset.validation)
     found["metrics"] = np.array(list(metrics.values()))
     found["gradient"] = averaged_gradient()
-    found |= passed_through(Sampler(train, 63, 4, "interaction", "shared").of_rank())
+    found |= passed_through(Sampler(train, TrainingConfig(batch_size=63, negatives=4), "shared").of_rank())
     found["trained"] = trained(dataset)
     refuse()
     if distributed.is_first():
@@ -84,7 +85,7 @@ def trained(dataset: Dataset) -> np.ndarray:
     config = resolve("legcf", preset="items-only", overrides=changes)
     model = build_model(config, dataset, np.random.default_rng(5), None)
     stages = METHODS["legcf"].recipe(config.method, config.training)
-    Session(model, dataset, config, stages, np.random.default_rng(6), quiet=True).run()
+    Session(model, dataset, config, stages, np.random.default_rng(6), TrainingOptions(quiet=True)).run()
     return next(iter(model.parameters())).detach().numpy()
 
 

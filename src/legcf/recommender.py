@@ -24,6 +24,7 @@ from legcf.export.export import ExportReport, export_model
 from legcf.export.options import ExportOptions
 from legcf.training import run
 from legcf.training.answering import Answering
+from legcf.training.loop import TrainingOptions
 from legcf.training.registry import resolve
 from legcf.training.run_folder import TrainedModel, load_model, save_model
 from legcf.updating.apply import NewData, apply, with_item_features
@@ -123,7 +124,7 @@ class Recommender(Answering):
         elif not isinstance(data, Dataset):
             changed = reading.model_dump(mode="json", exclude_defaults=True)
             config = config.model_copy(update={"data": {"options": changed} if changed else {}})
-        trained = run.train(dataset, config, quiet=self._quiet, final=final)
+        trained = run.train(dataset, config, TrainingOptions(quiet=self._quiet, final=final))
         if item_features is not None:
             trained = with_item_features(trained, dataset, item_features, reading.item_col)
         self._keep(trained, dataset)

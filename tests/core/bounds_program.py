@@ -34,9 +34,9 @@ from legcf.ranking.ranking import Ranking  # noqa: E402
 from legcf.ranking.rerank import Reranker  # noqa: E402
 from legcf.ranking.tables.embedding_table import CodebookTable  # noqa: E402
 from legcf.ranking.tables.pooling import Pooling  # noqa: E402
-from legcf.ranking.tables.pooling_numba import pooled_users  # noqa: E402
+from legcf.ranking.tables.pooling_numba import pooled_codes, pooled_users  # noqa: E402
 from legcf.ranking.topk import rank  # noqa: E402
-from legcf.scoring import batch_numba  # noqa: E402
+from legcf.ranking.topk_numba import search_codes, search_codes_and_lists, top_k  # noqa: E402
 from legcf.scoring.scorer import Scorer  # noqa: E402
 
 RNG = np.random.default_rng(0)
@@ -75,13 +75,14 @@ def check_top_k() -> None:
             RNG.integers(0, 4, (items, 2)).astype(np.uint16), random_floats(items, 2), random_floats(4, 3)
         )
         projected = random_floats(users, 4)
+        pooled_codes(Pooling(0.5, 0.5, seen.item_degrees), seen, codes)
         for k in (0, 1, items, items + 3):
             for left_out in (nothing, seen, everything):
-                batch_numba.best_k(random_floats(users, items), k, left_out)
+                top_k(random_floats(users, items), k, left_out)
                 for bias in (None, random_floats(items)):
-                    batch_numba.top_k(codes, projected, k, bias, left_out)
+                    search_codes(codes, projected, k, bias, left_out)
                     for some in (lists, none):
-                        batch_numba.top_k_with_lists(codes, projected, k, bias, left_out, some, seen)
+                        search_codes_and_lists(codes, projected, k, bias, left_out, some, seen)
                 for some in (None, lists, none):
                     ranking = Ranking(random_floats(users, 3), random_floats(items, 3), seen, lists=some)
                     rank(ranking, k, seen=left_out)

@@ -30,7 +30,7 @@ def test_what_can_be_written(tmp_path: Path) -> None:
 
 def test_without_any_folder_functions_are_compiled_and_not_kept(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    code = "from legcf.scoring.batch_numba import best_k; print(type(best_k).__name__)"
+    code = "from legcf.ranking.topk_numba import top_k; print(type(top_k).__name__)"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "file")},

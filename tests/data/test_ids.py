@@ -41,6 +41,8 @@ def test_an_id_is_what_was_written(spelling: str) -> None:
     ids = IdMap.of([0, 10], "user")
     assert ids.find(spelling) is None
     assert ids.find("10") == 1
+    assert [ids.find(one) for one in (True, False, None, 10.0)] == [None] * 4  # type: ignore[arg-type]
+    assert IdMap.of(["None", "True"]).find(None) is None  # type: ignore[arg-type]
     assert IdMap.of([-3]).find("-3") == 0
 
 

@@ -15,7 +15,7 @@ from legcf.export.accuracy import headline
 from legcf.export.build import build, served_ranking
 from legcf.export.options import ExportOptions
 from legcf.recommender import Recommender
-from legcf.training.loop import Session
+from legcf.training.loop import Session, TrainingOptions
 from legcf.training.registry import BACKBONES, METHODS, resolve
 from legcf.training.run import build_model, train
 from tests.helpers import planted
@@ -49,7 +49,7 @@ def test_from_training_to_serving(
     method: str, backbone: str, options: dict[str, Any], dataset: Dataset, tmp_path: Path
 ) -> None:
     config = configured(method, backbone, options, l2=1e-4, l2_on="final")
-    whole = train(dataset, config, tmp_path / "whole", quiet=True)
+    whole = train(dataset, config, TrainingOptions(tmp_path / "whole", quiet=True))
     assert whole.metrics["test"]["recall@20"] > 0.6  # popularity finds 0.21
 
     lines = iter(range(4))
@@ -59,8 +59,8 @@ def test_from_training_to_serving(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(dataset, config, tmp_path / "broken", quiet=True, on_epoch=stop)
-    resumed = train(dataset, config, tmp_path / "broken", resume=True, quiet=True)
+        train(dataset, config, TrainingOptions(tmp_path / "broken", quiet=True, on_epoch=stop))
+    resumed = train(dataset, config, TrainingOptions(tmp_path / "broken", resume=True, quiet=True))
     assert resumed.metrics["test"] == whole.metrics["test"]
     assert np.array_equal(resumed.ranking.items, whole.ranking.items)
 
@@ -78,7 +78,7 @@ def test_from_training_to_serving(
 @pytest.mark.parametrize("backbone", TRAVELLING)
 def test_backbone_parameters_are_told_apart_and_stored(backbone: str, dataset: Dataset) -> None:
     """#Param is the embedding layer's alone; what must be stored is more."""
-    trained = train(dataset, configured("legcf", backbone, epochs=0), quiet=True)
+    trained = train(dataset, configured("legcf", backbone, epochs=0), TrainingOptions(quiet=True))
     inside = sum(parameter.numel() for parameter in trained.model.backbone.parameters())
     layer = trained.model.layer
     assert trained.metrics["backbone_params"] == inside
@@ -94,7 +94,14 @@ def test_legcf_solves_both_sides_through_one_map(backbone: str, update_on: str, 
     config = config.model_copy(update={"method": config.method.model_copy(update={"update_on": update_on})})
     rng = np.random.default_rng(0)
     model = build_model(config, dataset, rng, None)
-    session = Session(model, dataset, config, METHODS["legcf"].recipe(config.method, config.training), rng, quiet=True)
+    session = Session(
+        model,
+        dataset,
+        config,
+        METHODS["legcf"].recipe(config.method, config.training),
+        rng,
+        TrainingOptions(quiet=True),
+    )
     widths = config.backbone.block_widths(8)
     full, meta = (aggregated(vectors, widths, update_on) for vectors in (model.entity_vectors(), model.meta_vectors()))
     wanted = np.maximum(full @ np.linalg.pinv(meta), 0)
@@ -112,7 +119,14 @@ def test_an_update_that_has_nothing_to_correct_changes_nothing(backbone: str, da
     config = config.model_copy(update={"method": config.method.model_copy(update={"c": 6})})
     rng = np.random.default_rng(0)
     model = build_model(config, dataset, rng, None)
-    session = Session(model, dataset, config, METHODS["legcf"].recipe(config.method, config.training), rng, quiet=True)
+    session = Session(
+        model,
+        dataset,
+        config,
+        METHODS["legcf"].recipe(config.method, config.training),
+        rng,
+        TrainingOptions(quiet=True),
+    )
     assert isinstance(model.layer, Legcf)
     before = model.layer.assignment.to_csr().toarray()
     session.stages[1].after_epoch(session, 1)

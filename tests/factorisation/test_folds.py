@@ -49,7 +49,7 @@ def test_a_fold_is_judged_as_dense_matrices_are() -> None:
         hits = wanted[user][np.argsort(-scores[user], kind="stable")[:20]]
         recalls.append(hits.sum() / wanted[user].sum())
         ndcgs.append(hits @ gains / gains[: wanted[user].sum()].sum())
-    assert fold.judged(6, chosen, seed=7) == pytest.approx(np.sqrt(np.mean(recalls) * np.mean(ndcgs)), rel=0.02)
+    assert fold.score(6, chosen, seed=7) == pytest.approx(np.sqrt(np.mean(recalls) * np.mean(ndcgs)), rel=0.02)
 
 
 def test_what_is_found_is_no_worse_than_the_first_guess_and_the_same_again() -> None:
@@ -65,7 +65,7 @@ def test_what_is_found_is_no_worse_than_the_first_guess_and_the_same_again() -> 
     seed = int(rng.integers(2**32))
 
     def both(columns: int, trial: AlsSettings) -> float:
-        told, *held_out = (fold.judged(columns, trial, seed) for fold in judging)
+        told, *held_out = (fold.score(columns, trial, seed) for fold in judging)
         return told + sum(held_out) / len(held_out)
 
     assert both(width, chosen) >= both(8, AlsSettings(alpha=10.0, regularisation=20.0, rounds=2))

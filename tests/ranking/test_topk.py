@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legcf.data.interactions import Interactions
-from legcf.ranking import topk
+from legcf.ranking import topk, topk_numba, topk_numpy
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.topk import rank
 from tests.helpers import interactions, random_interactions
@@ -73,3 +73,28 @@ def test_vectors_of_any_layout() -> None:
     assert np.array_equal(
         rank(plain(np.asfortranarray(users.astype(np.float32)), items.astype(np.float32)[::1]), 3)[0], wanted
     )
+
+
+@given(
+    st.integers(0, 5), st.integers(0, 40), st.integers(0, 50), st.integers(1, 6), st.floats(0, 1), st.integers(0, 999)
+)
+def test_all_backends_give_the_same(users: int, items: int, k: int, levels: int, share: float, seed: int) -> None:
+    """By torch, numba and numpy, with many equals among the scores: lower item numbers come first."""
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(-levels, levels, (users, items)).astype(np.float32)
+    seen = Interactions.from_pairs(*np.nonzero(rng.random((users, items)) < share), users, items)
+    compiled = topk_numba.top_k(scores, k, seen)
+    assert compiled[0].shape == compiled[1].shape == (users, k)
+    for user in range(users):
+        kept = np.setdiff1d(np.arange(items), seen.of(user))
+        expected = kept[np.argsort(-scores[user, kept], kind="stable")][:k]
+        found, values = topk_numpy.top_k(scores[user].copy(), k, seen.of(user))
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(values, scores[user, expected])
+        np.testing.assert_array_equal(compiled[0][user], np.pad(expected, (0, k - len(expected)), constant_values=-1))
+        np.testing.assert_array_equal(compiled[1][user][: len(expected)], values)
+    vectors = Ranking(np.concatenate([scores, np.ones((users, 1))], axis=1).astype(np.float32),
+                      np.eye(items, items + 1, dtype=np.float32), seen)  # fmt: skip
+    short = min(k, items)
+    for by_torch, by_numba in zip(rank(vectors, k, seen=seen), compiled, strict=True):
+        np.testing.assert_array_equal(by_torch, by_numba[:, :short])

@@ -8,7 +8,7 @@ import pytest
 
 from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.tables.pooling import Pooling
-from legcf.scoring import batch_numba
+from legcf.ranking.tables.pooling_numba import pooled_codes
 from legcf.scoring.foldin import user_maker
 from legcf.scoring.scorer import Scorer
 
@@ -22,7 +22,7 @@ def test_vectors_of_users(pooled: ServedModel) -> None:
     assert pooled.history is not None
     assert pooled.pooling is not None
     histories, maker = pooled.history.all(), user_maker(pooled)
-    fast = batch_numba.pooled_vectors(pooled.item_rows, pooled.pooling, histories)
+    fast = pooled_codes(pooled.pooling, histories, pooled.item_rows)
     np.testing.assert_array_equal(fast, [maker.vector(histories.of(user)) for user in range(histories.num_users)])
     np.testing.assert_allclose(fast, maker.vectors(histories), rtol=1e-5, atol=1e-6)
 

@@ -17,6 +17,7 @@ from legcf.modelfile.histories import PackedHistories
 from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.tables.embedding_table import CodebookTable, DenseTable
+from legcf.scoring.batch import _lists_are_short
 from legcf.scoring.explain import explain
 from legcf.scoring.profile import UserProfile
 from legcf.scoring.scorer import Request, Scorer
@@ -52,6 +53,21 @@ def test_compiled_and_numpy_agree(listed: ServedModel, form: str, exclude_seen: 
     np.testing.assert_allclose(plain[1], fast[1], rtol=1e-4, atol=1e-5)
     alone = scorer.recommend(Request("u8", k=k, exclude_seen=exclude_seen))
     assert [entry.id for entry in alone] == scorer.model.items.external(plain[0][8][plain[0][8] >= 0])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_short_lists_give_the_same_bits_compiled_and_by_numpy(model: ServedModel, weighted: bool) -> None:
+    histories = model.history.all()
+    if weighted:
+        weights = np.random.default_rng(2).uniform(0.1, 9, histories.num_pairs).astype(np.float32)
+        histories = replace(histories, weights=weights)
+    short = replace(random_lists(len(model.items), 0.02, 1), user_power=0.37)
+    scorer = Scorer(replace(model, lists=short, history=PackedHistories.of(histories)))
+    assert _lists_are_short(scorer, histories)
+    for exclude_seen in (True, False):
+        plain = scorer.recommend_all(20, exclude_seen, compiled=False)
+        for by_numpy, compiled in zip(plain, scorer.recommend_all(20, exclude_seen, compiled=True), strict=True):
+            np.testing.assert_array_equal(by_numpy, compiled)
 
 
 def test_a_new_user_is_the_same_case_as_a_known_one(listed: ServedModel) -> None:

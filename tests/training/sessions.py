@@ -10,7 +10,7 @@ import pytest
 
 from legcf.core.config import RunConfig
 from legcf.data.interactions import Dataset
-from legcf.training.loop import Session
+from legcf.training.loop import Session, TrainingOptions
 from legcf.training.registry import METHODS
 from legcf.training.run import build_model
 from legcf.training.stage import Stage
@@ -27,7 +27,7 @@ def session(
     rng = np.random.default_rng(config.seed)
     model = build_model(config, dataset, rng, folder)
     stages = stages or METHODS[config.method.name].recipe(config.method, config.training)
-    return Session(model, dataset, config, stages, rng, folder, quiet=True, on_epoch=on_epoch)
+    return Session(model, dataset, config, stages, rng, TrainingOptions(folder, quiet=True, on_epoch=on_epoch))
 
 
 def stopped(dataset: Dataset, config: RunConfig, folder: Path, when: Callable[[Session], bool]) -> None:

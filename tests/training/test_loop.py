@@ -4,6 +4,7 @@
 import itertools
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,10 @@ def scripted(monkeypatch: pytest.MonkeyPatch, running: Session, scores: list[flo
     """Let validation say what a test wants it to say."""
     said = iter([0.0, *scores])  # the first is of the weights before any training
     monitor = running.config.training.monitor
-    monkeypatch.setattr(running, "validate", lambda ranking, by_all=False: {monitor: next(said)})
+    evaluator = SimpleNamespace(
+        metrics=lambda ranking: {monitor: next(said)}, epoch_score=lambda metrics: metrics[monitor]
+    )
+    monkeypatch.setattr(running, "evaluator", evaluator)
 
 
 def epochs(running: Session) -> list[dict[str, Any]]:

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiled losses against plain torch ones, value and gradient."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from legcf.core.errors import UserError
 from legcf.testing.losses import LossContract, first_batch, valued
 from legcf.training.losses import LOSSES
+from legcf.training.registry import resolve
 from legcf.training.sampler import TrainingBatch
 
 
@@ -80,3 +84,16 @@ def test_a_temperature_divides_the_scores(name: str) -> None:
         PLAIN[name](2 * vectors, batch).item() if name != "cosine" else plain_softmax(2 * vectors, batch).item(),
         rel=1e-4,
     )
+
+
+@pytest.mark.parametrize("setting", [{"edge_folds": 2}, {"exclude_target": True}])
+@pytest.mark.parametrize("name", ["squared", "all-at-once"])
+def test_a_loss_of_all_pairs_at_once_is_refused_what_needs_batches(
+    name: str, setting: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what the loss declares, not by its name: another package may bring one."""
+    monkeypatch.setitem(LOSSES, "all-at-once", LOSSES["squared"])
+    sentence = r"under `training` is not possible: .* a loss that takes pairs in batches\.$"
+    with pytest.raises(UserError, match=sentence):
+        resolve("full", overrides={"training": {"loss": name, **setting}})
+    resolve("full", overrides={"training": {"loss": "bpr", **setting}})

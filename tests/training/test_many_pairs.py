@@ -12,6 +12,7 @@ from legcf.embeddings.composed.legcf import Legcf, LegcfConfig
 from legcf.evaluation import eval_users, sample_eval_users
 from legcf.factorisation import als
 from legcf.training import run, sampler
+from legcf.training.loop import TrainingOptions
 from legcf.training.recipes import alternating
 from legcf.training.registry import resolve
 from tests.helpers import planted, random_interactions
@@ -30,7 +31,7 @@ def test_settings_are_chosen_on_a_sample_and_trained_on_all(tmp_path: Path) -> N
     dataset = planted(80, 80)
     assert dataset.train.num_pairs > MANY
     overrides = {"method": {"dim": 8, "als": {"rounds": 2}}, "training": {"epochs": 1}}
-    trained = run.train(dataset, resolve("legcf", overrides=overrides), tmp_path / "run", quiet=True)
+    trained = run.train(dataset, resolve("legcf", overrides=overrides), TrainingOptions(tmp_path / "run", quiet=True))
     chosen = json.loads((tmp_path / "run" / "chosen" / "metrics.json").read_text())
     assert chosen["content_hash"] != dataset.content_hash
     assert trained.metrics["content_hash"] == dataset.content_hash
@@ -65,7 +66,7 @@ def test_settings_are_chosen_on_popular_items_and_trained_on_all(monkeypatch: py
     for module in (run, als):
         monkeypatch.setattr(module, "SAMPLE_ITEMS", 40)
     overrides = {"method": {"dim": 8, "als": {"rounds": 2}}, "training": {"epochs": 1}}
-    trained = run.train(planted(80, 80), resolve("legcf", overrides=overrides), quiet=True)
+    trained = run.train(planted(80, 80), resolve("legcf", overrides=overrides), TrainingOptions(quiet=True))
     assert trained.ranking.num_items == 80
 
 
@@ -81,7 +82,7 @@ def test_few_judge_where_all_would_take_hours(monkeypatch: pytest.MonkeyPatch) -
     assert sample_eval_users(truth, None, 0) is None
     home = sys.modules[eval_users.__module__]
     monkeypatch.setattr(home, "_MOST_SCORES", 100)
-    monkeypatch.setattr(home, "_LEAST_JUDGES", 20)
+    monkeypatch.setattr(home, "_LEAST_USERS", 20)
     chosen = eval_users(truth)
     assert chosen is not None
     assert len(set(chosen.tolist())) == 20

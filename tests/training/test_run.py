@@ -13,8 +13,10 @@ from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset, Interactions
 from legcf.embeddings.budget import Budgeted
 from legcf.embeddings.full import FullTable, FullTableConfig
+from legcf.training.loop import TrainingOptions
 from legcf.training.registry import METHODS, resolve
-from legcf.training.run import build_model, remove_unfinished, train
+from legcf.training.run import build_model, train
+from legcf.training.run_folder import remove_unfinished
 from tests.helpers import planted
 
 
@@ -31,7 +33,7 @@ def configured(method: str = "qr", seed: int = 0, **training: Any) -> RunConfig:
 @pytest.fixture(scope="module")
 def finished(dataset: Dataset, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
     folder, told = tmp_path_factory.mktemp("runs") / "run", list[dict[str, Any]]()
-    train(dataset, configured(), folder, quiet=True, on_epoch=told.append)
+    train(dataset, configured(), TrainingOptions(folder, quiet=True, on_epoch=told.append))
     return folder, told
 
 
@@ -63,7 +65,7 @@ def test_a_budget_decides_the_width_of_a_full_table_however_it_is_made() -> None
 
 def test_a_finished_run_resumed_is_the_same_run(finished: tuple[Path, list[dict[str, Any]]], dataset: Dataset) -> None:
     folder, told = finished
-    again = train(dataset, configured(), folder, resume=True, quiet=True)
+    again = train(dataset, configured(), TrainingOptions(folder, resume=True, quiet=True))
     assert again.curve == told
 
 
@@ -79,35 +81,35 @@ def test_other_settings_do_not_go_on_with_it(
     change: dict[str, Any], said: str, finished: tuple[Path, list[dict[str, Any]]], dataset: Dataset
 ) -> None:
     with pytest.raises(UserError) as error:
-        train(dataset, configured(**change), finished[0], resume=True, quiet=True)
+        train(dataset, configured(**change), TrainingOptions(finished[0], resume=True, quiet=True))
     assert said in str(error.value)
 
 
 def test_other_data_do_not_go_on_with_it(finished: tuple[Path, list[dict[str, Any]]]) -> None:
     with pytest.raises(UserError, match="was started on other data"):
-        train(planted(40, 40, seed=1), configured(), finished[0], resume=True, quiet=True)
+        train(planted(40, 40, seed=1), configured(), TrainingOptions(finished[0], resume=True, quiet=True))
 
 
 def test_folders_that_cannot_be_used(
     finished: tuple[Path, list[dict[str, Any]]], dataset: Dataset, tmp_path: Path
 ) -> None:
     with pytest.raises(UserError, match="add --resume"):
-        train(dataset, configured(), finished[0], quiet=True)
+        train(dataset, configured(), TrainingOptions(finished[0], quiet=True))
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="holds no run to resume"):
-        train(dataset, configured(), tmp_path, resume=True, quiet=True)
+        train(dataset, configured(), TrainingOptions(tmp_path, resume=True, quiet=True))
     with pytest.raises(UserError, match="is a file"):
-        train(dataset, configured(), tmp_path / "file", quiet=True)
+        train(dataset, configured(), TrainingOptions(tmp_path / "file", quiet=True))
     (tmp_path / "config.json").write_text("[]")
     with pytest.raises(UserError, match="not the configuration of a run"):
-        train(dataset, configured(), tmp_path, resume=True, quiet=True)
+        train(dataset, configured(), TrainingOptions(tmp_path, resume=True, quiet=True))
 
 
 def test_nothing_to_learn_from(dataset: Dataset) -> None:
     empty = Interactions.empty(40, 40)
     bare = Dataset("bare", "ratio", dataset.users, dataset.items, empty, dataset.validation, dataset.test)
     with pytest.raises(UserError, match="bare has no training pairs"):
-        train(bare, configured(), quiet=True)
+        train(bare, configured(), TrainingOptions(quiet=True))
 
 
 def test_a_run_that_failed_early_leaves_nothing_behind(
@@ -129,7 +131,7 @@ def test_the_seed_decides_the_model(dataset: Dataset) -> None:
 
 def test_fast_has_lists_and_chooses_nothing(dataset: Dataset) -> None:
     config = resolve(preset="fast", overrides={"method": {"c": 8, "dim": 8}})
-    trained = train(dataset, config, quiet=True)
+    trained = train(dataset, config, TrainingOptions(quiet=True))
     assert trained.metrics["list_entries"] > 0
     assert trained.metrics["test"]["recall@20"] > 0.99
     assert not {"choose", "lists"} & {line["stage"] for line in trained.curve}

@@ -14,6 +14,7 @@ from legcf.core.files import read_json, write_json
 from legcf.data.options import DataOptions
 from legcf.data.source import load_data
 from legcf.recommender import Recommender
+from legcf.training.loop import TrainingOptions
 from legcf.training.registry import config_from_json, resolve
 from legcf.training.run import train
 from legcf.training.run_folder import load_model
@@ -64,7 +65,7 @@ def test_settings_of_format_1_make_the_same_model() -> None:
     dataset = load_data(str(KEPT / "data"), DataOptions(protocol="legcf", cold="keep"))
     before = read_json(KEPT / "format-1" / "metrics.json")
     assert dataset.content_hash == before["content_hash"]
-    again = train(dataset, config, quiet=True).metrics
+    again = train(dataset, config, TrainingOptions(quiet=True)).metrics
     assert again["num_params"] == before["num_params"]
     assert again["storage_bytes"] == before["storage_bytes"]
     assert again["test"]["recall@20"] == pytest.approx(before["test"]["recall@20"], abs=0.02)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from legcf.core.config import TrainingConfig
 from legcf.data.interactions import Interactions
 from legcf.training.sampler import Sampler, TrainingBatch
 from tests.helpers import graphs, interactions, random_interactions
@@ -16,7 +17,7 @@ def epoch(
 ) -> list[TrainingBatch]:
     order = options.pop("order", "interaction")
     kind = options.pop("kind", "each")
-    sampler = Sampler(train, size, negatives, order, kind)  # type: ignore[arg-type]
+    sampler = Sampler(train, TrainingConfig(batch_size=size, negatives=negatives, order=order), kind)  # type: ignore[arg-type]
     batches = list(sampler.epoch(np.random.default_rng(seed)))
     assert len(batches) == sampler.steps_per_epoch
     return batches
@@ -60,7 +61,7 @@ def test_negatives_are_unseen_and_distinct_where_there_are_enough(
 
 def test_a_pool_of_negatives_leaves_every_item_as_likely() -> None:
     train = random_interactions(30, 60, 0.15, seed=3)
-    sampler = Sampler(train, 50, 3, "interaction", "each", pool=20)
+    sampler = Sampler(train, TrainingConfig(batch_size=50, negatives=3, negative_pool=20), "each")
     counts = np.zeros(train.num_items)
     for seed in range(60):
         for batch in sampler.epoch(np.random.default_rng(seed)):
@@ -122,7 +123,7 @@ def test_the_generator_decides(order: str, kind: str) -> None:
 
 def test_a_second_epoch_is_shuffled_anew() -> None:
     train = random_interactions(20, 30, 0.2, seed=0)
-    sampler, rng = Sampler(train, 16, 1, "interaction", "each"), np.random.default_rng(0)
+    sampler, rng = Sampler(train, TrainingConfig(batch_size=16, negatives=1), "each"), np.random.default_rng(0)
     assert pairs(train, list(sampler.epoch(rng))) != pairs(train, list(sampler.epoch(rng)))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from legcf.core.config import RankingConfig, RunConfig, parse_bytes
+from legcf.core.config import RankingConfig, parse_bytes
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset, Interactions
 from legcf.evaluation import evaluate
@@ -19,10 +19,10 @@ from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.tables.embedding_table import CodebookTable, QuantisedTable
 from legcf.recommender import Recommender
 from legcf.scoring.scorer import Request, Scorer
-from legcf.training import selection
+from legcf.training.loop import TrainingOptions
 from legcf.training.registry import resolve
 from legcf.training.run import train
-from legcf.training.selection import _forms
+from legcf.training.selection import Table, TableSearch, forms, try_factorisations
 from tests.helpers import planted
 
 QUICK = {"epochs": 1, "batch_size": 400, "threads": 1}
@@ -100,7 +100,7 @@ def test_without_validation_a_tenth_is_held_out_and_all_is_trained_on(dataset: D
 def test_a_run_that_was_stopped_ends_the_same(stage: str, number: int, dataset: Dataset, tmp_path: Path) -> None:
     training = {**QUICK, "epochs": 3, "checkpoint_seconds": 0}
     config = resolve(overrides={"method": SMALL, "training": training, "ranking": {"bytes": 20_000}})
-    whole = train(dataset, config, tmp_path / "whole", quiet=True)
+    whole = train(dataset, config, TrainingOptions(tmp_path / "whole", quiet=True))
 
     def stop(line: dict[str, Any]) -> None:
         if line["stage"] == stage and line["epoch"] == number:
@@ -109,8 +109,8 @@ def test_a_run_that_was_stopped_ends_the_same(stage: str, number: int, dataset: 
     if not any(line["stage"] == stage and line["epoch"] == number for line in whole.curve):
         pytest.skip(f"a table was so far ahead that {stage} did not come about")
     with pytest.raises(KeyboardInterrupt):
-        train(dataset, config, tmp_path / "stopped", quiet=True, on_epoch=stop)
-    resumed = train(dataset, config, tmp_path / "stopped", resume=True, quiet=True)
+        train(dataset, config, TrainingOptions(tmp_path / "stopped", quiet=True, on_epoch=stop))
+    resumed = train(dataset, config, TrainingOptions(tmp_path / "stopped", resume=True, quiet=True))
     assert resumed.metrics["test"] == whole.metrics["test"]
     assert resumed.config == whole.config
     told = [[line["stage"], line["epoch"]] for line in resumed.curve]
@@ -118,9 +118,9 @@ def test_a_run_that_was_stopped_ends_the_same(stage: str, number: int, dataset: 
 
 
 def test_a_size_that_is_too_small_is_refused(dataset: Dataset) -> None:
-    with pytest.raises(UserError, match="raise --bytes"):
+    with pytest.raises(UserError, match="raise bytes"):
         Recommender(method_options=SMALL, training=QUICK, ranking={"bytes": 1000}).fit(dataset)
-    with pytest.raises(UserError, match="--backbone history"):
+    with pytest.raises(UserError, match=r"backbone.history"):
         Recommender("full", training={"epochs": 0}, ranking={"bits": 4}).fit(dataset)
 
 
@@ -139,30 +139,30 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 
 
 def test_a_start_that_training_does_not_better_is_kept(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selection, "best_table", lambda *_: None)
+    monkeypatch.setattr(TableSearch, "best", lambda search: None)
     never_trained = replace(selection_policy.SMALL, trained_handicap=1e-9)
     monkeypatch.setattr(selection_policy, "SMALL", never_trained)
     training = {**QUICK, "epochs": 2, "learning_rate": 10.0}
     config = resolve(overrides={"method": SMALL, "training": training, "ranking": {"bytes": 20_000}})
-    trained = train(dataset, config, quiet=True)
+    trained = train(dataset, config, TrainingOptions(quiet=True))
     start = next(line for line in trained.curve if line.get("search", {}).get("start") == "legcf")
     assert {"pretrain", "lists"} <= {line["stage"] for line in trained.curve}
     assert trained.config.training.epochs == 0
     assert trained.metrics["validation"]["ndcg@20"] == pytest.approx(start["validation"]["ndcg@20"])
-    again = train(dataset, trained.config, quiet=True)
+    again = train(dataset, trained.config, TrainingOptions(quiet=True))
     vectors = [one.model.ranking().items for one in (trained, again)]
     np.testing.assert_allclose(*vectors, rtol=1e-5, atol=1e-6)
 
 
 def test_six_bits_come_after_all_columns() -> None:
-    assert {bits for _, bits in _forms(400_000, 4_000, 256)} == {2, 3, 4}
-    roomy = list(_forms(1_000_000, 4_000, 128))
+    assert {bits for _, bits in forms(400_000, 4_000, 256)} == {2, 3, 4}
+    roomy = list(forms(1_000_000, 4_000, 128))
     assert {bits for _, bits in roomy} == {2, 3, 4, 6}
     assert {width for width, bits in roomy if bits > 4} == {128}
 
 
 def test_many_items_have_two_bits() -> None:
-    assert {bits for byte_budget in (4_000_000, 6_000_000) for _, bits in _forms(byte_budget, 40_000, 128)} == {2}
+    assert {bits for byte_budget in (4_000_000, 6_000_000) for _, bits in forms(byte_budget, 40_000, 128)} == {2}
 
 
 @pytest.mark.parametrize("most", [8192, 0])
@@ -171,12 +171,12 @@ def test_few_items_have_one_factorisation_and_many_are_climbed(
 ) -> None:
     tried: list[dict[str, Any]] = []
 
-    def score(config: RunConfig) -> float:
-        tried.append(config.method.model_dump())
+    def score(table: Table) -> float:
+        tried.append(table.config.method.model_dump())
         return -abs(float(np.log(tried[-1]["als"]["regularisation"] / 20)))
 
     monkeypatch.setattr(selection_policy, "LARGE_CATALOGUE", most)
-    selection._try_factorisations(resolve(), dataset, 24, score)
+    try_factorisations(resolve(), dataset, 24, score)
     assert {method["dim"] for method in tried} == {24}
     ridges = [method["als"]["regularisation"] for method in tried]
     if most:

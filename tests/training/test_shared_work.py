@@ -8,10 +8,11 @@ import pytest
 
 from legcf.data.interactions import Dataset
 from legcf.ranking.item_lists.lists import ItemLists
+from legcf.training.loop import TrainingOptions
 from legcf.training.registry import resolve
 from legcf.training.run import train
 from legcf.training.run_folder import TrainedModel
-from legcf.training.shared_work import SharedWork
+from legcf.training.shared_work import SharedWork, Work
 from tests.helpers import planted
 
 SIZES = (30_000, 13_000, 16_000)
@@ -22,17 +23,17 @@ def dataset() -> Dataset:
     return planted(150, 120, cold=3)
 
 
-def trained(dataset: Dataset, size: int, work: SharedWork | None, lines: list[Any]) -> TrainedModel:
+def trained(dataset: Dataset, size: int, work: Work, lines: list[Any]) -> TrainedModel:
     training = {"epochs": 1, "batch_size": 400, "threads": 1}
     overrides = {"method": {"c": 8, "dim": 16}, "training": training, "ranking": {"bytes": size}}
-    return train(dataset, resolve(overrides=overrides), quiet=True, on_epoch=lines.append, work=work)
+    return train(dataset, resolve(overrides=overrides), TrainingOptions(quiet=True, on_epoch=lines.append, work=work))
 
 
 def test_every_size_is_what_it_is_on_its_own(dataset: Dataset) -> None:
     work = SharedWork()
     for number, size in enumerate(SIZES):
         plain_lines, lines = list[Any](), list[Any]()
-        plain, one = trained(dataset, size, None, plain_lines), trained(dataset, size, work, lines)
+        plain, one = trained(dataset, size, Work(), plain_lines), trained(dataset, size, work, lines)
         assert one.config == plain.config
         assert one.metrics["test"] == plain.metrics["test"]
         assert one.metrics["best_epoch"] == plain.metrics["best_epoch"]

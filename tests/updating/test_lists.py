@@ -2,8 +2,10 @@
 """Lists of changed items beside those that stay."""
 
 import numpy as np
+import pytest
 
 from legcf.core.config import RankingConfig
+from legcf.ranking.item_lists.recipe import ListFitter
 from legcf.ranking.item_lists.ridge import find_candidates, solve
 from legcf.updating.lists import renewed_lists
 from tests.helpers import random_interactions
@@ -40,3 +42,15 @@ def test_no_more_entries_than_there_is_room_for() -> None:
     changed[:20] = True
     for room in (300, 100, 20):
         assert renewed_lists(lists, train, changed, SETTINGS, room).num_entries <= room
+
+
+@pytest.mark.parametrize("candidates", [None, 6])
+def test_an_update_of_everything_makes_the_lists_of_a_training(candidates: int | None) -> None:
+    """With as many candidates as are configured, and weights solved again only where none are."""
+    train = random_interactions(60, 40, 0.15, seed=4)
+    settings = RankingConfig(list_ridge=2.0, list_candidates=candidates, list_bits=8)
+    trained = ListFitter(train).lists(settings, 150).scaled(2.0)
+    renewed = renewed_lists(trained, train, np.ones(40, dtype=np.bool_), settings, 150)
+    assert np.array_equal(renewed.pairs.indptr, trained.pairs.indptr)
+    assert np.array_equal(renewed.pairs.items, trained.pairs.items)
+    assert np.allclose(renewed.weights, trained.weights, rtol=0.02, atol=1e-3)

@@ -176,10 +176,10 @@ def _limits(field: Any) -> str:
 def _http() -> Iterator[str]:
     """The operations and schemas of the OpenAPI document."""
     from legcf.server.routes.openapi import document
-    from legcf.server.routes.query import Api
+    from legcf.server.routes.query import QueryApi
 
     nothing: Any = None  # the document needs none of what answers
-    described = document(Api(*[nothing] * 6).operations(), key=True)
+    described = document(QueryApi(nothing).operations(), key=True)
     yield "# HTTP\n"
     yield f"{described['info']['description']} A running server has the same as a page to try (`/docs`) and as a"
     yield "document for machines (`/openapi.json`, OpenAPI 3.1). Operations marked *open* need no key.\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The assignment matrix S: at most t weighted meta-embeddings for every entity, stored as two N × t arrays."""
+"""Hold the assignment matrix S: at most t weighted meta-embeddings for every entity, stored as two N × t arrays."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
-    """S[p, indices[p, k]] = weights[p, k]; a weight of zero marks an unused place."""
+    """Hold S[p, indices[p, k]] = weights[p, k]; a weight of zero marks an unused entry."""
 
     indices: IntArray
     weights: FloatArray
@@ -26,11 +26,11 @@ class Assignment:
 
     @property
     def per_entity(self) -> int:
-        """t, the number of places in a row."""
+        """Return t, the number of entries in a row."""
         return int(self.indices.shape[1])
 
     def to_csr(self) -> "sp.csr_matrix":
-        """N × c, float32, int32 indices while they can count; equal columns of a row are summed, zeros left out."""
+        """Return S, N × c, float32, int32 indices while they can count; equal columns are summed, zeros left out."""
         import scipy.sparse as sp  # here: serving has no use for it
 
         indptr = np.arange(0, self.indices.size + 1, self.per_entity, dtype=np.int64)
@@ -43,7 +43,7 @@ class Assignment:
         return matrix
 
     def compose(self, codebook: FloatArray) -> FloatArray:
-        """Eq. 1: S · codebook."""
+        """Return S · codebook (Eq. 1)."""
         rows: FloatArray = self.to_csr() @ codebook
         return rows
 
@@ -59,7 +59,7 @@ class Assignment:
 
 
 def relative_error(vectors: FloatArray, dictionary: FloatArray, assignment: Assignment) -> float:
-    """‖H_full − S·H_meta‖ / ‖H_full‖, computed in row blocks."""
+    """Return ‖H_full − S·H_meta‖ / ‖H_full‖, computed in row blocks."""
     matrix = assignment.to_csr()
     missed = total = 0.0
     for start in range(0, len(vectors), 16384):

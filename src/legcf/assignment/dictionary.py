@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any table as codebook and assignment: alternate matching pursuit (S given D) and least squares (D given S)."""
+"""Learn codebook and assignment of any table: alternate matching pursuit (S for D) and least squares (D for S)."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from legcf.core.arrays import FloatArray
 from legcf.core.errors import UserError
 from legcf.core.progress import progress
 
-DEFAULT_ROUNDS = 8
+DEFAULT_ROUNDS = 8  # of pursuit and fit; other numbers have no measurement in docs/study.md
 _START_ROUNDS = 5  # of k-means: the pursuit's rounds mend the rest
 _START_ROWS_PER_ATOM = 256
 _RIDGE = 1e-3  # relative to an atom's mean use; pulls towards the previous atom, so that a hardly used one stays put
@@ -26,7 +26,7 @@ _GRAM_ROWS = 2048
 
 @dataclass(frozen=True, eq=False)
 class Balance:
-    """A basis made for coding, as d × k matrices that rows are multiplied by, and the metric m that leads out of it.
+    """Hold a basis for coding, as d × k matrices that rows are multiplied by, and the metric m that leads out of it.
 
     With U Vᵀ = P Σ Qᵀ the rows become P Σ^power and Q Σ^power, and m = Σ^(½ − power): user · diag(m²) · item are the
     scores as they were. A squared error in this space is, for power 1, the error in scores: that of a user measured in
@@ -42,7 +42,7 @@ class Balance:
 def find_balance(
     user_vectors: FloatArray, item_vectors: FloatArray, power: float = 1.0, least: float | None = None
 ) -> Balance:
-    """The basis for these two sides; directions whose share of Σ is at most `least` are left out."""
+    """Return the basis for these two sides; directions whose share of Σ is at most `least` are left out."""
     user_root, item_root = _gram_root(user_vectors), _gram_root(item_vectors)
     left, sizes, right = np.linalg.svd(user_root @ item_root.T)
     kept = max(1, np.count_nonzero(sizes > least * sizes[0])) if least is not None else len(sizes)
@@ -57,13 +57,13 @@ def find_balance(
 def balance(
     user_vectors: FloatArray, item_vectors: FloatArray, power: float = 1.0
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Users, items and the metric m in the basis of `find_balance`."""
+    """Return users, items and the metric m in the basis of `find_balance`."""
     basis = find_balance(user_vectors, item_vectors, power)
     return user_vectors @ basis.onto_users, item_vectors @ basis.onto_items, basis.metric
 
 
 def _gram_root(vectors: FloatArray) -> NDArray[np.float64]:
-    """R with RᵀR = XᵀX, summed in float64 by blocks of rows."""
+    """Return R with RᵀR = XᵀX, summed in float64 by blocks of rows."""
     gram = np.zeros((vectors.shape[1], vectors.shape[1]))
     for start in range(0, len(vectors), _GRAM_ROWS):
         block = vectors[start : start + _GRAM_ROWS].astype(np.float64)
@@ -83,7 +83,7 @@ def learn(
     memory_cap_mb: float = DEFAULT_MEMORY_CAP_MB,
     quiet: bool = True,
 ) -> tuple[FloatArray, Assignment]:
-    """A codebook (c × d, unit rows) and an assignment with at most t weights per row, S · codebook ≈ vectors.
+    """Learn a codebook (c × d, unit rows) and an assignment of at most t weights per row, S · codebook ≈ vectors.
 
     Work memory beside the result stays within `memory_cap_mb` and three c × c matrices.
     """
@@ -112,7 +112,7 @@ def fit(
     assignment: Assignment,
     memory_cap_mb: float = DEFAULT_MEMORY_CAP_MB,
 ) -> FloatArray:
-    """The codebook that fits best given the codes: (SᵀS + λI) D = SᵀH + λ D_before."""
+    """Solve the codebook that fits the codes best: (SᵀS + λI) D = SᵀH + λ D_before."""
     matrix = assignment.to_csr()
     gram = (matrix.T @ matrix).toarray().astype(np.float64)
     ridge = _RIDGE * max(float(np.trace(gram)), np.finfo(np.float64).tiny) / len(gram)
@@ -155,7 +155,7 @@ def _revive(
 def _start(
     vectors: FloatArray, c: int, rng: np.random.Generator, nonnegative: bool, memory_cap_mb: float
 ) -> FloatArray:
-    """Centres of spherical k-means; where signs are free, a row joins the centre with the largest |cosine|."""
+    """Find centres of spherical k-means; where signs are free, a row joins the centre with the largest |cosine|."""
     affordable = max(c, rows_within(memory_cap_mb / 4, vectors.shape[1]))
     picked = rng.choice(len(vectors), min(len(vectors), _START_ROWS_PER_ATOM * c, affordable), replace=False)
     directions = _unit(vectors[np.sort(picked)])
@@ -168,9 +168,9 @@ def _start(
         mine = distributed.local_rows(shares)
         for start in range(mine.start, mine.stop, rows):
             block = slice(start, min(start + rows, mine.stop))
-            found = directions[block] @ centres.T
-            nearest[block] = (found if nonnegative else np.abs(found)).argmax(axis=1)
-            cosines[block] = np.take_along_axis(found, nearest[block, None], axis=1)[:, 0]
+            products = directions[block] @ centres.T
+            nearest[block] = (products if nonnegative else np.abs(products)).argmax(axis=1)
+            cosines[block] = np.take_along_axis(products, nearest[block, None], axis=1)[:, 0]
         distributed.all_gather_rows(nearest, shares)
         distributed.all_gather_rows(cosines, shares)
         members = sp.csr_matrix((cosines, (nearest, np.arange(len(directions)))), shape=(c, len(directions)))

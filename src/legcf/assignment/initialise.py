@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first assignment, rules I–III of the paper: an anchor of weight w*, the rest shared by random others."""
+"""Make the first assignment, rules I–III of the paper: an anchor of weight w*, the rest shared by random others."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ def from_anchors(
     rng: np.random.Generator,
     with_replacement: bool = True,
 ) -> Assignment:
-    """S[p, anchor_p] = w*, and t − 1 uniformly drawn others share 1 − w* (Section 3.4, I–III).
+    """Return S[p, anchor_p] = w*, and t − 1 uniformly drawn others share 1 − w* (Section 3.4, I–III).
 
     With t = 1 the anchor alone carries weight 1. Drawn with replacement, an index may repeat; the repeated weights
     then add up, so every row sums to 1.
@@ -26,7 +26,7 @@ def from_anchors(
     indices[:, 0] = anchors
     weights[:, 0] = anchor_weight if t > 1 and num_buckets > 1 else 1.0
     if t > 1:
-        # Drawing from c − 1 places and stepping over the anchor excludes it without rejection.
+        # Drawing from c − 1 indices and stepping over the anchor excludes it without rejection.
         others = _draw(rng, count, t - 1, num_buckets - 1, with_replacement)
         indices[:, 1:] = others + (others >= indices[:, :1])
         weights[:, 1:] = (1 - anchor_weight) / (t - 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The paper's closed form (Eq. 10–14): S = H_full · pinv(H_meta) by SVD, the t largest entries of a row kept, S ≥ 0."""
+"""Solve the paper's closed form (Eq. 10–14): S = H_full · pinv(H_meta) by SVD, t largest entries of a row, S ≥ 0."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from legcf.core.arrays import FloatArray
 def solve(
     vectors: FloatArray, dictionary: FloatArray, t: int, memory_cap_mb: float = DEFAULT_MEMORY_CAP_MB
 ) -> Assignment:
-    """Dense rows of S exist only one batch at a time, each cut to t entries before the next is made."""
+    """Solve S a batch of dense rows at a time, each cut to t entries before the next is made."""
     # Singular values below the precision of float32 are noise, whose inverse would swamp everything.
     noise = max(dictionary.shape) * float(np.finfo(np.float32).eps)
     inverse = np.linalg.pinv(dictionary.astype(np.float64), rcond=noise).astype(np.float32)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The paper's closed form where it is good: it chooses the meta-embeddings, least squares on them sets the weights.
+"""Use the paper's closed form to choose meta-embeddings, and least squares on them to set the weights.
 
 With more meta-embeddings than columns (c > d) the pseudo-inverse gives S · P, P a projection whose diagonal is d/c on
-average. Its largest entries are still in the right places, but what is left of their size is about that share.
+average. Its largest entries still name the right meta-embeddings, but what is left of their size is about that share.
 """
 
 from legcf.assignment import pinv

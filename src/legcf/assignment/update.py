@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Around the solvers: what S is solved from where vectors are blocks of several layers side by side, and updates that
-change less (new weights for the same meta-embeddings, or a mixture of old and new)."""
+"""Prepare and soften the update of S: what it is solved from where vectors are blocks of several layers side by side,
+and updates that change less (new weights for the same meta-embeddings, or a mixture of old and new)."""
 
 from collections.abc import Callable, Sequence
 
@@ -21,7 +21,7 @@ _AGGREGATIONS: dict[str, Callable[[list[FloatArray]], FloatArray]] = {
 
 
 def aggregated(vectors: FloatArray, widths: Sequence[int], how: str) -> FloatArray:
-    """H · G; a single block stays what it is.
+    """Return H · G; a single block stays what it is.
 
     Where H_full = S · H_meta, also H_full G = S · H_meta G for any linear map G, as long as both sides go through the
     same one. The paper asks for an "appropriate dimension aggregation" without naming it; the mean of the blocks is
@@ -37,7 +37,7 @@ def refitted(
     assignment: Assignment,
     memory_cap_mb: float = DEFAULT_MEMORY_CAP_MB,
 ) -> Assignment:
-    """The non-negative weights that fit best with every entity's meta-embeddings left as they are."""
+    """Solve the non-negative weights that fit best with every entity's meta-embeddings left as they are."""
     weights = np.empty_like(assignment.weights)
     t = assignment.per_entity
     rows = rows_within(memory_cap_mb / 2, t * dictionary.shape[1])
@@ -51,15 +51,15 @@ def refitted(
 
 
 def mixed(old: Assignment, new: Assignment, share: float) -> Assignment:
-    """share · old + (1 − share) · new, the t largest weights of a row kept."""
+    """Return share · old + (1 − share) · new, the t largest weights of a row kept."""
     t = new.per_entity
     indices = np.concatenate([old.indices, new.indices], axis=1)
     weights = np.concatenate([old.weights * np.float32(share), new.weights * np.float32(1 - share)], axis=1)
-    for place in range(1, indices.shape[1]):  # a meta-embedding named twice is gathered in its first place
-        for earlier in range(place):
-            same = indices[:, earlier] == indices[:, place]
-            weights[same, earlier] += weights[same, place]
-            weights[same, place] = 0
+    for entry in range(1, indices.shape[1]):  # a meta-embedding named twice is gathered in its first entry
+        for earlier in range(entry):
+            same = indices[:, earlier] == indices[:, entry]
+            weights[same, earlier] += weights[same, entry]
+            weights[same, entry] = 0
     largest = np.argsort(-weights, axis=1, kind="stable")[:, :t]
     return Assignment(
         np.take_along_axis(indices, largest, axis=1), np.take_along_axis(weights, largest, axis=1), new.num_buckets
@@ -67,15 +67,15 @@ def mixed(old: Assignment, new: Assignment, share: float) -> Assignment:
 
 
 def _non_negative(gram: FloatArray, target: FloatArray) -> FloatArray:
-    """argmin ½ wᵀGw − bᵀw over w ≥ 0 for many small problems at once.
+    """Return argmin ½ wᵀGw − bᵀw over w ≥ 0 for many small problems at once.
 
     Where plain least squares is not negative it is the answer: near-copies among the meta-embeddings would take
     coordinate descent, which the other rows get, thousands of sweeps.
     """
-    places = np.arange(gram.shape[1])
-    squares = gram[:, places, places].astype(np.float64)
+    diagonal = np.arange(gram.shape[1])
+    squares = gram[:, diagonal, diagonal].astype(np.float64)
     ridged = gram.astype(np.float64)
-    ridged[:, places, places] += _RIDGE * squares.max(axis=1, keepdims=True, initial=0) + np.finfo(np.float32).tiny
+    ridged[:, diagonal, diagonal] += _RIDGE * squares.max(axis=1, keepdims=True, initial=0) + np.finfo(np.float32).tiny
     free = np.linalg.solve(ridged, target[:, :, None].astype(np.float64))[:, :, 0].astype(np.float32)
     negative = (free < 0).any(axis=1)
     weights = np.maximum(free, 0)
@@ -84,10 +84,10 @@ def _non_negative(gram: FloatArray, target: FloatArray) -> FloatArray:
 
 
 def _descended(gram: FloatArray, target: FloatArray, weights: FloatArray) -> FloatArray:
-    """Coordinate descent from these weights."""
+    """Run coordinate descent from these weights."""
     for _ in range(_SWEEPS):
-        for place in range(weights.shape[1]):
-            own = np.maximum(gram[:, place, place], 1e-12)
-            rest = np.einsum("nt,nt->n", gram[:, place], weights) - own * weights[:, place]
-            weights[:, place] = np.maximum((target[:, place] - rest) / own, 0)
+        for entry in range(weights.shape[1]):
+            square = np.maximum(gram[:, entry, entry], 1e-12)
+            rest = np.einsum("nt,nt->n", gram[:, entry], weights) - square * weights[:, entry]
+            weights[:, entry] = np.maximum((target[:, entry] - rest) / square, 0)
     return weights

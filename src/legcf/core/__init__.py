@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Foundations that know nothing of recommenders."""
+"""Provide foundations that know nothing of recommenders."""

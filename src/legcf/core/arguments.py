@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people pass from Python, checked: a wrong type gets a sentence, not a traceback from within."""
+"""Check what people pass from Python: a wrong type gets a sentence, not a traceback from within."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,7 +12,7 @@ _ARTICLES = {"user": "a user", "item": "an item"}
 
 
 def as_count(value: Any, what: str) -> int:
-    """A whole number of at least 1; `what` it counts begins the sentence."""
+    """Return a whole number of at least 1; `what` it counts begins the sentence of a refusal."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
         raise UserError(f"{what} must be a whole number such as 10, not {value!r}.")
     if value < 1:
@@ -21,14 +21,14 @@ def as_count(value: Any, what: str) -> int:
 
 
 def as_list(values: Any, what: str) -> list[Any]:
-    """Several values, whatever holds them."""
+    """Return several values as a list, whatever holds them."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise UserError(f"{what} must be a list such as [10, 20], not {values!r}.")
     return list(values)
 
 
 def as_ids(asked: Any, kind: str) -> list[int | str]:
-    """One id or several, each an integer or text."""
+    """Return one id or several as a list, each an integer or text."""
     one = isinstance(asked, str | bytes) or not isinstance(asked, Iterable)
     return [_as_id(value, kind) for value in ([asked] if one else asked)]
 

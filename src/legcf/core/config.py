@@ -115,7 +115,11 @@ class TrainingConfig(Frozen):
     gradient_clip: float | None = Field(None, gt=0, description="clip every gradient entry to ± this")
     epochs: int = Field(1000, ge=0, description="most epochs of a stage")
     patience: int = Field(10, ge=1, description="evaluations without a better validation result that end a stage")
-    monitor: str = Field("ndcg@20", description="validation metric that picks the best epoch")
+    monitor: str = Field(
+        "ndcg@20",
+        description="validation metric that picks the best epoch; tables, lists and their settings are picked by the"
+        " geometric mean of it and of recall at the same length",
+    )
     evaluate_every: int = Field(1, ge=1, description="epochs between validations")
     validation_users: int | None = Field(
         None, ge=1, description="validate on this many users (a seeded draw) instead of all while training"
@@ -152,10 +156,8 @@ class TrainingConfig(Frozen):
     def _folds_go_with(self) -> "TrainingConfig":
         if self.edge_folds == 1:
             raise ValueError("edge_folds = 1 would leave out every edge; use 0 for none, or at least 2")
-        if self.edge_folds and (self.order == "user" or self.loss == "squared"):
+        if self.edge_folds and self.order == "user":
             raise ValueError("edge_folds needs order = interaction and a loss that takes pairs in batches")
-        if self.exclude_target and self.loss == "squared":
-            raise ValueError("exclude_target needs a loss that takes pairs in batches")
         return self
 
 

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks: several processes that train one model. Who does which rows, how parts become a whole, and who writes.
+"""Train one model with several processes (ranks): divide rows, exchange results, decide who writes.
 
-Every rank runs the same program. What is worth it is split: a rank does its own rows (`cuts`) and is given those of the
-others (`fill`), or the sum over all (`total`). Everything else is done by all of them alike, and decisions follow from
-numbers that all have. One rank, the first, has the run's folder and speaks. Alone, a process is one rank and nothing
-here does anything.
+Every rank runs the same program. Expensive loops are split: a rank computes its own rows (`row_partition`) and receives
+those of the others (`all_gather_rows`), or the sum over all (`all_reduce_sum`). Everything else is computed by all of
+them alike, and decisions follow from numbers that all have. One rank, the first, has the run's folder and prints. A
+process alone is one rank, and nothing here does anything.
+
+Every rank must reach the same collectives in the same order: a rank that leaves one out, or that branches on a number
+which only it has, makes the others wait until the timeout. Collectives are marked as such in their docstrings.
 """
 
 import copy
@@ -12,6 +15,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,24 +29,36 @@ from legcf.core.files import written_whole
 if TYPE_CHECKING:
     import torch
 
-_PATIENCE = timedelta(hours=6)  # a rank that has died is noticed at once; this is for one that works for long
+_TIMEOUT = timedelta(hours=6)  # a rank that has died is noticed at once; this is for one that works for long
 _UNSHARED_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 JOB = "job"  # the file in a run's folder that says which job of ranks has begun it
-_world_size, _rank = 1, 0
 
+
+@dataclass
+class _Group:
+    """Hold the only state of this module: this process's rank, and how many ranks there are."""
+
+    rank: int = 0
+    size: int = 1
+
+
+_group = _Group()
 Array = TypeVar("Array", bound=NDArray[Any])
 
 
 def join() -> None:
-    """Meet the other ranks, if the process was started as one of several (by torchrun, which sets these variables)."""
-    global _world_size, _rank
+    """Join the other ranks, if the process was started as one of several (by torchrun, which sets the environment)."""
     if rank_and_world_size()[1] == 1:
         return
     import torch.distributed as dist
 
-    dist.init_process_group("gloo", timeout=_PATIENCE)
-    _world_size, _rank = dist.get_world_size(), dist.get_rank()
-    if _rank == 0 and os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0" and _UNSHARED_STORE not in os.environ:
+    dist.init_process_group("gloo", timeout=_TIMEOUT)
+    _group.size, _group.rank = dist.get_world_size(), dist.get_rank()
+    if (
+        _group.rank == 0
+        and os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0"
+        and _UNSHARED_STORE not in os.environ
+    ):
         print(
             f"Set {_UNSHARED_STORE}=1 for torchrun: without it, a job does not recover from the loss of a rank.",
             file=sys.stderr,
@@ -50,37 +66,41 @@ def join() -> None:
 
 
 def rank_and_world_size() -> tuple[int, int]:
-    """Which rank this process was started as, and of how many: for work that needs nothing of the others."""
+    """Return as which rank of how many this process was started: for work that needs nothing of the others."""
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         return 0, 1
     return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def leave() -> None:
-    """Part from the others once all is done."""
-    global _world_size, _rank
-    if _world_size > 1:
+    """Leave the group once all is done."""
+    if _group.size > 1:
         import torch.distributed as dist
 
         dist.destroy_process_group()
-        _world_size, _rank = 1, 0
+        _group.size, _group.rank = 1, 0
 
 
 def world_size() -> int:
-    return _world_size
+    """Return how many ranks there are."""
+    return _group.size
 
 
 def rank() -> int:
-    return _rank
+    """Return the number of this rank, from 0."""
+    return _group.rank
 
 
 def is_first() -> bool:
-    """Whether this rank writes and speaks."""
-    return _rank == 0
+    """Return whether this is the rank that writes and prints."""
+    return _group.rank == 0
 
 
 def goes_on(folder: Path, may_begin: bool) -> bool:
-    """Whether this job has begun the run in the folder before one of its ranks was lost; if it begins now, it signs."""
+    """Return whether this job began the run in the folder before it lost a rank; else, if it may, mark it as its own.
+
+    A collective.
+    """
 
     def signed() -> bool:
         name, mark = os.environ["TORCHELASTIC_RUN_ID"], folder / JOB
@@ -91,40 +111,43 @@ def goes_on(folder: Path, may_begin: bool) -> bool:
                 temporary.write_text(name, encoding="utf-8")
         return False
 
-    return _world_size > 1 and bool(run_on_first_and_broadcast(signed))
+    return _group.size > 1 and bool(run_on_first_and_broadcast(signed))
 
 
-# Who does what --------------------------------------------------------------------------------------------------------
+# Dividing rows --------------------------------------------------------------------------------------------------------
 
 
 def row_partition(offsets: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Rank r does the rows from cuts[r] to cuts[r + 1]. `offsets` (as of a CSR matrix) tell how much work rows are."""
-    shares = np.arange(1, _world_size) * (int(offsets[-1]) / _world_size)
+    """Return bounds: rank r computes the rows from bounds[r] to bounds[r + 1].
+
+    `offsets` (as of a CSR matrix) say how much work rows are.
+    """
+    shares = np.arange(1, _group.size) * (int(offsets[-1]) / _group.size)
     inner = np.searchsorted(offsets, shares, side="left")
     return np.concatenate([[0], inner, [len(offsets) - 1]]).astype(np.int64)
 
 
 def even_partition(rows: int) -> NDArray[np.int64]:
-    """The same where all rows are the same work."""
-    return np.arange(_world_size + 1, dtype=np.int64) * rows // _world_size
+    """Return bounds as `row_partition` does, where all rows are the same work."""
+    return np.arange(_group.size + 1, dtype=np.int64) * rows // _group.size
 
 
 def local_rows(bounds: NDArray[np.int64]) -> slice:
-    """This rank's rows."""
-    return slice(int(bounds[_rank]), int(bounds[_rank + 1]))
+    """Return this rank's rows."""
+    return slice(int(bounds[_group.rank]), int(bounds[_group.rank + 1]))
 
 
 def local_generator(rng: np.random.Generator) -> np.random.Generator:
-    """For draws that differ between ranks; `rng` stays as it is, the same for all and as far as one rank would be."""
-    return rng if _world_size == 1 else np.random.default_rng([int(copy.deepcopy(rng).integers(2**63)), _rank])
+    """Return a generator for draws that differ between ranks; `rng` itself does not advance, so all keep the same."""
+    return rng if _group.size == 1 else np.random.default_rng([int(copy.deepcopy(rng).integers(2**63)), _group.rank])
 
 
-# From parts to a whole ------------------------------------------------------------------------------------------------
+# Collectives over rows and numbers ------------------------------------------------------------------------------------
 
 
 def all_reduce_sum(array: Array) -> Array:
-    """The sum over all ranks, in place; the same bits everywhere."""
-    if _world_size > 1:
+    """Sum an array over all ranks, in-place; every rank gets the same bits. A collective."""
+    if _group.size > 1:
         import torch
         import torch.distributed as dist
 
@@ -133,54 +156,54 @@ def all_reduce_sum(array: Array) -> Array:
 
 
 def all_reduce_max(value: float) -> float:
-    """The largest over all ranks."""
-    if _world_size == 1:
+    """Return the largest value over all ranks. A collective."""
+    if _group.size == 1:
         return value
     import torch
     import torch.distributed as dist
 
-    found = torch.tensor(value, dtype=torch.float64)
-    dist.all_reduce(found, dist.ReduceOp.MAX)
-    return found.item()
+    largest = torch.tensor(value, dtype=torch.float64)
+    dist.all_reduce(largest, dist.ReduceOp.MAX)
+    return largest.item()
 
 
 def all_gather_rows(array: Array, bounds: NDArray[np.int64]) -> Array:
-    """Give everyone the rows that each rank has found, in place."""
-    if _world_size > 1:
-        _together(_sent, (array[bounds[rank] : bounds[rank + 1]] for rank in range(_world_size)))
+    """Give every rank the rows that each has computed, in-place. A collective."""
+    if _group.size > 1:
+        _exchange(_broadcast, (array[bounds[rank] : bounds[rank + 1]] for rank in range(_group.size)))
     return array
 
 
 def reduce_scatter_rows(array: NDArray[Any], bounds: NDArray[np.int64]) -> NDArray[Any]:
-    """The sum over all ranks for this rank's rows of the array, which it returns; the other rows are left undefined."""
-    if _world_size > 1:
+    """Return this rank's rows of the array summed over all ranks; the other rows become undefined. A collective."""
+    if _group.size > 1:
         import torch
         import torch.distributed as dist
 
-        _together(
+        _exchange(
             lambda rank, rows: dist.reduce(torch.from_numpy(rows), dst=rank, async_op=True),
-            (array[bounds[rank] : bounds[rank + 1]] for rank in range(_world_size)),
+            (array[bounds[rank] : bounds[rank + 1]] for rank in range(_group.size)),
         )
     return array[local_rows(bounds)]
 
 
-def _together(send: Callable[[int, NDArray[Any]], Any], parts: Iterable[NDArray[Any]]) -> None:
-    """One exchange for each rank's part, all at once: what goes one way need not wait for what goes the other."""
+def _exchange(send: Callable[[int, NDArray[Any]], Any], parts: Iterable[NDArray[Any]]) -> None:
+    """Run one exchange for each rank's part, all at once: one direction need not wait for the other."""
     for under_way in [send(rank, rows) for rank, rows in enumerate(parts) if rows.size]:
         under_way.wait()
 
 
 def average_gradients(parameters: Iterable["torch.Tensor"], weight: float) -> None:
-    """Mean gradients over all ranks, each weighing what it says; one exchange however many parameters there are."""
-    if _world_size == 1:
+    """Average gradients over all ranks, each with its `weight`, in one exchange for all parameters. A collective."""
+    if _group.size == 1:
         return
     import torch
     import torch.distributed as dist
 
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     together = torch.cat([*(gradient.reshape(-1) for gradient in gradients), torch.ones(1)]).mul_(weight)
-    if _world_size == 2:
-        together += _others(together)
+    if _group.size == 2:
+        together += _other_values(together)
     else:
         dist.all_reduce(together)
     together /= together[-1].clone()
@@ -190,46 +213,50 @@ def average_gradients(parameters: Iterable["torch.Tensor"], weight: float) -> No
         start += gradient.numel()
 
 
-def _others(values: "torch.Tensor") -> "torch.Tensor":
-    """The other rank's values, of two: each sends once, where a sum over a ring goes around twice."""
+def _other_values(values: "torch.Tensor") -> "torch.Tensor":
+    """Return the values of the other of two ranks: each sends once, where a sum over a ring goes around twice."""
     import torch
     import torch.distributed as dist
 
     received = torch.empty_like(values)
-    for under_way in (dist.isend(values, 1 - _rank), dist.irecv(received, 1 - _rank)):
+    for under_way in (dist.isend(values, 1 - _group.rank), dist.irecv(received, 1 - _group.rank)):
         assert under_way is not None  # of a rank that is in the group
         under_way.wait()
     return received
 
 
 def broadcast_parameters(tensors: Iterable["torch.Tensor"]) -> None:
-    """The first rank's values for everyone: what all have computed alike may differ in its last bits."""
-    if _world_size > 1:
+    """Give all ranks the first one's values: what all have computed alike may differ in its last bits. A collective."""
+    if _group.size > 1:
         for tensor in tensors:
             _from(0, tensor.detach().numpy())
 
 
-# What only the first rank can know ------------------------------------------------------------------------------------
+# What only the first rank can find out --------------------------------------------------------------------------------
 
 
 def run_on_first_and_broadcast(ask: Callable[[], Any]) -> Any:
-    """What the first rank finds (anything that JSON can say), for all; a UserError of it is everyone's."""
-    return ask() if _world_size == 1 else json.loads(broadcast_bytes(lambda: json.dumps(ask()).encode()))
+    """Return to every rank what the first one's `ask()` returns (any JSON); its UserError is raised everywhere.
+
+    A collective.
+    """
+    return ask() if _group.size == 1 else json.loads(broadcast_bytes(lambda: json.dumps(ask()).encode()))
 
 
 def broadcast_bytes(ask: Callable[[], bytes]) -> bytes:
-    if _world_size == 1:
+    """Return to every rank the bytes of the first one's `ask()`. A collective."""
+    if _group.size == 1:
         return ask()
-    found, refused = b"", 0
+    answer, refused = b"", 0
     if is_first():
         try:
-            found = ask()
+            answer = ask()
         except UserError as error:
-            found, refused = str(error).encode(), 1
-    sizes = _from(0, np.array([len(found), refused]))
+            answer, refused = str(error).encode(), 1
+    sizes = _from(0, np.array([len(answer), refused]))
     content = np.empty(int(sizes[0]), dtype=np.uint8)
     if is_first():
-        content[:] = np.frombuffer(found, dtype=np.uint8)
+        content[:] = np.frombuffer(answer, dtype=np.uint8)
     result = _from(0, content).tobytes()
     if sizes[1]:
         raise UserError(result.decode())
@@ -237,14 +264,14 @@ def broadcast_bytes(ask: Callable[[], bytes]) -> bytes:
 
 
 def _from(rank: int, array: Array) -> Array:
-    """The array as that rank has it, in place, whatever its type; rows must be contiguous."""
+    """Overwrite the array with that of a rank, whatever its type; rows must be contiguous."""
     if array.size:
-        _sent(rank, array).wait()
+        _broadcast(rank, array).wait()
     return array
 
 
-def _sent(rank: int, array: NDArray[Any]) -> Any:
-    """The array of that rank on its way to all others."""
+def _broadcast(rank: int, array: NDArray[Any]) -> Any:
+    """Start to broadcast the array of that rank to all others."""
     import torch
     import torch.distributed as dist
 

@@ -14,7 +14,7 @@ _TRAINING_PACKAGES = frozenset({"numba", "polars", "psutil", "pymetis", "safeten
 
 
 class UserError(Exception):
-    """Something the user can mend. The command line prints it as one sentence and exits with code 2.
+    """Report something the user can mend. The command line prints it as one sentence and exits with code 2.
 
     Example:
         ```python
@@ -30,7 +30,7 @@ class UserError(Exception):
 
 
 class MissingExtra(UserError):
-    """A feature was asked for whose optional packages are not installed."""
+    """Report a feature whose optional packages are not installed."""
 
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(f"{feature} needs optional packages: run `pip install 'legcf[{extra}]'` and try again.")
@@ -76,7 +76,7 @@ def _argument(option: str) -> str:
 
 @contextmanager
 def training_packages_for(feature: str) -> Iterator[None]:
-    """Where a package is missing that only training needs, `feature` asks for the extra that brings it."""
+    """Turn the lack of a package that only training needs into a `MissingExtra` of `feature`."""
     try:
         yield
     except ModuleNotFoundError as error:

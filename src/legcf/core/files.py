@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files are written whole or not at all: everything is first written beside its place, then moved into it.
-
-And where they go that can be made or fetched again: the one cache folder.
-"""
+"""Write files whole or not at all: under a temporary name in the same folder, then renamed. Find the cache folder."""
 
 import glob
 import json
@@ -20,13 +17,13 @@ from legcf.core.errors import UserError
 
 
 def cache_folder() -> Path:
-    """Where what can be fetched or computed again is kept: `$LEGCF_CACHE`, else the user's cache folder."""
-    chosen = os.environ.get("LEGCF_CACHE")
-    return Path(chosen) if chosen else user_cache_path("legcf", appauthor=False)
+    """Return the folder for what can be fetched or computed again: `$LEGCF_CACHE`, else the user's cache folder."""
+    folder = os.environ.get("LEGCF_CACHE")
+    return Path(folder) if folder else user_cache_path("legcf", appauthor=False)
 
 
 def lasting(path: str | Path) -> str:
-    """A path or pattern of paths that still means the same from another folder; other names stay as they are."""
+    """Return a path or pattern that means the same from another folder; other names stay as they are."""
     return str(Path(path).absolute()) if glob.has_magic(str(path)) or Path(path).exists() else str(path)
 
 
@@ -53,7 +50,7 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def held(path: Path, otherwise: str) -> Iterator[None]:
-    """Keep others out while this process is at work; who comes second is told so. A lock ends with its process."""
+    """Lock `path` while this process works; another one gets the sentence `otherwise`. A lock ends with its process."""
     try:
         import fcntl
     except ImportError:  # Windows has none
@@ -69,7 +66,7 @@ def held(path: Path, otherwise: str) -> Iterator[None]:
 
 @contextmanager
 def folder_written_whole(path: Path) -> Iterator[Path]:
-    """Like `written_whole`, for a folder; an existing folder is replaced only once the new one is complete."""
+    """Do as `written_whole` for a folder; an existing folder is replaced only once the new one is complete."""
     temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

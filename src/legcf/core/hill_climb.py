@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A positive setting chosen by trying: as simple as searching gets, and the same every time."""
+"""Search for the best positive setting by trying: as simple as searching gets, and the same every time."""
 
 from collections.abc import Callable
+from functools import cache
 
 
 def climb(
@@ -15,16 +16,10 @@ def climb(
 
     Further `steps`, each smaller than the one before, go on from the best.
     """
-    tried: dict[float, float] = {}
-
-    def known(value: float) -> float:
-        if value not in tried:
-            tried[value] = score(value)
-        return tried[value]
-
+    score = cache(score)
     best = start
     for step in steps:
         for factor in (step, 1 / step):
-            while least <= best * factor <= most and known(best * factor) > known(best):
+            while least <= best * factor <= most and score(best * factor) > score(best):
                 best *= factor
     return best

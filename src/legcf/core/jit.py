@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numba's compiler for the whole package: where it keeps what it compiled, and a word to whoever waits for it.
+"""Wrap numba's compiler for the whole package: choose where compiled code is kept, and say when someone must wait.
 
 Numba takes the package's own folder, and refuses to compile where no folder can be written: on a read-only file
 system, for a user without a home. Then legcf's cache folder is taken, and if that cannot be written either, nothing is
@@ -29,7 +29,7 @@ _COMPILES_FOR_ANOTHER = "LEGCF_COMPILES_FOR_ANOTHER"  # set in the process that 
 
 
 def is_writable(folder: Path) -> bool:
-    """Whether files can be written in `folder`, which is made if it is not there."""
+    """Return whether files can be written in `folder`, which is made if it is not there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -39,7 +39,7 @@ def is_writable(folder: Path) -> bool:
 
 
 def settle_cache() -> bool:
-    """Choose the folder that numba will take; whether there is one."""
+    """Choose the folder that numba will use; return whether there is one."""
     if _VARIABLE in os.environ:
         return is_writable(Path(os.environ[_VARIABLE]))
     if is_writable(Path(__file__).parent / "__pycache__"):
@@ -52,7 +52,7 @@ def settle_cache() -> bool:
 
 
 def _spare_torch_a_temporary_folder() -> None:
-    """Its optimisers ask for a folder of torch's compiler, which is not used here: any that exists will do."""
+    """Name a folder for torch's compiler, which its optimisers ask for and which is not used here: any that exists."""
     try:
         tempfile.gettempdir()
     except FileNotFoundError:
@@ -73,7 +73,7 @@ numba.config.reload_config()  # type: ignore[no-untyped-call] # for the case tha
 
 
 def njit(cache: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """`numba.njit`, for which `cache=True` is a wish."""
+    """Apply `numba.njit`; with `cache=True` compiled code is kept where a folder can be written."""
     keeps = cache and _IS_KEPT
     compiler: Callable[[Callable[..., Any]], Any] = numba.njit(cache=keeps, **options)
     if not (keeps and options.get("parallel") and options.get("fastmath")) or _COMPILES_FOR_ANOTHER in os.environ:
@@ -88,7 +88,7 @@ def njit(cache: bool = False, **options: Any) -> Callable[[Callable[..., Any]], 
 
 
 class _CompiledElsewhere:
-    """Numba's cache of one function; what it lacks is compiled by another process and read from disk.
+    """Wrap numba's cache of one function: what it lacks is compiled by another process and read from disk.
 
     Where no process can be started, numba goes on as it does without it.
     """
@@ -100,51 +100,51 @@ class _CompiledElsewhere:
         return getattr(self._cache, name)
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
-        found = self._cache.load_overload(signature, target_context)
-        if found is None:
-            _teller.tell()
+        overload = self._cache.load_overload(signature, target_context)
+        if overload is None:
+            _notice.print_once()
             _compile_elsewhere(self._function, signature)
-            found = self._cache.load_overload(signature, target_context)
-        return found
+            overload = self._cache.load_overload(signature, target_context)
+        return overload
 
 
 def _compile_elsewhere(function: Callable[..., Any], signature: Any) -> None:
     """Have a new process compile a function of a module and keep it."""
-    wanted = pickle.dumps((function.__module__, function.__name__, signature))
+    request = pickle.dumps((function.__module__, function.__name__, signature))
     code = f"import sys; sys.path = {sys.path!r}; from legcf.core.jit import compile_for_another; compile_for_another()"
     environment = {**os.environ, _COMPILES_FOR_ANOTHER: "1"}
     with contextlib.suppress(OSError):
-        subprocess.run([sys.executable, "-c", code], input=wanted, env=environment, capture_output=True, check=False)
+        subprocess.run([sys.executable, "-c", code], input=request, env=environment, capture_output=True, check=False)
 
 
 def compile_for_another() -> None:
-    """What the process does that `_compile_elsewhere` starts."""
-    _teller.has_told = True
+    """Compile the function that `_compile_elsewhere` names, in the process that it starts."""
+    _notice.is_done = True
     module, name, signature = pickle.load(sys.stdin.buffer)
     getattr(importlib.import_module(module), name).compile(signature)
 
 
-class _Teller(event.Listener):
-    """Compiled code is kept on disk, so that most processes have nothing to tell."""
+class _Notice(event.Listener):
+    """Print once that compiling takes time; as compiled code is kept on disk, most processes print nothing."""
 
-    has_told = False
+    is_done = False
 
     def on_start(self, event: Any) -> None:
-        self.tell()
+        self.print_once()
 
-    def tell(self) -> None:
-        if not self.has_told:
-            self.has_told = True
+    def print_once(self) -> None:
+        if not self.is_done:
+            self.is_done = True
             print("Compiling for this machine: the first time takes up to a minute.", file=sys.stderr, flush=True)
 
     def on_end(self, event: Any) -> None:
-        """Nobody asks when it is over."""
+        """Do nothing: nobody waits for a notice of the end."""
 
 
-_teller = _Teller()
-event.register("numba:compile", _teller)  # type: ignore[no-untyped-call]
+_notice = _Notice()
+event.register("numba:compile", _notice)  # type: ignore[no-untyped-call]
 
 
 def silence() -> None:
-    """For commands that are to be quiet."""
-    _teller.has_told = True
+    """Print nothing about compiling, for quiet commands."""
+    _notice.is_done = True

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects as people see them in a notebook: a heading and a few facts, as text or as a small table."""
+"""Represent objects in a notebook: a heading and a few facts, as text or as a small table."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from html import escape
 
 @dataclass(frozen=True)
 class Facts:
-    """What an object says of itself, and how to go on from it."""
+    """Hold what a representation shows of an object, and a next step."""
 
     title: str
     rows: Mapping[str, str] = field(default_factory=dict)
@@ -17,12 +17,12 @@ class Facts:
 
 
 def plain(facts: Facts) -> str:
-    """One line: `Recommender(legcf on films, users: 671, …)`."""
+    """Return one line: `Recommender(legcf on films, users: 671, …)`."""
     return f"{facts.title}({', '.join(f'{name}: {value}' for name, value in facts.rows.items())})"
 
 
 def html(facts: Facts) -> str:
-    """A table that follows the notebook's own colours."""
+    """Return a table in the notebook's own colours."""
     rows = "".join(
         f'<tr><th style="text-align:left">{escape(name)}</th><td style="text-align:left">{escape(value)}</td></tr>'
         for name, value in facts.rows.items()
@@ -32,5 +32,5 @@ def html(facts: Facts) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes as people read them: 48,910 bytes, 1.65 MB."""
+    """Return a number of bytes as people read it: 48,910 bytes, 1.65 MB."""
     return f"{count:,} bytes" if count < 10**5 else f"{count / 10**6:.2f} MB"

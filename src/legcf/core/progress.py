@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress people can watch: a live bar with rate and time left on a terminal, plain lines now and then elsewhere."""
+"""Show progress: a live bar with rate and time left on a terminal, a plain line now and then elsewhere."""
 
 import sys
 import time
@@ -14,7 +14,7 @@ _PLAIN_EVERY_SECONDS = 10.0
 
 
 class Task(Protocol):
-    """Something that is under way; `advance` it as it goes on."""
+    """Count work under way; call `advance` as it goes on."""
 
     def advance(self, amount: float = 1, note: str = "") -> None: ...
 
@@ -25,7 +25,7 @@ class _Silent:
 
 
 class _Measured:
-    """Knows how much is done and how fast."""
+    """Measure how much is done and how fast."""
 
     def __init__(self, title: str, total: float | None, unit: str) -> None:
         self._title, self._total, self._unit = title, total, unit
@@ -49,21 +49,21 @@ class _Live(_Measured):
 
 
 class _Plain(_Measured):
-    """A line every ten seconds, none for what ends sooner."""
+    """Print a line every ten seconds, none for what ends sooner."""
 
     def __init__(self, title: str, total: float | None, unit: str) -> None:
         super().__init__(title, total, unit)
-        self._told = self._start
+        self._printed_at = self._start
 
     def advance(self, amount: float = 1, note: str = "") -> None:
         rate = self._count(amount)
         now = time.monotonic()
-        if now - self._told < _PLAIN_EVERY_SECONDS:
+        if now - self._printed_at < _PLAIN_EVERY_SECONDS:
             return
-        self._told = now
-        known = self._total is not None
-        of = f"/{self._total:,.0f}" if known else ""
-        left = f", {((self._total or 0) - self._done) / max(rate, 1e-9):,.0f} s left" if known else ""
+        self._printed_at = now
+        has_total = self._total is not None
+        of = f"/{self._total:,.0f}" if has_total else ""
+        left = f", {((self._total or 0) - self._done) / max(rate, 1e-9):,.0f} s left" if has_total else ""
         print(
             f"{self._title}: {self._done:,.0f}{of} {self._unit}, {rate:,.1f}/s{left}{', ' if note else ''}{note}",
             file=sys.stderr,
@@ -74,14 +74,14 @@ _silent = False
 
 
 def silence() -> None:
-    """No progress from this process: of several that do the same, one speaks."""
+    """Show no progress in this process: of several that do the same, only one prints."""
     global _silent
     _silent = True
 
 
 @contextmanager
 def progress(title: str, total: float | None, unit: str = "steps", quiet: bool = False) -> Iterator[Task]:
-    """`with progress("Reading", size, "bytes") as task: task.advance(n)`"""
+    """Yield a task to advance: `with progress("Reading", size, "bytes") as task: task.advance(n)`."""
     if quiet or _silent:
         yield _Silent()
     elif sys.stderr.isatty():

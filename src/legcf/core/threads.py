@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many threads there are to use, and the same number for everything that computes: torch, numba and BLAS."""
+"""Count the threads that may be used, and set the same number for torch, numba and BLAS."""
 
 import math
 import os
@@ -9,7 +9,7 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def wait_without_spinning() -> None:
-    """Threads that wait give their core away. To be called before torch, numba or numpy are loaded.
+    """Make waiting threads give their core away. Call it before torch, numba or numpy are loaded.
 
     There are three pools of threads here, and by default those of each spin while another works: beside other load a
     run took two to five times as long. Whoever sets these variables knows better.
@@ -19,24 +19,26 @@ def wait_without_spinning() -> None:
 
 
 def available() -> int:
-    """What the affinity of the process, the quota of its container and OMP_NUM_THREADS allow."""
+    """Return how many threads the process's affinity, its container's quota and OMP_NUM_THREADS allow."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
     limits = [cores, math.ceil(container_quota()), int(asked) if asked.isdigit() else cores]
     return max(1, min(limits))
 
 
-def container_quota(root: Path = _CGROUPS, own: Path = Path("/proc/self/cgroup")) -> float:
-    """Cores that a container may keep busy, by cgroups of either version; very many without a limit."""
+def container_quota(root: Path = _CGROUPS, groups_file: Path = Path("/proc/self/cgroup")) -> float:
+    """Return how many cores a container may keep busy, by cgroups of either version; very many without a limit."""
     try:
-        groups = [line.split(":", 2)[2].strip("/") for line in own.read_text().splitlines() if line.count(":") >= 2]
+        groups = [
+            line.split(":", 2)[2].strip("/") for line in groups_file.read_text().splitlines() if line.count(":") >= 2
+        ]
     except OSError:
         groups = []
     quota = math.inf
     for group in {"", *groups}:
         here = Path(group)
-        for place in (here, *here.parents):  # a limit binds all that is below it
-            quota = min(quota, _quota_in(root / place), _quota_in(root / "cpu" / place))
+        for level in (here, *here.parents):  # a limit binds all that is below it
+            quota = min(quota, _quota_in(root / level), _quota_in(root / "cpu" / level))
     return quota if math.isfinite(quota) else 1e6
 
 
@@ -52,13 +54,17 @@ def _quota_in(folder: Path) -> float:
 
 
 def use(count: int | None = None) -> int:
-    """Torch, numba and BLAS on the same number of threads, so that equal settings give equal sums."""
+    """Set the threads of torch, numba and BLAS for the whole process, so that equal settings give equal sums.
+
+    Training, `update` and also `load_model` call it: the last bits of scores depend on the number of threads, and by
+    default torch takes more than a container's quota.
+    """
     import numba
     import torch
     from threadpoolctl import threadpool_limits
 
-    chosen = available() if count is None else count
-    torch.set_num_threads(chosen)
-    numba.set_num_threads(min(chosen, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
-    threadpool_limits(chosen, user_api="blas")
-    return chosen
+    number = available() if count is None else count
+    torch.set_num_threads(number)
+    numba.set_num_threads(min(number, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
+    threadpool_limits(number, user_api="blas")
+    return number

@@ -54,11 +54,12 @@ class IdMap:
     def find(self, identifier: ExternalId) -> int | None:
         """Return the position of an id, or None. "42" finds the integer 42, since a shell only knows text; other
         spellings ("042", "+42", "4_2") are other ids."""
-        if isinstance(identifier, str):
-            key = identifier if self.is_text else integer_id(identifier)
-        else:
-            key = str(identifier) if self.is_text else identifier
-        return None if key is None else self._position.get(key)
+        if isinstance(identifier, bool) or not isinstance(identifier, int | str | np.integer):
+            return None
+        if isinstance(identifier, str) and not self.is_text:
+            number = integer_id(identifier)
+            return None if number is None else self._position.get(number)
+        return self._position.get(str(identifier) if self.is_text else identifier)
 
     def find_all(self, ids: "IdMap") -> LongArray:
         """Return the position in this map of every id of another, −1 where it is absent."""

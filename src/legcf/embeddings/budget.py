@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Budgets: how many stored values a method may have, said as a number or as the size of a LEGCF model."""
+"""Read budgets: how many stored values a method may have, as a number or as the size of a LEGCF model."""
 
 import re
 from bisect import bisect_left
@@ -35,7 +35,7 @@ class Budgeted(MethodConfig):
 
 
 def stored_values(budget: int | str, num_entities: int) -> int:
-    """The budget in stored values, the paper's count."""
+    """Return the budget in stored values, the paper's count."""
     if isinstance(budget, int):
         return budget
     sizes = _legcf_sizes(budget)
@@ -64,13 +64,13 @@ def without_budget(config: MethodConfig) -> MethodConfig:
 
 
 def solved(size: T | None) -> T:
-    """A size that may be left to the data, and has been filled in since (`EmbeddingLayer.sized`)."""
+    """Return a size that may be left to the data, and has been filled in since (`EmbeddingLayer.sized`)."""
     assert size is not None
     return size
 
 
 def width_within(budget: int | str | None, rows: int, num_entities: int, otherwise: int) -> int:
-    """How wide a table of so many rows may be; without a budget it is `otherwise`."""
+    """Return how wide a table of so many rows may be; without a budget it is `otherwise`."""
     if budget is None:
         return otherwise
     allowed = stored_values(budget, num_entities)
@@ -84,7 +84,7 @@ def too_small(budget: int, least: int) -> UserError:
 
 
 def ensure_within(budget: int | str | None, num_entities: int, values: int) -> None:
-    """Refuse sizes, given or found, that store more values than a budget allows."""
+    """Refuse sizes, set or solved, that store more values than a budget allows."""
     if budget is not None and values > (allowed := stored_values(budget, num_entities)):
         raise too_small(allowed, values)
 

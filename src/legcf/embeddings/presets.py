@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training settings that the presets of several methods share."""
+"""Hold training settings that the presets of several methods share."""
 
 from typing import Any
 

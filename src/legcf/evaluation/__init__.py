@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How good the rankings are: full ranking in blocks, then metrics over it."""
+"""Measure rankings: rank all items in blocks, then compute metrics."""
 
 from legcf.evaluation.evaluate import (
     CHOOSING_SCORES,
@@ -10,11 +10,12 @@ from legcf.evaluation.evaluate import (
     evaluate,
     evaluate_per_user,
     sample_eval_users,
-    selection_score,
 )
+from legcf.evaluation.evaluator import Evaluator
 
 __all__ = [
     "CHOOSING_SCORES",
+    "Evaluator",
     "Ranker",
     "accuracies",
     "accuracy",
@@ -22,5 +23,4 @@ __all__ = [
     "evaluate",
     "evaluate_per_user",
     "sample_eval_users",
-    "selection_score",
 ]

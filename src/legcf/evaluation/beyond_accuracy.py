@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lists are like beside being right: how much of the catalogue they show, how little known it is, how alike.
+"""Measure lists beyond accuracy: how much of the catalogue they show, how little known the items are, how alike.
 
-Each is a mean over users of lists cut at k; places without an item (−1) do not count.
+Each is a mean over users of lists cut at k; entries without an item (−1) do not count.
 """
 
 import numpy as np
@@ -11,18 +11,18 @@ from legcf.core import distributed
 from legcf.core.arrays import FloatArray, IntArray
 from legcf.ranking.popularity import at_least_one
 
-_BLOCK = 256  # lists whose vectors stand in memory at once
+_BLOCK = 256  # lists whose vectors are in memory at once
 
 
 def coverage(ranked: IntArray, num_items: int) -> float:
-    """Share of all items that anybody is shown, on whichever rank."""
+    """Return the share of all items that anybody is shown, by whichever process."""
     shown = np.zeros(num_items, dtype=np.int32)
     shown[ranked[ranked >= 0]] = 1
     return float(np.count_nonzero(distributed.all_reduce_sum(shown)) / max(num_items, 1))
 
 
 def novelty(ranked: IntArray, popularity: NDArray[np.integer], num_users: int) -> float:
-    """Bits that meeting an item tells: log2 of one over the share of users who have it (Vargas and Castells 2011)."""
+    """Return the information in meeting an item: log2 of one over its share of users (Vargas and Castells 2011)."""
     bits = np.log2(max(num_users, 1) / at_least_one(popularity))
     shown = ranked >= 0
     counts = shown.sum(axis=1)
@@ -32,20 +32,20 @@ def novelty(ranked: IntArray, popularity: NDArray[np.integer], num_users: int) -
 
 
 def similarity(ranked: IntArray, vectors: FloatArray) -> float:
-    """Mean cosine between two items of the same list (intra-list similarity, Ziegler 2005); lists of one do not count.
+    """Return the mean cosine of two items of a list (intra-list similarity, Ziegler 2005); lists of one do not count.
 
-    All pairs at once: the square of a sum of unit vectors holds them twice.
+    The square of a sum of unit vectors holds all pairs, each twice.
     """
     unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-12))
-    found: list[NDArray[np.float64]] = []
+    block_means: list[NDArray[np.float64]] = []
     for start in range(0, len(ranked), _BLOCK):
         block = ranked[start : start + _BLOCK]
         shown = block >= 0
         counts = shown.sum(axis=1)
-        own = unit[np.maximum(block, 0)] * shown[..., None]
-        whole = np.square(own.sum(axis=1, dtype=np.float64)).sum(axis=1)
-        alone = np.square(own, dtype=np.float64).sum(axis=(1, 2))
+        vectors_shown = unit[np.maximum(block, 0)] * shown[..., None]
+        whole = np.square(vectors_shown.sum(axis=1, dtype=np.float64)).sum(axis=1)
+        alone = np.square(vectors_shown, dtype=np.float64).sum(axis=(1, 2))
         several = counts > 1
-        found.append((whole - alone)[several] / (counts * (counts - 1))[several])
-    values = np.concatenate(found) if found else np.zeros(0)
+        block_means.append((whole - alone)[several] / (counts * (counts - 1))[several])
+    values = np.concatenate(block_means) if block_means else np.zeros(0)
     return float(values.mean()) if len(values) else 0.0

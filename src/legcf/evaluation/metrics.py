@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranking metrics. A new one is a function of (hits, relevant, k) giving a value per user, and one line in METRICS.
+"""Compute ranking metrics. A new one is a function of (hits, relevant, k) → a value per user, and a line in METRICS.
 
-`hits` is a users × depth matrix of which ranked places are right, `relevant` the number of right items a user has.
+`hits` is a users × depth matrix of which ranked items are held-out items, `relevant` a user's number of held-out items.
 """
 
 from collections.abc import Callable
@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf.core.errors import UserError
 from legcf.core.plugins import Registry
 
 Hits = NDArray[np.bool_]
@@ -17,22 +18,22 @@ PerUser = NDArray[np.float64]
 
 
 def recall(hits: Hits, relevant: Counts, k: int) -> PerUser:
-    """Share of the right items that are found."""
+    """Return the share of the held-out items that the list has."""
     return np.asarray(hits[:, :k].sum(axis=1) / relevant)
 
 
 def precision(hits: Hits, relevant: Counts, k: int) -> PerUser:
-    """Share of the list that is right."""
+    """Return the share of the list that are held-out items."""
     return np.asarray(hits[:, :k].sum(axis=1) / k)
 
 
 def hit_rate(hits: Hits, relevant: Counts, k: int) -> PerUser:
-    """1 where at least one place is right."""
+    """Return 1 where the list has at least one held-out item."""
     return np.asarray(hits[:, :k].any(axis=1), dtype=np.float64)
 
 
 def ndcg(hits: Hits, relevant: Counts, k: int) -> PerUser:
-    """Discounted gain over that of a perfect list of the same length."""
+    """Return the discounted gain over that of a perfect list of the same length."""
     discount = 1 / np.log2(np.arange(2, k + 2))
     gained = hits[:, :k] @ discount[: min(k, hits.shape[1])]
     ideal = np.cumsum(discount)[np.minimum(relevant, k) - 1]
@@ -40,16 +41,16 @@ def ndcg(hits: Hits, relevant: Counts, k: int) -> PerUser:
 
 
 def mrr(hits: Hits, relevant: Counts, k: int) -> PerUser:
-    """One over the place of the first right item, 0 where there is none."""
+    """Return one over the rank of the first held-out item, 0 where there is none."""
     first = hits[:, :k].argmax(axis=1)
     return np.where(hits[:, :k].any(axis=1), 1 / (first + 1), 0.0)
 
 
 def average_precision(hits: Hits, relevant: Counts, k: int) -> PerUser:
-    """Mean over the right items of the precision at their places; items not in the list count 0."""
+    """Return the mean over the held-out items of the precision at their ranks; items not in the list count 0."""
     cut = hits[:, :k]
-    at_place = cut.cumsum(axis=1) / np.arange(1, cut.shape[1] + 1)
-    return np.asarray((at_place * cut).sum(axis=1) / relevant)
+    precisions = cut.cumsum(axis=1) / np.arange(1, cut.shape[1] + 1)
+    return np.asarray((precisions * cut).sum(axis=1) / relevant)
 
 
 Metric = Callable[[Hits, Counts, int], PerUser]
@@ -67,3 +68,11 @@ METRICS: Registry[Metric] = Registry(
         "map": average_precision,
     },
 )
+
+
+def parse_metric(text: str) -> tuple[str, int]:
+    """Return the name and the list length of a monitored metric such as ndcg@20."""
+    name, _, k = text.partition("@")
+    if name not in METRICS or not k.isdigit() or int(k) < 1:
+        raise UserError(f"training.monitor = {text!r} is not a metric such as ndcg@20; names: {', '.join(METRICS)}.")
+    return name, int(k)

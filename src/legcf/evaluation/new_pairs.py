@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data that a model was not trained on, in its numbers: what it can be measured by."""
+"""Translate data that a model was not trained on into its indices, to measure it by."""
 
 import numpy as np
 
@@ -9,24 +9,26 @@ from legcf.data.interactions import Dataset, Interactions
 
 
 def new_pairs(dataset: Dataset, users: IdMap, items: IdMap, seen: Interactions) -> tuple[Interactions, dict[str, int]]:
-    """The pairs of a dataset (its test part, if it has one) that a model of these ids has not seen, and what was left
-    out of them."""
-    asked = dataset.test if dataset.test.num_pairs else dataset.known
-    user_at, item_at = users.find_all(dataset.users), items.find_all(dataset.items)
-    of_users, of_items = user_at[asked.users()], item_at[asked.items]
-    known = (of_users >= 0) & (of_items >= 0)
-    found = Interactions.from_pairs(of_users[known], of_items[known], len(users), len(items))
-    kept = ~np.isin(found.keys(), seen.keys())
-    told = {
+    """Return the pairs of a dataset (its test part, if it has one) that a model of these ids has not seen.
+
+    Also return counts of them and of the pairs that were left out.
+    """
+    offered = dataset.test if dataset.test.num_pairs else dataset.known
+    user_index, item_index = users.find_all(dataset.users), items.find_all(dataset.items)
+    of_users, of_items = user_index[offered.users()], item_index[offered.items]
+    is_known = (of_users >= 0) & (of_items >= 0)
+    known_pairs = Interactions.from_pairs(of_users[is_known], of_items[is_known], len(users), len(items))
+    kept = ~np.isin(known_pairs.keys(), seen.keys())
+    counts = {
         "pairs": int(kept.sum()),
-        "unknown_users": int((user_at[np.unique(asked.users())] < 0).sum()),
-        "unknown_items": int((item_at[np.unique(asked.items)] < 0).sum()),
-        "unknown_pairs": asked.num_pairs - found.num_pairs,
-        "trained_pairs": found.num_pairs - int(kept.sum()),
+        "unknown_users": int((user_index[np.unique(offered.users())] < 0).sum()),
+        "unknown_items": int((item_index[np.unique(offered.items)] < 0).sum()),
+        "unknown_pairs": offered.num_pairs - known_pairs.num_pairs,
+        "trained_pairs": known_pairs.num_pairs - int(kept.sum()),
     }
-    if not told["pairs"]:
+    if not counts["pairs"]:
         raise UserError(
-            f"{dataset.name} has no pair to measure the model by: of {asked.num_pairs:,} it was trained on"
-            f" {told['trained_pairs']:,}, and {told['unknown_pairs']:,} have a user or item that it does not know."
+            f"{dataset.name} has no pair to measure the model by: of {offered.num_pairs:,} it was trained on"
+            f" {counts['trained_pairs']:,}, and {counts['unknown_pairs']:,} have a user or item that it does not know."
         )
-    return found.subset(kept), told
+    return known_pairs.subset(kept), counts

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model files made from a run or from any table of vectors."""
+"""Make model files from a run or from any table of vectors."""

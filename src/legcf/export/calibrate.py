@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How to fold in, chosen from the data at export: by validation pairs if there are any, else by hidden history."""
+"""Choose how users are folded in, at export: by validation pairs if there are any, else by hidden training pairs."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,13 +17,15 @@ from legcf.ranking.ranking import Ranking
 from legcf.ranking.tables.embedding_table import measure
 from legcf.scoring.foldin import FoldInSolver
 
-_SAMPLE = 400  # users a setting is judged on
-_MOST_PAIRS = 200  # of a history, so that one entity with thousands does not hold up the rest
+_SAMPLE = 400  # users that a setting is scored on; other numbers were not measured
+_MOST_PAIRS = 200  # items of a history, so that a user with thousands does not hold up the rest
+_HIDDEN = 0.2  # share of the training pairs that is hidden where there are no validation pairs; not measured
 _START = FoldIn(unobserved=0.1, ridge=0.1, damping=0.0)
 # With a ridge that outweighs everything the solution is the damped sum of the history: what the `history` backbone and
 # one step of propagation give a user.
 _SUM = FoldIn(unobserved=0.01, ridge=100.0, damping=0.5)
-# From the better of the two one setting after the other: they hardly depend on each other.
+# From the better of the two, one setting after the other: they hardly depend on each other. Other values were not
+# measured.
 _STEPS: tuple[tuple[str, tuple[float, ...]], ...] = (
     ("unobserved", (0.01, 1.0)),
     ("ridge", (1e-3, 10.0)),
@@ -81,20 +83,20 @@ def _search(score_of: Callable[[FoldIn], tuple[float, FoldIn]], quiet: bool) -> 
 
 
 def _histories(pairs: Interactions, rows: NDArray[np.integer]) -> Interactions:
-    """The last pairs of these rows."""
-    chosen = pairs.of_users(rows)
-    behind = np.repeat(chosen.indptr[1:], chosen.user_degrees) - np.arange(chosen.num_pairs)
-    return chosen.subset(behind <= _MOST_PAIRS)
+    """Return the last pairs of these rows."""
+    some = pairs.of_users(rows)
+    from_end = np.repeat(some.indptr[1:], some.user_degrees) - np.arange(some.num_pairs)
+    return some.subset(from_end <= _MOST_PAIRS)
 
 
 def _scale(solved: FloatArray, known: FloatArray) -> float:
-    """The factor that brings solved vectors nearest to known ones."""
+    """Return the factor that brings solved vectors nearest to known ones."""
     square = float((solved.astype(np.float64) ** 2).sum())
     factor = float((solved.astype(np.float64) * known).sum()) / square if square > 0 else 1.0
     return factor if 1e-12 < factor < 1e12 else 1.0
 
 
 def _hide(train: Interactions, rng: np.random.Generator) -> tuple[Interactions, Interactions]:
-    """A fifth of the pairs taken out to be found again."""
-    hidden: NDArray[np.bool_] = rng.random(train.num_pairs) < 0.2
+    """Split the pairs into those that are seen and those that are hidden, to be found again."""
+    hidden: NDArray[np.bool_] = rng.random(train.num_pairs) < _HIDDEN
     return train.subset(~hidden), train.subset(hidden)

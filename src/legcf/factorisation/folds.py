@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""α, λ and width of a factorisation where pairs are few: judged by validation and by held-out training pairs together.
+"""Find α, λ and width of a factorisation where pairs are few, on validation and held-out training pairs together.
 
 α and λ belong together: λ shrinks what α makes large, and beyond some λ / α nothing is left of the vectors. So that
 ratio is climbed first, then both with the ratio kept; one of them alone ends beside the best. A few thousand validation
@@ -14,46 +14,49 @@ import numpy as np
 
 from legcf.core.hill_climb import climb
 from legcf.data.interactions import MANY_PAIRS, Dataset, Interactions
-from legcf.evaluation import CHOOSING_SCORES, eval_users, evaluate, selection_score
+from legcf.evaluation import CHOOSING_SCORES, Evaluator, eval_users
 from legcf.factorisation.als import AlsSettings, factorise, history_items
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.tables.pooling import Pooling
 
-_PARTS = 5  # of everyone's pairs, of which one is held out
-_ENOUGH_PAIRS = 40_000  # held out, in all folds together
+# Measured on LastFM (docs/study.md, section 13), where every search ends at α = 10 and λ = 4 α.
+_PARTS = 5  # of everyone's pairs, of which one is held out; other numbers were not measured
+_ENOUGH_PAIRS = 40_000  # held out, in all folds together: five folds of LastFM; other numbers were not measured
 _FIRST_ALPHA, _LEAST_ALPHA, _MOST_ALPHA = 10.0, 1.25, 80.0
-_FIRST_RATIO, _LEAST_RATIO, _MOST_RATIO = 2.0, 0.0625, 16.0  # λ / α
+_FIRST_RATIO, _LEAST_RATIO, _MOST_RATIO = 2.0, 0.0625, 16.0  # λ / α; beyond 4 the vectors of LastFM vanish
 _HISTORY_POWER = 0.5  # what `history_items` fits its vectors for
 
 
 @dataclass(frozen=True, eq=False)
 class Fold:
+    """Hold training pairs and the pairs that they are to find."""
+
     seen: Interactions
     hidden: Interactions
 
-    def judged(self, width: int, settings: AlsSettings, seed: int) -> float:
-        """How well vectors of the seen pairs, summed over histories, find the hidden ones."""
+    def score(self, width: int, settings: AlsSettings, seed: int) -> float:
+        """Return how well vectors of the seen pairs, summed over histories, find the hidden ones."""
         users, items = factorise(self.seen, width, np.random.default_rng(seed), settings)
         items = history_items(self.seen, users, items)
         pooling = Pooling(_HISTORY_POWER, _HISTORY_POWER, self.seen.item_degrees)
         ranking = Ranking(pooling.vectors(self.seen, items.__getitem__, width), items, self.seen)
-        judging = eval_users(self.hidden, CHOOSING_SCORES)
-        return selection_score(evaluate(ranking, self.hidden, (20,), judging, ("recall", "ndcg")), "ndcg@20")
+        evaluator = Evaluator(self.hidden, users=eval_users(self.hidden, CHOOSING_SCORES))
+        return evaluator.selection_score(evaluator.metrics(ranking))
 
 
 def best_factorisation(
     dataset: Dataset, widths: tuple[int, ...], rng: np.random.Generator, settings: AlsSettings
 ) -> tuple[int, AlsSettings]:
-    """α and λ of the first width; then wider while that is better, with the same. Folds count as much as validation."""
-    told = Fold(dataset.train, dataset.validation)
+    """Find α and λ for the first width, then widen while that is better. Folds count as much as validation."""
+    validation = Fold(dataset.train, dataset.validation)
     held_out = folds(dataset.train, rng)
     seed = int(rng.integers(2**32))
 
     @cache
     def score(width: int, alpha: float, ratio: float) -> float:
         trial = _with(settings, alpha, ratio)
-        kept = [fold.judged(width, trial, seed) for fold in held_out]
-        return told.judged(width, trial, seed) + sum(kept) / len(kept)
+        on_folds = [fold.score(width, trial, seed) for fold in held_out]
+        return validation.score(width, trial, seed) + sum(on_folds) / len(on_folds)
 
     width = widths[0]
     ratio = climb(lambda one: score(width, _FIRST_ALPHA, one), _FIRST_RATIO, _LEAST_RATIO, _MOST_RATIO)
@@ -70,11 +73,15 @@ def _with(settings: AlsSettings, alpha: float, ratio: float) -> AlsSettings:
 
 
 def folds(train: Interactions, rng: np.random.Generator) -> list[Fold]:
-    """As many as make up enough held-out pairs, of everyone about the same share; no pair is held out twice."""
+    """Split off enough held-out pairs in one to five folds, about the same share of everyone; no pair twice."""
     if train.num_pairs > MANY_PAIRS:
         train = train.of_users(train.some_users(MANY_PAIRS, rng))
     count = int(np.clip(np.ceil(_ENOUGH_PAIRS * _PARTS / max(train.num_pairs, 1)), 1, _PARTS))
     order = np.lexsort((rng.random(train.num_pairs), train.users()))
-    place = np.empty(train.num_pairs, dtype=np.int64)
-    place[order] = np.arange(train.num_pairs)  # shuffled within each user: every fifth is a fifth of everyone's pairs
-    return [Fold(train.subset(place % _PARTS != one), train.subset(place % _PARTS == one)) for one in range(count)]
+    position = np.empty(train.num_pairs, dtype=np.int64)
+    position[order] = np.arange(
+        train.num_pairs
+    )  # shuffled within each user: every fifth is a fifth of everyone's pairs
+    return [
+        Fold(train.subset(position % _PARTS != one), train.subset(position % _PARTS == one)) for one in range(count)
+    ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The user–item graph and the paper's expanded graph, built directly as CSR; indices are int32 while they can be."""
+"""Build the user–item graph and the paper's expanded graph directly as CSR; indices are int32 while they can be."""
 
 import numpy as np
 import scipy.sparse as sp
@@ -10,7 +10,7 @@ from legcf.data.interactions import Interactions
 
 
 def bipartite(train: Interactions, kept: NDArray[np.bool_] | None = None) -> sp.csr_matrix:
-    """Eq. 2: A = [[0, R], [Rᵀ, 0]]. Users come first, then items. `kept` says which pairs are edges; all by default."""
+    """Return A = [[0, R], [Rᵀ, 0]] (Eq. 2), users first; `kept` marks the pairs that are edges, by default all."""
     if kept is not None:
         train = train.subset(kept)
     by_item = train.transposed()
@@ -21,7 +21,7 @@ def bipartite(train: Interactions, kept: NDArray[np.bool_] | None = None) -> sp.
 
 
 def expanded(adjacency: sp.csr_matrix, assignment: sp.csr_matrix) -> sp.csr_matrix:
-    """Eq. 5: A' = [[A, S], [Sᵀ, 0]], the meta-embeddings joined to the graph as nodes."""
+    """Join the meta-embeddings to the graph as nodes: A' = [[A, S], [Sᵀ, 0]] (Eq. 5)."""
     num_entities, num_buckets = assignment.shape
     size = num_entities + num_buckets
     top = _side_by_side(adjacency, assignment)
@@ -34,7 +34,7 @@ def expanded(adjacency: sp.csr_matrix, assignment: sp.csr_matrix) -> sp.csr_matr
 
 
 def normalised(adjacency: sp.csr_matrix) -> sp.csr_matrix:
-    """D^-1/2 A D^-1/2 with 0 for nodes without edges (Eq. 7). Weights must not be negative."""
+    """Return D^-1/2 A D^-1/2 with 0 for nodes without edges (Eq. 7). Weights must not be negative."""
     scale = inverse_power(degrees(adjacency), 0.5)
     rows = np.repeat(np.arange(adjacency.shape[0]), np.diff(adjacency.indptr))
     data = adjacency.data * (scale[rows] * scale[adjacency.indices])
@@ -42,26 +42,26 @@ def normalised(adjacency: sp.csr_matrix) -> sp.csr_matrix:
 
 
 def row_normalised(adjacency: sp.csr_matrix) -> sp.csr_matrix:
-    """D^-1 A: every node takes the weighted mean of its neighbours, 0 without any."""
+    """Return D^-1 A: every node takes the weighted mean of its neighbours, 0 without any."""
     scale = inverse_power(degrees(adjacency), 1.0)
     data = adjacency.data * np.repeat(scale, np.diff(adjacency.indptr))
     return csr(data.astype(np.float32), adjacency.indices, adjacency.indptr, adjacency.shape)
 
 
 def with_self_loops(adjacency: sp.csr_matrix) -> sp.csr_matrix:
-    """A + I"""
+    """Return A + I."""
     looped = adjacency + sp.identity(adjacency.shape[0], dtype=np.float32, format="csr")
     return csr(looped.data, looped.indices, looped.indptr, looped.shape)
 
 
 def degrees(adjacency: sp.csr_matrix) -> np.ndarray:
-    """Weighted row sums in float64, so that they do not depend on summation order."""
+    """Return weighted row sums in float64, so that they do not depend on summation order."""
     rows = np.repeat(np.arange(adjacency.shape[0]), np.diff(adjacency.indptr))
     return np.bincount(rows, weights=adjacency.data, minlength=adjacency.shape[0])
 
 
 def _side_by_side(left: sp.csr_matrix, right: sp.csr_matrix) -> sp.csr_matrix:
-    """[left, right] without a detour over coordinates: every row's parts are copied to their final place."""
+    """Return [left, right] without a detour over coordinates: every row's parts are copied to where they end."""
     left_counts, right_counts = np.diff(left.indptr), np.diff(right.indptr)
     to_left = np.arange(left.nnz) + np.repeat(right.indptr[:-1], left_counts)
     to_right = np.arange(right.nnz) + np.repeat(left.indptr[1:], right_counts)
@@ -79,10 +79,10 @@ def csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[
 
 
 def index_type(entries: int) -> type[np.int32] | type[np.int64]:
-    """What can count the entries of a matrix."""
+    """Return a type that can count the entries of a matrix."""
     return np.int32 if entries < 2**31 else np.int64
 
 
 def one_more_each(indptr: NDArray[np.integer], rows: int) -> NDArray[np.int64]:
-    """The row pointers of a matrix with further rows below, each of one entry."""
+    """Return the row pointers of a matrix with further rows below, each of one entry."""
     return np.concatenate([indptr.astype(np.int64), int(indptr[-1]) + 1 + np.arange(rows, dtype=np.int64)])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The propagated basis: exact propagation without touching the graph at every step.
+"""Propagate exactly without touching the graph at every step, by a basis that is propagated once.
 
 Where input rows are B · Θ with B sparse and Θ small, and the backbone is a polynomial P of its operator, the final
 vectors are H = P(Â) B Θ = M Θ, and M is constant until the graph changes. Row-batches of M give row-batches of H.
@@ -18,23 +18,23 @@ from legcf.core.jit import get_num_threads, njit, prange
 from legcf.graph.propagate import Operator
 
 _SPARSE_BELOW = 0.15  # share of non-zeros up to which a sparse product beats the dense one on two cores
-_COLUMNS_A_TASK = 32  # gradients are split by column, so threads never share a place and sums keep their order
+_COLUMNS_A_TASK = 32  # gradients are split by column, so threads never write to one number and sums keep their order
 
 
 class Basis(ABC):
-    """M with H = M · Θ."""
+    """Hold M with H = M · Θ."""
 
     @abstractmethod
     def times(self, theta: torch.Tensor) -> torch.Tensor:
-        """All rows of H."""
+        """Return all rows of H."""
 
     @abstractmethod
     def rows_times(self, rows: torch.Tensor, theta: torch.Tensor) -> torch.Tensor:
-        """Some rows of H, differentiable in Θ."""
+        """Return some rows of H, differentiable in Θ."""
 
 
 class DenseBasis(Basis):
-    """nodes × blocks × c'. After a few hops nearly everything reaches everything."""
+    """Hold nodes × blocks × c' numbers: after a few hops nearly everything reaches everything."""
 
     def __init__(self, values: FloatArray) -> None:
         self.values = torch.from_numpy(values)
@@ -44,7 +44,7 @@ class DenseBasis(Basis):
         return (self.values @ theta).flatten(1)
 
     def rows_times(self, rows: torch.Tensor, theta: torch.Tensor) -> torch.Tensor:
-        # The batch's rows go into memory that is kept: to be given new memory costs more than to copy them. The
+        # The batch's rows go into memory that is kept: new memory costs more than to copy them. The
         # gradient must be taken before the next batch; torch refuses it afterwards.
         if len(self._taken) < len(rows):
             self._taken = torch.empty((len(rows), *self.values.shape[1:]))
@@ -53,7 +53,7 @@ class DenseBasis(Basis):
 
 
 class SparseBasis(Basis):
-    """CSR. After one hop a row holds little more than its neighbours' few weights."""
+    """Hold M as CSR: after one hop a row holds little more than its neighbours' few weights."""
 
     def __init__(self, matrix: sp.csr_matrix) -> None:
         self.matrix = matrix
@@ -73,7 +73,7 @@ def build_basis(
     memory_cap_mb: float,
     spill: Path | None = None,
 ) -> Basis:
-    """M for input rows `selection` · Θ, kept sparse where that is the smaller work."""
+    """Make M for input rows `selection` · Θ, kept sparse where that is the smaller work."""
     if coefficients.shape == (1, 2):
         identity_share, hop_share = (float(value) for value in coefficients[0])
         matrix = operator.matrix @ selection * hop_share
@@ -90,7 +90,7 @@ def dense_basis(
     memory_cap_mb: float,
     spill: Path | None = None,
 ) -> FloatArray:
-    """M with shape (nodes, blocks, c').
+    """Return M with shape (nodes, blocks, c').
 
     Columns are independent, so they are propagated in groups that keep the work arrays within `memory_cap_mb`. A basis
     that is itself larger than the cap is kept in the file `spill` and mapped, never held in memory.
@@ -115,7 +115,7 @@ def dense_basis(
 def basis_rows(
     operator: Operator, selection: sp.csr_matrix, coefficients: FloatArray, rows: NDArray[np.integer]
 ) -> FloatArray:
-    """Chosen rows of the basis alone, without the others: propagate the rows' indicators backwards."""
+    """Return these rows of the basis alone: propagate the rows' indicators backwards."""
     indicators = np.zeros((operator.matrix.shape[0], len(rows)), dtype=np.float32)
     indicators[rows, np.arange(len(rows))] = 1
     blocks = [
@@ -144,10 +144,10 @@ class _SparseRows(torch.autograd.Function):
 
 @njit(cache=True, parallel=True, fastmath=True)
 def _take_rows(indptr, indices, data, rows, dense, result):  # type: ignore[no-untyped-def]
-    for place in prange(len(rows)):
-        out = result[place]
+    for position in prange(len(rows)):
+        out = result[position]
         out[:] = 0
-        for entry in range(indptr[rows[place]], indptr[rows[place] + 1]):
+        for entry in range(indptr[rows[position]], indptr[rows[position] + 1]):
             weight, source = data[entry], dense[indices[entry]]
             for column in range(dense.shape[1]):
                 out[column] += weight * source[column]
@@ -155,13 +155,13 @@ def _take_rows(indptr, indices, data, rows, dense, result):  # type: ignore[no-u
 
 @njit(cache=True, parallel=True, fastmath=True)
 def _give_rows(indptr, indices, data, rows, gradient, result, wide):  # type: ignore[no-untyped-def]
-    """Tasks have `wide` columns each, so that no two write to the same place."""
+    """Give tasks `wide` columns each, so that no two write to one number."""
     width = gradient.shape[1]
     for task in prange(-(-width // wide)):
         first, last = task * wide, min((task + 1) * wide, width)
-        for place in range(len(rows)):
-            given = gradient[place, first:last]
-            for entry in range(indptr[rows[place]], indptr[rows[place] + 1]):
+        for position in range(len(rows)):
+            incoming = gradient[position, first:last]
+            for entry in range(indptr[rows[position]], indptr[rows[position] + 1]):
                 weight, target = data[entry], result[indices[entry], first:last]
                 for column in range(last - first):
-                    target[column] += weight * given[column]
+                    target[column] += weight * incoming[column]

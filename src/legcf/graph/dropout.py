@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dropout as a function of a seed and a place, so that no mask is stored and threads do not change what is dropped.
+"""Drop values by a function of a seed and a position: no mask is stored, and threads do not change what is dropped.
 
-Every call draws one seed from the generator it is given. Values that stay are divided by the chance to stay.
+Every call draws one seed from its generator. Values that stay are divided by the chance to stay.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ _BY_30, _BY_27, _BY_31 = np.uint64(30), np.uint64(27), np.uint64(31)
 
 
 def dropped(rows: torch.Tensor, rate: float, rng: np.random.Generator | None) -> torch.Tensor:
-    """Every value to zero with chance `rate`, differentiable; nothing happens without a generator."""
+    """Set every value to zero with chance `rate`, differentiable; nothing happens without a generator."""
     if rng is None or rate == 0:
         return rows
     result: torch.Tensor = _Dropped.apply(rows, rate, _seed(rng))  # type: ignore[no-untyped-call]
@@ -26,7 +26,7 @@ def dropped(rows: torch.Tensor, rate: float, rng: np.random.Generator | None) ->
 
 
 def thinned(operator: Operator, rate: float, rng: np.random.Generator | None) -> Operator:
-    """Every edge (each direction by itself) left out with chance `rate`; the operator's indices are shared."""
+    """Leave out every edge (each direction by itself) with chance `rate`; the operator's indices are shared."""
     if rng is None or rate == 0:
         return operator
     return operator.reweighted(_kept(operator.matrix.data, rate, _seed(rng)))
@@ -56,9 +56,9 @@ def _kept(values: FloatArray, rate: float, seed: np.uint64) -> FloatArray:
 @njit(cache=True, parallel=True)
 def _keep(values, threshold, scale, seed, result):  # type: ignore[no-untyped-def]
     for chunk in prange(-(-len(values) // _CHUNK)):
-        for place in range(chunk * _CHUNK, min((chunk + 1) * _CHUNK, len(values))):
-            mixed = seed + np.uint64(place) * _STEP
+        for position in range(chunk * _CHUNK, min((chunk + 1) * _CHUNK, len(values))):
+            mixed = seed + np.uint64(position) * _STEP
             mixed = (mixed ^ (mixed >> _BY_30)) * _FIRST
             mixed = (mixed ^ (mixed >> _BY_27)) * _SECOND
             mixed ^= mixed >> _BY_31
-            result[place] = values[place] * scale if mixed >= threshold else np.float32(0)
+            result[position] = values[position] * scale if mixed >= threshold else np.float32(0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Communities of the interaction graph by METIS: balanced, seeded, and cached by the graph's content."""
+"""Find communities of the interaction graph by METIS: balanced, seeded, and cached by the graph's content."""
 
 import hashlib
 import warnings
@@ -16,7 +16,7 @@ from legcf.core.files import cache_folder, written_whole
 
 
 def communities(adjacency: sp.csr_matrix, count: int, seed: int) -> NDArray[np.int32]:
-    """The community of every node, 0 … count − 1, none empty.
+    """Return the community of every node, 0 … count − 1, none empty.
 
     METIS may leave communities empty when there are many of them for the graph; then the largest ones give members
     away, with a warning.
@@ -25,9 +25,9 @@ def communities(adjacency: sp.csr_matrix, count: int, seed: int) -> NDArray[np.i
     if count == 1:
         return np.zeros(nodes, dtype=np.int32)
     cached = _cache_file(adjacency, count, seed)
-    known = _read(cached, nodes)
-    if known is not None:
-        return known
+    cached_parts = _read(cached, nodes)
+    if cached_parts is not None:
+        return cached_parts
     if count >= nodes:
         warnings.warn(f"{count} communities of {nodes} nodes: every node becomes its own.", stacklevel=2)
         return np.arange(nodes, dtype=np.int32)
@@ -46,12 +46,12 @@ def communities(adjacency: sp.csr_matrix, count: int, seed: int) -> NDArray[np.i
 
 
 def _read(cached: Path, nodes: int) -> NDArray[np.int32] | None:
-    """What the cache holds, or None when it is not there or damaged: it can be computed again."""
+    """Read what the cache holds, or None when it is not there or damaged: it can be computed again."""
     try:
-        found: NDArray[np.int32] = np.load(cached, allow_pickle=False)
+        parts: NDArray[np.int32] = np.load(cached, allow_pickle=False)
     except (OSError, ValueError, EOFError):
         return None
-    return found if found.shape == (nodes,) and found.dtype == np.int32 else None
+    return parts if parts.shape == (nodes,) and parts.dtype == np.int32 else None
 
 
 def _cache_file(adjacency: sp.csr_matrix, count: int, seed: int) -> Path:
@@ -62,7 +62,7 @@ def _cache_file(adjacency: sp.csr_matrix, count: int, seed: int) -> Path:
 
 
 def _fill_empty(parts: NDArray[np.int32], empty: NDArray[np.integer], count: int) -> None:
-    """Every empty community takes one node of a community that can spare it, the largest first."""
+    """Give every empty community one node of a community that can spare it, the largest first."""
     sizes = np.bincount(parts, minlength=count)
     by_size = np.argsort(-sizes[parts], kind="stable")
     first_of_part = np.unique(parts, return_index=True)[1]

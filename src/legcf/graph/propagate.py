@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Propagation: one compiled sparse product, and polynomials of it under autograd.
+"""Propagate rows by one compiled sparse product, and polynomials of it under autograd.
 
 Every linear backbone is a polynomial of its operator Â: block b of H is Σ_l coefficients[b, l] · Â^l · E0, and H is
 the blocks side by side. LightGCN has one block (the layer mean), a concatenating readout has one block a layer.
@@ -21,7 +21,7 @@ _CHUNKS = 64  # pieces of equal edges that the threads share, so that hubs do no
 
 
 class Operator:
-    """A sparse matrix as propagation uses it; `transposed` is itself when it is symmetric."""
+    """Hold a sparse matrix as propagation uses it; `transposed` is itself when it is symmetric."""
 
     def __init__(self, matrix: sp.csr_matrix, symmetric: bool) -> None:
         self.matrix = matrix
@@ -36,12 +36,12 @@ class Operator:
 
     @cached_property
     def _turned(self) -> sp.csr_matrix:
-        """The transposed matrix with, in place of its weights, where each of them stands in this one."""
-        places = np.arange(self.matrix.nnz, dtype=self.matrix.indices.dtype)
-        return sp.csr_matrix((places, self.matrix.indices, self.matrix.indptr), shape=self.matrix.shape).T.tocsr()
+        """Return the transposed matrix whose values say where each weight stands in this one."""
+        positions = np.arange(self.matrix.nnz, dtype=self.matrix.indices.dtype)
+        return sp.csr_matrix((positions, self.matrix.indices, self.matrix.indptr), shape=self.matrix.shape).T.tocsr()
 
     def reweighted(self, weights: FloatArray) -> "Operator":
-        """The same edges with other weights; only the weights are new, all indices are shared."""
+        """Return the same edges with other weights; only the weights are new, all indices are shared."""
         matrix, turned = self.matrix, self._turned
         result, back = (
             Operator(sp.csr_matrix((data, of.indices, of.indptr), shape=of.shape, copy=False), False)
@@ -57,7 +57,7 @@ class Operator:
         return result
 
     def times_at(self, rows: Positions, dense: FloatArray) -> FloatArray:
-        """Some rows of the product."""
+        """Return some rows of the product."""
         matrix = self.matrix
         result = np.empty((len(rows), dense.shape[1]), dtype=np.float32)
         edges = np.cumsum(np.diff(matrix.indptr)[rows])
@@ -67,17 +67,17 @@ class Operator:
         return result
 
     def times_from(self, rows: Positions, dense: FloatArray) -> FloatArray:
-        """The product with a matrix that is `dense` in `rows`, which are distinct, and zero in all others."""
+        """Return the product with a matrix that is `dense` in `rows`, which are distinct, and zero in all others."""
         matrix = self.matrix
-        place = np.full(matrix.shape[1], -1, dtype=np.int32)
-        place[rows] = np.arange(len(rows), dtype=np.int32)
+        position = np.full(matrix.shape[1], -1, dtype=np.int32)
+        position[rows] = np.arange(len(rows), dtype=np.int32)
         result = np.empty((matrix.shape[0], dense.shape[1]), dtype=np.float32)
         dense = np.ascontiguousarray(dense)
-        _multiply_from(place, matrix.indptr, matrix.indices, matrix.data, self._bounds, dense, result)
+        _multiply_from(position, matrix.indptr, matrix.indices, matrix.data, self._bounds, dense, result)
         return result
 
     def polynomial(self, dense: FloatArray, coefficients: FloatArray, rows: Positions | None = None) -> FloatArray:
-        """The blocks Σ_l coefficients[b, l] · Â^l · dense side by side, with two work arrays whatever the depth.
+        """Return the blocks Σ_l coefficients[b, l] · Â^l · dense side by side, with two work arrays whatever the depth.
 
         With `rows`, those rows of it alone.
         """
@@ -91,16 +91,16 @@ class Operator:
             elif term:
                 product = self.times(power, spare)
                 spare, power = (power if term > 1 else None), product
-            wanted = power if rows is None or (term and term == terms - 1) else power[rows]
+            block_rows = power if rows is None or (term and term == terms - 1) else power[rows]
             for block in range(blocks):
                 if coefficients[block, term] != 0:
-                    _add_scaled(result, wanted, coefficients[block, term], block * width)
+                    _add_scaled(result, block_rows, coefficients[block, term], block * width)
         return result
 
     def adjoint_polynomial(
         self, gradient: FloatArray, coefficients: FloatArray, rows: Positions | None = None
     ) -> FloatArray:
-        """The transpose of `polynomial`, by Horner's rule: one product a layer."""
+        """Apply the transpose of `polynomial`, by Horner's rule: one product a layer."""
         blocks, terms = coefficients.shape
         width = gradient.shape[1] // blocks
         by_term = [_combined(gradient, coefficients[:, term], width) for term in range(terms)]
@@ -120,7 +120,7 @@ class Operator:
 
 
 class _Polynomial(torch.autograd.Function):
-    """Backward needs the operator alone, so no copies of the layers are kept."""
+    """Keep no copies of the layers: backward needs the operator alone."""
 
     @staticmethod
     def forward(ctx, dense, operator, coefficients, rows):  # type: ignore[no-untyped-def]
@@ -150,19 +150,19 @@ class _Product(torch.autograd.Function):
 def polynomial(
     operator: Operator, dense: torch.Tensor, coefficients: FloatArray, rows: Positions | None = None
 ) -> torch.Tensor:
-    """Differentiable propagation of a linear backbone; of some distinct rows alone, if given."""
+    """Propagate rows of a linear backbone, differentiably; with `rows`, which are distinct, those alone."""
     result: torch.Tensor = _Polynomial.apply(dense, operator, coefficients, rows)  # type: ignore[no-untyped-call]
     return result
 
 
 def product(operator: Operator, dense: torch.Tensor, rows: Positions | None = None) -> torch.Tensor:
-    """One differentiable sparse product, for backbones that are not linear; of some distinct rows alone, if given."""
+    """Return one differentiable product, for backbones that are not linear; with distinct `rows`, those alone."""
     result: torch.Tensor = _Product.apply(dense, operator, rows)  # type: ignore[no-untyped-call]
     return result
 
 
 def _combined(gradient: FloatArray, coefficients: FloatArray, width: int) -> FloatArray:
-    """Σ_b coefficients[b] · block b."""
+    """Return Σ_b coefficients[b] · block b."""
     if len(coefficients) == 1:
         scaled: FloatArray = gradient * coefficients[0]
         return scaled
@@ -203,20 +203,20 @@ def _multiply(indptr, indices, data, bounds, dense, result):  # type: ignore[no-
 @njit(cache=True, parallel=True, fastmath=True)
 def _multiply_at(rows, indptr, indices, data, bounds, dense, result):  # type: ignore[no-untyped-def]
     for chunk in prange(len(bounds) - 1):
-        for place in range(bounds[chunk], bounds[chunk + 1]):
-            row = rows[place]
-            _sum_of_row(indptr[row], indptr[row + 1], indices, data, dense, result[place])
+        for position in range(bounds[chunk], bounds[chunk + 1]):
+            row = rows[position]
+            _sum_of_row(indptr[row], indptr[row + 1], indices, data, dense, result[position])
 
 
 @njit(cache=True, parallel=True, fastmath=True)
-def _multiply_from(place, indptr, indices, data, bounds, dense, result):  # type: ignore[no-untyped-def]
+def _multiply_from(position, indptr, indices, data, bounds, dense, result):  # type: ignore[no-untyped-def]
     width = dense.shape[1]
     for chunk in prange(len(bounds) - 1):
         for row in range(bounds[chunk], bounds[chunk + 1]):
             out = result[row]
             out[:] = 0
             for edge in range(indptr[row], indptr[row + 1]):
-                where = place[indices[edge]]
+                where = position[indices[edge]]
                 if where >= 0:
                     weight, source = data[edge], dense[where]
                     for column in range(width):

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a model file is. Numpy only."""
+"""Define what a model file is. Numpy only."""

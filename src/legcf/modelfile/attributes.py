@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What items are: category, brand, price, anything a table has. Kept small, and looked up by value. Numpy only.
+"""Hold attributes of items (category, brand, price, any column of a table) in few bytes, and look items up by value.
 
 text    values of each item, none or several ("Action|Comedy"), as sorted pairs of item and value
 number  one value of each item or none, as its rank among all values of the column
+
+Numpy only.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,43 +29,48 @@ _MOST_VALUES = 2**31
 
 
 class BadRule(UserError):
-    """A rule that does not fit what the file knows of items."""
+    """Refuse a rule that does not fit the attributes of the file."""
 
 
 class Column(Protocol):
+    """Hold one attribute of every item."""
+
     kind: ClassVar[str]
 
     def __len__(self) -> int:
-        """Items."""
+        """Return the number of items."""
 
-    def equal(self, wanted: Iterable[Scalar]) -> ItemMask:
-        """Which items have one of these values."""
+    def equal(self, values: Iterable[Scalar]) -> ItemMask:
+        """Mark the items that have one of these values."""
 
     def between(self, lowest: float | None, highest: float | None) -> ItemMask:
-        """Which items have a number from `lowest` to `highest`, both included."""
+        """Mark the items with a number from `lowest` to `highest`, both included."""
 
     def keys(self, item: int) -> Sequence[int]:
-        """Numbers of an item's values."""
+        """Return an integer for each value of an item."""
 
     def values_of(self, item: int) -> Any:
-        """As people wrote them."""
+        """Return an item's values as people wrote them."""
 
     def described(self) -> dict[str, Any]:
-        """What there is to choose from."""
+        """Return what requests can filter by."""
 
     def longer(self, more: int) -> "Column":
-        """With so many items more, of which nothing is known."""
+        """Return the column with `more` items at the end that have no value."""
 
-    def put(self, store: Store, name: str) -> dict[str, Any]: ...
+    def put(self, store: Store, name: str) -> dict[str, Any]:
+        """Put the column into a file's arrays and return its configuration."""
 
 
 @dataclass(frozen=True, eq=False)
 class TextColumn:
+    """Hold text, one value or several for each item."""
+
     kind: ClassVar[str] = "text"
 
     values: list[str]
     pairs: Interactions
-    """Item → places of its values."""
+    """Item → indices of its values; so its `num_users` is the number of items."""
 
     def __len__(self) -> int:
         return self.pairs.num_rows
@@ -73,27 +80,27 @@ class TextColumn:
         return self.pairs.transposed()
 
     @cached_property
-    def _places(self) -> dict[str, int]:
-        return {value: place for place, value in enumerate(self.values)}
+    def _index(self) -> dict[str, int]:
+        return {value: index for index, value in enumerate(self.values)}
 
     @cached_property
     def _is_single(self) -> bool:
-        """Whether every item has one value."""
+        """Return whether every item has just one value."""
         return self.pairs.num_pairs == len(self) and bool((self.pairs.row_lengths == 1).all())
 
-    def equal(self, wanted: Iterable[Scalar]) -> ItemMask:
-        place_of = self._places.get
-        places = [place_of(value if type(value) is str else written(value)) for value in wanted]
-        found = np.array([place for place in places if place is not None], dtype=np.int64)
-        if len(found) * _FEW_VALUES > len(self.values):
-            chosen = np.zeros(len(self.values), dtype=np.bool_)
-            chosen[found] = True
-            has = chosen.take(self.pairs.items)
+    def equal(self, values: Iterable[Scalar]) -> ItemMask:
+        index_of = self._index.get
+        indices = [index_of(value if type(value) is str else written(value)) for value in values]
+        known_indices = np.array([index for index in indices if index is not None], dtype=np.int64)
+        if len(known_indices) * _FEW_VALUES > len(self.values):
+            matches = np.zeros(len(self.values), dtype=np.bool_)
+            matches[known_indices] = True
+            has = matches.take(self.pairs.items)
             if self._is_single:
                 return has
             holders = self.pairs.rows()[has]
         else:
-            holders = self._items.of_users(np.unique(found)).items
+            holders = self._items.of_users(np.unique(known_indices)).items
         inside = np.zeros(len(self), dtype=np.bool_)
         inside[holders] = True
         return inside
@@ -106,13 +113,13 @@ class TextColumn:
         return keys
 
     def values_of(self, item: int) -> Any:
-        found = [self.values[place] for place in self.keys(item)]
-        return found[0] if len(found) == 1 else found or None
+        values = [self.values[index] for index in self.keys(item)]
+        return values[0] if len(values) == 1 else values or None
 
     def described(self) -> dict[str, Any]:
         counts = self.pairs.item_degrees
         order = np.argsort(-counts, kind="stable")[:_MOST_LISTED].tolist()
-        offered = [{"value": self.values[place], "items": int(counts[place])} for place in order]
+        offered = [{"value": self.values[index], "items": int(counts[index])} for index in order]
         return {"kind": self.kind, "values": offered, "distinct": len(self.values)}
 
     def longer(self, more: int) -> "TextColumn":
@@ -136,22 +143,24 @@ class TextColumn:
 
 @dataclass(frozen=True, eq=False)
 class NumberColumn:
+    """Hold a number of each item, or none."""
+
     kind: ClassVar[str] = "number"
 
     levels: NDArray[np.float64]
     """All values there are, ascending."""
     ranks: NDArray[np.integer]
-    """Of each item's value among them, from 1 on; 0 without one."""
+    """The rank of each item's value among them, from 1 on; 0 without one."""
 
     def __len__(self) -> int:
         return len(self.ranks)
 
-    def equal(self, wanted: Iterable[Scalar]) -> ItemMask:
-        numbers = np.array([_number(value) for value in wanted], dtype=np.float64)
-        places = np.minimum(np.searchsorted(self.levels, numbers), len(self.levels) - 1)
-        chosen = np.zeros(len(self.levels) + 1, dtype=np.bool_)
-        chosen[places[self.levels[places] == numbers] + 1] = True
-        inside: ItemMask = chosen[self.ranks]
+    def equal(self, values: Iterable[Scalar]) -> ItemMask:
+        numbers = np.array([_number(value) for value in values], dtype=np.float64)
+        nearest = np.minimum(np.searchsorted(self.levels, numbers), len(self.levels) - 1)
+        matches = np.zeros(len(self.levels) + 1, dtype=np.bool_)
+        matches[nearest[self.levels[nearest] == numbers] + 1] = True
+        inside: ItemMask = matches[self.ranks]
         return inside
 
     def between(self, lowest: float | None, highest: float | None) -> ItemMask:
@@ -193,6 +202,8 @@ _KINDS: dict[str, type[TextColumn] | type[NumberColumn]] = {kind.kind: kind for 
 
 @dataclass(frozen=True, eq=False)
 class Attributes:
+    """Hold all attributes, by name."""
+
     columns: Mapping[str, Column]
 
     def column(self, name: str) -> Column:
@@ -210,24 +221,24 @@ class Attributes:
         return Attributes({name: column.longer(more) for name, column in self.columns.items()})
 
     def put(self, store: Store) -> list[dict[str, Any]]:
-        """Into a file's arrays; what its configuration says of them."""
+        """Put all columns into a file's arrays and return their configuration."""
         return [
-            {"name": name, "kind": column.kind, **column.put(store, f"attributes.{place}")}
-            for place, (name, column) in enumerate(self.columns.items())
+            {"name": name, "kind": column.kind, **column.put(store, f"attributes.{index}")}
+            for index, (name, column) in enumerate(self.columns.items())
         ]
 
     @classmethod
     def get(cls, store: Store, config: Sequence[dict[str, Any]], num_items: int) -> "Attributes":
         return cls(
             {
-                str(entry["name"]): _KINDS[entry["kind"]].get(store, f"attributes.{place}", entry, num_items)
-                for place, entry in enumerate(config)
+                str(entry["name"]): _KINDS[entry["kind"]].get(store, f"attributes.{index}", entry, num_items)
+                for index, entry in enumerate(config)
             }
         )
 
 
 def written(value: Scalar) -> str:
-    """A value as a text column has it."""
+    """Return a value as a text column has it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
@@ -243,7 +254,7 @@ def _number(value: Scalar) -> float:
 
 
 def _narrow(levels: NDArray[np.float64]) -> NDArray[np.generic]:
-    """The same numbers in as few bytes as hold them exactly."""
+    """Return the same numbers in as few bytes as hold them exactly."""
     if bool((levels == np.rint(levels)).all()) and float(np.abs(levels).max()) < 2**53:
         return smallest_integers(levels.astype(np.int64))
     single = levels.astype(np.float32)
@@ -255,14 +266,14 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def text_column(items: NDArray[np.integer], values: Sequence[str], num_items: int) -> TextColumn:
-    """From pairs of item and value, in any order."""
-    distinct, places = np.unique(np.asarray(values, dtype=object), return_inverse=True)
-    pairs = Interactions.from_pairs(np.asarray(items), places.astype(np.int64), num_items, len(distinct))
+    """Make a column from pairs of item and value, in any order."""
+    distinct, indices = np.unique(np.asarray(values, dtype=object), return_inverse=True)
+    pairs = Interactions.from_pairs(np.asarray(items), indices.astype(np.int64), num_items, len(distinct))
     return TextColumn(distinct.tolist(), pairs)
 
 
 def number_column(values: NDArray[np.float64]) -> NumberColumn:
-    """From the value of every item; what is not finite is missing."""
+    """Make a column from the value of every item; what is not finite is missing."""
     known = np.isfinite(values)
     levels = np.unique(values[known])
     levels = levels + 0.0  # minus zero is zero

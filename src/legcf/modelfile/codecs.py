@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of a model file: matrices, rows, ids and texts in, and out again with every size checked. Numpy only."""
+"""Put the parts of a model file into arrays (matrices, tables, ids, texts) and get them out with every size checked.
 
+Numpy only.
+"""
+
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,7 +32,7 @@ from legcf.ranking.tables.packing import (
 
 Store = dict[str, NDArray[np.generic]]
 _LARGEST = 1e6
-_MOST_PLACES = 2**16  # in a row of features
+_MOST_FEATURES = 2**16  # columns of a row of features
 
 
 def put_matrix(store: Store, name: str, matrix: FloatArray, dtype: str) -> dict[str, Any]:
@@ -47,7 +51,7 @@ def get_matrix(store: Store, name: str, config: dict[str, Any]) -> FloatArray:
 def get_stored(
     store: Store, name: str, config: dict[str, Any]
 ) -> tuple[FloatArray | NDArray[np.int8], FloatArray | None]:
-    """A matrix in as few bytes as it can be worked with: float32, or int8 and what a unit is worth in each row."""
+    """Return a matrix in as few bytes as it can be worked with: float32, or int8 and the scale of each row."""
     rows, columns = (count(size) for size in config["shape"])
     expect(rows >= 1 and columns >= 1, f"{name} is empty")
     if "top" not in config:
@@ -60,16 +64,30 @@ def get_stored(
 
 
 def put_rows(store: Store, name: str, rows: EmbeddingTable, dtype: str) -> dict[str, Any]:
-    if isinstance(rows, CodebookTable):
-        store[f"{name}.columns"] = pack_bits(rows.columns, bits_for(len(rows.codebook)))
-        return {"kind": "coded", "weights": put_matrix(store, f"{name}.weights", rows.weights, dtype)}
-    if isinstance(rows, QuantisedTable):
-        bits, top = rows.bits, float(rows.scales.max(initial=0.0)) or 1.0
-        store[f"{name}.values"] = pack_bits(rows.values, bits)
-        store[f"{name}.scale"] = scale_steps(rows.scales, top)
-        return {"kind": "packed", "shape": list(rows.values.shape), "bits": bits, "top": top}
-    assert isinstance(rows, DenseTable)
-    return {"kind": "full", "table": put_matrix(store, f"{name}.table", rows.table, dtype)}
+    return {"kind": rows.kind, **_PUT_ROWS[rows.kind](store, name, rows, dtype)}
+
+
+def _put_coded(store: Store, name: str, rows: CodebookTable, dtype: str) -> dict[str, Any]:
+    store[f"{name}.columns"] = pack_bits(rows.columns, bits_for(len(rows.codebook)))
+    return {"weights": put_matrix(store, f"{name}.weights", rows.weights, dtype)}
+
+
+def _put_packed(store: Store, name: str, rows: QuantisedTable, dtype: str) -> dict[str, Any]:
+    bits, top = rows.bits, float(rows.scales.max(initial=0.0)) or 1.0
+    store[f"{name}.values"] = pack_bits(rows.values, bits)
+    store[f"{name}.scale"] = scale_steps(rows.scales, top)
+    return {"shape": list(rows.values.shape), "bits": bits, "top": top}
+
+
+def _put_full(store: Store, name: str, rows: DenseTable, dtype: str) -> dict[str, Any]:
+    return {"table": put_matrix(store, f"{name}.table", rows.table, dtype)}
+
+
+_PUT_ROWS: dict[str, Callable[[Store, str, Any, str], dict[str, Any]]] = {
+    CodebookTable.kind: _put_coded,
+    QuantisedTable.kind: _put_packed,
+    DenseTable.kind: _put_full,
+}
 
 
 def get_rows(
@@ -101,7 +119,7 @@ def _get_packed(store: Store, name: str, config: dict[str, Any]) -> QuantisedTab
 
 
 def put_integers(store: Store, name: str, values: NDArray[np.integer]) -> dict[str, Any]:
-    """Numbers from 0 on, each with as many bits as the largest needs."""
+    """Put integers from 0 on, each with as many bits as the largest needs."""
     bits = bits_for(int(values.max(initial=0)) + 1)
     store[name] = pack_bits(values, bits)
     return {"bits": bits}
@@ -114,7 +132,7 @@ def get_integers(store: Store, name: str, config: dict[str, Any], length: int) -
 
 
 def put_lists(store: Store, name: str, lists: ItemLists, bits: int) -> dict[str, Any]:
-    """Item lists: pairs as sorted keys, weights as levels of so many bits."""
+    """Put item lists: pairs as sorted keys, weights as levels of so many bits."""
     packed = PackedHistories.of(lists.pairs)
     codes, levels = quantise_levels(lists.weights, bits)
     bits = bits_for(len(levels))
@@ -137,23 +155,23 @@ def get_lists(store: Store, name: str, config: dict[str, Any], num_items: int) -
 
 
 def put_encoder(store: Store, name: str, encoder: ColdItemEncoder, dtype: str) -> dict[str, Any]:
-    """The map from features to vectors: its start, and those of its rows that lead anywhere."""
-    start, matrix = encoder.mapping.intercept, encoder.mapping.matrix
+    """Put the map from features to vectors: its intercept, and those of its rows that are not zero."""
+    intercept, matrix = encoder.mapping.intercept, encoder.mapping.matrix
     used = np.flatnonzero(matrix.any(axis=1))
     store[f"{name}.places"] = pack_bits(used, bits_for(len(matrix)))
-    rows = put_matrix(store, f"{name}.rows", np.concatenate([start[None], matrix[used]]), dtype)
+    rows = put_matrix(store, f"{name}.rows", np.concatenate([intercept[None], matrix[used]]), dtype)
     return {"coder": encoder.coder.to_json(), "rows": rows}
 
 
 def get_encoder(store: Store, name: str, config: dict[str, Any], width: int) -> ColdItemEncoder:
     coder = FeatureCoder.from_json(config["coder"])
     rows = get_matrix(store, f"{name}.rows", config["rows"])
-    expect(coder.width <= _MOST_PLACES and rows.shape[1] == width, f"{name} do not lead to vectors of items")
+    expect(coder.width <= _MOST_FEATURES and rows.shape[1] == width, f"{name} do not lead to vectors of items")
     packed = array(store, f"{name}.places", np.uint8, None)
-    places = unpack_bits(packed, bits_for(coder.width), len(rows) - 1)
-    expect(bool(np.all(np.diff(places) > 0)) and int(places.max(initial=0)) < coder.width, f"{name} are out of order")
+    used = unpack_bits(packed, bits_for(coder.width), len(rows) - 1)
+    expect(bool(np.all(np.diff(used) > 0)) and int(used.max(initial=0)) < coder.width, f"{name} are out of order")
     matrix = np.zeros((coder.width, width), dtype=np.float32)
-    matrix[places] = rows[1:]
+    matrix[used] = rows[1:]
     return ColdItemEncoder(coder, FeatureMap(matrix, rows[0]))
 
 
@@ -205,7 +223,7 @@ def array(store: Store, name: str, dtype: type[np.generic], shape: tuple[int, ..
 
 
 def finite(values: NDArray[Any]) -> FloatArray:
-    """Numbers small enough that no sum of their products can overflow: a score is always a number."""
+    """Return numbers that are small enough that no sum of their products overflows: a score is always a number."""
     numbers: FloatArray = values.astype(np.float32, copy=values.dtype != np.float32)
     lowest, highest = (numbers.min(), numbers.max()) if numbers.size else (0, 0)
     expect(bool(lowest >= -_LARGEST and highest <= _LARGEST), "a number is not finite or too large")

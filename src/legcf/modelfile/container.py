@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file around a serving model: the safetensors layout, read with numpy alone and trusted with nothing.
+"""Write and read the file around a served model: the safetensors layout, read with numpy alone, trusted with nothing.
 
     8 bytes   length of the header, little-endian
     header    JSON: {"__metadata__": {"format", "version", "checksum", …}, name: {"dtype", "shape", "data_offsets"}}
@@ -58,7 +58,7 @@ def write_container(path: Path, arrays: NamedArrays, metadata: Mapping[str, str]
 
 
 def read_container(path: Path) -> tuple[dict[str, NDArray[np.generic]], dict[str, str]]:
-    """Arrays and metadata of a file that `write_container` made; anything else is refused with one sentence."""
+    """Return arrays and metadata of a file that `write_container` made; refuse anything else with one sentence."""
     try:
         with open(path, "rb") as file:
             return _read(path, file)
@@ -119,7 +119,7 @@ def _parse_header(path: Path, encoded: bytes) -> tuple[dict[str, Any], dict[str,
 
 
 def _check_layout(path: Path, header: dict[str, Any], data_size: int) -> dict[str, tuple[str, tuple[int, ...], int]]:
-    """Every array lies inside the data, has the bytes its shape needs, and none overlaps another."""
+    """Check that every array lies inside the data, has the bytes its shape needs, and overlaps no other."""
     views: dict[str, tuple[str, tuple[int, ...], int]] = {}
     spans: list[tuple[int, int]] = []
     for name, entry in header.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users have, kept in memory as the file holds it and decoded for those who are asked for. Numpy only."""
+"""Keep the items of users in memory as the file holds them, and decode those that are asked for. Numpy only."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ _SMALLEST, _LARGEST = 1e-6, 1e6  # weights of pairs in a file
 
 @dataclass(frozen=True, eq=False)
 class PackedWeights:
-    """How much pairs count: each one of a few levels, which are even steps of the logarithm where values are many."""
+    """Hold the weights of pairs: each is one of a few levels, even steps of the logarithm where values are many."""
 
     codes: BitReader
     levels: FloatArray
@@ -50,7 +50,7 @@ class PackedWeights:
 
 @dataclass(frozen=True, eq=False)
 class PackedHistories:
-    """The items of every user, sorted: what to leave out, and what a user is solved from.
+    """Hold the items of every user, sorted: what to leave out, and what a user is solved from.
 
     A pair is the key user · items + item, so the keys of neighbouring users are neighbours.
     """
@@ -77,7 +77,7 @@ class PackedHistories:
 
     @classmethod
     def unpack(cls, low: Bytes, high: Bytes, num_pairs: int, num_users: int, num_items: int) -> "PackedHistories":
-        """From the bytes of a file, every key checked on the way."""
+        """Read the bytes of a file, and check every key on the way."""
         keys = SortedKeys(low, high, num_pairs, num_users * num_items)
         indptr = np.zeros(num_users + 1, dtype=np.int64)
         for chunk in keys.chunks():
@@ -90,18 +90,20 @@ class PackedHistories:
         return self.some(user, user + 1).items
 
     def relative(self, user: int, history: Positions) -> FloatArray | None:
-        """How much each item of a history counts, in units of the user's mean: those that the user is not known to have
-        count as the others do on average. None where all pairs count alike."""
-        known = self.some(user, user + 1)
-        counts = known.relative_of(0)
-        if counts is None:
+        """Return the weight of each item of a history, in units of the user's mean; None where all pairs weigh alike.
+
+        Items that the file does not have for the user weigh as the others do on average.
+        """
+        stored = self.some(user, user + 1)
+        weights = stored.relative_of(0)
+        if weights is None:
             return None
         relative = np.ones(len(history), dtype=np.float32)
-        relative[np.searchsorted(history, known.items)] = counts
+        relative[np.searchsorted(history, stored.items)] = weights
         return relative
 
     def some(self, start: int, stop: int) -> Interactions:
-        """The histories of the users from `start` on, before `stop`."""
+        """Return the histories of the users from `start` on, before `stop`."""
         first, last = int(self.indptr[start]), int(self.indptr[stop])
         keys = self.keys.between(first, last, start * self.num_items, stop * self.num_items)
         indptr = self.indptr[start : stop + 1].astype(np.int64) - first
@@ -109,7 +111,7 @@ class PackedHistories:
         return Interactions(indptr, (keys % self.num_items).astype(np.int32), self.num_items, weights)
 
     def all(self) -> Interactions:
-        """A chunk after the other: the keys of all pairs at once take many times the memory of their items."""
+        """Return all histories, decoded in chunks: all keys at once take many times the memory of their items."""
         items = np.empty(self.num_pairs, dtype=np.int32)
         done = 0
         for chunk in self.keys.chunks():

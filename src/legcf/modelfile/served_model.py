@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The serving model: what one small file holds, and how it gets in and out of it. Numpy only.
+"""Hold what one small file holds, write it and read it. Numpy only.
 
 A coded model stores S (packed columns, quantised weights) and H_meta; a full one stores the propagated table. Beside
-them: id maps, item popularity, and if wanted titles, attributes of items, the history of every user, item lists, the
-map that leads from features of items to vectors, and the model card.
+them: id maps, item popularity, and optionally titles, attributes of items, the history of every user, item lists, the
+map from features of items to vectors, and the model card. A new field of the file is a field of `ServedModel`, with a
+line in `_to_store` and one in `_from_store`.
 """
 
 import json
@@ -43,19 +44,22 @@ from legcf.modelfile.codecs import (
 from legcf.modelfile.container import damaged, read_container, write_container
 from legcf.modelfile.histories import PackedHistories, PackedWeights
 from legcf.ranking.item_lists.lists import ItemLists
-from legcf.ranking.tables.embedding_table import CodebookTable, EmbeddingTable
+from legcf.ranking.tables.embedding_table import EmbeddingTable
 from legcf.ranking.tables.pooling import Pooling
 
 DTYPES = ("int8", "float16", "float32")
+"""How a file may store its numbers."""
 LIST_BITS = 8  # of a weight in an item list, at most: lists that were rounded to fewer take fewer
 _HEADER_BYTES = 12_000  # reserved for configuration and model card
 _CODES_IN_HEADER, _BYTES_PER_CODE = 1000, 4  # what each code beyond the first thousand adds to the reserve
 _LARGEST_SCALE = 1e12  # scores stay finite in float32
+_PARTS = ("vectors", "lists", "ids", "titles", "history", "attributes", "features")  # whose sizes are always reported
+_VECTORS = ("codebook", "item_rows", "user_rows", "item_bias", "popularity")  # arrays that are reported together
 
 
 @dataclass(frozen=True)
 class FoldIn:
-    """How a vector u is solved from the rows v_j of a history, as ALS solves it:
+    """Hold the settings by which a user's vector u is solved from the rows v_j of its history, as ALS solves it:
 
     (unobserved · VᵀV + Σ_j w_j v_j v_jᵀ + ridge · mean(diag VᵀV) · I) u = scale · Σ_j w_j v_j,  w_j = count_j^−damping
 
@@ -70,6 +74,8 @@ class FoldIn:
 
 @dataclass(frozen=True, eq=False)
 class ServedModel:
+    """Hold a model as its file gives it back. What is None is not in the file."""
+
     items: IdMap
     item_rows: EmbeddingTable
     popularity: NDArray[np.integer]  # how many users have each item
@@ -79,7 +85,7 @@ class ServedModel:
     titles: list[str] | None = None
     history: PackedHistories | None = None
     pooling: Pooling | None = None  # users are the weighted sums of their items
-    fold_in: FoldIn = FoldIn()  # a user from its items, where they are not
+    fold_in: FoldIn = FoldIn()  # how a user is solved from its items, where it is no such sum
     card: dict[str, Any] = field(default_factory=dict)
     dtype: str = "float16"
     lists: ItemLists | None = None  # what a user's items add to scores beside the vectors
@@ -90,14 +96,15 @@ class ServedModel:
         return self.titles[item] if self.titles is not None else str(self.items.values[item])
 
     def save(self, path: Path) -> dict[str, int]:
-        """Write the model; returns the bytes of each of its parts."""
+        """Write the model and return the bytes of each of its parts."""
         store, config = _to_store(self)
         metadata = {"config": json.dumps(config), "card": json.dumps(self.card, default=float)}
         write_container(path, store, metadata)
-        sizes = {"vectors": 0, "lists": 0, "ids": 0, "titles": 0, "history": 0, "attributes": 0, "features": 0}
+        sizes = dict.fromkeys(_PARTS, 0)
         for name, block in store.items():
             part = name.split(".")[0]
-            sizes[part if part in sizes else "vectors"] += block.nbytes
+            part = "vectors" if part in _VECTORS else part
+            sizes[part] = sizes.get(part, 0) + block.nbytes
         sizes["header"] = path.stat().st_size - sum(sizes.values())
         return sizes
 
@@ -116,7 +123,7 @@ class ServedModel:
             raise damaged(path, f"its content is not consistent: {error}") from error
 
 
-def fixed_bytes(items: IdMap, titles: list[str] | None, popularity: NDArray[np.integer], codes: int = 0) -> int:
+def fixed_bytes(items: IdMap, titles: list[str] | None, popularity: NDArray[np.integer]) -> int:
     """Return the bytes that a model file takes beside vectors and lists: names, counts, and a reserve for the header.
 
     The byte budget of a training is what this leaves, so another reserve would give other models.
@@ -126,12 +133,16 @@ def fixed_bytes(items: IdMap, titles: list[str] | None, popularity: NDArray[np.i
     put_integers(store, "popularity", popularity)
     if titles is not None:
         put_text(store, "titles", titles)
-    reserve = _HEADER_BYTES + _BYTES_PER_CODE * max(codes - _CODES_IN_HEADER, 0)
-    return sum(block.nbytes for block in store.values()) + reserve
+    return sum(block.nbytes for block in store.values()) + _HEADER_BYTES
+
+
+def codebook_reserve(codes: int) -> int:
+    """Return the bytes that `fixed_bytes` grows by for a codebook of this size."""
+    return _BYTES_PER_CODE * max(codes - _CODES_IN_HEADER, 0)
 
 
 def encoder_bytes(encoder: ColdItemEncoder) -> int:
-    """What the map from features takes in a file of whole bytes."""
+    """Return the bytes that the map from features takes in a file of int8."""
     store: Store = {}
     facts = put_encoder(store, "features", encoder, "int8")
     return sum(block.nbytes for block in store.values()) + len(json.dumps(facts))
@@ -144,8 +155,8 @@ def _to_store(model: ServedModel) -> tuple[Store, dict[str, Any]]:
     config["fold_in"] = {"user": vars(model.fold_in)}
     store: Store = {}
     config["popularity"] = put_integers(store, "popularity", model.popularity)
-    if isinstance(model.item_rows, CodebookTable):
-        config["codebook"] = put_matrix(store, "codebook", model.item_rows.codebook, model.dtype)
+    if model.item_rows.codes is not None:
+        config["codebook"] = put_matrix(store, "codebook", model.item_rows.codes.codebook, model.dtype)
     config["item_rows"] = put_rows(store, "item_rows", model.item_rows, model.dtype)
     config["item_ids"] = put_ids(store, "ids.items", model.items)
     if model.item_bias is not None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a model's vectors to what ranks, as the section `ranking` of the configuration wants it: a step after training.
+"""Build what ranks from a model's vectors, as the section `ranking` of the configuration asks: the step after training.
 
-What is chosen here is chosen on held-out pairs by whoever judges; this module knows neither data nor metrics.
+What is left to choose is chosen by an `Objective` of the caller; this module knows neither held-out pairs nor metrics.
 """
 
 from collections.abc import Mapping
@@ -19,51 +19,46 @@ from legcf.ranking.item_lists.recipe import ListFitter, Objective
 from legcf.ranking.precision import as_stored
 from legcf.ranking.ranking import Ranking
 
-_STEPS = (2.0, 2.0**0.5)  # of the lists' weight, at last
+_WEIGHT_STEPS = (2.0, 2.0**0.5)  # factors by which the final list weight is climbed; finer ones were not measured
 Arrays = Mapping[str, NDArray[np.generic]]
 
 
 @dataclass(frozen=True, eq=False)
 class BuiltRanking:
-    """A ranking with what was chosen for it, and the settings that give it again without choosing."""
+    """Hold a ranking and the settings that give it again with nothing left to choose."""
 
     ranking: Ranking
     config: RankingConfig
 
 
+@dataclass(frozen=True, eq=False)
 class RankingBuilder:
-    """Adds to rankings of one model what the configuration names.
+    """Add to rankings of one model what the configuration names."""
 
-    `room` is what a model file has left for vectors and lists, where it has a size to keep to. `own` are lists that the
-    method brings itself.
-    """
+    config: RankingConfig
+    byte_budget: int | None = None
+    """Bytes that a model file has for vectors and lists; None where no size is configured."""
+    fitter: ListFitter | None = None
+    """Solves lists of the training pairs, where several builders share the work; None: each solves its own."""
+    method_lists: ItemLists | None = None
+    """Lists that the method itself ranks by."""
 
-    def __init__(
-        self,
-        config: RankingConfig,
-        byte_budget: int | None = None,
-        fitter: ListFitter | None = None,
-        own: ItemLists | None = None,
-    ) -> None:
-        if own is not None and config.has_lists:
+    def __post_init__(self) -> None:
+        if self.method_lists is not None and self.config.has_lists:
             raise UserError("This method ranks by lists of its own: set ranking.lists to 0.")
-        self.config = config
-        self._own = own
-        self._byte_budget = byte_budget
-        self.fitter = fitter
 
     def base(self, ranking: Ranking) -> Ranking:
-        """With the settings as they are configured and without lists: what training is validated by."""
+        """Add what is configured except lists: what epochs of training are validated by."""
         ranking = ranking.with_norm_power(self.config.norm_power)
-        return ranking if self._own is None else replace(ranking, lists=self._own)
+        return ranking if self.method_lists is None else replace(ranking, lists=self.method_lists)
 
-    def build(self, ranking: Ranking, judge: Objective | None) -> BuiltRanking:
-        """With all that is configured, and with what is judged best where it is to be chosen."""
+    def build(self, ranking: Ranking, objective: Objective | None) -> BuiltRanking:
+        """Add all that is configured; an objective chooses what the configuration leaves to it."""
         ranking = self.quantised(self.base(ranking))
-        return self._listed(ranking, judge) if self.config.has_lists else BuiltRanking(ranking, self.config)
+        return self._with_lists(ranking, objective) if self.config.has_lists else BuiltRanking(ranking, self.config)
 
     def from_arrays(self, ranking: Ranking, stored: Arrays) -> Ranking:
-        """With what `arrays` gave for a fitted one."""
+        """Restore a built ranking from a model's vectors and from what `arrays` returned for it."""
         ranking = self.quantised(ranking.with_norm_power(self.config.norm_power))
         if "list_weights" in stored:
             items = np.asarray(stored["list_items"], dtype=np.int32)
@@ -74,7 +69,7 @@ class RankingBuilder:
         return ranking
 
     def quantised(self, ranking: Ranking) -> Ranking:
-        """As the model file will hold it, where its size or precision is configured."""
+        """Round vectors to what a model file will hold, where its size or precision is configured."""
         if self.config.bits is None and self.config.bytes is None:
             return ranking
         if ranking.pooling is None:
@@ -85,42 +80,43 @@ class RankingBuilder:
         return as_stored(ranking, self.config.bits)
 
     def entries(self, ranking: Ranking) -> int:
-        """How many entries the lists beside these vectors may have."""
+        """Return how many entries the lists beside these vectors may have."""
         if self.config.lists is not None:
             return round(self.config.lists * ranking.num_items)
-        assert self._byte_budget is not None
+        assert self.byte_budget is not None
         assert ranking.rows is not None
-        return entries_within(self._byte_budget - ranking.rows.packed_bytes, ranking.num_items, self.config.list_bits)
+        return entries_within(self.byte_budget - ranking.rows.packed_bytes, ranking.num_items, self.config.list_bits)
 
     def with_list_weight(
-        self, ranking: Ranking, lists: ItemLists, config: RankingConfig, judge: Objective | None
+        self, ranking: Ranking, lists: ItemLists, config: RankingConfig, objective: Objective | None
     ) -> BuiltRanking:
-        """With these lists, of the weight that is judged best where it is to be chosen."""
-        fitter = self._fitter_of(ranking)
-        if judge is not None and config.fit_weight:
-            weight, _ = fitter.weighed(ranking, lists, config.list_weight, judge, config, _STEPS)
+        """Add these lists, with the best weight where the configuration leaves it to the objective."""
+        fitter = self._fitter_for(ranking)
+        if objective is not None and config.fit_weight:
+            weight, _ = fitter.weighed(ranking, lists, config.list_weight, objective, config, _WEIGHT_STEPS)
             config = config.model_copy(update={"list_weight": weight})
-        return BuiltRanking(fitter.added(ranking, lists, config.list_weight), _chosen(config))
+        return BuiltRanking(fitter.added(ranking, lists, config.list_weight), _nothing_to_choose(config))
 
-    def _listed(self, ranking: Ranking, judge: Objective | None) -> BuiltRanking:
-        fitter, config = self._fitter_of(ranking), self.config
-        if judge is not None and config.fit_lists:
-            config = fitter.settings(ranking, config, judge)
-        return self.with_list_weight(ranking, fitter.lists(config, self.entries(ranking)), config, judge)
+    def _with_lists(self, ranking: Ranking, objective: Objective | None) -> BuiltRanking:
+        builder, config = replace(self, fitter=self._fitter_for(ranking)), self.config
+        assert builder.fitter is not None
+        if objective is not None and config.fit_lists:
+            config = builder.fitter.settings(ranking, config, objective)
+        lists = builder.fitter.lists(config, self.entries(ranking))
+        return builder.with_list_weight(ranking, lists, config, objective)
 
-    def _fitter_of(self, ranking: Ranking) -> ListFitter:
+    def _fitter_for(self, ranking: Ranking) -> ListFitter:
         if self.fitter is None or self.fitter.train is not ranking.histories:
-            self.fitter = ListFitter(ranking.histories)
+            return ListFitter(ranking.histories)
         return self.fitter
 
 
-def _chosen(config: RankingConfig) -> RankingConfig:
-    """The settings with nothing left to choose."""
+def _nothing_to_choose(config: RankingConfig) -> RankingConfig:
     return config.model_copy(update={"search_representation": False, "fit_lists": False})
 
 
 def arrays(ranking: Ranking) -> dict[str, NDArray[np.generic]]:
-    """What was chosen for a ranking, beside the vectors that its model gives: a file keeps it."""
+    """Return what a run folder keeps of a built ranking, beside the vectors of its model."""
     lists = ranking.lists
     if lists is None:
         return {}
@@ -133,5 +129,5 @@ def arrays(ranking: Ranking) -> dict[str, NDArray[np.generic]]:
 
 
 def facts(ranking: Ranking) -> dict[str, Any]:
-    """The same for people, as metrics.json has it."""
+    """Return what metrics.json says of a built ranking."""
     return {} if ranking.lists is None else {"list_entries": ranking.lists.num_entries}

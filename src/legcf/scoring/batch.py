@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The best items of all users of a file, some users at a time: compiled where numba is installed, else with numpy."""
+"""Find the best items of all users of a file, some users at a time; compiled where numba is installed."""
 
 import os
 from collections.abc import Iterator
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,106 +10,100 @@ from numpy.typing import NDArray
 
 from legcf.core.arrays import FloatArray
 from legcf.data.interactions import Interactions
-from legcf.ranking.tables.embedding_table import CodebookTable
+from legcf.ranking.topk_numpy import TopK, top_k
 from legcf.scoring.profile import UserProfile
-from legcf.scoring.topk import best
 
 if TYPE_CHECKING:
     from legcf.scoring.scorer import Scorer
 
 _BLOCK = 256 * (os.cpu_count() or 1)  # users at once: four times as many per core as the compiled search takes
 _BLOCK_BYTES = 16 * 2**20  # of scores that stand in memory at once where they have to
-_FEW_REACHED = 0.25  # of all items by the lists of a history; beyond, all scores are made
-
-Found = tuple[NDArray[np.int32], FloatArray]
+_FEW_REACHED = 0.25  # of all items by the lists of a history; beyond, all scores are made. Not measured
 
 
 def blocks(
     scorer: "Scorer", count: int, k: int, exclude_seen: bool, compiled: bool | None
 ) -> Iterator[tuple[slice, NDArray[np.int32], FloatArray]]:
-    """Slices of the `count` users, and positions and scores of the k best items of each."""
-    fast = None if compiled is False else _compiled(bool(compiled))
+    """Yield slices of the `count` users, and positions and scores of the k best items of each."""
+    fast = compiled is not False and _has_numba(required=bool(compiled))
     for start in range(0, count, _BLOCK):
         users = slice(start, min(start + _BLOCK, count))
         yield users, *_top_block(scorer, users, k, exclude_seen, fast)
 
 
-def _top_block(scorer: "Scorer", users: slice, k: int, exclude_seen: bool, fast: ModuleType | None) -> Found:
+def _top_block(scorer: "Scorer", users: slice, k: int, exclude_seen: bool, fast: bool) -> TopK:
     model = scorer.model
     nothing = Interactions.empty(users.stop - users.start, len(model.items))
     histories = nothing if model.history is None else model.history.some(users.start, users.stop)
     seen = histories if exclude_seen else nothing
     vectors = _user_vectors(scorer, users, histories, fast)
     projected = model.item_rows.project(vectors)
-    if fast is None:
+    if fast:
+        items, scores = _top_compiled(scorer, projected, k, histories, seen)
+        left = np.flatnonzero(~vectors.any(axis=1))  # those of whom nothing may be known
+    else:
         items = np.full((len(vectors), k), -1, dtype=np.int32)
         scores = np.full((len(vectors), k), -np.inf, dtype=np.float32)
         left = np.arange(len(vectors))
-    else:
-        items, scores = _top_compiled(scorer, fast, projected, k, histories, seen)
-        left = np.flatnonzero(~vectors.any(axis=1))  # those of whom nothing may be known
     for row in left.tolist():
-        taste = UserProfile(vectors[row], histories.of(row), histories.relative_of(row))
-        all_scores = scorer.scores(taste, projected[row : row + 1])
-        chosen, values = best(all_scores, k, seen.of(row), None)
-        items[row, : len(chosen)], scores[row, : len(chosen)] = chosen, values
+        profile = UserProfile(vectors[row], histories.of(row), histories.relative_of(row))
+        all_scores = scorer.scores(profile, projected[row : row + 1])
+        best_items, best_scores = top_k(all_scores, k, seen.of(row))
+        items[row, : len(best_items)], scores[row, : len(best_items)] = best_items, best_scores
     return items, scores
 
 
-def _compiled(wanted: bool) -> ModuleType | None:
-    """The compiled search: None without numba (an error if it is `wanted`)."""
+def _has_numba(required: bool) -> bool:
+    """Say whether the compiled search can be used; an error where it is `required` and cannot."""
     try:
-        from legcf.scoring import batch_numba
+        import legcf.core.jit  # noqa: F401
     except ImportError:
-        if wanted:
+        if required:
             raise
-        return None
-    return batch_numba
+        return False
+    return True
 
 
-def _user_vectors(scorer: "Scorer", users: slice, histories: Interactions, fast: ModuleType | None) -> FloatArray:
-    model = scorer.model
+def _user_vectors(scorer: "Scorer", users: slice, histories: Interactions, fast: bool) -> FloatArray:
+    model, codes = scorer.model, scorer.model.item_rows.codes
     if model.user_rows is not None:
         return model.user_rows.vectors(users)
     if model.pooling is None:
         return scorer.solver.vectors(histories)
-    pooled: FloatArray
-    if fast is not None and isinstance(model.item_rows, CodebookTable):
-        pooled = fast.pooled_vectors(model.item_rows, model.pooling, histories)
-    else:  # one by one, as single requests have them: sums over many users at once round otherwise
-        rows = range(histories.num_users)
-        pooled = np.stack([scorer.solver.vector(histories.of(row), histories.relative_of(row)) for row in rows])
-    return pooled
+    if fast and codes is not None:
+        from legcf.ranking.tables.pooling_numba import pooled_codes
+
+        return pooled_codes(model.pooling, histories, codes)
+    # one by one, as single requests have them: sums over many users at once round otherwise
+    rows = range(histories.num_users)
+    return np.stack([scorer.solver.vector(histories.of(row), histories.relative_of(row)) for row in rows])
 
 
-def _top_compiled(
-    scorer: "Scorer", fast: ModuleType, projected: FloatArray, k: int, histories: Interactions, seen: Interactions
-) -> Found:
+def _top_compiled(scorer: "Scorer", projected: FloatArray, k: int, histories: Interactions, seen: Interactions) -> TopK:
+    from legcf.ranking import topk_numba as compiled
+
     rows, bias, lists = scorer.model.item_rows, scorer.model.item_bias, scorer.model.lists
-    found: Found
-    if isinstance(rows, CodebookTable) and lists is None:
-        found = fast.top_k(rows, projected, k, bias, seen)
-        return found
-    if isinstance(rows, CodebookTable) and _lists_are_short(scorer, histories):
-        found = fast.top_k_with_lists(rows, projected, k, bias, seen, lists, histories)
-        return found
-    parts: list[Found] = []
+    if rows.codes is not None and lists is None:
+        return compiled.search_codes(rows.codes, projected, k, bias, seen)
+    if rows.codes is not None and lists is not None and _lists_are_short(scorer, histories):
+        return compiled.search_codes_and_lists(rows.codes, projected, k, bias, seen, lists, histories)
+    items, scores = compiled.empty_top_k(len(projected), k)
     few = max(1, _BLOCK_BYTES // (4 * max(len(scorer.model.items), 1)))
     for start in range(0, len(projected), few):
         some = np.arange(start, min(start + few, len(projected)))
-        scores = rows.scores(projected[some])
+        all_scores = rows.scores(projected[some])
         if bias is not None:
-            scores += bias
+            all_scores += bias
         if lists is not None:
-            lists.add_for(scores, histories.of_users(some))
-        parts.append(fast.best_k(scores, k, seen.of_users(some)))
-    return np.concatenate([items for items, _ in parts]), np.concatenate([scores for _, scores in parts])
+            lists.add_for(all_scores, histories.of_users(some))
+        items[some], scores[some] = compiled.top_k(all_scores, k, seen.of_users(some))
+    return items, scores
 
 
 def _lists_are_short(scorer: "Scorer", histories: Interactions) -> bool:
-    """Whether the lists of a history reach few items, so that most are ranked by their codes alone."""
+    """Say whether the lists of a history reach few items, so that most are ranked by their codes alone."""
     lists = scorer.model.lists
-    if lists is None or histories.weights is not None:  # the compiled search adds all lists alike
+    if lists is None:
         return False
     reached = float(lists.lengths[histories.items].sum())
     return reached < _FEW_REACHED * histories.num_users * len(scorer.model.items)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vectors for those who were not trained on: a user from its items, an item from its users. Numpy only.
+"""Make vectors of users from their items, whether or not they were trained on. Numpy only.
 
-The known side is fixed, so the new vector is the solution of one d × d system (the half step of ALS), and how much each
-entry of the history contributes to a score follows from the same system.
+The items are fixed, so a user is the solution of one d × d system (the half step of ALS, with the equation of
+`modelfile.served_model.FoldIn`), and how much each entry of the history contributes to a score follows from the same
+system.
 """
 
 from functools import cached_property
@@ -26,37 +27,37 @@ _MOST_NUMBERS = 2**17  # in the largest array of a batch: 1 MB
 
 
 class UserMaker(Protocol):
-    """Vectors of users from their items."""
+    """Make vectors of users from their items."""
 
     def prepare(self) -> None:
         """Compute what every answer shares, so that the first request does not wait for it."""
 
     def vector(self, history: Positions, relative: FloatArray | None = None) -> FloatArray:
-        """The vector of someone with this history, whose items count alike or so much each; zero without one."""
+        """Return the vector of a history, whose items weigh alike or `relative` to each other; zero without items."""
 
     def vectors(self, histories: Interactions, task: "Task | None" = None) -> FloatArray:
-        """The vector of everyone. Memory stays bounded."""
+        """Return the vector of every user. Memory stays bounded."""
 
     def contributions(self, history: Positions, targets: FloatArray, relative: FloatArray | None = None) -> FloatArray:
-        """What each entry of the history adds to the score of each target (history × targets)."""
+        """Return what each entry of the history adds to the score of each target (history × targets)."""
 
 
 def user_maker(model: ServedModel, gram: "Square | None" = None) -> UserMaker:
-    """How this model makes users of items; `gram` is that of its item rows, if it is at hand."""
+    """Return what makes users of items in this model; `gram` is that of its item rows, if it is at hand."""
     if model.pooling is not None:
         return PooledUsers(model.item_rows, model.pooling)
     return FoldInSolver(model.item_rows, at_least_one(model.popularity), model.fold_in, gram)
 
 
 class FoldInSolver:
-    """Solves vectors of one side from the rows of the other. `gram` is theirs (`rows.measure`), if it is at hand."""
+    """Solve vectors of users from the rows of items. `gram` is theirs (`measure`), if it is at hand."""
 
     def __init__(self, rows: EmbeddingTable, counts: FloatArray, settings: FoldIn, gram: Square | None = None) -> None:
         self._rows, self._counts, self.settings, self._gram = rows, counts, settings, gram
 
     @cached_property
     def _whole(self) -> Square:
-        """unobserved · VᵀV + ridge: the part that is the same for everybody."""
+        """Return A = unobserved · VᵀV + ridge, the part that is the same for everybody."""
         total = measure(self._rows)[0] if self._gram is None else self._gram
         mean = float(np.trace(total)) / len(total) or 1.0
         # the floor keeps the system solvable when VᵀV is singular (fewer rows than dimensions, all-zero vectors)
@@ -75,44 +76,33 @@ class FoldInSolver:
         _ = self._inverse
 
     def vector(self, history: Positions, relative: FloatArray | None = None) -> FloatArray:
-        """The vector of someone with this history, whose items count alike or so much each; zero without one."""
-        single = np.array([0, len(history)], dtype=np.int64)
-        histories = Interactions(single, history.astype(np.int32), len(self._rows), relative)
-        vector: FloatArray = self.vectors(histories)[0]
+        """Return the vector of a history, whose items weigh alike or `relative` to each other; zero without items."""
+        vector: FloatArray = self.vectors(self._single(history, relative))[0]
         return vector
 
     def vectors(self, histories: Interactions, task: "Task | None" = None) -> FloatArray:
-        """The vector of everyone, those with histories of like length together. Memory stays bounded."""
+        """Return the vector of every user, solving those with histories of like length together in bounded memory."""
         out = np.zeros((histories.num_users, self._rows.width), dtype=np.float32)
         lengths = histories.user_degrees
         order = np.argsort(lengths, kind="stable")
-        done = int(np.searchsorted(lengths[order], 1))  # nothing is known of those with no history
+        done = int(np.searchsorted(lengths[order], 1))  # users without a history keep a vector of zeros
         while done < len(order):
-            # as many as fit: the last, with the longest history, decides how much room each takes
+            # as many as fit: the last, with the longest history, decides how many numbers each takes
             most = order[done : done + _MOST_TOGETHER]
-            room = np.arange(1, len(most) + 1) * lengths[most] * self._rows.width
-            chosen = most[: max(1, int(np.searchsorted(room, _MOST_NUMBERS, side="right")))]
-            out[chosen] = self._solve(histories, chosen, int(lengths[chosen[-1]]))
-            done += len(chosen)
+            numbers = np.arange(1, len(most) + 1) * lengths[most] * self._rows.width
+            users = most[: max(1, int(np.searchsorted(numbers, _MOST_NUMBERS, side="right")))]
+            out[users] = self._solve(histories, users, int(lengths[users[-1]]))
+            done += len(users)
             if task is not None:
-                task.advance(len(chosen))
+                task.advance(len(users))
         return out
 
-    def _solve(self, histories: Interactions, chosen: Positions, longest: int) -> NDArray[np.floating]:
-        """All histories padded to the longest with entries of weight zero."""
-        places = histories.indptr[chosen][:, None] + np.arange(longest)
-        real = np.arange(longest) < histories.user_degrees[chosen][:, None]
-        places = np.where(real, places, 0)
-        items = histories.items[places]
-        weights = np.where(real, self._counts[items].astype(np.float64) ** -self.settings.damping, 0.0)
-        if histories.weights is not None:
-            weights *= histories.weights[places]
-        weights /= weights.sum(axis=1, keepdims=True) / real.sum(axis=1, keepdims=True)
-        vectors: NDArray[np.floating] = self._rows.vectors(items.ravel()).reshape(*items.shape, -1).astype(np.float64)
+    def _solve(self, histories: Interactions, users: Positions, longest: int) -> NDArray[np.floating]:
+        """Return the vectors of users whose histories have at most `longest` items."""
+        vectors, weights = self._observed(histories, users, longest)
         if longest >= self._rows.width:
-            systems = self._whole + (vectors * weights[..., None]).transpose(0, 2, 1) @ vectors
-            wanted = vectors.transpose(0, 2, 1) @ weights[..., None]
-            solved: NDArray[np.floating] = np.linalg.solve(systems, wanted)[..., 0]
+            right = vectors.transpose(0, 2, 1) @ weights[..., None]
+            solved: NDArray[np.floating] = np.linalg.solve(self._system(vectors, weights), right)[..., 0]
         else:
             # (A + VᵀWV)⁻¹ VᵀW1 = A⁻¹Vᵀ (W⁻¹ + VA⁻¹Vᵀ)⁻¹ 1: a system as large as the history, not as the vectors; with
             # the roots of W on both sides, weights may be zero.
@@ -125,32 +115,45 @@ class FoldInSolver:
         return result
 
     def contributions(self, history: Positions, targets: FloatArray, relative: FloatArray | None = None) -> FloatArray:
-        """What each entry of the history adds to the score of each target (history × targets).
+        """Return what each entry of the history adds to the score of each target (history × targets).
 
         A column sums up to `vector(history) · target`.
         """
         if not len(history):
             return np.zeros((0, len(targets)), dtype=np.float32)
-        vectors, weights = self._observed(history, relative)
+        single = self._single(history, relative)
+        vectors, weights = (part[0] for part in self._observed(single, np.zeros(1, dtype=np.int64), len(history)))
         directions = np.linalg.solve(self._system(vectors, weights), targets.T.astype(np.float64))
         parts: FloatArray = (self.settings.scale * weights[:, None] * (vectors @ directions)).astype(np.float32)
         return parts
 
-    def _observed(
-        self, history: Positions, relative: FloatArray | None
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        weights = self._counts[history].astype(np.float64) ** -self.settings.damping
-        if relative is not None:
-            weights *= relative
-        return self._rows.vectors(history).astype(np.float64), weights / weights.mean()
+    def _single(self, history: Positions, relative: FloatArray | None) -> Interactions:
+        indptr = np.array([0, len(history)], dtype=np.int64)
+        return Interactions(indptr, history.astype(np.int32), len(self._rows), relative)
 
-    def _system(self, vectors: NDArray[np.float64], weights: NDArray[np.float64]) -> Square:
-        system: Square = self._whole + (vectors * weights[:, None]).T @ vectors
+    def _observed(
+        self, histories: Interactions, users: Positions, longest: int
+    ) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        """Return v_j and w_j of these histories, padded to the longest with entries of weight zero."""
+        offsets = histories.indptr[users][:, None] + np.arange(longest)
+        real = np.arange(longest) < histories.user_degrees[users][:, None]
+        offsets = np.where(real, offsets, 0)
+        items = histories.items[offsets]
+        weights = np.where(real, self._counts[items].astype(np.float64) ** -self.settings.damping, 0.0)
+        if histories.weights is not None:
+            weights *= histories.weights[offsets]
+        weights /= weights.sum(axis=1, keepdims=True) / real.sum(axis=1, keepdims=True)
+        vectors: NDArray[np.floating] = self._rows.vectors(items.ravel()).reshape(*items.shape, -1).astype(np.float64)
+        return vectors, weights
+
+    def _system(self, vectors: NDArray[np.floating], weights: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Return A + VᵀWV, of one history or of several."""
+        system: NDArray[np.floating] = self._whole + np.swapaxes(vectors * weights[..., None], -1, -2) @ vectors
         return system
 
 
 class PooledUsers:
-    """Users of a model in which they are the weighted sums of their items: nothing is solved, nothing approximated."""
+    """Sum users from their items, for models in which users are just that: nothing is solved, nothing approximated."""
 
     def __init__(self, rows: EmbeddingTable, pooling: Pooling) -> None:
         self._rows, self._pooling = rows, pooling

@@ -17,7 +17,7 @@ import numpy as np
 
 from legcf.core.arrays import FloatArray
 from legcf.modelfile.attributes import Attributes, BadRule, Column, ItemMask
-from legcf.scoring.topk import best
+from legcf.ranking.topk_numpy import top_k
 
 Filter = Mapping[str, Any]
 """By attribute: a value, a list of values, or a mapping with any, not, min and max."""
@@ -114,7 +114,7 @@ def _take_highest(items: Sequence[int], relevance: FloatArray, penalty: FloatArr
     together ask the caps once for each item.
     """
     count = 1
-    while len(ranked := best(relevance - penalty, count, _NO_ITEMS, None)[0]):
+    while len(ranked := top_k(relevance - penalty, count, _NO_ITEMS)[0]):
         for index in ranked.tolist():
             relevance[index] = -np.inf
             if caps.take(items[index]):

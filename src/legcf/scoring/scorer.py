@@ -25,11 +25,11 @@ from legcf.modelfile.attributes import ItemMask
 from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.popularity import trust
 from legcf.ranking.tables.embedding_table import EmbeddingTable, measure
+from legcf.ranking.topk_numpy import top_k
 from legcf.scoring.batch import blocks
 from legcf.scoring.foldin import UserMaker, user_maker
 from legcf.scoring.profile import UserProfile
 from legcf.scoring.rules import Caps, Filter, allowed_items, choose
-from legcf.scoring.topk import best
 
 _POOL = 10  # candidates per place where the best scores alone do not decide
 _NONE = np.zeros(0, dtype=np.int32)
@@ -176,7 +176,7 @@ class Scorer:
         if request.cap or request.diversity:
             found = self._chosen(scores, request, left_out, inside)
         else:
-            found = best(scores, request.k, left_out, inside)
+            found = top_k(scores, request.k, left_out, inside)
         return _named(self.model.items, self.model.titles, *found, self.fallback(taste))
 
     def _chosen(
@@ -185,7 +185,7 @@ class Scorer:
         """By diversity and caps from the best items: from more of them if caps leave too few."""
         room = _POOL * request.k
         while True:
-            pool, values = best(scores, room, left_out, inside)
+            pool, values = top_k(scores, room, left_out, inside)
             vectors = self.model.item_rows.vectors(pool) if request.diversity else None
             caps = Caps(self.model.attributes, request.cap)
             taken = choose(pool.tolist(), values, vectors, request.k, request.diversity, caps)
@@ -273,7 +273,7 @@ class Scorer:
         position = self.model.items.position(item)
         cosines = self._cosines(self.model.item_rows, position, self.item_norms)
         cosines *= trust(self.model.popularity)
-        found = best(cosines, as_count(k, "The number of similar items"), np.append(hidden, position), None)
+        found = top_k(cosines, as_count(k, "The number of similar items"), np.append(hidden, position))
         return _named(self.model.items, self.model.titles, *found)
 
     def similar_users(self, user: ExternalId, k: int = 10) -> list[Scored]:
@@ -291,7 +291,7 @@ class Scorer:
             raise UserError("This model stores no users, so none can be compared: export with `--users coded`.")
         cosines = self._cosines(self.model.user_rows, position, self._user_norms)
         count = as_count(k, "The number of similar users")
-        found, scores = best(cosines, count, np.array([position]), None)
+        found, scores = top_k(cosines, count, np.array([position]))
         return _named(self.model.users, None, found, scores)
 
     def recommend_all(

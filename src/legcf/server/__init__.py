@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model file over HTTP."""
+"""Serve a model file over HTTP."""

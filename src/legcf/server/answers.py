@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers as the API gives them: ids looked up, filters read, reasons added, everything ready for JSON."""
+"""Make answers of the API: look ids up, read filters, add reasons, everything ready for JSON."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,13 +8,14 @@ from legcf.core.errors import UserError
 from legcf.data.ids import ExternalId, IdMap
 from legcf.scoring.explain import Explanation, explain, explain_popular
 from legcf.scoring.scorer import Request, Scored, Scorer
+from legcf.server.item_map import hues
 from legcf.server.schemas import Ask
 from legcf.server.state.live_state import NO_NEWS, NOTHING_HIDDEN, RecentEvents, UnavailableItems
 from legcf.server.state.loaded_model import LoadedModel
 
 
 class UnknownId(UserError):
-    """Asked for what the model does not know."""
+    """Refuse an id that the model does not know."""
 
     def __init__(self, kind: str, identifier: ExternalId) -> None:
         super().__init__(f"There is no {kind} {str(identifier)[:100]!r} in this model.")
@@ -27,23 +28,23 @@ def recommend(
     news: RecentEvents = NO_NEWS,
     hidden: UnavailableItems = NOTHING_HIDDEN,
 ) -> dict[str, Any]:
-    """What is recommended, and why. Unknown users are an error unless popular items will do for them, or events told
-    of them."""
+    """Return what is recommended, and why. Unknown users are an error unless popular items will do for them, or there
+    are events of theirs."""
     scorer = loaded.scorer
     model = scorer.model
-    user = _known_user(scorer, ask, popular_for_unknown or news.version > 0)
+    user = _user_in_model(scorer, ask, popular_for_unknown or news.version > 0)
     for item in ask.items:
         if model.items.find(item) is None:
             raise UnknownId("item", item)
-    allow, strange = (None, []) if ask.allow is None else _known(model.items, ask.allow)
-    deny, stranger = _known(model.items, ask.deny)
+    allow, not_allowed = (None, []) if ask.allow is None else _split(model.items, ask.allow)
+    deny, not_denied = _split(model.items, ask.deny)
     request = Request(user, ask.items, ask.k, ask.exclude_seen, allow, deny, ask.filter, ask.cap, ask.diversity)
-    taste = scorer.profile(request, news.items)
-    found = scorer.recommend_for_profile(taste, request, hidden.items)
-    fallback = scorer.fallback(taste)
-    explained = found[: ask.explain]
+    profile = scorer.profile(request, news.items)
+    best_items = scorer.recommend_for_profile(profile, request, hidden.items)
+    fallback = scorer.fallback(profile)
+    explained = best_items[: ask.explain]
     if fallback is None:
-        why = explain(scorer, taste, [model.items.position(entry.id) for entry in explained])
+        why = explain(scorer, profile, [model.items.position(entry.id) for entry in explained])
     else:
         why = explain_popular(explained)
     if user is not None and model.users is not None:  # as it was in the training data, not as it was typed
@@ -51,15 +52,15 @@ def recommend(
     return {
         "model": loaded.tag,
         "user": ask.user if user is None else user,
-        "items": [_item(entry) for entry in found],
+        "items": [_item(entry) for entry in best_items],
         "why": [_why(part) for part in why],
         "fallback": fallback,
-        "ignored": [*strange, *stranger],
+        "ignored": [*not_allowed, *not_denied],
     }
 
 
 def failure(error: UserError) -> tuple[int, str]:
-    """Status and sentence: what this model does not know is not found, what it cannot do is a conflict."""
+    """Return status and sentence: what this model does not know is not found, what it cannot do is a conflict."""
     return (404 if isinstance(error, UnknownId) else 409), str(error)
 
 
@@ -76,13 +77,37 @@ def similar_users(loaded: LoadedModel, user: str, k: int) -> dict[str, Any]:
     position = None if users is None else users.find(user)
     if users is not None and position is None:
         raise UnknownId("user", user)
-    found = loaded.scorer.similar_users(user, k)  # says so if the model stores no users
+    like = loaded.scorer.similar_users(user, k)  # says so if the model stores no users
     assert users is not None
     assert position is not None
-    return _similar(loaded, users.external([position])[0], found)
+    return _similar(loaded, users.external([position])[0], like)
 
 
-def _known_user(scorer: Scorer, ask: Ask, strangers_welcome: bool) -> ExternalId | None:
+def model_card(loaded: LoadedModel, accepts_events: bool) -> dict[str, Any]:
+    """Return what the page says of a model."""
+    model = loaded.scorer.model
+    rows = model.item_rows
+    return {
+        "model": loaded.tag,
+        "card": model.card,
+        "bytes": loaded.file_bytes,
+        "items": len(model.items),
+        "users": 0 if model.users is None else len(model.users),
+        "titles": model.titles is not None,
+        "users_stored": model.user_rows is not None,
+        "accepts_events": accepts_events,
+        "history_stored": model.history is not None,
+        "hues": hues(model),
+        "attributes": [] if model.attributes is None else model.attributes.described(),
+        "dtype": model.dtype,
+        "coded": rows.codes is not None,
+        "width": rows.width,
+        "codebook": rows.facts.get("c"),
+        "terms": rows.facts.get("t"),
+    }
+
+
+def _user_in_model(scorer: Scorer, ask: Ask, strangers_welcome: bool) -> ExternalId | None:
     users = scorer.model.users
     if ask.user is None or (users is not None and users.find(ask.user) is not None):
         return ask.user
@@ -93,16 +118,17 @@ def _known_user(scorer: Scorer, ask: Ask, strangers_welcome: bool) -> ExternalId
     raise UnknownId("user", ask.user)
 
 
-def _known(items: IdMap, wanted: Iterable[ExternalId]) -> tuple[list[ExternalId], list[ExternalId]]:
+def _split(items: IdMap, ids: Iterable[ExternalId]) -> tuple[list[ExternalId], list[ExternalId]]:
+    """Return the ids that the model knows, and those that it does not."""
     known: list[ExternalId] = []
     unknown: list[ExternalId] = []
-    for item in wanted:
+    for item in ids:
         (unknown if items.find(item) is None else known).append(item)
     return known, unknown
 
 
-def _similar(loaded: LoadedModel, to: ExternalId, found: list[Scored]) -> dict[str, Any]:
-    return {"model": loaded.tag, "to": to, "items": [_item(entry) for entry in found]}
+def _similar(loaded: LoadedModel, to: ExternalId, like: list[Scored]) -> dict[str, Any]:
+    return {"model": loaded.tag, "to": to, "items": [_item(entry) for entry in like]}
 
 
 def _item(entry: Scored) -> dict[str, Any]:

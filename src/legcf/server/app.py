@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HTTP server: one model file, answers in the ids people use, errors as sentences."""
+"""Make the HTTP server: one model file, answers in the ids people use, errors as sentences."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -15,65 +14,56 @@ from starlette.responses import Response
 
 from legcf.core.errors import UserError
 from legcf.server import answers
-from legcf.server.background.event_journal import Journal, NotWritten
-from legcf.server.background.process import Helper
-from legcf.server.background.queue import Busy, ClientDisconnected, SlowQueue
-from legcf.server.encoding import encode
-from legcf.server.fast_path import Shortcut
+from legcf.server.background.event_journal import NotWritten
+from legcf.server.background.queue import Busy, ClientDisconnected
+from legcf.server.encoding import Json, encode
 from legcf.server.logs import log
-from legcf.server.middleware import Gate, Json
+from legcf.server.middleware import Gate, Shortcut
 from legcf.server.routes.ingest import IngestApi
 from legcf.server.routes.openapi import document
-from legcf.server.routes.operations import Invalid, routes
-from legcf.server.routes.pages import page_routes
-from legcf.server.routes.query import Api
+from legcf.server.routes.operations import Invalid, RouteTable, routes
+from legcf.server.routes.pages import page_operations
+from legcf.server.routes.query import QueryApi
+from legcf.server.routes.services import Services
 from legcf.server.settings import Settings
-from legcf.server.state.live_state import LiveState
-from legcf.server.state.model_manager import ModelManager
-from legcf.server.telemetry import Telemetry
 
 
 def app_from_environment() -> Starlette:
-    """What each worker process calls."""
+    """Make the server of a worker process."""
     return create_app(Settings.from_environment())
 
 
 def create_app(settings: Settings) -> Starlette:
-    telemetry = Telemetry(settings.counts)
-    holder = ModelManager(Path(settings.model), telemetry, settings.cache_bytes, settings.events)
-    latest = LiveState.of(settings.events)
-    journal = None if settings.events is None else Journal(settings.events)
-    lane, helper = SlowQueue(), Helper(holder.path, latest, settings.events)
-    api = Api(settings, holder, telemetry, lane, helper, latest)
-    operations = [
-        *api.operations(),
-        *([] if journal is None else IngestApi(holder, journal).operations()),
-    ]
-    described = encode(document(operations, settings.api_key is not None))
+    services = Services.start(settings)
+    query = QueryApi(services)
+    ingest = IngestApi(services).operations()
+    operations = [*query.operations(), *([] if services.journal is None else ingest)]
+    pages = page_operations(services, encode(document(operations, settings.api_key is not None)))
+    table = RouteTable([*query.operations(), *ingest, *pages])
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        watcher = asyncio.create_task(holder.watch(settings.reload_seconds))
-        log("ready", path=settings.model, bytes=holder.current.bytes, model=holder.current.tag)
+        manager = services.manager
+        watcher = asyncio.create_task(manager.watch(settings.reload_seconds))
+        log("ready", path=settings.model, bytes=manager.current.file_bytes, model=manager.current.tag)
         yield
         watcher.cancel()
-        lane.close()
-        helper.close()
-        if journal is not None:
-            await journal.close()
-        latest.close()
-        holder.close()
+        await services.stop()
         log("stopped")
 
     app = Starlette(
-        routes=[*routes(operations), *page_routes(holder, lane, helper, latest, described)],
-        middleware=[*_middleware(settings, telemetry), Middleware(Shortcut, answer=api.recommend_at_once)],
+        routes=routes([*operations, *pages]),
+        middleware=[
+            *_cors(settings),
+            Middleware(Gate, settings=settings, telemetry=services.telemetry, table=table),
+            Middleware(Shortcut, answer=query.recommend_at_once),
+        ],
         lifespan=lifespan,
         exception_handlers={
             UserError: _refused,
             Invalid: _invalid,
             Busy: _busy,
-            ClientDisconnected: _abandoned,
+            ClientDisconnected: _disconnected,
             NotWritten: _not_written,
             HTTPException: _other,
         },
@@ -82,10 +72,10 @@ def create_app(settings: Settings) -> Starlette:
     return app
 
 
-def _middleware(settings: Settings, telemetry: Telemetry) -> list[Middleware]:
-    gate = Middleware(Gate, settings=settings, telemetry=telemetry)
+def _cors(settings: Settings) -> list[Middleware]:
+    """Answer browsers before the gate: they ask whether they may ask, and have no key for that."""
     if not settings.cors_origins:
-        return [gate]
+        return []
     cors = Middleware(
         CORSMiddleware,
         allow_origins=settings.cors_origins,
@@ -93,7 +83,7 @@ def _middleware(settings: Settings, telemetry: Telemetry) -> list[Middleware]:
         allow_headers=["Authorization", "Content-Type", "X-API-Key", "X-Request-ID"],
         expose_headers=["X-Request-ID"],
     )
-    return [cors, gate]  # before the gate: a browser asks whether it may ask, and has no key for that
+    return [cors]
 
 
 async def _refused(request: HttpRequest, error: Exception) -> Response:
@@ -116,11 +106,11 @@ async def _not_written(request: HttpRequest, error: Exception) -> Response:
     return Json({"detail": detail}, 503, {"Retry-After": "10"})
 
 
-async def _abandoned(request: HttpRequest, error: Exception) -> Response:
+async def _disconnected(request: HttpRequest, error: Exception) -> Response:
     return Response(status_code=499)  # for the log: nobody is there to read it
 
 
 async def _other(request: HttpRequest, error: Exception) -> Response:
-    """What Starlette refuses by itself: paths and methods that are not there."""
+    """Answer what Starlette refuses by itself: paths and methods that are not there."""
     assert isinstance(error, HTTPException)
     return Json({"detail": f"{error.detail}."}, error.status_code, error.headers)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the server tells while it runs: one line of JSON on stderr for each event."""
+"""Write one line of JSON on stderr for each event of the running server."""
 
 import json
 import os

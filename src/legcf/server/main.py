@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starting and stopping the server process."""
+"""Start and stop the server process."""
 
 import errno
 import logging
@@ -18,10 +18,10 @@ from typing import Any
 from legcf.core.errors import UserError
 from legcf.modelfile.served_model import ServedModel
 from legcf.server.logs import log
-from legcf.server.settings import Settings
+from legcf.server.settings import Settings, is_loopback
 from legcf.server.state.event_log import EventLog
 
-_GRACE_SECONDS = 20  # for requests under way when the server is told to stop
+_GRACE_SECONDS = 20  # for requests under way when the server has to stop
 _COUNTS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it once, when it is imported
 
 
@@ -29,20 +29,20 @@ def run_server(settings: Settings, host: str, port: int, workers: int) -> None:
     """Serve until SIGTERM or SIGINT, then finish what is under way and return."""
     _check(settings)
     if workers > 1:
-        ServedModel.load(Path(settings.model))  # a bad file is told once, here, not by every worker
+        ServedModel.load(Path(settings.model))  # a bad file is reported once, here, not by every worker
     if settings.events is not None:
         EventLog(settings.events, create=True).close()  # once, before all workers open it
     listener = _listen(host, port)
+    address = listener.getsockname()
     counts = _prepare_counts(workers)
-    settings = replace(settings, counts=counts)
+    settings = replace(settings, counts=counts, hosts=_hosts(settings, address[0]))
 
     import uvicorn
 
-    from legcf.server.app import create_app  # not before counters have their place: prometheus_client comes with it
+    from legcf.server.app import create_app  # not before _COUNTS_VARIABLE is set: prometheus_client comes with it
 
     _log_as_json()
     signal.signal(signal.SIGTERM, _leave)  # uvicorn finishes its requests, then hands the signal on to this
-    address = listener.getsockname()
     if workers > 1 and counts is None:
         log("counters_apart", "warning", reason=f"no folder is writable; {_COUNTS_VARIABLE} can name one")
     try:
@@ -62,12 +62,12 @@ def run_server(settings: Settings, host: str, port: int, workers: int) -> None:
 
 
 def server_options() -> dict[str, Any]:
-    """How uvicorn runs, whoever starts it."""
-    from legcf.server.protocol import JoiningProtocol
+    """Return how uvicorn runs, whoever starts it."""
+    from legcf.server.protocol import ServerProtocol
 
     return {
         "loop": "auto",  # uvloop, but on Windows
-        "http": JoiningProtocol,
+        "http": ServerProtocol,
         "ws": "none",
         "log_config": None,
         "access_log": False,
@@ -85,14 +85,24 @@ def _check(settings: Settings) -> None:
             raise UserError(
                 f"--cors-origin {origin} is not of the form https://shop.example (no path, no slash at the end)."
             )
+    for name in settings.hosts or ():
+        if name != "*" and not re.fullmatch(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:]+", name):
+            raise UserError(f"--allow-host {name} is not a name such as shop.example (no https://, no port).")
+
+
+def _hosts(settings: Settings, address: str) -> tuple[str, ...] | None:
+    """Return the names that requests may be sent to: any, if the network can reach the server and none are set."""
+    names = settings.hosts
+    is_open = not names and not is_loopback(address)
+    return None if names is None or "*" in names or is_open else tuple(name.lower() for name in names)
 
 
 def _prepare_counts(workers: int) -> str | None:
-    """A folder where workers share their counters; None for one worker, and where nothing can be written."""
-    wanted = os.environ.pop(_COUNTS_VARIABLE, None)
+    """Make a folder where workers share their counters; None for one worker, and where nothing can be written."""
+    requested = os.environ.pop(_COUNTS_VARIABLE, None)
     if workers == 1:
         return None
-    for parent in (wanted, None, "/dev/shm"):
+    for parent in (requested, None, "/dev/shm"):
         try:
             folder = tempfile.mkdtemp(prefix="legcf-serve-", dir=parent)
         except OSError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the server takes and gives: queries, bodies and answers, with their limits and an example each."""
+"""Declare queries, bodies and answers of the API, with their limits and an example each."""
 
 from typing import Annotated, Any, Literal
 
@@ -25,7 +25,7 @@ MAX_LIST = 10_000  # ids in one history, allow or deny list
 
 
 def _whole(value: Any) -> Any:
-    """JSON knows no integers: 5.0 is 5 there."""
+    """Turn 5.0 into 5: JSON knows no integers."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -34,9 +34,9 @@ _Number = Annotated[int, Field(strict=True)]
 Id = Annotated[_Number | _Text, BeforeValidator(_whole), Field(description="An id as it was in the training data.")]
 _Count = Annotated[int, BeforeValidator(_whole), Field(strict=True)]
 _YesNo = Annotated[bool, Field(strict=True)]
-_Said = bool | int | float | _Text
+_Feature = bool | int | float | _Text
 _Features = Annotated[
-    dict[str, _Said | Annotated[list[_Said], Field(max_length=1000)] | None], Field(min_length=1, max_length=1000)
+    dict[str, _Feature | Annotated[list[_Feature], Field(max_length=1000)] | None], Field(min_length=1, max_length=1000)
 ]
 _K = Annotated[int, Field(ge=1, le=MAX_K, description="How many, at most.", examples=[5])]
 _WHY = "Say why for so many of the first items."
@@ -49,7 +49,7 @@ _Several = Annotated[list[_Value], Field(max_length=MAX_LIST)]
 
 
 def _form(condition: Any) -> str:
-    """So that what is wrong with a condition is told of the form it has, not of all."""
+    """Return the form of a condition, so that what is wrong is said of that form, not of all."""
     if isinstance(condition, list):
         return "values"
     return "rule" if isinstance(condition, dict) else "value"
@@ -90,7 +90,7 @@ Diversity = Annotated[
 
 
 class UserQuery(BaseModel):
-    """Of a known user."""
+    """Ask for a known user."""
 
     user: str = Field(description="A user's id; any characters.", examples=["alice"])
     k: _K = 20
@@ -120,7 +120,7 @@ class _Strict(BaseModel):
 
 
 class Ask(_Strict):
-    """One wish: a known `user`, someone with these `items`, or a known user with news (both)."""
+    """Ask for one: a known `user`, someone with these `items`, or a known user with news (both)."""
 
     user: Id | None = None
     items: list[Id] = Field(
@@ -174,7 +174,7 @@ class NewEvents(_Strict):
 
 
 class ItemNews(_Strict):
-    """What is new about an item: whether it is to be had, what it is like, or both."""
+    """Report what is new about an item: whether it is to be had, what it is like, or both."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -213,7 +213,7 @@ class Item(BaseModel):
 
 
 class Shared(BaseModel):
-    """A meta-embedding that user and item share; `examples` are items it stands for."""
+    """Name a meta-embedding that user and item share; `examples` are items it stands for."""
 
     meta: int
     contribution: float
@@ -253,7 +253,7 @@ class Failed(BaseModel):
 
 
 class ManyRecommendations(_Answer):
-    """Both lists are in the order of the requests; where one has null, the other has not."""
+    """Answer all requests: both lists are in their order; where one has null, the other has not."""
 
     results: list[Recommendations | None]
     errors: list[Failed | None]
@@ -277,7 +277,7 @@ class Similar(_Answer):
 
 
 class Problem(BaseModel):
-    """An error: one sentence that says what is wrong and what to do."""
+    """Say in one sentence what is wrong and what to do."""
 
     detail: str
 
@@ -287,7 +287,7 @@ class Live(BaseModel):
 
 
 class Ready(_Answer):
-    """A warning is no reason to stop asking: the model in memory answers as before."""
+    """Say whether the file on disk is served. With a warning the model in memory answers as before."""
 
     status: Literal["ready", "warning"]
     warning: str | None = Field(description="What is wrong with the file on disk.")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the server counts of itself: Prometheus counters that several workers share.
+"""Count requests and times of the server: Prometheus counters that several workers share.
 
 With several workers each counts in files of its own in a shared folder (prometheus_client's multiprocess mode), and
 whoever is asked for /metrics adds them up: the numbers are those of the whole server, whichever worker answers.
@@ -18,34 +18,36 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Telemetry:
-    """`counts` is the folder that workers share; it must be in PROMETHEUS_MULTIPROC_DIR since the process began."""
+    """Hold the counters. `counts` is the folder that workers share, in PROMETHEUS_MULTIPROC_DIR since they began."""
 
     def __init__(self, counts: str | None = None) -> None:
         self._registry = CollectorRegistry()
-        own = self._registry
+        counted = self._registry
         if counts is not None:
             MultiProcessCollector(self._registry, path=counts)  # type: ignore[no-untyped-call]
-            own = CollectorRegistry()  # read from the files, with those of the other workers
-        self._requests = Counter("legcf_requests", "Requests answered.", ("route", "status"), registry=own)
-        self._seconds = Histogram("legcf_request_seconds", "Time to answer.", ("route",), registry=own, buckets=BUCKETS)
-        self.reloads = Counter("legcf_model_reloads", "Times a replaced file was taken.", registry=own)
-        self.refusals = Counter("legcf_model_reload_failures", "Times a replaced file was refused.", registry=own)
-        self._known: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
+            counted = CollectorRegistry()  # read from the files, with those of the other workers
+        self._requests = Counter("legcf_requests", "Requests answered.", ("route", "status"), registry=counted)
+        self._seconds = Histogram(
+            "legcf_request_seconds", "Time to answer.", ("route",), registry=counted, buckets=BUCKETS
+        )
+        self.reloads = Counter("legcf_model_reloads", "Times a replaced file was taken.", registry=counted)
+        self.refusals = Counter("legcf_model_reload_failures", "Times a replaced file was refused.", registry=counted)
+        self._labelled: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
 
     def request(self, route: str, status: int, seconds: float) -> None:
         key = route, min(max(status // 100, 1), 5)
-        if key not in self._known:  # looking labels up takes longer than counting
-            self._known[key] = self._requests.labels(route, f"{key[1]}xx"), self._seconds.labels(route)
-        requests, times = self._known[key]
+        if key not in self._labelled:  # looking labels up takes longer than counting
+            self._labelled[key] = self._requests.labels(route, f"{key[1]}xx"), self._seconds.labels(route)
+        requests, times = self._labelled[key]
         requests.inc()
         times.observe(seconds)
 
     def gauges(self, read: Callable[[], Iterable[GaugeMetricFamily]]) -> None:
-        """What to ask this process for at every reading."""
+        """Ask this process for these values at every reading."""
         self._registry.register(_Gauges(read))
 
     def text(self) -> bytes:
-        """Everything in Prometheus' text format."""
+        """Return everything in Prometheus' text format."""
         return generate_latest(self._registry)
 
 

@@ -93,7 +93,7 @@ class BackboneContract:
     @settings(deadline=None)
     @given(train=graphs(), seed=st.integers(0, 1000))
     def test_rows_of_a_batch_are_rows_of_all(self, backbone_name: str, train: Interactions, seed: int) -> None:
-        """In value and in gradient, also where a backbone's parameters are not as they start."""
+        """Compare in value and in gradient, also where a backbone's parameters are not as they start."""
         rng = np.random.default_rng(seed)
         num_nodes = train.num_users + train.num_items
         nodes = torch.from_numpy(rng.permutation(num_nodes)[: rng.integers(1, num_nodes + 1)])
@@ -115,7 +115,7 @@ class BackboneContract:
             assert torch.allclose(left, right, atol=1e-4)
 
     def test_users_hear_only_of_their_items_in_one_layer(self, backbone_name: str) -> None:
-        """Two components: what changes in one leaves the other as it is."""
+        """Change one of two components: the other stays as it is."""
         train = Interactions.from_pairs(np.array([0, 1]), np.array([0, 1]), 2, 2)
         torch.manual_seed(0)
         backbone = made(backbone_name)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from legcf.core.config import TrainingConfig
 from legcf.testing.graphs import random_interactions
 from legcf.training.losses import LOSSES
 from legcf.training.sampler import Sampler, TrainingBatch
@@ -16,7 +17,7 @@ from legcf.training.sampler import Sampler, TrainingBatch
 
 def first_batch(name: str, seed: int) -> TrainingBatch:
     train = random_interactions(9, 12, 0.3, seed=seed)
-    sampler = Sampler(train, 11, 4, "interaction", LOSSES[name].negatives)
+    sampler = Sampler(train, TrainingConfig(batch_size=11, negatives=4), LOSSES[name].negatives)
     return next(sampler.epoch(np.random.default_rng(seed)))
 
 

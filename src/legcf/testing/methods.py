@@ -15,6 +15,7 @@ from legcf.embeddings.baselines.rowless import Rowless
 from legcf.graph.adjacency import bipartite
 from legcf.testing.graphs import planted
 from legcf.training import checkpoint
+from legcf.training.loop import TrainingOptions
 from legcf.training.registry import METHODS, resolve
 from legcf.training.run import build_model, train
 from legcf.training.run_folder import load_model
@@ -99,8 +100,8 @@ class MethodContract:
         assert ((graph[:100, :100] != 0) != (adjacency != 0)).nnz == 0
 
     def test_bytes_are_those_of_its_file(self, method: str, dataset: Dataset, tmp_path: Path) -> None:
-        """Nothing is counted that the file does not hold, and the file holds nothing that is not counted."""
-        trained = train(dataset, configured(method, epochs=1, batch_size=128), tmp_path, quiet=True)
+        """Count all that the file holds, and nothing else."""
+        trained = train(dataset, configured(method, epochs=1, batch_size=128), TrainingOptions(tmp_path, quiet=True))
         layer = trained.model.layer
         groups, _ = checkpoint.load(tmp_path / "model.safetensors")
         stored = {key: value for key, value in groups["model"].items() if key.startswith("layer.")}
@@ -131,7 +132,9 @@ class MethodContract:
 
     @pytest.mark.parametrize("propagation", ["auto", "stepwise"])
     def test_trains_with_users_and_items_without_pairs(self, method: str, propagation: str, dataset: Dataset) -> None:
-        trained = train(dataset, configured(method, epochs=2, batch_size=128, propagation=propagation), quiet=True)
+        trained = train(
+            dataset, configured(method, epochs=2, batch_size=128, propagation=propagation), TrainingOptions(quiet=True)
+        )
         assert np.isfinite(trained.ranking.users).all()
         assert np.isfinite(trained.ranking.items).all()
         assert all(np.isfinite(line["loss"]) for line in trained.curve if line["loss"] is not None)

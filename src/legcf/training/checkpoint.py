@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints: one file, replaced whole, holding everything a run needs to go on as if it had never stopped."""
+"""Write and read checkpoints: one file, replaced whole, with all that a run needs to go on as if never stopped."""
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,7 @@ _GROUPS = "groups"
 
 @dataclass
 class TrainingState:
-    """Where a run stands. Counters only: tensors and the generator are saved beside it."""
+    """Count how far a run has come; tensors and the generator are saved beside it."""
 
     stage: int = 0
     epoch: int = 0
@@ -32,15 +32,47 @@ class TrainingState:
     best: float = -math.inf
     best_at: list[int] = field(default_factory=list)
     best_epochs: dict[str, list[float]] = field(default_factory=dict)
-    """Of every stage that was judged: its best epoch and the score of it."""
+    """The best epoch of every stage that was validated, and its score."""
     seconds: float = 0.0
     spent: float = 0.0
     """Seconds by the clock that limits the run."""
     lines: int = 0
 
 
+class RunLog:
+    """Keep the lines that a run reports: in memory, in metrics.jsonl of its folder, and for whoever listens."""
+
+    def __init__(self, folder: Path | None, listener: Callable[[dict[str, Any]], None] | None) -> None:
+        self.lines: list[dict[str, Any]] = []
+        self._path = None if folder is None else folder / "metrics.jsonl"
+        self._listener = listener
+
+    def add(self, line: dict[str, Any]) -> None:
+        self.lines.append(line)
+        if self._path is not None:
+            with open(self._path, "a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+        if self._listener is not None:
+            self._listener(line)
+
+    def delete(self) -> None:
+        """Drop the file of an earlier attempt."""
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+    def restore(self, count: int) -> None:
+        """Take over the first lines of the file, and drop what was reported after a checkpoint."""
+        if self._path is None:
+            return
+        written = self._path.read_text(encoding="utf-8").splitlines() if self._path.exists() else []
+        kept = written[:count]
+        self.lines = [json.loads(line) for line in kept]
+        with written_whole(self._path) as temporary:
+            temporary.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+
+
 def save(path: Path, groups: Mapping[str, Tensors], facts: Mapping[str, Any]) -> None:
-    """Named groups of tensors and JSON facts in one safetensors file."""
+    """Write named groups of tensors and JSON facts as one safetensors file."""
     tensors = {f"{group}/{name}": tensor for group, members in groups.items() for name, tensor in members.items()}
     with written_whole(path) as temporary:
         save_file(
@@ -55,14 +87,14 @@ def load(path: Path) -> tuple[dict[str, Tensors], dict[str, Any]]:
 
 
 def read(path: Path) -> bytes:
-    """The file as it is; what a killed run had begun to write beside it goes."""
+    """Return the bytes of the file, and delete what a killed run had begun to write beside it."""
     for leftover in path.parent.glob(f".{path.name}.*.part"):
         leftover.unlink(missing_ok=True)
     return path.read_bytes()
 
 
 def loaded(content: bytes, path: Path) -> tuple[dict[str, Tensors], dict[str, Any]]:
-    """The same from the bytes of the file at `path`, which another machine may have read."""
+    """Load from the bytes of the file at `path`, which another machine may have read."""
     with _read_as(path):
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
         facts: dict[str, Any] = json.loads(header["__metadata__"]["facts"])
@@ -88,7 +120,7 @@ def _grouped(tensors: Iterable[tuple[str, torch.Tensor]]) -> dict[str, Tensors]:
 
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer) -> Tensors:
-    """Its moments, and what its groups of parameters were given or have since been set: rates, scales, decay."""
+    """Return the moments of an optimiser and the settings of its parameter groups: rates, scales, decay."""
     content = optimiser.state_dict()
     moments = {f"{index}.{name}": value for index, values in content["state"].items() for name, value in values.items()}
     groups = json.dumps(content["param_groups"]).encode()

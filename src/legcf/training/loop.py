@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one training loop, for every method and every stage."""
+"""Train: the one loop for every method and every stage."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,32 +16,50 @@ import torch
 from numpy.typing import NDArray
 
 from legcf.core import distributed
-from legcf.core.config import RunConfig, TrainingConfig
+from legcf.core.config import RunConfig
 from legcf.core.errors import UserError
-from legcf.core.files import written_whole
 from legcf.core.progress import progress
+from legcf.core.random_streams import Stream
 from legcf.data.interactions import Dataset, Interactions
-from legcf.evaluation import CHOOSING_SCORES, Ranker, eval_users, evaluate, sample_eval_users, selection_score
-from legcf.evaluation.metrics import METRICS
-from legcf.ranking.builder import BuiltRanking, RankingBuilder
+from legcf.evaluation import CHOOSING_SCORES, Evaluator, eval_users, sample_eval_users
+from legcf.ranking.builder import RankingBuilder
 from legcf.ranking.item_lists.recipe import Objective
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.rerank import Reranker
-from legcf.ranking.topk import rank
 from legcf.training import checkpoint
-from legcf.training.checkpoint import TrainingState
-from legcf.training.losses import LOSSES
+from legcf.training.checkpoint import RunLog, TrainingState
+from legcf.training.losses import LOSSES, check_loss, squared_norms, without_own_pair
 from legcf.training.model import GraphModel
-from legcf.training.objective import left_out, squared_norms
 from legcf.training.sampler import Sampler, TrainingBatch
+from legcf.training.shared_work import Work
 from legcf.training.stage import Stage
 
 _CHECKPOINT = "checkpoint/state.safetensors"
 _CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
+@dataclass(frozen=True, eq=False)
+class TrainingOptions:
+    """Hold how a run is carried out; none but `final` changes its result."""
+
+    folder: Path | None = None
+    """Where its files go; None: it writes none, as every process of a distributed run but the first."""
+    resume: bool = False
+    """Whether a run that was stopped in this folder goes on."""
+    quiet: bool = False
+    on_epoch: Callable[[dict[str, Any]], None] | None = None
+    """Called with every line that the run reports."""
+    final: bool = False
+    """Whether the model, once selected and tested, is trained once more on every pair there is."""
+    work: Work = field(default_factory=Work)
+    """What runs on the same data may share."""
+
+
+DEFAULT_OPTIONS = TrainingOptions()
+
+
 class Session:
-    """A run under way: the model, its data, its generator, its optimiser and where it stands."""
+    """Hold a run under way: the model, its data, its generator, its optimiser and how far it has come."""
 
     def __init__(
         self,
@@ -51,61 +68,60 @@ class Session:
         config: RunConfig,
         stages: Sequence[Stage[Any]],
         rng: np.random.Generator,
-        folder: Path | None = None,
-        quiet: bool = False,
-        folds: NDArray[np.integer] | None = None,
-        on_epoch: Callable[[dict[str, Any]], None] | None = None,
-        builder: RankingBuilder | None = None,
+        options: TrainingOptions = DEFAULT_OPTIONS,
     ) -> None:
-        """`on_epoch` is called with every line that the run writes."""
+        self.options = options
         self.model, self.dataset, self.config, self.stages, self.rng = model, dataset, config, stages, rng
-        self.folder, self.quiet, self._on_epoch = folder, quiet, on_epoch
+        self.quiet = options.quiet
         training = config.training
-        check(training)
+        check_loss(training)
         self.loss = LOSSES[training.loss]
-        self.folds = folds
-        self.sampler = self.sampler_of(dataset.train, folds)
+        self.sampler = self.sampler_of(dataset.train, model.folds)
         self.pairs = dataset.train
         self.held_out: Interactions | None = None
         self.new_optimiser()
         self.state = TrainingState()
         self.best: checkpoint.Tensors = {}
-        self.lines: list[dict[str, Any]] = []
-        self.builder = builder or RankingBuilder(config.ranking)
-        self._monitor = _parse_metric(training.monitor)
-        self._eval_users = sample_eval_users(dataset.validation, training.validation_users, config.seed)
+        self.log = RunLog(options.folder, options.on_epoch)
+        self.builder = RankingBuilder(config.ranking, method_lists=model.layer.item_lists(dataset.train))
+        users = sample_eval_users(dataset.validation, training.validation_users, config.seed)
+        self.evaluator = Evaluator(dataset.validation, training.monitor, users)
         self._saved_at = time.monotonic()
         self._clock = _CLOCKS[training.clock]
 
     @property
     def layer(self) -> Any:
-        """Each stage knows the layer it trains (`TrainingView`); the loop itself trains any."""
+        """Return the layer; each stage knows the type of layer it trains (`TrainingView`), the loop trains any."""
         return self.model.layer
 
     @property
     def spent(self) -> float:
         return self.state.spent
 
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return self.log.lines
+
     # The loop -----------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Every stage until it stops getting better, then the weights that `training.keep` names."""
+        """Run every stage until it stops improving, then restore the weights that `training.keep` names."""
         training = self.config.training
         if self.validates and not self.state.lines and self.stages[0].eligible_as_best:
-            self._judge_start()
+            self._validate_start()
         while self.state.stage < len(self.stages):
             stage = self.stages[self.state.stage]
             self._enter(stage)
             while self._goes_on(stage):
                 started = self._now()
-                told = stage.before_epoch(self, self.state.epoch + 1)
+                report = stage.before_epoch(self, self.state.epoch + 1)
                 loss = self._epoch(stage) if stage.iterates_batches else None
-                told |= stage.after_epoch(self, self.state.epoch + 1)
+                report |= stage.after_epoch(self, self.state.epoch + 1)
                 self.state.epoch += 1
                 watched = stage.iterates_batches and stage.validated and self.validates
                 if watched and self.state.epoch % training.evaluate_every == 0:
-                    told |= self._judge()
-                self._tell(stage.name, self.state.epoch, loss, told, started)
+                    report |= self._validate_and_keep_best()
+                self._report(stage.name, self.state.epoch, loss, report, started)
                 self._checkpoint(now=False)
             is_last = self.state.stage == len(self.stages) - 1
             if training.keep != "last" if is_last else training.continue_from == "best":
@@ -114,14 +130,19 @@ class Session:
             self.state.stage_best = -math.inf
             self._checkpoint(now=True)
 
+    def jump_to(self, state: TrainingState, weights: Mapping[str, torch.Tensor]) -> None:
+        """Take over how another session with the same settings ended."""
+        self.state = state
+        self._load(weights)
+
     def new_optimiser(self) -> None:
-        """Adam without memory of earlier steps, over all parameters; a stage that starts afresh asks for one."""
+        """Begin with a new Adam, without memory of earlier steps, over all parameters."""
         self._groups = [{"params": [weight], "scale": self._rate_scale(weight)} for weight in self.model.parameters()]
         self._optimiser: torch.optim.Optimizer | None = None
 
     @property
     def optimiser(self) -> torch.optim.Optimizer:
-        """Made when it is first used: torch takes more than a second for it, and some runs train nothing."""
+        """Make it when it is first used: torch takes more than a second for it, and some runs train nothing."""
         if self._optimiser is None:
             training = self.config.training
             betas = (0.9, training.beta2)
@@ -136,22 +157,9 @@ class Session:
     def sampler_of(
         self, pairs: Interactions, folds: NDArray[np.integer] | None = None, steps: int | None = None
     ) -> Sampler:
-        """Batches of these pairs as the configuration wants them; negatives are unseen in all training pairs."""
-        training = self.config.training
-        sampler = Sampler(
-            pairs,
-            training.batch_size,
-            training.negatives,
-            training.order,
-            self.loss.negatives,
-            training.user_power,
-            training.item_power,
-            folds,
-            seen=self.dataset.train,
-            steps=steps,
-            pool=training.negative_pool,
-        )
-        return sampler.of_rank()
+        """Return a sampler of these pairs as configured; negatives are unseen in all training pairs."""
+        seen = self.dataset.train
+        return Sampler(pairs, self.config.training, self.loss.negatives, folds, seen, steps).of_rank()
 
     def _enter(self, stage: Stage[Any]) -> None:
         """Make ready for a stage, whether it begins or goes on after a resume."""
@@ -160,18 +168,18 @@ class Session:
         if stage.held_out or self.held_out is not None:
             self._hold_out(stage.held_out)
         if stage.most_pairs is not None and self.pairs.num_pairs > stage.most_pairs:
-            self.sampler = self.sampler_of(
-                self.pairs, self.folds, -(-stage.most_pairs // self.config.training.batch_size)
-            )
-        if self.state.epoch == 0 and (told := stage.begin(self)) is not None:
-            self._tell(stage.name, 0, None, told, self._now())
+            steps = -(-stage.most_pairs // self.config.training.batch_size)
+            self.sampler = self.sampler_of(self.pairs, self.model.folds, steps)
+        if self.state.epoch == 0 and (report := stage.begin(self)) is not None:
+            self._report(stage.name, 0, None, report, self._now())
 
     def _hold_out(self, share: float) -> None:
-        if self.folds is not None:
+        if self.model.folds is not None:
             raise UserError("training.edge_folds cannot go with a search that holds training pairs out; set it to 0.")
         train = self.dataset.train
-        # A generator of its own: the same pairs for every stage, and after a resume.
-        kept = np.random.default_rng([self.config.seed, 1]).permutation(train.num_pairs) >= share * train.num_pairs
+        # A stream of its own: the same pairs for every stage, and after a resume.
+        rng = Stream.HELD_OUT_PAIRS.generator(self.config.seed)
+        kept = rng.permutation(train.num_pairs) >= share * train.num_pairs
         self.held_out = train.subset(~kept) if share else None
         self.pairs = train.subset(kept) if share else train
         self.sampler = self.sampler_of(self.pairs)
@@ -207,13 +215,13 @@ class Session:
         return mean
 
     def step(self, batch: TrainingBatch) -> float:
-        """One gradient step; returns the loss."""
+        """Take one gradient step, and return the loss."""
         training = self.config.training
         entities = torch.from_numpy(batch.entities)
         encoded, travelled = self.model.encoded(entities, batch.fold, self.rng)
         vectors, pairs = encoded, batch
         if training.exclude_target:
-            vectors, pairs = left_out(self.model, vectors, entities, batch)
+            vectors, pairs = without_own_pair(self.model, vectors, entities, batch)
         loss = self.loss_of(vectors, pairs)
         if training.l2:
             loss = loss + training.l2 * squared_norms(self.model, training.l2_on, batch, entities, encoded, travelled)
@@ -231,12 +239,12 @@ class Session:
         return loss.item()
 
     def loss_of(self, vectors: torch.Tensor, batch: TrainingBatch) -> torch.Tensor:
-        """The configured loss of a batch's vectors, without any penalty."""
+        """Compute the configured loss of a batch's vectors, without any penalty."""
         training = self.config.training
         return self.loss(vectors, batch, training.negative_weight, training.temperature)
 
     def set_learning_rate(self, done: float) -> None:
-        """As the schedule wants it after this share of a stage; a stage of many trainings asks for its own."""
+        """Set the scheduled rate after this share of a stage; a stage of many trainings asks for its own."""
         training = self.config.training
         factor = 0.5 * (1 + math.cos(math.pi * done)) if training.schedule == "cosine" else 1.0
         for group in self.optimiser.param_groups:
@@ -253,45 +261,36 @@ class Session:
         return self.dataset.validation.num_pairs > 0
 
     def ranking(self) -> Ranking:
-        """What the model as it is now ranks by."""
+        """Return what the model ranks by as it is now."""
         return self.builder.base(self.model.ranking())
 
     def validation_score(self) -> float:
-        return self.validate(self.ranking())[self.config.training.monitor] if self.validates else 0.0
+        if not self.validates:
+            return 0.0
+        return self.evaluator.epoch_score(self.evaluator.metrics(self.ranking()))
 
-    def validate(self, ranking: Ranking, by_all: bool = False, rank: Ranker = rank) -> dict[str, float]:
-        """The monitored metric on the validation pairs, with recall and NDCG at 20."""
-        name, k = self._monitor
-        names = {name, "recall", "ndcg"}
-        users = eval_users(self.dataset.validation, CHOOSING_SCORES) if by_all else self._eval_users
-        return evaluate(ranking, self.dataset.validation, sorted({k, 20}), users, names, rank=rank)
+    def objective(self, stage: str, everyone: bool = False, report: bool = True) -> Objective:
+        """Return the selection score of rankings on validation, each reported as an epoch of `stage`.
 
-    def tuned(self) -> BuiltRanking:
-        """After training: the ranking with what can still be chosen chosen on validation; every trial is reported."""
-        judge = self.judge("lists", by_all=True)
-        return self.builder.build(self.model.ranking(), judge if self.validates else None)
-
-    def judge(self, stage: str, by_all: bool = False, reported: bool = True) -> Objective:
-        """How good rankings are on validation (`worth`), each reported as an epoch of `stage`.
-
-        Lists are judged at last by all validation users, however few watch the training.
+        With `everyone` all validation users are evaluated, however few are while the model trains.
         """
-        tried, rank = itertools.count(1), Reranker()
+        numbers, evaluator = itertools.count(1), replace(self.evaluator, ranker=Reranker())
+        if everyone:
+            evaluator = replace(evaluator, users=eval_users(self.dataset.validation, CHOOSING_SCORES))
 
         def score(ranking: Ranking, facts: dict[str, Any]) -> float:
             started = self._now()
-            metrics = self.validate(ranking, by_all, rank)
-            if reported:
-                told = {"search": facts, "validation": metrics}
-                self._tell(stage, next(tried), None, told, started)
-            return selection_score(metrics, self.config.training.monitor)
+            metrics = evaluator.metrics(ranking)
+            if report:
+                self._report(stage, next(numbers), None, {"search": facts, "validation": metrics}, started)
+            return evaluator.selection_score(metrics)
 
         return score
 
-    def _judge(self) -> dict[str, Any]:
+    def _validate_and_keep_best(self) -> dict[str, Any]:
         """Validate, and remember these weights if none were better."""
-        metrics = self.validate(self.ranking())
-        score = metrics[self.config.training.monitor]
+        metrics = self.evaluator.metrics(self.ranking())
+        score = self.evaluator.epoch_score(metrics)
         stage = self.stages[self.state.stage]
         of_an_earlier_stage = bool(self.state.best_at) and self.state.best_at[0] < self.state.stage
         superseded = self.config.training.keep == "last-stage" and of_an_earlier_stage
@@ -305,41 +304,38 @@ class Session:
             self.state.stale += 1
         return {"validation": metrics}
 
-    def _judge_start(self) -> None:
-        """The values that training starts from are a candidate too: a warm start may be hard to better."""
+    def _validate_start(self) -> None:
+        """Validate the first values as well: a warm start may be hard to improve on."""
         started = self._now()
-        told = self._judge()
-        self._tell(self.stages[0].name, 0, None, told, started)
+        report = self._validate_and_keep_best()
+        self._report(self.stages[0].name, 0, None, report, started)
 
     def restore_best(self) -> None:
         if self.best:
-            self.model.load_state_dict(self.best)
-            self.model.rebuild()
+            self._load(self.best)
+
+    def _load(self, weights: Mapping[str, torch.Tensor]) -> None:
+        self.model.load_state_dict(weights)
+        self.model.rebuild()
 
     # What is written ----------------------------------------------------------------------------------------------
 
     def _now(self) -> tuple[float, float]:
-        """By the clock on the wall, and by the one that limits the run."""
+        """Return the time on the wall, and on the clock that limits the run."""
         return time.perf_counter(), self._clock()
 
-    def _tell(
-        self, stage: str, epoch: int, loss: float | None, told: dict[str, Any], started: tuple[float, float]
+    def _report(
+        self, stage: str, epoch: int, loss: float | None, report: dict[str, Any], started: tuple[float, float]
     ) -> None:
         seconds, spent = (now - then for now, then in zip(self._now(), started, strict=True))
         self.state.seconds += seconds
         self.state.spent += spent
-        line = {"stage": stage, "epoch": epoch, "loss": loss, **told, "seconds": seconds}
-        self.lines.append(line)
         self.state.lines += 1
-        if self.folder is not None:
-            with open(self.folder / "metrics.jsonl", "a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
-        if self._on_epoch is not None:
-            self._on_epoch(line)
+        self.log.add({"stage": stage, "epoch": epoch, "loss": loss, **report, "seconds": seconds})
 
     def _checkpoint(self, now: bool) -> None:
         due = time.monotonic() - self._saved_at >= self.config.training.checkpoint_seconds
-        if self.folder is None or not (now or due):
+        if self.options.folder is None or not (now or due):
             return
         groups = {
             "model": self.model.state_dict(),
@@ -348,26 +344,26 @@ class Session:
             "stage": self.stages[self.state.stage].state() if self.state.stage < len(self.stages) else {},
         }
         facts = {"state": asdict(self.state), "generator": self.rng.bit_generator.state}
-        checkpoint.save(self.folder / _CHECKPOINT, groups, facts)
+        checkpoint.save(self.options.folder / _CHECKPOINT, groups, facts)
         self._saved_at = time.monotonic()
 
     def can_resume(self) -> bool:
-        """Whether there is a checkpoint; without one a run starts anew, and what it had reported is dropped."""
+        """Return whether there is a checkpoint; without one the run starts anew, and what it reported is dropped."""
 
         def exists() -> bool:
-            assert self.folder is not None
-            found = (self.folder / _CHECKPOINT).exists()
-            if not found:
-                (self.folder / "metrics.jsonl").unlink(missing_ok=True)
-            return found
+            assert self.options.folder is not None
+            has_checkpoint = (self.options.folder / _CHECKPOINT).exists()
+            if not has_checkpoint:
+                self.log.delete()
+            return has_checkpoint
 
         return bool(distributed.run_on_first_and_broadcast(exists))
 
     def resume(self) -> bool:
-        """Go back to the last checkpoint, if there is one; the lines told after it are dropped."""
+        """Go back to the last checkpoint, if there is one; lines that were reported after it are dropped."""
         if not self.can_resume():
             return False
-        path = (self.folder or Path()) / _CHECKPOINT
+        path = (self.options.folder or Path()) / _CHECKPOINT
         groups, facts = checkpoint.loaded(distributed.broadcast_bytes(lambda: checkpoint.read(path)), path)
         try:
             self.state = TrainingState(**facts["state"])
@@ -383,28 +379,5 @@ class Session:
                 f"{path} does not fit this run ({str(error).splitlines()[0]}); start a new run in another folder."
             ) from error
         self.model.rebuild()
-        self._drop_later_lines()
+        self.log.restore(self.state.lines)
         return True
-
-    def _drop_later_lines(self) -> None:
-        if self.folder is None:
-            return
-        lines = self.folder / "metrics.jsonl"
-        kept = lines.read_text(encoding="utf-8").splitlines()[: self.state.lines] if lines.exists() else []
-        self.lines = [json.loads(line) for line in kept]
-        with written_whole(lines) as temporary:
-            temporary.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
-
-
-def check(training: TrainingConfig) -> None:
-    """Refuse names that nothing here answers to: to be called before anything that takes long."""
-    if training.loss not in LOSSES:
-        raise UserError(f"training.loss = {training.loss!r} is not one of {', '.join(sorted(LOSSES))}.")
-    _parse_metric(training.monitor)
-
-
-def _parse_metric(text: str) -> tuple[str, int]:
-    name, _, k = text.partition("@")
-    if name not in METRICS or not k.isdigit() or int(k) < 1:
-        raise UserError(f"training.monitor = {text!r} is not a metric such as ndcg@20; names: {', '.join(METRICS)}.")
-    return name, int(k)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses over the vectors of a batch. A new one is a function and one line in LOSSES.
+"""Compute losses over the vectors of a batch, and the penalty of Eq. 4. A new loss is a function and a line in LOSSES.
 
-Each takes H, the propagated vectors of the batch's distinct entities, the batch, and the weight of negatives, and
+A loss takes H, the propagated vectors of the batch's distinct entities, the batch, and the weight of negatives, and
 returns a scalar that torch can differentiate. Those here find value and gradient together in one pass over the batch
 (`with_gradient`), so autograd keeps nothing of it; a new one need not.
 Scores are inner products, divided by a temperature; `cosine` is the softmax of directions alone. Ranking uses plain
@@ -9,26 +9,31 @@ inner products after any of them: what lengths a direction-only loss leaves come
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 
+from legcf.core.config import TrainingConfig
+from legcf.core.errors import UserError
 from legcf.core.jit import get_num_threads, njit, prange
 from legcf.core.plugins import Registry
 from legcf.graph.propagate import Operator
+from legcf.training.model import GraphModel
 from legcf.training.sampler import Negatives, TrainingBatch
 
-_COLUMNS_A_TASK = 32  # at least; gradients are split by column: threads never share a place, sums keep their order
+_COLUMNS_A_TASK = (
+    32  # at least; gradients are split by column: threads never write the same value, sums keep their order
+)
 
 Function = Callable[[torch.Tensor, TrainingBatch, float], torch.Tensor]
 ValueAndGradient = Callable[[torch.Tensor, TrainingBatch, float], tuple[float, torch.Tensor]]
 
 
 class _Known(torch.autograd.Function):
-    """A value whose gradient is computed along with it."""
+    """Return a value to autograd whose gradient was computed along with it."""
 
     @staticmethod
     def forward(
@@ -43,7 +48,7 @@ class _Known(torch.autograd.Function):
 
 
 def with_gradient(function: ValueAndGradient) -> Function:
-    """A differentiable loss of one that gives its gradient along with its value."""
+    """Make a differentiable loss of a function that returns its gradient along with its value."""
 
     def loss(vectors: torch.Tensor, batch: TrainingBatch, negative_weight: float) -> torch.Tensor:
         result: torch.Tensor = _Known.apply(vectors, batch, negative_weight, function)  # type: ignore[no-untyped-call]
@@ -54,7 +59,7 @@ def with_gradient(function: ValueAndGradient) -> Function:
 
 @with_gradient
 def bpr(vectors: torch.Tensor, batch: TrainingBatch, negative_weight: float) -> tuple[float, torch.Tensor]:
-    """Eq. 4 without its penalty: the mean of −ln σ(y_positive − y_negative) over all triplets.
+    """Compute Eq. 4 without its penalty: the mean of −ln σ(y_positive − y_negative) over all triplets.
 
     A negative weight w other than 1 makes it ln(1 + w · exp(y_negative − y_positive)).
     """
@@ -70,14 +75,14 @@ def bpr(vectors: torch.Tensor, batch: TrainingBatch, negative_weight: float) -> 
 
 @with_gradient
 def softmax(vectors: torch.Tensor, batch: TrainingBatch, negative_weight: float) -> tuple[float, torch.Tensor]:
-    """Sampled softmax on raw inner products: each pair's positive against the negatives that the batch shares.
+    """Compute the sampled softmax of inner products: each pair's positive against the negatives that the batch shares.
 
-    The mean of −ln(e^y / (e^y + w Σ e^y_negative)). Vectors are not normalised, since their length carries popularity.
+    It is the mean of −ln(e^y / (e^y + w Σ e^y_negative)). Vectors are not normalised: their length carries popularity.
     A shared negative that is the pair's own positive is left out.
     """
-    user_places, positive_places = torch.from_numpy(batch.users), torch.from_numpy(batch.positives)
-    negative_places = torch.from_numpy(batch.negatives)
-    users, positives, negatives = vectors[user_places], vectors[positive_places], vectors[negative_places]
+    user_rows, positive_rows = torch.from_numpy(batch.users), torch.from_numpy(batch.positives)
+    negative_rows = torch.from_numpy(batch.negatives)
+    users, positives, negatives = vectors[user_rows], vectors[positive_rows], vectors[negative_rows]
     right = (users * positives).sum(dim=1)
     scores = users @ negatives.T
     clash_row, clash_column = _clashes(batch)
@@ -92,15 +97,15 @@ def softmax(vectors: torch.Tensor, batch: TrainingBatch, negative_weight: float)
     shares.mul_((negative_weight * scale / total)[:, None])
     towards = (scale * (own / total - 1))[:, None]
     gradient = torch.zeros_like(vectors)
-    gradient.index_add_(0, user_places, torch.addcmul(shares @ negatives, towards, positives))
-    gradient.index_add_(0, positive_places, towards * users)
-    gradient.index_add_(0, negative_places, shares.T @ users)
+    gradient.index_add_(0, user_rows, torch.addcmul(shares @ negatives, towards, positives))
+    gradient.index_add_(0, positive_rows, towards * users)
+    gradient.index_add_(0, negative_rows, shares.T @ users)
     return value, gradient
 
 
 @with_gradient
 def squared(vectors: torch.Tensor, batch: TrainingBatch, negative_weight: float) -> tuple[float, torch.Tensor]:
-    """Σ_pairs w (1 − y)² + w₀ Σ_others y², per pair, over all users and items and without sampling.
+    """Compute Σ_pairs w (1 − y)² + w₀ Σ_others y², per pair, over all users and items and without sampling.
 
     The sum over everything is ⟨UᵀU, VᵀV⟩, two d × d Gram matrices; the pairs themselves then only need a correction.
     """
@@ -124,6 +129,8 @@ def squared(vectors: torch.Tensor, batch: TrainingBatch, negative_weight: float)
 
 @dataclass(frozen=True)
 class Loss:
+    """Hold a loss function and what it asks of the batch."""
+
     function: Function
     negatives: Negatives
     """What the sampler must draw for it."""
@@ -136,7 +143,7 @@ class Loss:
         return self.function(self.scaled(vectors, temperature), batch, negative_weight)
 
     def scaled(self, vectors: torch.Tensor, temperature: float) -> torch.Tensor:
-        """Vectors whose inner products are the scores that the loss compares."""
+        """Return vectors whose inner products are the scores that the loss compares."""
         if self.of_directions:
             vectors = torch.nn.functional.normalize(vectors)
         return vectors if temperature == 1 else vectors * temperature**-0.5
@@ -155,8 +162,64 @@ LOSSES: Registry[Loss] = Registry(
 )
 
 
+def check_loss(training: TrainingConfig) -> None:
+    """Refuse an unknown loss, or one that the other settings do not go with."""
+    if training.loss not in LOSSES:
+        raise UserError(f"training.loss = {training.loss!r} is not one of {', '.join(sorted(LOSSES))}.")
+    check_batches(training)
+
+
+def check_batches(training: TrainingConfig) -> None:
+    """Refuse settings that need batches beside a loss that takes all pairs at once."""
+    loss = LOSSES.get(training.loss)
+    if loss is None or loss.negatives != "none" or not (training.edge_folds or training.exclude_target):
+        return
+    needs = "edge_folds needs order = interaction and" if training.edge_folds else "exclude_target needs"
+    raise UserError(f"What is set under `training` is not possible: {needs} a loss that takes pairs in batches.")
+
+
+def without_own_pair(
+    model: GraphModel, vectors: torch.Tensor, entities: torch.Tensor, batch: TrainingBatch
+) -> tuple[torch.Tensor, TrainingBatch]:
+    """Give every pair a user vector of its own that does not contain the pair."""
+    users, positives = torch.from_numpy(batch.users), torch.from_numpy(batch.positives)
+    own = model.backbone.without_pairs(vectors, entities, users, positives)
+    if own is None:
+        raise UserError(
+            f"Backbone {model.backbone.config.name} cannot do training.exclude_target; use training.edge_folds instead."
+        )
+    own_rows = np.arange(len(vectors), len(vectors) + batch.num_pairs)
+    return torch.cat([vectors, own]), replace(batch, users=own_rows)
+
+
+def squared_norms(
+    model: GraphModel,
+    of: str,
+    batch: TrainingBatch,
+    entities: torch.Tensor,
+    encoded: torch.Tensor,
+    travelled: torch.Tensor | None,
+) -> torch.Tensor:
+    """Compute ‖Θ‖² of Eq. 4: of the layer's parameters, or per triplet of its input rows or its final vectors.
+
+    Input rows that `travelled` over the graph are not made again.
+    """
+    if of == "parameters":
+        return torch.stack([parameter.square().sum() for parameter in model.layer.parameters()]).sum()
+    each = batch.negatives.shape[1] if batch.negatives.ndim == 2 else 1
+    counts = each * (
+        np.bincount(batch.users, minlength=len(entities)) + np.bincount(batch.positives, minlength=len(entities))
+    ) + np.bincount(batch.negatives.ravel(), minlength=len(entities))
+    if of == "final":
+        penalised = encoded if model.layer.item_bias is None else encoded[:, :-1]
+    else:
+        penalised = model.layer.rows(entities) if travelled is None else travelled.index_select(0, entities)
+    norms = penalised.square().sum(dim=1)
+    return norms @ torch.from_numpy(counts.astype(np.float32)) / (batch.num_pairs * each)
+
+
 def _clashes(batch: TrainingBatch) -> tuple[np.ndarray, np.ndarray]:
-    """Where a shared negative is a pair's own positive."""
+    """Return the pairs and the shared negatives where a negative is a pair's own positive."""
     column = np.full(len(batch.entities), -1, dtype=np.int64)
     column[batch.negatives] = np.arange(len(batch.negatives))
     rows = np.flatnonzero(column[batch.positives] >= 0)
@@ -175,8 +238,8 @@ def _bpr_slopes(vectors, users, positives, negatives, weights, offset, slopes): 
             right += user[column] * positive[column]
         share = weights[row] / (pairs * count)
         total = 0.0
-        for place in range(count):
-            negative = vectors[negatives[row, place]]
+        for number in range(count):
+            negative = vectors[negatives[row, number]]
             wrong = np.float32(0)
             for column in range(vectors.shape[1]):
                 wrong += user[column] * negative[column]
@@ -185,18 +248,18 @@ def _bpr_slopes(vectors, users, positives, negatives, weights, offset, slopes): 
             if margin > 0:
                 small = np.exp(-margin)
                 total += np.log1p(small)
-                slopes[row, place] = share * small / (1 + small)
+                slopes[row, number] = share * small / (1 + small)
             else:
                 small = np.exp(margin)
                 total += np.log1p(small) - margin
-                slopes[row, place] = share / (1 + small)
+                slopes[row, number] = share / (1 + small)
         losses[row] = total * share
     return losses.sum()
 
 
 @njit(cache=True, parallel=True)
 def _bpr_gradient(vectors, users, positives, negatives, slopes, gradient, wide):  # type: ignore[no-untyped-def]
-    """Tasks have `wide` columns. What goes to a pair's user is summed over its negatives first, and written once."""
+    """Add gradients, in tasks of `wide` columns; that of a pair's user is summed over its negatives first."""
     pairs, count = negatives.shape
     width = vectors.shape[1]
     for task in prange(-(-width // wide)):
@@ -206,11 +269,11 @@ def _bpr_gradient(vectors, users, positives, negatives, slopes, gradient, wide):
             user, positive = vectors[users[row], first:last], vectors[positives[row], first:last]
             towards[:] = 0
             steepness = np.float32(0)
-            for place in range(count):
-                slope = slopes[row, place]
+            for number in range(count):
+                slope = slopes[row, number]
                 steepness += slope
-                negative = vectors[negatives[row, place], first:last]
-                back = gradient[negatives[row, place], first:last]
+                negative = vectors[negatives[row, number], first:last]
+                back = gradient[negatives[row, number], first:last]
                 for column in range(last - first):
                     towards[column] += slope * negative[column]
                     back[column] += slope * user[column]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A layer, a backbone and a graph together: the vectors that are trained and ranked."""
+"""Join a layer, a backbone and a graph: the vectors that are trained and ranked."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,13 +28,15 @@ WHOLE = -1
 
 @dataclass(frozen=True, eq=False)
 class _View:
+    """Hold a view of the graph, ready to propagate on."""
+
     operator: Operator
     basis: tuple[Basis, nn.Parameter] | None
     """M and Θ with H = M · Θ, where layer and backbone are linear."""
 
 
 class GraphModel(nn.Module):
-    """Two ways to the same vectors behind one interface.
+    """Compute the vectors of entities, in one of two ways with the same result.
 
     On the propagated basis (M, constant between changes of the graph) a batch costs one small dense product, H = M·Θ
     for its rows alone. Step by step, the whole input is propagated every time: for layers or backbones that are not
@@ -55,7 +57,7 @@ class GraphModel(nn.Module):
     ) -> None:
         super().__init__()
         self.layer, self.backbone = layer, backbone
-        self._train, self._folds = train, folds
+        self._train, self.folds = train, folds
         self._training = training
         self._spill_folder = spill_folder
         self._views: dict[int, _View] = {}
@@ -67,27 +69,27 @@ class GraphModel(nn.Module):
         return self._views[WHOLE].basis is not None
 
     def rebuild(self) -> None:
-        """Make graph and basis anew; to be called when the layer is filled and whenever its graph has changed."""
+        """Make graph and basis anew: when the layer has its values, and whenever its graph has changed."""
         distributed.broadcast_parameters([*self.parameters(), *self.buffers()])
         self._views = {}  # first: old and new need not be in memory together
-        numbers = [] if self._folds is None else range(int(self._folds.max(initial=-1)) + 1)
+        numbers = [] if self.folds is None else range(int(self.folds.max(initial=-1)) + 1)
         for number in (WHOLE, *numbers):
             self._views[number] = self._view(number, count=1 + len(numbers))
 
     def keep_edges(self, kept: NDArray[np.bool_] | None) -> None:
-        """Only the marked training pairs are edges from now on; all of them with None."""
+        """Keep only the marked training pairs as edges from now on; None: all of them."""
         self._kept = kept
         self._histories = self._train if kept is None else self._train.subset(kept)
         self.rebuild()
 
     def encode(self, entities: torch.Tensor, view: int = WHOLE, rng: np.random.Generator | None = None) -> torch.Tensor:
-        """Final vectors of some distinct entities, differentiable; dropout of the backbone draws from `rng`."""
+        """Return final vectors of some distinct entities, differentiable; dropout of the backbone draws from `rng`."""
         return self.encoded(entities, view, rng)[0]
 
     def encoded(
         self, entities: torch.Tensor, view: int = WHOLE, rng: np.random.Generator | None = None
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Final vectors as by `encode`, and all rows if they had to be made for it: to make them again can be dear."""
+        """Return final vectors as `encode` does, and all rows if they were made for it: making them can be dear."""
         travelled = None
         operator, on_basis = self._views[view].operator, self._views[view].basis
         coefficients = self.backbone.coefficients()
@@ -102,10 +104,10 @@ class GraphModel(nn.Module):
         return self._with_bias(vectors, entities), travelled
 
     def ranking(self) -> Ranking:
-        """What ranks, made with one propagation: vectors, bias and, where they suffice, codes."""
+        """Return what ranks, made with one propagation: vectors, bias and, where they suffice, codes."""
         layer, vectors = self.layer, self._all_vectors().numpy()
         users, items, added = np.split(vectors, [layer.num_users, layer.num_entities])
-        # A user without pairs has a vector that nothing was learnt of: none, so that it is ranked as a stranger.
+        # Nothing was learnt of a user without pairs: a vector of zeros makes it a cold user.
         users = np.where(self._histories.user_degrees[:, None] > 0, users, np.float32(0))
         pooling = self.backbone.pooling()
         if pooling is not None and self._histories.weights is not None:
@@ -121,31 +123,31 @@ class GraphModel(nn.Module):
         )
 
     def meta_vectors(self) -> FloatArray | None:
-        """H_meta: final vectors of the nodes that the layer added to the graph (Eq. 9)."""
+        """Return H_meta: final vectors of the nodes that the layer added to the graph (Eq. 9)."""
         added = self._all_vectors()[self.layer.num_entities :]
         return added.numpy() if len(added) else None
 
     def entity_vectors(self) -> FloatArray:
-        """H_full (Eq. 9), without any bias."""
+        """Return H_full (Eq. 9), without any bias."""
         vectors: FloatArray = self._all_vectors()[: self.layer.num_entities].numpy()
         return vectors
 
     def input_gradient(self, gradient: torch.Tensor) -> torch.Tensor:
-        """The gradient at the layer's rows, for one at the final vectors of all entities."""
+        """Return the gradient at the layer's rows, for one at the final vectors of all entities."""
         rows = self.layer.input_rows().detach().requires_grad_()
         propagated = self.backbone.propagate(self._views[WHOLE].operator, rows)[: self.layer.num_entities]
         return torch.autograd.grad(propagated, rows, gradient)[0]
 
     def _view(self, number: int, count: int) -> _View:
-        wanted, coefficients = self._training.propagation, self.backbone.coefficients()
-        kept = self._kept if self._folds is None or number == WHOLE else self._folds != number
+        propagation, coefficients = self._training.propagation, self.backbone.coefficients()
+        kept = self._kept if self.folds is None or number == WHOLE else self.folds != number
         operator = self.backbone.operator(
             self.layer.graph(bipartite(self._train, kept)), self.layer.num_users, self.layer.num_items
         )
         travels = coefficients is not None and coefficients.shape[1] > 1
-        linear = self.layer.linear_basis() if wanted == "basis" or (wanted == "auto" and travels) else None
+        linear = self.layer.linear_basis() if propagation == "basis" or (propagation == "auto" and travels) else None
         if linear is None or coefficients is None:
-            if wanted == "basis":
+            if propagation == "basis":
                 raise UserError("training.propagation = basis needs a linear layer and a linear backbone; use auto.")
             return _View(operator, None)
         selection, theta = linear
@@ -167,7 +169,7 @@ class GraphModel(nn.Module):
         return vectors
 
     def _with_bias(self, vectors: torch.Tensor, entities: torch.Tensor) -> torch.Tensor:
-        """A bias is one more column, 1 for users and the bias for items, so a score stays an inner product."""
+        """Add the bias as one more column, 1 for users and the bias for items, so a score stays an inner product."""
         bias = self.layer.item_bias
         if bias is None:
             return vectors

@@ -25,7 +25,7 @@ from legcf.core.config import (
     with_current_keys,
 )
 from legcf.core.errors import UserError
-from legcf.core.plugins import Registry
+from legcf.core.plugins import Registry, find_part
 from legcf.embeddings.base import EmbeddingLayer
 from legcf.embeddings.baselines.als import Als
 from legcf.embeddings.baselines.ease import Ease
@@ -46,13 +46,14 @@ from legcf.embeddings.sized.ciess import Ciess
 from legcf.embeddings.sized.esapn import Esapn
 from legcf.embeddings.sized.optembed import OptEmbed
 from legcf.embeddings.sized.pep import Pep
+from legcf.training.losses import check_batches
 from legcf.training.recipes import alternating, autoemb, ciess, clustering, esapn, optembed, pruning, quantising
 from legcf.training.stage import Stage, closed_form, single_stage
 
 
 @dataclass(frozen=True)
 class Method:
-    """An embedding layer and the stages that train it."""
+    """Join an embedding layer and the stages that train it."""
 
     layer: type[EmbeddingLayer[Any]]
     recipe: Callable[[Any, TrainingConfig], Sequence[Stage[Any]]]
@@ -104,15 +105,9 @@ BACKBONES: Registry[type[Backbone[Any]]] = Registry(
 )
 
 
-def chosen(kind: str, name: str, among: Mapping[str, Any]) -> Any:
-    if not isinstance(name, str) or name not in among:
-        raise UserError(f"There is no {kind} `{name}`: choose one of {', '.join(sorted(among))}.")
-    return among[name]
-
-
 def require_width(method: str) -> None:
     """Refuse --dim for a method without vectors."""
-    if "dim" not in chosen("method", method, METHODS).layer.Config.model_fields:
+    if "dim" not in find_part("method", method, METHODS).layer.Config.model_fields:
         raise UserError(f"Method {method} has no vectors, so it has no width either: leave out --dim.")
 
 
@@ -124,52 +119,54 @@ def resolve(
     overrides: Mapping[str, Any] | None = None,
     data: Mapping[str, Any] | None = None,
 ) -> RunConfig:
-    """The full configuration: defaults, then the method's preset, then `overrides`, every key checked."""
-    layer: type[EmbeddingLayer[Any]] = chosen("method", method, METHODS).layer
-    settings: Mapping[str, Any] = chosen(f"preset of method {method}", preset, layer.presets)
+    """Return the full configuration: defaults, then the method's preset, then `overrides`, every key checked."""
+    layer = find_part("method", method, METHODS).layer
+    settings = find_part(f"preset of method {method}", preset, layer.presets)
     made_for = settings.get("backbone", {}).get("name", DEFAULT_BACKBONE)
     backbone = backbone or made_for
-    backbone_type: type[Backbone[Any]] = chosen("backbone", backbone, BACKBONES)
+    backbone_type = find_part("backbone", backbone, BACKBONES)
     if backbone != made_for and "name" in settings.get("backbone", {}):
-        others = [name for name, other in layer.presets.items() if "name" not in other.get("backbone", {})]
+        free_presets = [name for name, other in layer.presets.items() if "name" not in other.get("backbone", {})]
         raise UserError(
             f"Preset {preset} of {method} is made for backbone {made_for}; with {backbone} use --preset"
-            f" {' or '.join(others)}."
+            f" {' or '.join(free_presets)}."
         )
-    given = merged(settings, with_current_keys(overrides or {}, method))
+    options = merged(settings, with_current_keys(overrides or {}, method))
     sections: dict[str, type[Frozen]] = {"method": layer.Config, "backbone": backbone_type.Config, **COMMON_SECTIONS}
-    for section, values in given.items():
+    for section, values in options.items():
         if section not in sections or not isinstance(values, Mapping):
             every = {f"{name}.{key}" for name, model in sections.items() for key in model.model_fields}
             raise UserError(unknown_key(section, every))
     for section, name in (("method", method), ("backbone", backbone)):
-        if given.get(section, {}).get("name", name) != name:
+        if options.get(section, {}).get("name", name) != name:
             raise UserError(f"{section}.name cannot be set as an option; choose it with --{section}.")
-    method_config = validated(layer.Config, {**given.get("method", {}), "name": method}, "method")
-    backbone_config = validated(backbone_type.Config, {**given.get("backbone", {}), "name": backbone}, "backbone")
+    method_config = validated(layer.Config, {**options.get("method", {}), "name": method}, "method")
+    backbone_config = validated(backbone_type.Config, {**options.get("backbone", {}), "name": backbone}, "backbone")
     layer.check(method_config, backbone_config)
     values = {
         "preset": preset,
         "seed": seed,
         "method": method_config,
         "backbone": backbone_config,
-        **{name: validated(model, given.get(name, {}), name) for name, model in COMMON_SECTIONS.items()},
+        **{name: validated(model, options.get(name, {}), name) for name, model in COMMON_SECTIONS.items()},
         "data": dict(data or {}),
     }
-    return validated(RunConfig, values, "")
+    config = validated(RunConfig, values, "")
+    check_batches(config.training)
+    return config
 
 
 def config_from_json(content: Mapping[str, Any]) -> RunConfig:
-    """The configuration of a saved run, also of one that an earlier version wrote."""
+    """Read the configuration of a saved run, also of one that an earlier version wrote."""
     content = migrated(content)
     try:
         method, backbone = content["method"]["name"], content["backbone"]["name"]
-        layer = chosen("method", method, METHODS).layer
+        layer = find_part("method", method, METHODS).layer
         return RunConfig(
             preset=content["preset"],
             seed=content["seed"],
             method=validated(layer.Config, content["method"], "method"),
-            backbone=validated(chosen("backbone", backbone, BACKBONES).Config, content["backbone"], "backbone"),
+            backbone=validated(find_part("backbone", backbone, BACKBONES).Config, content["backbone"], "backbone"),
             **{name: validated(model, content[name], name) for name, model in COMMON_SECTIONS.items()},
             data=content.get("data", {}),
         )

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trained model in its run folder: model.safetensors holds every array, model.json says what they are. No pickle."""
+"""Keep runs in folders, and trained models in them.
+
+model.safetensors holds every array, model.json says what they are. No pickle.
+"""
 
 import hashlib
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,19 +16,20 @@ import numpy as np
 import torch
 
 from legcf import __version__
-from legcf.core import threads
-from legcf.core.config import RunConfig
+from legcf.core import distributed, threads
+from legcf.core.config import RunConfig, migrated
 from legcf.core.errors import UserError
 from legcf.core.files import read_json, write_json
 from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
-from legcf.data.interactions import Interactions
+from legcf.data.interactions import Dataset, Interactions
 from legcf.features.cold_items import ColdItemEncoder
 from legcf.features.known import ItemFeatures
 from legcf.ranking.builder import RankingBuilder, arrays
 from legcf.ranking.ranking import Ranking
 from legcf.training import checkpoint
+from legcf.training.build import make_model
 from legcf.training.model import GraphModel
-from legcf.training.registry import BACKBONES, METHODS, config_from_json
+from legcf.training.registry import config_from_json
 
 _FORMAT = "legcf-model"
 _FORMAT_VERSION = 2
@@ -34,7 +39,7 @@ _READABLE = (1, 2)  # up to 1, settings and weight of ranking stood among those 
 
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
-    """A model with all it needs to recommend; the ranking's histories are its graph."""
+    """Hold a model with all it needs to recommend; the ranking's histories are its graph."""
 
     model: GraphModel
     ranking: Ranking
@@ -54,17 +59,17 @@ class TrainedModel:
 
     @property
     def encoder(self) -> ColdItemEncoder | None:
-        """How items are placed by what is known of them, among the ranking's vectors."""
+        """Return what gives items a vector by their features, among the ranking's vectors."""
         if self.features is None or self.features.encoder is None:
             return None
         layer = self.model.layer
         with torch.no_grad():
-            own = layer.rows(torch.arange(layer.num_users, layer.num_entities)).numpy()
-        return self.features.encoder.moved(own, self.ranking.items)
+            rows = layer.rows(torch.arange(layer.num_users, layer.num_entities)).numpy()
+        return self.features.encoder.aligned_to(rows, self.ranking.items)
 
     @property
     def card(self) -> dict[str, Any]:
-        """What there is to know about the model: how it was made, its size and its accuracy."""
+        """Return the model card: how the model was made, its size and its accuracy."""
         keys = ("dataset", "method", "backbone", "preset", "protocol", "seed", "num_params", "storage_bytes")
         return {
             "name": self.metrics.get("dataset"),
@@ -76,8 +81,64 @@ class TrainedModel:
 
     @cached_property
     def full_history_ranking(self) -> Ranking:
-        """The ranking with all that is known of its users: what recommends, and what is exported."""
+        """Return the ranking with all known pairs as histories: what recommends, and what is exported."""
         return self.ranking if self.known is self.ranking.histories else self.ranking.with_histories(self.known)
+
+
+def prepare_folder(folder: Path, config: RunConfig, dataset: Dataset, resume: bool) -> bool:
+    """Make or check the folder of a run: a resumed run must have the same configuration and the same data.
+
+    Returns whether there is a run to go on with.
+    """
+    path = folder / "config.json"
+    content = {**config.to_json(), "content_hash": dataset.content_hash}
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file; choose another --out.")
+    if not resume:
+        if _has_other_files(folder):
+            raise UserError(f"{folder} is not empty: add --resume to continue that run, or choose another --out.")
+        write_json(path, content)
+        return False
+    if not path.exists() and not _has_other_files(folder):
+        write_json(path, content)  # stopped before anything was written
+        return False
+    if not path.exists():
+        raise UserError(f"{folder} holds no run to resume, but other files: choose another --out.")
+    before = read_json(path)
+    if not isinstance(before, Mapping):
+        raise UserError(f"{path} is not the configuration of a run; choose another --out.")
+    if before.get("content_hash") != content["content_hash"]:
+        raise UserError(f"{folder} was started on other data (or another split); resume it with the same data.")
+    changed = _difference(migrated(before), content)
+    if changed:
+        raise UserError(
+            f"{folder} was started with {changed[0]} = {changed[1]!r}, now it is {changed[2]!r};"
+            " resume with the same settings or start a new run."
+        )
+    return True
+
+
+def _has_other_files(folder: Path) -> bool:
+    """Return whether there is anything but the rehearsal of the run and the name of the job that trains it."""
+    return folder.exists() and any(path.name not in ("chosen", distributed.JOB) for path in folder.iterdir())
+
+
+def _difference(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> tuple[str, Any, Any] | None:
+    for key in sorted({*before, *after}):
+        old, new = before.get(key), after.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            changed = _difference(old, new, f"{prefix}{key}.")
+            if changed:
+                return changed
+        elif old != new:
+            return f"{prefix}{key}", old, new
+    return None
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Delete the folder of a run that failed before there was anything to resume."""
+    if folder.is_dir() and not (folder / "checkpoint" / "state.safetensors").exists():
+        shutil.rmtree(folder)
 
 
 def save_model(folder: Path, trained: TrainedModel) -> None:
@@ -128,13 +189,8 @@ def load_model(folder: Path) -> TrainedModel:
         train = _interactions(groups["train"], len(users), len(items))
         known = _interactions(groups["known"], len(users), len(items)) if groups.get("known") else train
         titles = text_from_arrays(_arrays(groups["titles"])) if groups.get("titles") else None
-        layer = METHODS[config.method.name].layer(config.method, len(users), len(items))
-        # To recommend, rows are propagated once; a basis pays only when there are many steps.
-        once = config.training.model_copy(update={"propagation": "stepwise"})
-        backbone = BACKBONES[config.backbone.name](config.backbone, layer.width)
-        model = GraphModel(layer, backbone, train, once)
-        chosen = _arrays(groups.get("ranking", {}))
-        model.load_state_dict(groups["model"])
+        ranking_arrays = _arrays(groups.get("ranking", {}))
+        model = make_model(config, train, lambda model: model.load_state_dict(groups["model"]))
         metrics, curve = description["metrics"], description["curve"]
         features = None
         if groups.get("features"):
@@ -143,22 +199,20 @@ def load_model(folder: Path) -> TrainedModel:
         raise UserError(
             f"{folder} is damaged ({str(error).splitlines()[0]}); take another copy or train again."
         ) from error
-    model.eval()
-    model.rebuild()
-    ranking = RankingBuilder(config.ranking).from_arrays(model.ranking(), chosen)
+    ranking = RankingBuilder(config.ranking).from_arrays(model.ranking(), ranking_arrays)
     base = load_model(folder / _BASE) if (folder / _BASE / "model.json").exists() else None
     return TrainedModel(model, ranking, known, config, users, items, titles, metrics, curve, features, base)
 
 
 def read_description(folder: Path) -> dict[str, Any]:
-    """model.json of a run, checked to be one."""
+    """Return model.json of a run, checked to be one."""
     description = read_json(folder / "model.json")
     _check_format(folder / "model.json", description)
     return dict(description)
 
 
 def _digest(path: Path) -> str:
-    """Safetensors has no checksum of its own, and a flipped bit in an index must not get as far as compiled code."""
+    """Return a checksum: safetensors has none, and a flipped bit in an index must not get as far as compiled code."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -183,10 +237,10 @@ def _interactions(tensors: Mapping[str, torch.Tensor], num_users: int, num_items
     weights = pairs.get("weights")
     if weights is not None and (len(weights) != len(pairs["items"]) or not np.isfinite(weights).all()):
         raise ValueError("its weights do not fit its pairs")
-    found = Interactions(pairs["indptr"].astype(np.int64), pairs["items"].astype(np.int32), num_items, weights)
-    if found.num_users != num_users or int(found.indptr[-1]) != found.num_pairs:
+    loaded = Interactions(pairs["indptr"].astype(np.int64), pairs["items"].astype(np.int32), num_items, weights)
+    if loaded.num_users != num_users or int(loaded.indptr[-1]) != loaded.num_pairs:
         raise ValueError("its pairs do not fit its users")
-    return found
+    return loaded
 
 
 def _tensors(arrays: Mapping[str, np.ndarray]) -> checkpoint.Tensors:

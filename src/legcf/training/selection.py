@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the items' vectors are made of, chosen on validation: codes of a codebook, or a table of few bits per value.
+"""Select on validation what the items' vectors are made of: codes of a codebook, or a table of few bits per value.
 
 Which is best differs between data sets more than anything else about a model: a small codebook has the most accuracy
 per byte where items are many, a factorisation in few bits where they are few, singular vectors where data is dense.
-Tables are not trained, so every one of them is judged with its lists and in its final precision.
+Tables are not trained, so every one of them is evaluated with its lists and in its final precision. Every selection
+here is made by `Evaluator.selection_score`.
 """
 
 from __future__ import annotations
@@ -17,204 +18,287 @@ from typing import Any
 import numpy as np
 import torch
 
-from legcf.core.config import RunConfig
+from legcf.core.config import RankingConfig, RunConfig
 from legcf.core.hill_climb import climb
+from legcf.core.random_streams import Stream
 from legcf.data.interactions import Dataset
-from legcf.evaluation import selection_score
 from legcf.factorisation.als import AlsSettings, with_alpha
 from legcf.factorisation.folds import best_factorisation
-from legcf.ranking.builder import BuiltRanking, RankingBuilder
+from legcf.ranking.builder import RankingBuilder
+from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.item_lists.recipe import ListFitter, Objective
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.selection_policy import SelectionPolicy
 from legcf.ranking.tables.embedding_table import packed_table_bytes
-from legcf.training import shared_work
 from legcf.training.loop import Session
 from legcf.training.model import GraphModel
 from legcf.training.registry import resolve
-from legcf.training.shared_work import SharedWork
+from legcf.training.shared_work import without_size
 
 Build = Callable[[RunConfig], GraphModel]
-"""A model with its first values."""
+"""Makes a model with its first values."""
 
-_FACTORS = (128, 256, 384)  # wider is better on large data alone
-_FIRST_RIDGE, _LEAST_RIDGE, _MOST_RIDGE = 10.0, 1.25, 80.0  # λ of a factorisation
-
+# Chosen while tables and lists were made, on validation of Gowalla, Yelp2018, LastFM and ml-1m (docs/study.md, section
+# 11, and docs/results.md). Values without a note on alternatives were not measured one by one.
+_FACTORS = (128, 256, 384)  # columns of a factorisation; wider is better on large data alone
+_FIRST_RIDGE, _LEAST_RIDGE, _MOST_RIDGE = 10.0, 1.25, 80.0  # λ of a factorisation; three values were tried before
+_TRIAL_FACTORS = 64  # columns, wide enough to find α by; a table of 64 needs twice the α of one of 128 (section 9)
 _POPULARITY_POWERS = (0.3, 0.5)  # c of singular vectors
-_MOST_SINGULAR = 512
-_SHARES = (0.25, 0.5, 0.75)  # of the room, for the table; the rest is the lists'
-_LEAST_WIDTH = 16
-_SHORTLIST_RATIO = 0.98  # of the better kind of table: what few bits may still turn round
-_TRIAL_FACTORS = 64  # wide enough to find α by
+_MOST_SINGULAR = 512  # columns
+_HISTORY_POWER = 0.5  # an item of a history weighs its degree to minus this, beside the c of its vectors
+_TABLE_SHARES = (0.25, 0.5, 0.75)  # of the byte budget; the rest is for the lists
+_MOST_TABLE_SHARE = 0.9  # of the byte budget, so that some is left for lists
+_LEAST_WIDTH = 16  # columns
+_LEAST_ITEMS_PER_COLUMN = 4
+_TRIAL_LIST_SHARE, _ENTRY_BYTES, _LEAST_ENTRIES = 0.5, 2, 4.0  # of the byte budget; per entry; entries per item
+_SHORTLIST_RATIO = 0.98  # of the score of the better kind of table: what few bits may still turn round
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
-    """A model that is ready to rank, how it was judged, and the settings that give it again."""
+class Selected:
+    """Hold a model that is ready to rank, and the settings that give it again."""
 
     model: GraphModel
-    tuned: BuiltRanking
+    ranking: Ranking
     config: RunConfig
-    score: float
-    leads: bool = False
-    """Whether it is so far ahead of a model's start that training cannot make up for it."""
-    weights: Mapping[str, torch.Tensor] | None = None
-    """Of a model that is trained meanwhile: those it was judged with."""
 
-    def taken(self) -> tuple[GraphModel, BuiltRanking, RunConfig]:
+
+@dataclass(frozen=True, eq=False)
+class Candidate(Selected):
+    """Hold a model that needs no training, and its selection score."""
+
+    score: float
+    weights: Mapping[str, torch.Tensor] | None = None
+    """Those it was evaluated with, where the model itself is trained meanwhile."""
+
+    def restored(self) -> Selected:
+        """Return the model as it was evaluated."""
         if self.weights is not None:
             self.model.load_state_dict(self.weights)
             self.model.rebuild()
-        return self.model, self.tuned, self.config
+        return self
 
 
-def best_without_training(
-    session: Session,
-    config: RunConfig,
-    byte_budget: int | None,
-    builder: RankingBuilder,
-    build: Build,
-    reported: bool,
-    work: SharedWork | None,
-) -> Choice | None:
-    """What training has to better, where the making of vectors is to be chosen: the best table, or its own start.
+@dataclass(frozen=True, eq=False)
+class Untrained:
+    """Hold what is selected before training."""
 
-    It is found before any training, and so the same again when a run is resumed; then nothing is reported twice.
-    """
-    if not (
-        config.ranking.search_representation
-        and byte_budget is not None
-        and session.validates
-        and builder.fitter is not None
-    ):
-        return None
-    dataset = session.dataset
-    judge = session.judge("choose", reported=reported)
+    ranking: RankingConfig
+    """The settings of the ranking, with those of the lists that were selected."""
+    candidate: Candidate | None = None
+    """The best model that needs no training; training has to beat its score. None where nothing is selected."""
+    skips_training: bool = False
+    """Whether the candidate is so far ahead of the model's start that training cannot make up for it."""
+
+
+def select_untrained(session: Session, builder: RankingBuilder, build: Build, report: bool) -> Untrained:
+    """Select the best candidate that needs no training: a quantised table, or the model before its first epoch."""
+    config, dataset, byte_budget, fitter = session.config, session.dataset, builder.byte_budget, builder.fitter
+    selects = config.ranking.search_representation and session.validates
+    if not selects or byte_budget is None or fitter is None:
+        return Untrained(config.ranking)
+    objective = session.objective("choose", report=report)
     if config.ranking.fit_lists:
-        rounded, fitter = builder.quantised(session.model.ranking()), builder.fitter
-        key = shared_work.without_size(config, "list settings")
-        found = shared_work.once(work, dataset.train, key, lambda: fitter.settings(rounded, config.ranking, judge))
-        builder.config = found.model_copy(update={"fit_lists": False, "bytes": config.ranking.bytes})
-    with_list_settings = config.model_copy(update={"ranking": builder.config})
-    table = best_table(with_list_settings, dataset, byte_budget, builder.fitter, build, judge)
-    tuned = builder.build(session.model.ranking(), judge)
-    score = judge(tuned.ranking, {"start": config.method.name})
+        builder = replace(builder, config=_list_settings(session, builder, fitter, objective))
+    with_lists = config.model_copy(update={"ranking": builder.config})
+    table = TableSearch(with_lists, dataset, byte_budget, fitter, build, objective).best()
+    start = _start(session, builder, objective)
+    if table is None or table.score <= start.score:
+        return Untrained(builder.config, start)
+    policy = SelectionPolicy.for_catalogue(dataset.num_items)
+    return Untrained(builder.config, table, start.score < policy.skip_training_below * table.score)
+
+
+def _list_settings(
+    session: Session, builder: RankingBuilder, fitter: ListFitter, objective: Objective
+) -> RankingConfig:
+    """Select the settings of the lists beside the model's start; those of every table are the same.
+
+    What lists are best hardly depends on the vectors beside them.
+    """
+    config, quantised = session.config, builder.quantised(session.model.ranking())
+    selected = session.options.work.once(
+        session.dataset.train,
+        without_size(config, "list settings"),
+        lambda: fitter.settings(quantised, config.ranking, objective),
+    )
+    return selected.model_copy(update={"fit_lists": False, "bytes": config.ranking.bytes})
+
+
+def _start(session: Session, builder: RankingBuilder, objective: Objective) -> Candidate:
+    """Evaluate the model before its first epoch, with its lists."""
+    config, model = session.config, session.model
+    built = builder.build(model.ranking(), objective)
+    score = objective(built.ranking, {"start": config.method.name})
     zero_epochs = config.training.model_copy(update={"epochs": 0})
-    weights = {name: tensor.clone() for name, tensor in session.model.state_dict().items()}
-    as_it_is = config.model_copy(update={"training": zero_epochs, "ranking": tuned.config})
-    start = Choice(session.model, tuned, as_it_is, score, weights=weights)
-    if table is None or table.score <= score:
-        return start
-    policy = SelectionPolicy.for_catalogue(dataset.num_items)
-    return replace(table, leads=score < policy.skip_training_below * table.score)
+    config = config.model_copy(update={"training": zero_epochs, "ranking": built.config})
+    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    return Candidate(model, built.ranking, config, score, weights)
 
 
-def train_or_keep(
-    session: Session, config: RunConfig, untrained: Choice | None, work: SharedWork | None
-) -> tuple[GraphModel, BuiltRanking, RunConfig]:
-    """Train and tune, or take what is not trained: without training where that has no point, else if it is better.
+def train_or_keep(session: Session, builder: RankingBuilder, untrained: Untrained) -> Selected:
+    """Return the trained model, or the untrained candidate if it scores higher.
 
-    Better is by some margin where items are many, and not worse by it where they are few. Lists change what is best:
-    codes that rank better after training may do worse beside them.
+    Training is skipped if the candidate is far ahead. In a large catalogue the candidate has to be ahead by a margin,
+    in a small one the trained model has to. Lists change what is best: codes that rank better after training may do
+    worse beside them.
     """
-    if untrained is not None and untrained.leads:
-        return untrained.taken()
-    shared_work.run(work, session)
-    tuned = session.tuned()
-    handicap = SelectionPolicy.for_catalogue(session.dataset.num_items).trained_handicap
-    if (
-        untrained is not None
-        and handicap * selection_score(session.validate(tuned.ranking), config.training.monitor) < untrained.score
-    ):
-        return untrained.taken()
-    return session.model, tuned, config.model_copy(update={"ranking": tuned.config})
+    candidate = untrained.candidate
+    if candidate is not None and untrained.skips_training:
+        return candidate.restored()
+    session.options.work.run(session)
+    objective = session.objective("lists", everyone=True)
+    built = builder.build(session.model.ranking(), objective if session.validates else None)
+    if candidate is not None:
+        handicap = SelectionPolicy.for_catalogue(session.dataset.num_items).trained_handicap
+        score = session.evaluator.selection_score(session.evaluator.metrics(built.ranking))
+        if handicap * score < candidate.score:
+            return candidate.restored()
+    config = session.config.model_copy(update={"ranking": built.config})
+    return Selected(session.model, built.ranking, config)
 
 
-def best_table(
-    config: RunConfig, dataset: Dataset, byte_budget: int, fitter: ListFitter, build: Build, judge: Objective
-) -> Choice | None:
-    """The table of items, factorised or singular, that ranks best within the room; None where none fits.
+@dataclass(frozen=True)
+class Table:
+    """Hold the settings of a table that is tried: items with vectors of their own, users as their histories."""
 
-    What the lists are like hardly depends on the vectors beside them: their ridge and powers are as configured.
+    kind: str
+    """als or spectral."""
+    dim: int
+    setting: str
+    """What is tried, as reports name it: λ=20, c=0.3."""
+    config: RunConfig
+
+    @classmethod
+    def of(cls, config: RunConfig, kind: str, setting: str, method: dict[str, Any], item_power: float) -> Table:
+        """Make the settings of a table from those of a run and from what is tried."""
+        overrides = {"method": {"initial": kind, **method}, "backbone": {"item_power": item_power}}
+        made = resolve("full", "history", "items", config.seed, overrides, config.data)
+        made = made.model_copy(update={"ranking": config.ranking, "preset": config.preset})
+        return cls(kind, method["dim"], setting, made)
+
+    def narrowed(self, dim: int, ranking: RankingConfig) -> Table:
+        """Return the same table with fewer columns and these settings of its ranking."""
+        method = self.config.method.model_copy(update={"dim": dim})
+        return replace(self, dim=dim, config=self.config.model_copy(update={"method": method, "ranking": ranking}))
+
+    def named(self, objective: Objective) -> Objective:
+        """Return the objective with the table's name in its reports."""
+        return lambda ranking, facts: objective(ranking, {"start": self.name, **facts})
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind} {self.dim} {self.setting}"
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """Hold a table that was tried as it is, without rounding, and the list weight that suits it."""
+
+    table: Table
+    model: GraphModel
+    list_weight: float
+    score: float
+
+
+@dataclass(frozen=True, eq=False)
+class TableSearch:
+    """Search for the item table, factorised or singular, that ranks best within the byte budget."""
+
+    config: RunConfig
+    """The settings of the run; ridge and powers of the lists are as configured here."""
+    dataset: Dataset
+    byte_budget: int
+    fitter: ListFitter
+    build: Build
+    objective: Objective
+
+    def best(self) -> Candidate | None:
+        """Try tables as they are, then those that may still win in every number of bits; None where none fits."""
+        widest = self._widest()
+        if widest < _LEAST_WIDTH:
+            return None
+        trials = self._trials(widest)
+        leading = max(trial.score for trial in trials.values())
+        shortlist = [trial for trial in trials.values() if trial.score >= _SHORTLIST_RATIO * leading]
+        candidates = [candidate for trial in shortlist if (candidate := self._quantised(trial)) is not None]
+        return max(candidates, key=lambda candidate: candidate.score, default=None)
+
+    def _trials(self, widest: int) -> dict[str, _Trial]:
+        """Return the best trial of each kind of table."""
+        entries = max(_LEAST_ENTRIES, self.byte_budget * _TRIAL_LIST_SHARE / _ENTRY_BYTES / self._num_items)
+        lists = self.fitter.lists(self.config.ranking, round(entries * self.dataset.num_items), refit=False)
+        best: dict[str, _Trial] = {}
+
+        def score(table: Table) -> float:
+            trial = self._tried(table, lists, best.get(table.kind))
+            if table.kind not in best or trial.score > best[table.kind].score:
+                best[table.kind] = trial
+            return trial.score
+
+        try_factorisations(self.config, self.dataset, widest, score)
+        for power in _POPULARITY_POWERS:
+            method = {"dim": min(_MOST_SINGULAR, widest), "popularity_power": power}
+            score(Table.of(self.config, "spectral", f"c={power:g}", method, _HISTORY_POWER + power))
+        return best
+
+    def _tried(self, table: Table, lists: ItemLists, before: _Trial | None) -> _Trial:
+        """Evaluate a table beside these lists; `before` is the best of its kind so far."""
+        settings, objective, fitter = self.config.ranking, table.named(self.objective), self.fitter
+        model = self.build(table.config)
+        ranking = model.ranking()
+        weight = settings.list_weight if before is None else before.list_weight
+        if before is None or SelectionPolicy.for_catalogue(self.dataset.num_items).weighs_lists_per_table:
+            weight, score = fitter.weighed(ranking, lists, weight, objective, settings)
+        else:  # what suits the first table of a kind about suits the others, and evaluating takes long
+            score = fitter.judged(ranking, lists, weight, objective, settings)
+        return _Trial(table, model, weight, score)
+
+    def _quantised(self, trial: _Trial) -> Candidate | None:
+        """Select the width and bits that rank best beside the lists that the byte budget then allows."""
+        whole, objective = trial.model.ranking(), trial.table.named(self.objective)
+        best: tuple[float, int, RankingConfig] | None = None
+        for width, bits in forms(self.byte_budget, whole.num_items, whole.items.shape[1]):
+            update = {"bits": bits, "lists": None, "fit_lists": False, "list_weight": trial.list_weight}
+            settings = self.config.ranking.model_copy(update=update)
+            builder = RankingBuilder(settings, self.byte_budget, self.fitter)
+            narrow = builder.quantised(_first_columns(whole, width))
+            lists = self.fitter.lists(settings, builder.entries(narrow), refit=False)
+            weight, score = self.fitter.weighed(narrow, lists, trial.list_weight, objective, settings)
+            if best is None or score > best[0]:
+                best = score, width, settings.model_copy(update={"list_weight": weight})
+        if best is None:
+            return None
+        _, width, settings = best
+        table = trial.table.narrowed(width, settings)
+        model = self.build(table.config)
+        builder = RankingBuilder(settings, self.byte_budget, self.fitter)
+        built = builder.build(model.ranking(), table.named(self.objective))
+        score = self.objective(built.ranking, {"start": table.name, "chosen": True})
+        return Candidate(model, built.ranking, table.config.model_copy(update={"ranking": built.config}), score)
+
+    def _widest(self) -> int:
+        widths = [width for width, _ in forms(self.byte_budget, self.dataset.num_items, _MOST_SINGULAR)]
+        return min(max(widths, default=0), max(self.dataset.num_items // _LEAST_ITEMS_PER_COLUMN, 1))
+
+    @property
+    def _num_items(self) -> int:
+        return max(self.dataset.num_items, 1)
+
+
+def try_factorisations(config: RunConfig, dataset: Dataset, widest: int, score: Callable[[Table], float]) -> None:
+    """Try one factorisation in a small catalogue, several in a large one.
+
+    A small catalogue has few validation pairs, and of many tables they prefer one by luck: the one that is tried is
+    best on folds of the training pairs as well. In a large one α is found on training pairs, with the usual λ; then λ
+    by doubling and halving on validation, and wider while that is better.
     """
-    widest = _widest(byte_budget, dataset.num_items)
-    if widest < _LEAST_WIDTH:
-        return None
-    settings = config.ranking
-    lists = fitter.lists(settings, round(_entries_per_item(byte_budget, dataset) * dataset.num_items), refit=False)
-    best: dict[str, tuple[float, RunConfig, GraphModel]] = {}  # of each kind
-    weights: dict[str, float] = {}  # of the lists, for each kind
-    policy = SelectionPolicy.for_catalogue(dataset.num_items)
-
-    def score(start: RunConfig) -> float:
-        model, kind = build(start), start.method.model_dump()["initial"]
-        ranking, told = model.ranking(), _named(judge, start)
-        if policy.weighs_lists_per_table or kind not in weights:
-            weight, found = fitter.weighed(ranking, lists, weights.get(kind, settings.list_weight), told, settings)
-        else:  # what suits the first table of a kind suits the others, about, and judging takes long
-            weight, found = weights[kind], fitter.judged(ranking, lists, weights[kind], told, settings)
-        if kind not in best or found > best[kind][0]:
-            best[kind], weights[kind] = (found, start, model), weight
-        return found
-
-    _try_factorisations(config, dataset, widest, score)
-    for power in _POPULARITY_POWERS:
-        singular = {"initial": "spectral", "dim": min(_MOST_SINGULAR, widest), "popularity_power": power}
-        score(_table(config, singular, item_power=0.5 + power))
-    leading = max(found for found, _, _ in best.values())
-    fitted = [
-        _fitted(
-            start, model, settings.model_copy(update={"list_weight": weights[kind]}), byte_budget, fitter, build, judge
-        )
-        for kind, (found, start, model) in best.items()
-        if found >= _SHORTLIST_RATIO * leading
-    ]
-    return max((one for one in fitted if one is not None), key=lambda one: one.score, default=None)
-
-
-def _fitted(
-    start: RunConfig,
-    model: GraphModel,
-    settings: Any,
-    byte_budget: int,
-    fitter: ListFitter,
-    build: Build,
-    judge: Objective,
-) -> Choice | None:
-    """The split of the room between the table and its lists that is judged best."""
-    whole, found = model.ranking(), None
-    for width, bits in _forms(byte_budget, whole.num_items, whole.items.shape[1]):
-        ranking_settings = settings.model_copy(update={"bits": bits, "lists": None, "fit_lists": False})
-        builder = RankingBuilder(ranking_settings, byte_budget, fitter)
-        narrow = builder.quantised(_narrowed(whole, width))
-        lists = fitter.lists(ranking_settings, builder.entries(narrow), refit=False)
-        weight, score = fitter.weighed(narrow, lists, settings.list_weight, _named(judge, start), ranking_settings)
-        if found is None or score > found[0]:
-            found = score, width, ranking_settings.model_copy(update={"list_weight": weight})
-    if found is None:
-        return None
-    _, width, ranking_settings = found
-    method = start.method.model_copy(update={"dim": width})
-    config = start.model_copy(update={"method": method, "ranking": ranking_settings})
-    final = build(config)
-    tuned = RankingBuilder(ranking_settings, byte_budget, fitter).build(final.ranking(), _named(judge, config))
-    score = judge(tuned.ranking, {"start": _name(config), "chosen": True})
-    return Choice(final, tuned, config.model_copy(update={"ranking": tuned.config}), score)
-
-
-def _try_factorisations(config: RunConfig, dataset: Dataset, widest: int, score: Callable[[RunConfig], float]) -> None:
-    """One table where items are few, several where they are many.
-
-    Where items are few, so are validation pairs, and of many tables they prefer one by luck: the one that is tried is
-    best on folds of the training pairs as well. Where items are many, α is found on training pairs, with the usual λ;
-    then λ by doubling and halving on validation, and wider while that is better.
-    """
-    rng = np.random.default_rng(config.seed)
+    rng = Stream.FACTORISATION.generator(config.seed)
 
     @cache
     def tried(factors: int, settings: AlsSettings) -> float:
-        method = {"initial": "als", "dim": min(factors, widest), "als": settings.model_dump()}
-        return score(_table(config, method, item_power=0.5))
+        method = {"dim": min(factors, widest), "als": settings.model_dump()}
+        return score(Table.of(config, "als", f"λ={settings.regularisation:g}", method, _HISTORY_POWER))
 
     if SelectionPolicy.for_catalogue(dataset.num_items).fits_factorisation_on_folds:
         widths = tuple(factors for factors in _FACTORS if factors <= widest) or (widest,)
@@ -222,67 +306,29 @@ def _try_factorisations(config: RunConfig, dataset: Dataset, widest: int, score:
         return
     usual = with_alpha(dataset.train, min(_TRIAL_FACTORS, widest), rng, AlsSettings(), quiet=True)
 
-    def ridged(ridge: float) -> AlsSettings:
+    def with_ridge(ridge: float) -> AlsSettings:
         return usual.model_copy(update={"regularisation": ridge})
 
-    tried(_FACTORS[0], ridged(_FIRST_RIDGE))  # first of all: a λ too large would give the lists too large a weight
-    best = climb(lambda ridge: tried(_FACTORS[0], ridged(ridge)), _FIRST_RIDGE, _LEAST_RIDGE, _MOST_RIDGE)
+    tried(_FACTORS[0], with_ridge(_FIRST_RIDGE))  # first: a λ too large would give the lists too large a weight
+    best = climb(lambda ridge: tried(_FACTORS[0], with_ridge(ridge)), _FIRST_RIDGE, _LEAST_RIDGE, _MOST_RIDGE)
     for before, factors in pairwise(_FACTORS):
-        if factors > widest or tried(factors, ridged(best)) <= tried(before, ridged(best)):
+        if factors > widest or tried(factors, with_ridge(best)) <= tried(before, with_ridge(best)):
             break
 
 
-def _table(config: RunConfig, method: dict[str, Any], item_power: float) -> RunConfig:
-    """Items with vectors of their own, users as their histories, nothing to train."""
-    made = resolve(
-        "full",
-        "history",
-        "items",
-        config.seed,
-        {"method": method, "backbone": {"item_power": item_power}},
-        config.data,
-    )
-    return made.model_copy(update={"ranking": config.ranking, "preset": config.preset})
-
-
-def _forms(byte_budget: int, num_items: int, most: int) -> Iterator[tuple[int, int]]:
-    """Widths and bits that take about these shares of the room.
-
-    Six bits are only worth their room beside all of the columns. Where items are many, more than two never were: pairs
-    held out once preferred three on Gowalla, and test pairs did not (docs/findings.md).
-    """
+def forms(byte_budget: int, num_items: int, most: int) -> Iterator[tuple[int, int]]:
+    """Return widths up to `most` and bits that take about `_TABLE_SHARES` of the byte budget."""
     policy, seen = SelectionPolicy.for_catalogue(num_items), set()
     for bits in (*policy.table_bits, *policy.full_width_bits):
         least = most if bits in policy.full_width_bits else _LEAST_WIDTH
-        for share in _SHARES:
+        for share in _TABLE_SHARES:
             width = min(int(share * byte_budget / max(num_items, 1) * 8 / bits) // 8 * 8, most)
-            if width >= least and packed_table_bytes(num_items, width, bits) <= 0.9 * byte_budget:
-                if (width, bits) not in seen:
-                    yield width, bits
+            fits = width >= least and packed_table_bytes(num_items, width, bits) <= _MOST_TABLE_SHARE * byte_budget
+            if fits and (width, bits) not in seen:
+                yield width, bits
                 seen.add((width, bits))
 
 
-def _widest(byte_budget: int, num_items: int) -> int:
-    widths = [width for width, _ in _forms(byte_budget, num_items, _MOST_SINGULAR)]
-    return min(max(widths, default=0), max(num_items // 4, 1))
-
-
-def _entries_per_item(byte_budget: int, dataset: Dataset) -> float:
-    """About half of the room, at two bytes per entry."""
-    return max(4.0, byte_budget / 4 / max(dataset.num_items, 1))
-
-
-def _narrowed(ranking: Ranking, width: int) -> Ranking:
-    """The first columns alone: they are those that matter most."""
+def _first_columns(ranking: Ranking, width: int) -> Ranking:
+    """Keep the first columns alone: they are those that matter most."""
     return replace(ranking, users=ranking.users[:, :width], items=np.ascontiguousarray(ranking.items[:, :width]))
-
-
-def _named(judge: Objective, config: RunConfig) -> Objective:
-    return lambda ranking, facts: judge(ranking, {"start": _name(config), **facts})
-
-
-def _name(config: RunConfig) -> str:
-    method = config.method.model_dump()
-    if method["initial"] == "als":
-        return f"als {method['dim']} λ={method['als']['regularisation']:g}"
-    return f"spectral {method['dim']} c={method['popularity_power']:g}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stage of a recipe: how long it may run, what it learns from, and what happens around its steps and epochs."""
+"""Define a stage of a recipe: how long it may run, what it learns from, what happens around its steps and epochs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import numpy as np
 import torch
 
+from legcf.core.random_streams import Stream
 from legcf.embeddings.base import EmbeddingLayer
 from legcf.evaluation import evaluate
+from legcf.evaluation.metrics import parse_metric
 
 if TYPE_CHECKING:
     from legcf.core.config import MethodConfig, RunConfig, TrainingConfig
@@ -24,7 +26,7 @@ L = TypeVar("L", bound=EmbeddingLayer[Any], contravariant=True)
 
 
 class TrainingView(Protocol[L_co]):
-    """What a recipe may use of a run under way (`Session` says what its parts do)."""
+    """Declare what a recipe may use of a run under way (`Session` says what its parts do)."""
 
     model: GraphModel
     dataset: Dataset
@@ -38,7 +40,7 @@ class TrainingView(Protocol[L_co]):
 
     held_out: Interactions | None
     sampler: Sampler
-    """Of batches of these pairs; a stage may put another in its place."""
+    """Draws batches of these pairs; a stage may assign another."""
 
     @property
     def layer(self) -> L_co: ...
@@ -48,7 +50,7 @@ class TrainingView(Protocol[L_co]):
 
     @property
     def spent(self) -> float:
-        """How long the epochs took so far, in seconds of the clock that limits the run."""
+        """Return how long the epochs took so far, in seconds of the clock that limits the run."""
 
     def new_optimiser(self) -> None: ...
 
@@ -64,17 +66,17 @@ class TrainingView(Protocol[L_co]):
 
 
 class Stage(Generic[L]):
-    """Plain training. A method that does more overrides attributes and hooks; none brings its own loop.
+    """Train plainly. A method that does more overrides attributes and hooks; none brings its own loop.
 
-    L is the layer that it trains. Hooks around an epoch are given its number, 1 for the stage's first. They return what
-    they have to report, and it stands in the epoch's line of metrics.jsonl; what they report under "search" (best so
-    far, seconds left) is shown as well. What a stage has to remember for a resumed run lives in the layer's buffers if
-    it serves the model, else in `state`.
+    L is the layer that it trains. Hooks around an epoch take its number, 1 for the stage's first. What they return is
+    part of the epoch's line in metrics.jsonl; what they return under "search" (best so far, seconds left) is also shown
+    on the terminal. What a stage has to remember for a resumed run is in the layer's buffers if it serves the model,
+    else in `state`.
     """
 
     @property
     def supports_distributed(self) -> bool:
-        """Whether ranks can share its steps: hooks of a subclass must then do the same on every rank."""
+        """Return whether ranks can share its steps: hooks of a subclass must then do the same on every rank."""
         return type(self) is Stage
 
     eligible_as_best: bool = True
@@ -88,13 +90,13 @@ class Stage(Generic[L]):
     generation of a search, say), and only `epochs`, `time_share` and `finished` end the stage."""
 
     validated: bool = True
-    """Whether validation watches it and may end it; a search that has a judge of its own says no."""
+    """Whether validation watches it and may end it; a search with an objective of its own says no."""
 
     time_share: float = 1.0
     """The share of training.max_minutes that is used up at most when the stage ends."""
 
     held_out: float = 0.0
-    """The share of training pairs kept from graph and sampler, for choices that training pairs must not judge.
+    """The share of training pairs kept from graph and sampler, to make choices by.
 
     They are drawn once per run (`held_out` of the session; what is left are its `pairs`), the same for every stage that
     asks for the same share.
@@ -106,15 +108,15 @@ class Stage(Generic[L]):
         self.held_out = self.held_out if held_out is None else held_out
 
     def begin(self, session: TrainingView[L]) -> dict[str, Any] | None:
-        """Once, before the first epoch; a resumed run does not come here again."""
+        """Run once, before the first epoch; a resumed run does not come here again."""
         return None
 
     def trains(self, parameter: str) -> bool:
-        """Whether the parameter of this name (as in the model's state) is learned in this stage."""
+        """Return whether the parameter of this name (as in the model's state) is learned in this stage."""
         return True
 
     def finished(self, session: TrainingView[L]) -> bool:
-        """Asked before every epoch and after every step: whether the stage has what it wanted."""
+        """Return whether the stage has reached its goal; asked before every epoch and after every step."""
         return False
 
     def before_epoch(self, session: TrainingView[L], epoch: int) -> dict[str, Any]:
@@ -130,44 +132,45 @@ class Stage(Generic[L]):
         return {}
 
     def state(self) -> dict[str, torch.Tensor]:
-        """What the stage itself has to remember: written with every checkpoint."""
+        """Return what the stage itself has to remember: written with every checkpoint."""
         return {}
 
     def load_state(self, state: dict[str, torch.Tensor]) -> None:
-        """Take back what `state` gave."""
+        """Take back what `state` returned."""
 
 
 def single_stage(settings: MethodConfig, training: TrainingConfig) -> list[Stage[Any]]:
-    """The recipe of most methods: train until validation stops rising."""
+    """Return the recipe of most methods: train until validation stops rising."""
     return [Stage("train", training.epochs)]
 
 
 def closed_form(settings: MethodConfig, training: TrainingConfig) -> list[Stage[Any]]:
-    """The recipe of methods that are solved when they are first filled: nothing is left to train."""
+    """Return the recipe of methods that are solved when they get their first values: nothing is left to train."""
     return [Stage("solve", 0)]
 
 
 def held_out_score(session: TrainingView[Any], eval_users: int | None = None) -> float:
-    """The monitored metric on the training pairs that were held out, over this many users (a seeded draw) or all."""
+    """Return the monitored metric on the held-out training pairs, over this many users (a seeded draw) or all."""
     assert session.held_out is not None
-    able = np.flatnonzero(session.held_out.user_degrees > 0)
-    if eval_users is not None and eval_users < len(able):
-        # A generator of its own: how many users judge must not change what is sampled for training.
-        able = np.sort(np.random.default_rng([session.config.seed, 2]).choice(able, eval_users, replace=False))
+    users = np.flatnonzero(session.held_out.user_degrees > 0)
+    if eval_users is not None and eval_users < len(users):
+        # A stream of its own: how many users are evaluated must not change what is sampled for training.
+        rng = Stream.HELD_OUT_USERS.generator(session.config.seed)
+        users = np.sort(rng.choice(users, eval_users, replace=False))
     monitor = session.config.training.monitor
-    name, _, k = monitor.partition("@")
-    return evaluate(session.ranking(), session.held_out, [int(k)], able, [name])[monitor]
+    name, k = parse_metric(monitor)
+    return evaluate(session.ranking(), session.held_out, [k], users, [name])[monitor]
 
 
 def seconds_left(session: TrainingView[Any], stage: Stage[Any], epoch: int, an_epoch: float) -> float:
-    """How long the stage still has after this epoch, which took `an_epoch` seconds."""
-    wanted = (stage.epochs - epoch) * an_epoch
+    """Return how many seconds the stage still has after this epoch, which took `an_epoch` seconds."""
+    needed = (stage.epochs - epoch) * an_epoch
     limit = session.config.training.max_minutes
     allowed = np.inf if limit is None else limit * 60 * stage.time_share - session.spent - an_epoch
-    return float(max(min(wanted, allowed), 0.0))
+    return float(max(min(needed, allowed), 0.0))
 
 
 def time_is_up(session: TrainingView[Any]) -> bool:
-    """Whether no stage can train any more."""
+    """Return whether no stage can train any more."""
     limit = session.config.training.max_minutes
     return limit is not None and session.spent > limit * 60

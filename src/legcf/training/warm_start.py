@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vectors that somebody else has learnt, as a warm start: of a run, or of any file that `legcf compress` reads."""
+"""Read vectors that somebody else has learnt, as a warm start: of a run, or of any file that `legcf compress` reads."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from legcf.training.run_folder import load_model
 
 
 def read_vectors(path: Path, counts: tuple[int, int], width: int) -> tuple[FloatArray, FloatArray]:
-    """User and item vectors in the dataset's order (ids sorted), with as many rows as it has and `width` columns."""
+    """Return user and item vectors in the dataset's order (ids sorted), with as many rows and `width` columns."""
     if path.is_dir():
         ranking = load_model(path).ranking
         users, items = ranking.users, ranking.items

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lists of changed items, solved again; all others stay as they are."""
+"""Solve the lists of changed items again; all others stay as they are."""
 
 from dataclasses import replace
 
@@ -10,26 +10,16 @@ from legcf.core.arrays import FloatArray
 from legcf.core.config import RankingConfig
 from legcf.data.interactions import Interactions
 from legcf.ranking.item_lists.lists import ItemLists
-from legcf.ranking.item_lists.ridge import find_candidates, solve, strongest
-from legcf.ranking.selection_policy import SelectionPolicy
+from legcf.ranking.item_lists.recipe import ListFitter
 
 
 def renewed_lists(
     lists: ItemLists, train: Interactions, changed: NDArray[np.bool_], settings: RankingConfig, entries: int
 ) -> ItemLists:
-    """Lists of `entries` in all, in which nothing is new but what speaks for the changed items."""
+    """Return lists of `entries` in all, in which nothing is new but what recommends the changed items."""
     pairs = lists.pairs.widened(train.num_items, train.num_items)
     stay = _largest(lists.weights, ~changed[pairs.items], entries)
-    by_item = train.transposed()
-    count = SelectionPolicy.for_catalogue(train.num_items).update_candidates
-    ridges = (settings.list_ridge,)
-    candidates = find_candidates(train, count, by_item, np.flatnonzero(changed))
-    solved = solve(train, candidates, ridges, settings.list_user_power, by_item)
-    room = entries - int(stay.sum())
-    if room < candidates.num_pairs:
-        kept = strongest(candidates, solved.gains[0], room)
-        solved = solve(train, kept, ridges, settings.list_user_power, by_item)
-    new = solved.lists(0, lists.user_power)
+    new = ListFitter(train).lists_for(np.flatnonzero(changed), settings, entries - int(stay.sum()))
     weights = _nearest(new.weights * np.float32(lists.scale), lists.weights)
     old_keys, new_keys = pairs.keys()[stay], new.pairs.keys()
     order = np.argsort(np.concatenate([old_keys, new_keys]), kind="stable")
@@ -38,17 +28,17 @@ def renewed_lists(
 
 
 def _largest(weights: FloatArray, allowed: NDArray[np.bool_], count: int) -> NDArray[np.bool_]:
-    """Of the allowed ones, the `count` with the largest weights."""
+    """Mark the `count` largest of the allowed weights."""
     if int(allowed.sum()) <= count:
         return allowed
     order = np.argsort(np.where(allowed, -np.abs(weights), np.inf), kind="stable")[:count]
-    chosen = np.zeros_like(allowed)
-    chosen[order] = True
-    return chosen
+    largest = np.zeros_like(allowed)
+    largest[order] = True
+    return largest
 
 
 def _nearest(weights: FloatArray, stored: FloatArray) -> FloatArray:
-    """The weights on the levels that a file has for those that are stored already."""
+    """Round the weights to the levels that a file has for those that are stored already."""
     levels = np.unique(stored)
     if len(levels) < 2:
         return weights

@@ -24,6 +24,7 @@ from legcf.data.preparing.prepared import is_prepared, open_prepared, verify
 from legcf.data.source import load_data, prepare_source
 from tests.data.files import write_lightgcn, write_table
 
+KEPT = Path(__file__).parent / "kept"
 ids = st.one_of(
     st.integers(-(2**63), 2**64 - 1).map(str),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
@@ -186,3 +187,13 @@ def test_spilling_prepare_equals_loading(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(pipeline, "SPILL_PAIRS", 10)
     assert prepare_source(path, tmp_path / "out", quiet=True).content_hash == expected
     assert not [name for name in os.listdir(tmp_path / "out") if "spill" in name]
+
+
+def test_a_folder_that_an_earlier_version_prepared() -> None:
+    """Its parts are those that this version makes of the same table, to the last bit."""
+    opened = load_data(KEPT / "prepared")
+    assert verify(opened)
+    assert opened.content_hash == load_data(KEPT / "pairs.csv", DataOptions(k_core=2)).content_hash
+    assert opened.users.external([0, 7]) == ["u0", "u7"]
+    assert opened.titles is not None
+    assert opened.titles[3] == "Title 3"

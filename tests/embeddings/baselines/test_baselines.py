@@ -18,6 +18,7 @@ from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.topk import rank
 from legcf.recommender import Recommender
 from legcf.scoring.scorer import Scorer
+from legcf.training.loop import TrainingOptions
 from legcf.training.registry import resolve
 from legcf.training.run import train
 from tests.helpers import planted, random_interactions
@@ -123,7 +124,7 @@ class TestAls:
     def test_a_budget_decides_the_width(self) -> None:
         config = resolve("als", overrides={"method": {"budget": 900}})
         assert config.method.model_dump()["dim"] == 128
-        trained = train(planted(40, 40), config, quiet=True)
+        trained = train(planted(40, 40), config, TrainingOptions(quiet=True))
         assert trained.model.layer.num_params() == 80 * (900 // 80)
 
 

@@ -34,7 +34,7 @@ def test_a_code_can_be_read_back(blocks: str, block_bits: int) -> None:
     )
     assert np.array_equal(back, np.arange(100))
     assert len(np.unique(codes, axis=0)) == 100
-    assert layer.places(torch.arange(100)).max() == len(layer.weight) - 1
+    assert layer.table_rows(torch.arange(100)).max() == len(layer.weight) - 1
 
 
 def test_two_consecutive_blocks_are_qr_with_a_sum() -> None:
@@ -57,7 +57,7 @@ def test_one_table_for_all_blocks_lets_swapped_blocks_coincide() -> None:
 @pytest.mark.parametrize(("fusion", "block_bits"), [("sum", 3), ("mean", 3), ("concat", 4)])
 def test_fusions(fusion: str, block_bits: int) -> None:
     layer = made(fusion=fusion, block_bits=block_bits)
-    chosen = layer.weight[layer.places(torch.tensor([77]))[0]]
+    chosen = layer.weight[layer.table_rows(torch.tensor([77]))[0]]
     wanted = {"sum": chosen.sum(dim=0), "mean": chosen.mean(dim=0), "concat": chosen.flatten()}
     assert torch.allclose(layer.rows(torch.tensor([77]))[0], wanted[fusion], atol=1e-7)
     linear = layer.linear_basis()

@@ -116,7 +116,7 @@ def test_a_rank_beyond_use_is_not_stored(dataset: Dataset) -> None:
 def test_what_is_refused(dataset: Dataset) -> None:
     with pytest.raises(UserError, match="are the least"):
         made(dataset, rank=None, budget=10)
-    with pytest.raises(UserError, match="room for 27 of the 100"):
+    with pytest.raises(UserError, match="holds 27 of the 100"):
         made(dataset, row_shape=[3, 3, 3])
     with pytest.raises(UserError, match="lower the rank or use auto"):
         made(dataset, rank=9, initial="orthogonal")

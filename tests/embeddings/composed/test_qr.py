@@ -20,7 +20,7 @@ def made(users: int, items: int, **options: Any) -> QuotientRemainder:
 
 
 def pairs(layer: QuotientRemainder) -> np.ndarray:
-    return torch.stack(layer.places(torch.arange(layer.num_entities)), dim=1).numpy()
+    return torch.stack(layer.table_rows(torch.arange(layer.num_entities)), dim=1).numpy()
 
 
 @pytest.mark.parametrize("m", [1, 2, 7, 10, 99, 100])

@@ -22,7 +22,7 @@ def made(**options: Any) -> Cerp:
 
 @pytest.mark.parametrize("buckets", [5, 7, 8, 20, 50])
 def test_entities_share_both_rows_only_where_there_are_too_few_buckets(buckets: int) -> None:
-    remainder, quotient = made(buckets=buckets).places(torch.arange(50))
+    remainder, quotient = made(buckets=buckets).table_rows(torch.arange(50))
     pairs = set(zip(remainder.tolist(), quotient.tolist(), strict=True))
     assert (len(pairs) == 50) == (-(-50 // buckets) <= buckets)
     assert remainder.max() < buckets <= quotient.min()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from legcf.modelfile.served_model import ServedModel
-from legcf.server.background.jobs import LIGHT, Job, map_job, perform, recommend_jobs, weight
+from legcf.server.background.jobs import CARD, LIGHT, MAP, Job, perform, recommend_jobs, weight
 from legcf.server.background.process import Helper
 from legcf.server.schemas import Ask
 from legcf.server.state.live_state import LiveState
@@ -24,7 +24,7 @@ def place(model: ServedModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def helper(place: Path) -> Iterator[Helper]:
-    helper = Helper(place)
+    helper = Helper(place, LiveState())
     yield helper
     helper.close()
 
@@ -37,7 +37,7 @@ def _job() -> Job:
 
 def test_answers_are_those_of_the_server_itself(helper: Helper, place: Path) -> None:
     loaded = LoadedModel.of(place)
-    for job in (_job(), map_job(), _job()):
+    for job in (_job(), MAP, CARD, _job()):
         assert helper.perform(loaded, job) == perform(loaded, job, LiveState())
     assert helper.process_id is not None
     results, errors = helper.perform(loaded, _job())
@@ -55,7 +55,7 @@ def test_a_model_that_only_the_server_has_answers_there(
     assert helper.perform(before, _job()) == perform(before, _job(), LiveState())  # still kept by the process
     assert helper.perform(after, _job()) == perform(after, _job(), LiveState())
     place.write_bytes(b"not a model")
-    alone = Helper(place)
+    alone = Helper(place, LiveState())
     assert alone.perform(after, _job()) == perform(after, _job(), LiveState())
     alone.close()
     assert "helper_ended" not in capsys.readouterr().err
@@ -65,7 +65,7 @@ def test_a_process_that_ended_is_told_and_started_again(
     place: Path, model: ServedModel, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model.save(place)
-    loaded, helper = LoadedModel.of(place), Helper(place)
+    loaded, helper = LoadedModel.of(place), Helper(place, LiveState())
     helper.perform(loaded, _job())
     first = helper.process_id
     helper.close()

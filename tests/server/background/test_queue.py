@@ -27,7 +27,7 @@ def test_everybody_in_the_lane_gets_a_turn() -> None:
 
 def test_the_loop_goes_on_while_the_lane_works_and_a_full_lane_says_so() -> None:
     async def run() -> None:
-        lane, gate = SlowQueue(most_waiting=2), threading.Event()
+        lane, gate = SlowQueue(max_waiting=2), threading.Event()
         waiting = [asyncio.create_task(lane.run(gate.wait)) for _ in range(2)]
         await asyncio.sleep(0)
         with pytest.raises(Busy):
@@ -42,7 +42,7 @@ def test_the_loop_goes_on_while_the_lane_works_and_a_full_lane_says_so() -> None
 
 def test_a_piece_that_fails_frees_its_place() -> None:
     async def run() -> None:
-        lane = SlowQueue(most_waiting=1)
+        lane = SlowQueue(max_waiting=1)
         with pytest.raises(ZeroDivisionError):
             await lane.run(lambda: 1 // 0)
         assert await lane.run(lambda: 2) == 2
@@ -58,7 +58,7 @@ def test_nothing_is_done_for_somebody_who_has_gone() -> None:
         return len(done) >= 2
 
     async def run() -> None:
-        lane = SlowQueue(most_waiting=1)
+        lane = SlowQueue(max_waiting=1)
         with pytest.raises(ClientDisconnected):
             await lane.run_all([partial(done.append, k) for k in range(5)], gone)
         assert await lane.run(lambda: 2) == 2

@@ -57,6 +57,15 @@ def test_off_unless_asked_for(model_file: Path) -> None:
         assert client.get("/api/model").json()["accepts_events"] is False
 
 
+def test_a_worker_opens_the_log_once(model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    EventLog(tmp_path, create=True).close()
+    opened: list[str] = []
+    start = EventLog.__init__
+    monkeypatch.setattr(EventLog, "__init__", lambda log, folder: (opened.append(folder), start(log, folder))[1])
+    create_app(Settings(str(model_file), access_log=False, events=str(tmp_path)))
+    assert opened == [str(tmp_path)]
+
+
 def test_the_next_answer_knows_an_event(client: TestClient, model: ServedModel) -> None:
     before = _ids(client.get("/recommend/u4?k=5"))
     first = before[0]

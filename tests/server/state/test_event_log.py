@@ -95,3 +95,13 @@ def test_folders_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be opened as a log"):
         EventLog(tmp_path / "file", create=True)
+
+
+def test_whoever_reads_neither_waits_for_a_transaction_nor_sees_half_of_it(log: EventLog) -> None:
+    counts: list[int] = []
+    reader = threading.Thread(target=lambda: counts.append(len(log)))
+    with log._transaction():
+        log._insert("events (id, user, item, time)", [("e", "u", "i", 1.0)])
+        reader.start()
+        reader.join(10)
+    assert (counts, len(log)) == ([0], 1)

@@ -14,7 +14,7 @@ from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset
 from legcf.embeddings.sized.ciess import Ciess, CiessConfig
 from legcf.ranking.ranking import Ranking
-from legcf.training.loop import Session
+from legcf.training.loop import Session, TrainingOptions
 from legcf.training.recipes import ciess
 from legcf.training.recipes.ciess import SearchSizes, entity_quality
 from legcf.training.recipes.td3 import Td3Settings
@@ -157,7 +157,7 @@ def test_quality_of_users_and_of_the_items_they_know() -> None:
 class TestBadInput:
     def test_the_smallest_budget_is_named(self, dataset: Dataset) -> None:
         with pytest.raises(UserError, match="80 are the least"):
-            train(dataset, configured({"budget": 79}), quiet=True)
+            train(dataset, configured({"budget": 79}), TrainingOptions(quiet=True))
 
     @pytest.mark.parametrize(
         ("option", "value"),
@@ -169,7 +169,7 @@ class TestBadInput:
 
     def test_edge_folds_cannot_go_with_it(self, dataset: Dataset) -> None:
         with pytest.raises(UserError, match="edge_folds"):
-            train(dataset, configured(edge_folds=2), quiet=True)
+            train(dataset, configured(edge_folds=2), TrainingOptions(quiet=True))
 
 
 def test_a_stage_an_epoch_a_trial() -> None:

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from legcf.core.config import RunConfig
+from legcf.core.config import RunConfig, TrainingConfig
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset
 from legcf.embeddings.sized.esapn import Esapn, EsapnConfig
-from legcf.training.loop import Session
+from legcf.training.loop import Session, TrainingOptions
 from legcf.training.recipes import esapn
 from legcf.training.recipes.esapn import Policy, RecentLosses, entity_losses
 from legcf.training.registry import resolve
@@ -138,7 +138,8 @@ class TestRecentLosses:
 
 
 def test_losses_of_users_and_of_positives(dataset: Dataset) -> None:
-    batch = next(Sampler(dataset.train, 30, 4, "interaction", "each").epoch(np.random.default_rng(0)))
+    sampler = Sampler(dataset.train, TrainingConfig(batch_size=30, negatives=4), "each")
+    batch = next(sampler.epoch(np.random.default_rng(0)))
     vectors = torch.from_numpy(np.random.default_rng(1).standard_normal((len(batch.entities), 5))).float()
     present, losses = esapn._present(batch), entity_losses(vectors, batch)
     scores = vectors @ vectors.T
@@ -238,4 +239,4 @@ class TestBadInput:
 
     def test_the_smallest_budget_is_named(self, dataset: Dataset) -> None:
         with pytest.raises(UserError, match="160 are the least"):
-            train(dataset, configured({"budget": 159}), quiet=True)
+            train(dataset, configured({"budget": 159}), TrainingOptions(quiet=True))

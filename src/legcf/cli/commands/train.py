@@ -90,14 +90,15 @@ def train(
     if workers_are_wanted(workers):
         start_workers(workers)
         return
+    from legcf.cli.tracking import tracker
     from legcf.core import distributed, jit
-    from legcf.core.tracking import tracker
     from legcf.data.source import load_training_data
     from legcf.data.summary import what_was_kept
     from legcf.embeddings.baselines.compare import METRIC, comparison
+    from legcf.training.loop import TrainingOptions
     from legcf.training.registry import require_width, resolve
-    from legcf.training.run import remove_unfinished
     from legcf.training.run import train as run
+    from legcf.training.run_folder import remove_unfinished
 
     join_ranks()
     speaks = distributed.is_first()
@@ -144,7 +145,10 @@ def train(
     is_new = not out.is_dir() or not any(out.iterdir())
     resume = distributed.goes_on(out, may_begin=is_new or resume) or resume
     try:
-        trained = run(dataset, resolved, out if speaks else None, resume, quiet or as_json, _all(watching), final)
+        run_options = TrainingOptions(
+            out if speaks else None, resume, quiet or as_json, on_epoch=_all(watching), final=final
+        )
+        trained = run(dataset, resolved, run_options)
         distributed.leave()  # what follows is done by the one that speaks
         if item_features is not None and speaks:
             trained = _with_features(trained, item_features, dataset, options, out)

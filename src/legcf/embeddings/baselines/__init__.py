@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Methods that are counted or solved: popularity, item-knn, EASE, ALS."""
+"""Define methods that are counted or solved: popularity, item-knn, EASE, ALS."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Matrix factorisation by alternating least squares: a vector for every user and item, and no graph."""
+"""Factorise the matrix of pairs by alternating least squares: a vector for every user and item, and no graph."""
 
 from typing import Any, ClassVar, Literal
 
@@ -24,7 +24,7 @@ class AlsConfig(Budgeted):
 
 
 class Als(EmbeddingLayer[AlsConfig]):
-    """E = [U; V], V and U each the ridge regression on the other."""
+    """Hold E = [U; V], V and U each the ridge regression on the other."""
 
     Config = AlsConfig
     summary = "matrix factorisation by alternating least squares, popular entities weighing less"

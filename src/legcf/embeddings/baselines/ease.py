@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""EASE: every item regressed on all others, in closed form.
+"""Regress every item on all others in closed form (EASE).
 
     B = −P / diag(P) off the diagonal, 0 on it,     P = (RᵀR + λI)⁻¹
 
@@ -45,7 +45,7 @@ class Ease(Rowless[EaseConfig]):
 
 
 def _dense_lists(train: Interactions, ridge: float) -> ItemLists:
-    """Every weight, in the order of the items."""
+    """Solve every weight, in the order of the items."""
     size = train.num_items
     gram = torch.from_numpy(whole_gram(train, np.ones(train.num_users, dtype=np.float32)))
     gram.diagonal().add_(ridge)

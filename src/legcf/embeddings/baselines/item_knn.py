@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Item-based neighbours: an item is spoken for by the few items that are most like it.
+"""Score an item by the few items most like it (item-based neighbours).
 
     score(u, i) = Σ_{j ∈ N(u) ∩ C_i} Σ_{v has i and j} d_v^−p / √(d_i d_j)
 

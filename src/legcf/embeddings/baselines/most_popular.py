@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Popularity: everybody is shown what most people have. What any model has to better."""
+"""Show everybody what most people have (popularity): what any model has to better."""
 
 from typing import Any, ClassVar, Literal
 
@@ -17,7 +17,7 @@ class MostPopularConfig(MethodConfig):
 
 
 class MostPopular(Rowless[MostPopularConfig]):
-    """score(u, i) = how many users have i"""
+    """Score item i by how many users have it."""
 
     Config = MostPopularConfig
     summary = "the items that most people have, the same for everybody"
@@ -33,5 +33,5 @@ class MostPopular(Rowless[MostPopularConfig]):
         self.item_bias.data.copy_(torch.from_numpy(train.item_degrees.astype(np.float32)))
 
     def num_params(self) -> int:
-        """A count per item."""
+        """Count one number per item."""
         return self.num_items

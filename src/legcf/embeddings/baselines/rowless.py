@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Methods that rank without vectors: by lists of items, or by a count alone.
+"""Define methods that rank without vectors: by lists of items, or by a count alone.
 
 Everybody shares one row, which is zero and stays so. Users are their histories, so a model file holds none of them.
 """
@@ -23,6 +23,8 @@ ROWLESS_SETTINGS: dict[str, Any] = {"backbone": {"name": "history"}, "training":
 
 
 class Rowless(EmbeddingLayer[R]):
+    """Rank by `item_lists` or `item_bias`; a model without any row of its own."""
+
     comparison_rows: ClassVar[None] = None
 
     def __init__(self, config: R, num_users: int, num_items: int) -> None:
@@ -30,7 +32,7 @@ class Rowless(EmbeddingLayer[R]):
         self.shared = nn.Parameter(torch.zeros(1, 1))
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
-        """A row that is zero needs nothing."""
+        """Do nothing: the row that everybody shares is zero."""
 
     def table(self) -> torch.Tensor:
         return self.shared.expand(self.num_entities, 1)
@@ -39,8 +41,8 @@ class Rowless(EmbeddingLayer[R]):
         return self.shared.expand(len(ids), 1)
 
     def item_codes(self) -> Codes:
-        nothing = Assignment(np.zeros((self.num_items, 1), np.int32), np.zeros((self.num_items, 1), np.float32), 1)
-        return Codes(self.shared.detach().numpy(), nothing)
+        no_weights = Assignment(np.zeros((self.num_items, 1), np.int32), np.zeros((self.num_items, 1), np.float32), 1)
+        return Codes(self.shared.detach().numpy(), no_weights)
 
     def num_params(self) -> int:
         return 0

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables composed of fewer vectors: codebooks, hashes, tensor trains."""
+"""Compose tables of fewer vectors: codebooks, hashes, tensor trains."""

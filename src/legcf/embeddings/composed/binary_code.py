@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Binary code: an entity's number in bits, cut into blocks, each of which picks a row of a small table.
+"""Cut an entity's number in bits into blocks, each of which picks a row of a small table (binary code).
 
 Yan et al., "Binary Code based Hash Embedding for Web-scale Applications", CIKM 2021.
 """
@@ -34,7 +34,7 @@ class BinaryCodeConfig(FittedConfig):
 
 
 class BinaryCode(EmbeddingLayer[BinaryCodeConfig]):
-    """e_x = Σ_i T_i[block i of x]; the tables are one matrix, lowest block first."""
+    """Give e_x = Σ_i T_i[block i of x]; the tables are one matrix, lowest block first."""
 
     Config = BinaryCodeConfig
     summary = "the bits of an entity's number in blocks, each picking a row of a small table"
@@ -87,37 +87,37 @@ class BinaryCode(EmbeddingLayer[BinaryCodeConfig]):
         self.weight.data.copy_(normal(tuple(self.weight.shape), deviation, rng))
 
     def codes(self, ids: torch.Tensor) -> torch.Tensor:
-        """The value of every block, a row per entity, lowest block first."""
+        """Return the value of every block, a row per entity, lowest block first."""
         return torch.from_numpy(_block_values(ids.numpy(), self._positions))
 
-    def places(self, ids: torch.Tensor) -> torch.Tensor:
+    def table_rows(self, ids: torch.Tensor) -> torch.Tensor:
         return self.codes(ids) + torch.from_numpy(self._starts)
 
     def table(self) -> torch.Tensor:
         return self.rows(torch.arange(self.num_entities))
 
     def rows(self, ids: torch.Tensor) -> torch.Tensor:
-        places = self.places(ids)
+        table_rows = self.table_rows(ids)
         if self.config.fusion == "concat":
-            return nn.functional.embedding(places, self.weight).flatten(1)
-        return nn.functional.embedding_bag(places, self.weight, mode=self.config.fusion)
+            return nn.functional.embedding(table_rows, self.weight).flatten(1)
+        return nn.functional.embedding_bag(table_rows, self.weight, mode=self.config.fusion)
 
     def linear_basis(self) -> tuple[sp.csr_matrix, nn.Parameter] | None:
         if self.config.fusion == "concat":
             return None
-        selection = ones_at(self.places(torch.arange(self.num_entities)).numpy(), len(self.weight))
+        selection = ones_at(self.table_rows(torch.arange(self.num_entities)).numpy(), len(self.weight))
         if self.config.fusion == "mean":
             selection.data /= len(self._starts)
         return selection, self.weight
 
 
 def _code_length(entities: int) -> int:
-    """Bits that the largest number needs."""
+    """Return how many bits the largest number needs."""
     return max(1, int(entities - 1).bit_length())
 
 
 def block_positions(settings: BinaryCodeConfig, entities: int) -> list[list[int]]:
-    """The bits of every block, lowest first."""
+    """Return the bits of every block, lowest first."""
     length, most = _code_length(entities), solved(settings.block_bits)
     if settings.blocks == "succession":
         return [list(range(start, min(start + most, length))) for start in range(0, length, most)]
@@ -128,13 +128,13 @@ def block_positions(settings: BinaryCodeConfig, entities: int) -> list[list[int]
 def _block_values(ids: np.ndarray, positions: list[list[int]]) -> np.ndarray:
     values = np.zeros((len(ids), len(positions)), dtype=np.int64)
     for block, bits in enumerate(positions):
-        for place, bit in enumerate(bits):
-            values[:, block] |= (ids >> bit & 1) << place
+        for shift, bit in enumerate(bits):
+            values[:, block] |= (ids >> bit & 1) << shift
     return values
 
 
 def _table_heights(settings: BinaryCodeConfig, entities: int) -> np.ndarray:
-    """Rows that each block can reach among the numbers that there are."""
+    """Return how many rows each block can reach among the numbers that there are."""
     heights: np.ndarray = _block_values(np.arange(entities), block_positions(settings, entities)).max(axis=0) + 1
     return heights
 
@@ -148,7 +148,7 @@ def _width(settings: BinaryCodeConfig, blocks: int) -> int:
 
 
 def _values(settings: BinaryCodeConfig, entities: int) -> int | None:
-    """Stored values, or None where the width cannot be divided among the blocks."""
+    """Count stored values; None where the width cannot be divided among the blocks."""
     heights = _table_heights(settings, entities)
     if settings.fusion == "concat" and settings.dim % len(heights):
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CEL: entities in clusters, one vector a cluster, clusters that split and exchange members while training.
+"""Give one vector a cluster of entities; clusters split and exchange members while training (CEL).
 
 Chen et al., "Clustered Embedding Learning for Recommender Systems", WWW 2023. Symbols: a is `assigned`, C is
 `clusters`, E0[x] = C[a(x)]. Users and items never share a cluster.
@@ -40,7 +40,7 @@ class CelConfig(Budgeted):
 
 
 class Cel(EmbeddingLayer[CelConfig]):
-    """E0 = B · C with one 1 in every row of B."""
+    """Give E0 = B · C with one 1 in every row of B."""
 
     Config = CelConfig
     summary = "one vector a cluster; clusters split along gradients and exchange members while training"
@@ -76,7 +76,7 @@ class Cel(EmbeddingLayer[CelConfig]):
 
     @property
     def _start(self) -> tuple[int, int]:
-        """Clusters of users and of items to begin with; each has a member."""
+        """Return clusters of users and of items to begin with; each has a member."""
         start = min(self.config.start, self.most_clusters // 2)
         return min(start, self.num_users), min(start, self.num_items)
 
@@ -103,7 +103,7 @@ class Cel(EmbeddingLayer[CelConfig]):
         return torch.bincount(self.assigned, minlength=len(self.clusters))
 
     def split(self, parents: NDArray[np.integer], assigned: NDArray[np.integer]) -> None:
-        """New clusters after those there are, each with the vector of its parent."""
+        """Add new clusters after those there are, each with the vector of its parent."""
         copies = self.clusters.detach()[torch.from_numpy(parents)]
         self.clusters.grad = None
         self.clusters.data = torch.cat([self.clusters.detach(), copies])
@@ -123,7 +123,7 @@ class Cel(EmbeddingLayer[CelConfig]):
 
 
 def _equal_parts(degrees: NDArray[np.integer], parts: int) -> NDArray[np.int32]:
-    """The most popular in the first part."""
+    """Split by popularity: the most popular are in the first part."""
     ranks = np.empty(len(degrees), dtype=np.int64)
     ranks[np.argsort(-degrees, kind="stable")] = np.arange(len(degrees))
     return (ranks * parts // max(len(degrees), 1)).astype(np.int32)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DHE: an entity's number is hashed many times, and a network makes a row of the hashes.
+"""Hash an entity's number many times and make a row of the hashes by a network (DHE).
 
 Kang et al., "Learning to Embed Categorical Features without Embedding Tables for Recommendation", KDD 2021. Nothing is
 stored for an entity; all that is learned is the network.
@@ -43,7 +43,7 @@ class DheConfig(Budgeted):
 
 
 class DeepHash(EmbeddingLayer[DheConfig]):
-    """e_x = network(h_1(x), …, h_k(x)); hidden layers are Linear, batch normalisation, Mish."""
+    """Give e_x = network(h_1(x), …, h_k(x)); hidden layers are Linear, batch normalisation, Mish."""
 
     Config = DheConfig
     summary = "hash codes of an entity's number, decoded by a network; no table at all"
@@ -123,7 +123,7 @@ class DeepHash(EmbeddingLayer[DheConfig]):
             self.biases[-1].copy_(-scale * table.mean(dim=0))
 
     def encoding(self, ids: torch.Tensor) -> torch.Tensor:
-        """k numbers per entity: even in [−1, 1], or Box and Muller's normal pairs."""
+        """Return k numbers per entity: even in [−1, 1], or Box and Muller's normal pairs."""
         numbers = hashed(ids, self.hash_constants, _HASH_RANGE).double()
         if self.config.encoding == "uniform":
             return (2 * numbers / (_HASH_RANGE - 1) - 1).float()
@@ -133,9 +133,11 @@ class DeepHash(EmbeddingLayer[DheConfig]):
         return torch.cat([radius * angle.cos(), radius * angle.sin()], dim=1).float()
 
     def table(self) -> torch.Tensor:
-        """Statistics of the normalisation are those of all entities, always: the set of inputs never changes."""
+        """Return all rows; the normalisation always has the statistics of all entities, for the inputs never change."""
         if self._every_encoding is None:
-            parts = torch.split(torch.arange(self.num_entities), _ENCODED_AT_ONCE)  # integers take four times the room
+            parts = torch.split(
+                torch.arange(self.num_entities), _ENCODED_AT_ONCE
+            )  # integers take four times the memory
             self._every_encoding = torch.cat([self.encoding(ids) for ids in parts])
         rows = self._every_encoding
         for layer in range(len(self.scales)):
@@ -155,6 +157,6 @@ class DeepHash(EmbeddingLayer[DheConfig]):
 
     @classmethod
     def _network_values(cls, settings: DheConfig) -> int:
-        """Weights and biases of all layers, and scale and shift of every hidden unit."""
+        """Count weights and biases of all layers, and scale and shift of every hidden unit."""
         linear: int = sum((narrow + 1) * wide for narrow, wide in pairwise(cls._widths(settings)))
         return linear + 2 * settings.layers * solved(settings.hidden)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Double hashing: rows of their own for the frequent, two hashed rows each for the rest.
+"""Give the frequent rows of their own and the rest two hashed rows each (double hashing).
 
 Zhang et al., "Model Size Reduction Using Frequency Based Double Hashing for Recommender Systems", RecSys 2020.
 """
@@ -50,7 +50,7 @@ class DoubleHashConfig(FittedConfig):
 
 
 class DoubleHash(EmbeddingLayer[DoubleHashConfig]):
-    """e_x = W[place of x] for the F most frequent, else W[F + h₁(x)] + W[F + h₂(x)], all in one matrix.
+    """Give e_x = W[rank of x] for the F most frequent, else W[F + h₁(x)] + W[F + h₂(x)], all in one matrix.
 
     With two tables the second follows the first; with halves a row holds one half of each table.
     """
@@ -86,8 +86,8 @@ class DoubleHash(EmbeddingLayer[DoubleHashConfig]):
             rows = allowed // config.dim
             private, buckets = config.private_rows, config.buckets
             if private is None:
-                room = rows - each * (1 if buckets is None else buckets)
-                private = max(0, min(entities, room, round(config.private_share * rows)))
+                left = rows - each * (1 if buckets is None else buckets)
+                private = max(0, min(entities, left, round(config.private_share * rows)))
             if buckets is None:
                 buckets = max(0, min(entities - private, (rows - private) // each))
                 if buckets == 0 and private < entities:
@@ -112,8 +112,8 @@ class DoubleHash(EmbeddingLayer[DoubleHashConfig]):
             drawn[self.num_private :] /= 2**0.5  # two of them make a row
         self.weight.data.copy_(drawn)
 
-    def places(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Who has a row of its own, and both rows of `weight` of each entity; the same twice where it has its own."""
+    def table_rows(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return who has a row of its own, and both rows of `weight` of each entity, which are then the same."""
         slot = torch.searchsorted(self.frequent, ids.to(self.frequent.dtype)).clamp(max=max(self.num_private - 1, 0))
         owns = self.frequent[slot] == ids if self.num_private else torch.zeros(len(ids), dtype=torch.bool)
         first, second = (self.num_private + hashed(ids, self.hash_constants, max(self.num_buckets, 1))).T
@@ -125,8 +125,8 @@ class DoubleHash(EmbeddingLayer[DoubleHashConfig]):
         return self.rows(torch.arange(self.num_entities))
 
     def rows(self, ids: torch.Tensor) -> torch.Tensor:
-        owns, first, second = self.places(ids)
-        left, right = (nn.functional.embedding(place, self.weight) for place in (first, second))
+        owns, first, second = self.table_rows(ids)
+        left, right = (nn.functional.embedding(row, self.weight) for row in (first, second))
         if self.config.combine == "concat":
             half = self.config.dim // 2
             return torch.cat([left[:, :half], right[:, half:]], dim=1)
@@ -135,13 +135,13 @@ class DoubleHash(EmbeddingLayer[DoubleHashConfig]):
     def linear_basis(self) -> tuple[sp.csr_matrix, nn.Parameter] | None:
         if self.config.combine == "concat":
             return None
-        owns, first, second = self.places(torch.arange(self.num_entities))
+        owns, first, second = self.table_rows(torch.arange(self.num_entities))
         selection = ones_at(torch.stack([first, second], dim=1).numpy(), len(self.weight))
         own_rows = sp.diags_array(np.where(owns.numpy(), 0.5, 1).astype(np.float32))
         return sp.csr_matrix(own_rows @ selection), self.weight
 
     def _most_frequent(self, train: Interactions) -> np.ndarray:
-        """By degree in training, ties by number."""
+        """Order by degree in training, ties by number."""
         degrees = np.concatenate([train.user_degrees, train.item_degrees])
         if self.config.ranked == "together":
             return np.argsort(-degrees, kind="stable")[: self.num_private]

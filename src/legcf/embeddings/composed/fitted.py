@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A factorisation to start from, for layers whose table is linear in what they learn: their rows are fitted to it."""
+"""Fit rows to a factorisation to start from, for layers whose table is linear in what they learn."""
 
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ FITTED: dict[str, Any] = {"method": {"start": "als"}}
 
 
 class FittedConfig(Budgeted):
-    """Options of a layer that can start from a factorisation."""
+    """Hold the options of a layer that can start from a factorisation."""
 
     start: Literal["drawn", "als"] = Field(
         "drawn", description="first values: drawn at random, or fitted to a factorisation by least squares"
@@ -48,7 +48,7 @@ def start_from_als(layer: EmbeddingLayer[Any], train: Interactions, rng: np.rand
 
 
 def least_squares(selection: sp.csr_matrix, rows: FloatArray) -> FloatArray:
-    """argmin ‖selection · values − rows‖², with a small ridge where it leaves freedom."""
+    """Return argmin ‖selection · values − rows‖², with a small ridge where it leaves freedom."""
     gram = (selection.T @ selection).toarray().astype(np.float64)
     gram[np.diag_indices(len(gram))] += _RIDGE * max(float(np.trace(gram)) / len(gram), np.finfo(np.float64).tiny)
     solved: FloatArray = cho_solve(cho_factor(gram), (selection.T @ rows).astype(np.float64)).astype(np.float32)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LEGCF: a codebook of meta-embeddings and a sparse assignment, joined to the graph as nodes.
+"""Learn LEGCF: a codebook of meta-embeddings and a sparse assignment, joined to the graph as nodes.
 
 Liang et al., "Lightweight Embeddings for Graph Collaborative Filtering", SIGIR 2024. Symbols: E_meta (c × d) is
 `codebook`, S (N × c, t non-zeros a row) is `assignment`, and E = S · E_meta (Eq. 1).
@@ -21,11 +21,11 @@ from legcf.assignment.solvers import SOLVERS
 from legcf.core.arrays import FloatArray, Positions
 from legcf.core.config import BackboneConfig
 from legcf.core.errors import UserError
-from legcf.core.search_space import PAPER_GRID, OneOf, Space
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, normal, smallest_type, xavier_uniform
 from legcf.embeddings.budget import Budgeted, solved, stored_values, too_small
 from legcf.embeddings.composed.legcf_presets import LEGCF_PRESETS
+from legcf.embeddings.search_space import PAPER_GRID, OneOf, Space
 from legcf.factorisation.als import AlsSettings, factorise, history_metric
 from legcf.graph.adjacency import bipartite, expanded, normalised
 from legcf.graph.partition import communities
@@ -48,7 +48,7 @@ class LegcfConfig(Budgeted):
     t: int = Field(
         2,
         ge=1,
-        description="meta-embeddings an entity is composed of; 4 if neither it nor c is set and a file has room",
+        description="meta-embeddings per entity; 4 if neither it nor c is set and a file has bytes for it",
     )
     coded: Literal["all", "items"] = Field(
         "all", description="who has weights of its own; with items, users are what the graph brings them"
@@ -112,7 +112,7 @@ class LegcfConfig(Budgeted):
 
 
 class Legcf(EmbeddingLayer[LegcfConfig]):
-    """E = S · E_meta, with the meta-embeddings as c further nodes of the graph."""
+    """Compose rows, E = S · E_meta, with the meta-embeddings as c further nodes of the graph."""
 
     Config = LegcfConfig
     version = 2  # an update's weights are exact where meta-embeddings are nearly alike
@@ -141,12 +141,12 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
 
     @property
     def num_buckets(self) -> int:
-        """c"""
+        """Return c."""
         return solved(self.config.c)
 
     @property
     def assignment(self) -> Assignment:
-        """S for all N entities; those without weights of their own have empty rows."""
+        """Return S for all N entities; those without weights of their own have empty rows."""
         empty = ((self._first_coded, 0), (0, 0))
         return Assignment(np.pad(self.indices, empty), np.pad(self.weights, empty), self.num_buckets)
 
@@ -157,7 +157,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
 
     @classmethod
     def sized(cls, config: LegcfConfig, num_users: int, num_items: int) -> LegcfConfig:
-        """c from the budget, but never so many meta-embeddings that they are hardly shared."""
+        """Solve c from the budget, but never so many meta-embeddings that they are hardly shared."""
         if config.c is not None:
             if config.c > (entities := num_users + num_items):
                 raise UserError(
@@ -225,7 +225,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
     def initialise_from(
         self, users: FloatArray, items: FloatArray, train: Interactions, rng: np.random.Generator
     ) -> None:
-        """Code a table that ranks already: S and E_meta such that S · E_meta is nearly that table."""
+        """Solve S and E_meta from a table that ranks already, such that S · E_meta is nearly that table."""
         settings = self.config
         users, items, metric = balance(users, items)
         table = np.concatenate([users, items])[self._first_coded :]
@@ -248,16 +248,16 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         return self.config.als
 
     def take_items(self, other: Self, changed: Positions, vectors: FloatArray) -> None:
-        """The codebook stays; changed items are coded over it."""
+        """Keep the codebook and code changed items over it."""
         settings = self.config
         if settings.coded != "items" or settings.tanh:
             super().take_items(other, changed, vectors)
             return
-        codebook, places = other.codebook.detach(), torch.from_numpy(changed)
+        codebook, positions = other.codebook.detach(), torch.from_numpy(changed)
         self.codebook.data.copy_(codebook)
         self.indices[: other.num_items], self.weights[: other.num_items] = other.indices, other.weights
         indices, weights = encode(vectors, codebook.numpy(), settings.t, nonnegative=not settings.signed)
-        self.indices[places], self.weights[places] = torch.from_numpy(indices), torch.from_numpy(weights)
+        self.indices[positions], self.weights[positions] = torch.from_numpy(indices), torch.from_numpy(weights)
         if self.item_bias is not None and other.item_bias is not None:
             self.item_bias.data.fill_(float(other.item_bias.median()))  # of a new item: the usual one
             self.item_bias.data[: other.num_items] = other.item_bias.data
@@ -267,12 +267,12 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         return torch.cat([coded.new_zeros(self._first_coded, self.config.dim), coded]) if self._first_coded else coded
 
     def rows(self, ids: torch.Tensor) -> torch.Tensor:
-        places = (ids - self._first_coded).clamp(min=0)
-        owns = (ids >= self._first_coded)[:, None]
-        return self._composed(self.indices[places], self.weights[places] * owns)
+        coded = (ids - self._first_coded).clamp(min=0)
+        has_code = (ids >= self._first_coded)[:, None]
+        return self._composed(self.indices[coded], self.weights[coded] * has_code)
 
     def input_rows(self) -> torch.Tensor:
-        """Eq. 6: the composed rows above the codebook."""
+        """Return the composed rows above the codebook (Eq. 6)."""
         return torch.cat([self.table(), self.codebook]) if self.config.meta_nodes else self.table()
 
     def graph(self, adjacency: sp.csr_matrix) -> sp.csr_matrix:
@@ -284,8 +284,8 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
             return None
         if not self.config.meta_nodes:
             return self.assignment.to_csr(), self.codebook
-        own = sp.identity(self.num_buckets, dtype=np.float32, format="csr")
-        return sp.vstack([self.assignment.to_csr(), own], format="csr"), self.codebook
+        identity = sp.identity(self.num_buckets, dtype=np.float32, format="csr")
+        return sp.vstack([self.assignment.to_csr(), identity], format="csr"), self.codebook
 
     def item_codes(self) -> Codes | None:
         if self.config.tanh:
@@ -295,7 +295,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         return Codes(self.codebook.detach().numpy(), items)
 
     def num_params(self) -> int:
-        """c·d + t·N (t·I with items only); the column indices of S are not counted."""
+        """Count c·d + t·N (t·I with items only); the column indices of S are not counted."""
         return self.codebook.numel() + self.weights.numel()
 
     def pack(self, state: dict[str, torch.Tensor]) -> None:

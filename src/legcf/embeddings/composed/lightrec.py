@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LightRec: an entity is the sum of one codeword from each of a few codebooks, chosen on residuals.
+"""Sum one codeword from each of a few codebooks, chosen on residuals (LightRec).
 
 Lian et al., "LightRec: A Memory and Search-Efficient Recommender System", WWW 2020. A teacher table X is trained first.
 For book b the residual x of an entity picks k_b = argmax of its similarity to the codewords C_b; x then loses
@@ -20,7 +20,7 @@ from legcf.embeddings.base import ComparisonRow, EmbeddingLayer, normal, ones_at
 from legcf.embeddings.budget import Budgeted, solved, stored_values, too_small
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 
-_BLOCK = 8192  # entities coded at a time where no gradient is wanted
+_BLOCK = 8192  # entities coded at a time where no gradient is needed
 
 
 class LightRecConfig(Budgeted):
@@ -38,7 +38,7 @@ class LightRecConfig(Budgeted):
 
 
 class LightRec(EmbeddingLayer[LightRecConfig]):
-    """E0 = X while the teacher is trained, Σ_b C_b[codes] after it."""
+    """Give E0 = X while the teacher is trained, Σ_b C_b[codes] after it."""
 
     Config = LightRecConfig
     summary = "sum of codewords chosen on residuals, learned straight-through from a full teacher"
@@ -76,7 +76,7 @@ class LightRec(EmbeddingLayer[LightRecConfig]):
 
     @property
     def frozen(self) -> bool:
-        """Whether the codes are final, and what chose them is gone."""
+        """Tell whether the codes are final, and what chose them is gone."""
         return self.teacher.numel() == 0
 
     @classmethod
@@ -101,15 +101,15 @@ class LightRec(EmbeddingLayer[LightRecConfig]):
     # Coding and decoding ------------------------------------------------------------------------------------------
 
     def encode(self, vectors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Codes of vectors, and their straight-through sum of codewords."""
+        """Return the codes of vectors, and their straight-through sum of codewords."""
         residual, total, codes = vectors, torch.zeros_like(vectors), []
         for book in range(self.books):
             words = self._words(book)
             shares = torch.softmax(self._affinity(residual, words, book) / self.config.temperature, dim=1)
             best = shares.argmax(dim=1)
             soft = shares @ words
-            chosen = soft + (words[best] - soft).detach() if shares.requires_grad else words[best]
-            residual, total = residual - chosen, total + chosen
+            codeword = soft + (words[best] - soft).detach() if shares.requires_grad else words[best]
+            residual, total = residual - codeword, total + codeword
             codes.append(best)
         return torch.stack(codes, dim=1).to(torch.uint8), total
 
@@ -118,7 +118,7 @@ class LightRec(EmbeddingLayer[LightRecConfig]):
 
     @torch.no_grad()
     def recode(self) -> None:
-        """Codes of the teacher's vectors by the codebooks there are."""
+        """Code the teacher's vectors by the codebooks there are."""
         for start in range(0, self.num_entities, _BLOCK):
             self.codes[start : start + _BLOCK] = self.encode(self.teacher[start : start + _BLOCK])[0]
 
@@ -162,7 +162,7 @@ class LightRec(EmbeddingLayer[LightRecConfig]):
         return self.decode(self.codes[chosen])
 
     def penalty(self) -> torch.Tensor | None:
-        """‖U Eᵀ − U_t E_tᵀ‖² by d × d Gram matrices, while there is a teacher to learn from."""
+        """Return ‖U Eᵀ − U_t E_tᵀ‖² by d × d Gram matrices, while there is a teacher to learn from."""
         if not self.coded or self.frozen or not self.config.distil:
             return None
         learned, taught = self.decode(self.codes), self.teacher.detach()

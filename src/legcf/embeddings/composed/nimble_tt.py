@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NimbleTT: the table as a tensor train of three cores, entities in the order of their communities.
+"""Write the table as a tensor train of three cores, entities in the order of their communities (NimbleTT).
 
 Yin et al., "TT-Rec", MLSys 2021; Yin et al., "Nimble GNN Embedding with Tensor-Train Decomposition", KDD 2022. With
-p1·p2·p3 ≥ N and q1·q2·q3 = d, the digits (i1, i2, i3) of an entity's place in the order pick a matrix of each core, and
+p1·p2·p3 ≥ N and q1·q2·q3 = d, the digits (i1, i2, i3) of an entity's rank in the order pick a matrix of each core, and
 its row is their product: e[j1, j2, j3] = Σ_{a,b} G1[i1, j1, a] · G2[a, i2, j2, b] · G3[b, i3, j3].
 """
 
@@ -86,7 +86,7 @@ class NimbleTT(EmbeddingLayer[NimbleTtConfig]):
         rows = config.row_shape or near_cube(entities)
         if np.prod(rows) < entities:
             raise UserError(
-                f"method.row_shape = {rows} has room for {np.prod(rows)} of the {entities} users and items; raise it."
+                f"method.row_shape = {rows} holds {np.prod(rows)} of the {entities} users and items; raise it."
             )
         columns = config.column_shape or balanced_factors(config.dim)
         config = config.model_copy(update={"row_shape": rows, "column_shape": columns})
@@ -107,13 +107,13 @@ class NimbleTT(EmbeddingLayer[NimbleTtConfig]):
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
         if self.config.order == "communities":
             self.order.copy_(torch.from_numpy(self._community_order(train, rng)))
-        wanted, possible = self.config.initial, self._can_be_orthogonal()
-        if wanted == "orthogonal" and not possible:
+        initial, possible = self.config.initial, self._can_be_orthogonal()
+        if initial == "orthogonal" and not possible:
             raise UserError(
                 f"method.initial = orthogonal is not possible with rank {self.config.rank}, row_shape"
                 f" {list(self.row_shape)} and column_shape {list(self.column_shape)}; lower the rank or use auto."
             )
-        if wanted != "normal" and possible:
+        if initial != "normal" and possible:
             self._draw_orthogonal(rng)
         else:
             r1, r2 = _ranks(self.config)
@@ -122,7 +122,7 @@ class NimbleTT(EmbeddingLayer[NimbleTtConfig]):
                 core.data.copy_(normal(tuple(core.shape), deviation, rng))
 
     def padded(self) -> torch.Tensor:
-        """All p1·p2·p3 rows, in the order of the train."""
+        """Return all p1·p2·p3 rows, in the order of the train."""
         (p1, p2, p3), (q1, q2, q3) = self.row_shape, self.column_shape
         r1, r2 = _ranks(self.config)
         left = self.first.reshape(p1 * q1, r1) @ self.second.reshape(r1, p2 * q2 * r2)
@@ -133,13 +133,13 @@ class NimbleTT(EmbeddingLayer[NimbleTtConfig]):
         return nn.functional.embedding(self.order, self.padded())
 
     def rows(self, ids: torch.Tensor) -> torch.Tensor:
-        """The products of these digits alone; first and second core are multiplied once for each pair that occurs."""
+        """Multiply the cores of these digits alone, the first and second once for each pair that occurs."""
         _, p2, p3 = self.row_shape
-        place = self.order[ids].long()
-        pairs, pair_of = torch.unique(place // p3, return_inverse=True)
+        rank = self.order[ids].long()
+        pairs, pair_of = torch.unique(rank // p3, return_inverse=True)
         second = self.second.permute(1, 0, 2, 3).flatten(2)[pairs % p2]
         left = (self.first[pairs // p2] @ second).reshape(len(pairs), -1, len(self.third))
-        return (left[pair_of] @ self.third.permute(1, 0, 2)[place % p3]).flatten(1)
+        return (left[pair_of] @ self.third.permute(1, 0, 2)[rank % p3]).flatten(1)
 
     def pack(self, state: dict[str, torch.Tensor]) -> None:
         if self.config.order == "given":
@@ -149,13 +149,13 @@ class NimbleTT(EmbeddingLayer[NimbleTtConfig]):
         state.setdefault("order", self.order)
 
     def _community_order(self, train: Interactions, rng: np.random.Generator) -> NDArray[np.int32]:
-        """The place of every entity when communities, as many as (i1, i2) has values, are laid out one by one."""
+        """Return the rank of every entity when communities, as many as (i1, i2) has values, are laid out one by one."""
         p1, p2, _ = self.row_shape
         count = max(1, min(p1 * p2, self.num_entities // 2))
         parts = communities(bipartite(train), count, seed=int(rng.integers(2**31)))
-        places = np.empty(self.num_entities, dtype=np.int32)
-        places[np.argsort(parts, kind="stable")] = np.arange(self.num_entities, dtype=np.int32)
-        return places
+        ranks = np.empty(self.num_entities, dtype=np.int32)
+        ranks[np.argsort(parts, kind="stable")] = np.arange(self.num_entities, dtype=np.int32)
+        return ranks
 
     def _can_be_orthogonal(self) -> bool:
         (p1, p2, p3), (q1, q2, q3) = self.row_shape, self.column_shape
@@ -175,7 +175,7 @@ class NimbleTT(EmbeddingLayer[NimbleTtConfig]):
 
 
 def near_cube(entities: int) -> list[int]:
-    """Three numbers as alike as possible, rising, with room for all entities."""
+    """Return three numbers as alike as possible, rising, whose product is no less than the entities."""
     p1 = max(1, int(entities ** (1 / 3)))
     while p1**3 > entities and p1 > 1:
         p1 -= 1
@@ -188,7 +188,7 @@ def near_cube(entities: int) -> list[int]:
 
 
 def balanced_factors(width: int) -> list[int]:
-    """Three factors of the width with the least sum, falling; (8, 4, 4) for 128."""
+    """Return three factors of the width with the least sum, falling; (8, 4, 4) for 128."""
     divisors = [number for number in range(1, width + 1) if width % number == 0]
     shapes = [[width // (b * c), b, c] for b in divisors for c in divisors if width % (b * c) == 0 and c <= b]
     return min((shape for shape in shapes if shape[0] >= shape[1]), key=sum)
@@ -204,7 +204,7 @@ def _shape(sizes: list[int] | None) -> Shape:
 
 
 def _most_useful_ranks(settings: NimbleTtConfig) -> tuple[int, int]:
-    """More than the smaller side of an unfolding adds nothing."""
+    """Cap ranks: more than the smaller side of an unfolding adds nothing."""
     s1, s2, s3 = (p * q for p, q in zip(_shape(settings.row_shape), _shape(settings.column_shape), strict=True))
     return min(s1, s2 * s3), min(s1 * s2, s3)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""QR: two small tables, addressed by the quotient and the remainder of an entity's number.
+"""Compose rows of two small tables, addressed by the quotient and the remainder of an entity's number (QR).
 
 Shi et al., "Compositional Embeddings Using Complementary Partitions for Memory-Efficient Recommendation Systems", KDD
 2020. No two entities have both numbers in common, so every entity has a vector of its own.
@@ -44,7 +44,7 @@ class QrConfig(FittedConfig):
 
 
 class QuotientRemainder(EmbeddingLayer[QrConfig]):
-    """e_x = op(W[quotient of x], W[Q + remainder of x]); both tables are one matrix, Q quotient rows first."""
+    """Give e_x = op(W[quotient of x], W[Q + remainder of x]); both tables are one matrix, quotient rows first."""
 
     Config = QrConfig
     summary = "two small tables addressed by quotient and remainder"
@@ -85,8 +85,8 @@ class QuotientRemainder(EmbeddingLayer[QrConfig]):
         deviation = {"mult": _ROW_DEVIATION**0.5, "add": _ROW_DEVIATION / 2**0.5, "concat": _ROW_DEVIATION}
         self.weight.data.copy_(normal(tuple(self.weight.shape), deviation[self.config.op], rng))
 
-    def places(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The two rows of `weight` that make each entity."""
+    def table_rows(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the two rows of `weight` that make each entity."""
         m = solved(self.config.m)
         block = m if self.config.partition == "remainder" else -(-self.num_entities // m)
         return ids // block, self._num_quotients + ids % m
@@ -95,7 +95,7 @@ class QuotientRemainder(EmbeddingLayer[QrConfig]):
         return self.rows(torch.arange(self.num_entities))
 
     def rows(self, ids: torch.Tensor) -> torch.Tensor:
-        quotient, remainder = (nn.functional.embedding(place, self.weight) for place in self.places(ids))
+        quotient, remainder = (nn.functional.embedding(row, self.weight) for row in self.table_rows(ids))
         if self.config.op == "concat":
             return torch.cat([quotient, remainder], dim=1)
         return quotient * remainder if self.config.op == "mult" else quotient + remainder
@@ -103,18 +103,18 @@ class QuotientRemainder(EmbeddingLayer[QrConfig]):
     def linear_basis(self) -> tuple[sp.csr_matrix, nn.Parameter] | None:
         if self.config.op != "add":
             return None
-        columns = torch.stack(self.places(torch.arange(self.num_entities)), dim=1).numpy()
+        columns = torch.stack(self.table_rows(torch.arange(self.num_entities)), dim=1).numpy()
         return ones_at(columns, len(self.weight)), self.weight
 
 
 def _table_rows(settings: QrConfig, entities: int) -> tuple[int, int]:
-    """Rows of the quotient table and of the remainder table."""
+    """Return the numbers of rows of the quotient table and of the remainder table."""
     m = solved(settings.m)
     return (m if settings.partition == "balanced" else -(-entities // m)), m
 
 
 def _most_rows(settings: QrConfig, entities: int, allowed: int) -> int:
-    """The m that uses most of the budget; of two mirror solutions the one with more remainders."""
+    """Return the m that uses most of the budget; of two mirror solutions the one with more remainders."""
     every = np.arange(1, entities + 1)
     rows = every + (every if settings.partition == "balanced" else -(-entities // every))
     fits = rows * settings.table_width <= allowed

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables whose widths or entries are searched or pruned."""
+"""Search or prune tables: those whose widths or entries are searched or pruned."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AutoEmb: candidate widths for every entity, weighed by a controller that looks at popularity.
+"""Weigh candidate widths of every entity by a controller that looks at popularity (AutoEmb).
 
 Zhao et al., "AutoEmb: Automated Embedding Dimensionality Search in Streaming Recommendations", ICDM 2021. The
 alternation between model and controller is in training/recipes/autoemb.py.
@@ -126,7 +126,7 @@ class AutoEmb(EmbeddingLayer[AutoEmbConfig]):
 
     @classmethod
     def sized(cls, config: AutoEmbConfig, num_users: int, num_items: int) -> AutoEmbConfig:
-        """Of the candidate widths those that use a budget best, as all of them are stored (soft)."""
+        """Choose the candidate widths that use a budget best, as all of them are stored (soft)."""
         entities = num_users + num_items
         if config.budget is None:
             return config
@@ -147,7 +147,7 @@ class AutoEmb(EmbeddingLayer[AutoEmbConfig]):
             controller.fill(rng)
 
     def fill(self, rng: np.random.Generator) -> None:
-        """New values for all but the controller; every candidate starts with entries of about ± 0.1."""
+        """Draw new values for all but the controller; every candidate starts with entries of about ± 0.1."""
         self.tables.data.copy_(normal(tuple(self.tables.shape), _SPREAD, rng))
         fan = torch.tensor(self.config.widths)[self._of_column].sqrt()
         self.maps.data.copy_(normal(tuple(self.maps.shape), _SPREAD, rng) / fan[:, None])
@@ -160,7 +160,7 @@ class AutoEmb(EmbeddingLayer[AutoEmbConfig]):
     def table(self) -> torch.Tensor:
         weights, users = self.entity_weights(), self.num_users
         sides = ((self.tables[:users], weights[:users]), (self.tables[users:], weights[users:]))
-        return torch.cat([self._composed(side, tables, own) for side, (tables, own) in enumerate(sides)])
+        return torch.cat([self._composed(side, *rows) for side, rows in enumerate(sides)])
 
     def _composed(self, side: int, tables: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         whole = not self.norms or self._is_hard or len(self.config.widths) == 1
@@ -168,7 +168,7 @@ class AutoEmb(EmbeddingLayer[AutoEmbConfig]):
             mapped = (tables * weights[:, self._of_column]) @ self.maps[side] + weights @ self.biases[side]
             return torch.tanh(self.norms[side](mapped)) if self.norms else mapped
         candidates, maps = torch.split(tables, self.config.widths, 1), torch.split(self.maps[side], self.config.widths)
-        mapped = torch.cat([torch.addmm(*own) for own in zip(self.biases[side], candidates, maps, strict=True)])
+        mapped = torch.cat([torch.addmm(*parts) for parts in zip(self.biases[side], candidates, maps, strict=True)])
         squashed = torch.tanh(self.norms[side](mapped)).reshape(len(self.config.widths), len(tables), -1)
         composed = weights[:, :1] * squashed[0]
         for number in range(1, len(squashed)):  # an einsum would be as many products of a few numbers as there are rows
@@ -176,14 +176,14 @@ class AutoEmb(EmbeddingLayer[AutoEmbConfig]):
         return composed
 
     def entity_weights(self) -> torch.Tensor:
-        """α, N × M: what every candidate of every entity counts for."""
+        """Return α, N × M: what every candidate of every entity counts for."""
         if self._is_hard:
             return nn.functional.one_hot(self.choice, len(self.config.widths)).to(self.tables.dtype)
         weights = self.level_weights()
         return torch.cat([weights[0][self.levels[: self.num_users]], weights[1][self.levels[self.num_users :]]])
 
     def level_weights(self) -> torch.Tensor:
-        """α, 2 × levels × M: for users and for items."""
+        """Return α, 2 × levels × M: for users and for items."""
         if self.settled:
             return self.previous
         return torch.stack([net(before) for net, before in zip(self.controller, self.previous, strict=True)])
@@ -192,7 +192,7 @@ class AutoEmb(EmbeddingLayer[AutoEmbConfig]):
 
     @torch.no_grad()
     def remember_weights(self) -> None:
-        """What the controller says now is the previous weight of its next answer."""
+        """Keep what the controller says now as the previous weight of its next answer."""
         self.previous.copy_(self.level_weights())
 
     @torch.no_grad()
@@ -208,7 +208,7 @@ class AutoEmb(EmbeddingLayer[AutoEmbConfig]):
             self.tables.data *= self._used()
 
     def _affordable(self, weights: torch.Tensor) -> torch.Tensor:
-        """argmax_m α_m − μ d_m for the least price μ ≥ 0 that keeps within the budget."""
+        """Return argmax_m α_m − μ d_m for the least price μ ≥ 0 that keeps within the budget."""
         widths, budget = torch.tensor(self.config.widths), self.config.budget
         allowed = np.inf if budget is None else stored_values(budget, self.num_entities)
         low, high = 0.0, 0.0
@@ -226,7 +226,7 @@ class AutoEmb(EmbeddingLayer[AutoEmbConfig]):
         return choice
 
     def _used(self) -> torch.Tensor:
-        """The columns of each entity's chosen candidate."""
+        """Return the columns of each entity's chosen candidate."""
         return self.choice[:, None] == self._of_column
 
     # Sizes --------------------------------------------------------------------------------------------------------
@@ -242,12 +242,12 @@ class AutoEmb(EmbeddingLayer[AutoEmbConfig]):
         return sizes
 
     def num_params(self) -> int:
-        """Soft: N · Σ_m d_m. Hard: the widths that were chosen. Maps and controller are not counted."""
+        """Count N · Σ_m d_m when soft, the widths that were chosen when hard. Maps and controller are not counted."""
         sizes = self.entity_sizes()
         return self.tables.numel() if sizes is None else int(sizes.sum())
 
     def pack(self, state: dict[str, torch.Tensor]) -> None:
-        """Once settled, the controller has done its work; soft, levels have weights, and hard, entities a candidate."""
+        """Drop the controller once settled; soft, levels have weights, and hard, entities a candidate."""
         state["levels"], state["choice"] = state["levels"].to(torch.uint8), state["choice"].to(torch.uint8)
         if not self.settled:
             return
@@ -260,9 +260,9 @@ class AutoEmb(EmbeddingLayer[AutoEmbConfig]):
             del state["choice"]
 
     def unpack(self, state: dict[str, torch.Tensor]) -> None:
-        for name, own in (*self.named_parameters(), *self.named_buffers()):
+        for name, tensor in (*self.named_parameters(), *self.named_buffers()):
             if name.startswith("controller.") or name in ("previous", "levels", "choice"):
-                state.setdefault(name, own)
+                state.setdefault(name, tensor)
         if state["tables"].ndim == 1:
             used = state["choice"][:, None] == self._of_column
             state["tables"] = torch.zeros(used.shape).masked_scatter(used, state["tables"])
@@ -290,5 +290,5 @@ class Controller(nn.Module):
             linear.bias.data.zero_()
 
     def forward(self, previous: torch.Tensor) -> torch.Tensor:
-        known = torch.cat([self.norm(self.popularity), previous], dim=1)
-        return torch.softmax(self.outer(torch.tanh(self.inner_norm(self.inner(known)))), dim=1)
+        inputs = torch.cat([self.norm(self.popularity), previous], dim=1)
+        return torch.softmax(self.outer(torch.tanh(self.inner_norm(self.inner(inputs)))), dim=1)

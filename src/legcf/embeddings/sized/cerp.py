@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CERP: two small tables composed by quotient and remainder, each pruned by learned thresholds.
+"""Compose two small tables by quotient and remainder, each pruned by learned thresholds (CERP).
 
 Liang et al., "Learning Compact Compositional Embeddings via Regularized Pruning for Recommendation", ICDM 2023. With b
 buckets, entity x has the row x mod b of P and the row ⌊x / ⌈N/b⌉⌋ of Q, and E0 is their sum after soft thresholding. In
@@ -18,7 +18,7 @@ from legcf.embeddings.budget import solved, stored_values
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.embeddings.sized.pruned import PrunedLayer, PrunedTable, PruningConfig
 
-_SPARSITY = 0.8  # where only a budget is given: tables of five times what is kept
+_SPARSITY = 0.8  # where only a budget is set: tables of five times what is kept
 
 
 class CerpConfig(PruningConfig):
@@ -70,8 +70,8 @@ class Cerp(PrunedLayer[CerpConfig]):
         allowed = config.max_entries or stored_values(config.budget or "legcf", entities)
         buckets = config.buckets
         if buckets is None:  # and never so few that two entities share both rows
-            wanted = math.ceil(allowed / (1 - _SPARSITY) / (2 * config.dim))
-            buckets = min(max(wanted, math.isqrt(entities - 1) + 1), entities)
+            needed = math.ceil(allowed / (1 - _SPARSITY) / (2 * config.dim))
+            buckets = min(max(needed, math.isqrt(entities - 1) + 1), entities)
         elif buckets > entities:
             raise UserError(f"method.buckets = {buckets:,} are more than the {entities:,} users and items.")
         entries = 2 * buckets * config.dim
@@ -81,15 +81,15 @@ class Cerp(PrunedLayer[CerpConfig]):
             )
         return config.model_copy(update={"buckets": buckets, "max_entries": min(allowed, entries)})
 
-    def places(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Rows of P and of Q, in the one table that holds both."""
+    def table_rows(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the rows of P and of Q, in the one table that holds both."""
         return ids % self._buckets, self._buckets + ids // self._share
 
     def table(self) -> torch.Tensor:
         return self.rows(torch.arange(self.num_entities))
 
     def rows(self, ids: torch.Tensor) -> torch.Tensor:
-        both, (remainder, quotient) = self.pruned(), self.places(ids)
+        both, (remainder, quotient) = self.pruned(), self.table_rows(ids)
         rows: torch.Tensor = both[remainder] + both[quotient]
         return rows
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CIESS: a whole width between 1 and d for every entity, found by an actor and its critics.
+"""Find a whole width between 1 and d for every entity by an actor and its critics (CIESS).
 
 Qu et al., "Continuous Input Embedding Size Search For Recommender Systems", SIGIR 2023. The layer is a table with
 prefix masks; the search is `training/recipes/ciess.py`, the agent `training/recipes/td3.py`.
@@ -83,7 +83,7 @@ class Ciess(WidthTable[CiessConfig]):
 
 
 def allowed_values(settings: CiessConfig, num_entities: int) -> int:
-    """The most that Σ a_x may be. A size is at least 1, so a target below that means 1; such a budget is refused."""
+    """Return the most that Σ a_x may be. A size is at least 1: a target below means 1, a budget below is refused."""
     if settings.budget is None:
         return max(int(settings.target * num_entities * settings.dim), num_entities)
     allowed = stored_values(settings.budget, num_entities)

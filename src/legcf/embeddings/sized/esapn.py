@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ESAPN: widths that grow step by step where a policy finds it worth it.
+"""Grow widths step by step where a policy gains by it (ESAPN).
 
 Liu et al., "Automated Embedding Size Search in Deep Recommender Systems", SIGIR 2020. The policies and the growing are
 in `training/recipes/esapn.py`.
@@ -124,7 +124,7 @@ class Esapn(WidthTable[EsapnConfig]):
 
     @property
     def levels(self) -> torch.Tensor:
-        """k(x): the place of every entity's width among the candidates."""
+        """Return k(x): the index of every entity's width among the candidates."""
         return torch.searchsorted(torch.tensor(self.candidates, dtype=torch.int32), self.widths)
 
     def table(self) -> torch.Tensor:
@@ -136,12 +136,12 @@ class Esapn(WidthTable[EsapnConfig]):
         return self.table()[ids]
 
     def composed(self) -> torch.Tensor:
-        """All rows at full width, before BN."""
+        """Return all rows at full width, before BN."""
         return torch.cat([self._composed(side) for side in self._chains])
 
     @contextmanager
     def standing_in(self, composed: torch.Tensor) -> Iterator[None]:
-        """For the time being, these are the composed rows."""
+        """Use these as the composed rows for the time being."""
         self._standing_in = composed
         try:
             yield
@@ -151,15 +151,15 @@ class Esapn(WidthTable[EsapnConfig]):
     def step_from(
         self, composed: torch.Tensor, gradient: torch.Tensor, levels: torch.Tensor, rate: float
     ) -> torch.Tensor:
-        """Composed rows after a step of root mean square `rate` in the values of rows that had these levels."""
+        """Return composed rows after a step of root mean square `rate` in the values of rows that had these levels."""
         moved = composed.clone()
         for side, members in self._sides():
             maps = self._chains[side].maps()
             for level, (onwards, _) in enumerate(maps[: len(self.candidates)]):
-                chosen = members[levels[members] == level]
-                slope = gradient[chosen] @ onwards.T
+                at_level = members[levels[members] == level]
+                slope = gradient[at_level] @ onwards.T
                 size = slope.square().mean(dim=1, keepdim=True).sqrt().clamp(min=1e-12)
-                moved[chosen] -= rate * (slope / size) @ onwards
+                moved[at_level] -= rate * (slope / size) @ onwards
         return moved
 
     @torch.no_grad()
@@ -170,10 +170,10 @@ class Esapn(WidthTable[EsapnConfig]):
             marked = torch.zeros(self.num_entities, dtype=torch.bool)
             marked[entities] = True
             for level in range(len(self.candidates) - 1):
-                chosen = members[marked[members] & (levels[members] == level)]
+                at_level = members[marked[members] & (levels[members] == level)]
                 width, wider = self.candidates[level : level + 2]
-                self.weight[chosen, :wider] = self._chains[side].steps[level](self.weight[chosen, :width])
-                self.widths[chosen] = wider
+                self.weight[at_level, :wider] = self._chains[side].steps[level](self.weight[at_level, :width])
+                self.widths[at_level] = wider
 
     def _sides(self) -> list[tuple[str, torch.Tensor]]:
         entities = torch.arange(self.num_entities)
@@ -184,14 +184,14 @@ class Esapn(WidthTable[EsapnConfig]):
         levels, chain = self.levels[members], self._chains[side]
         parts, order = [], []
         for level, (onwards, offset) in enumerate(chain.maps()[: len(self.candidates)]):
-            chosen = torch.nonzero(levels == level)[:, 0]
-            order.append(chosen)
-            parts.append(self.weight[members[chosen], : self.candidates[level]] @ onwards + offset)
+            at_level = torch.nonzero(levels == level)[:, 0]
+            order.append(at_level)
+            parts.append(self.weight[members[at_level], : self.candidates[level]] @ onwards + offset)
         return torch.cat(parts)[torch.argsort(torch.cat(order))]
 
 
 class _Chain(nn.Module):
-    """The transitions d_1 → d_2 → … → d of one side, and its normalisation."""
+    """Hold the transitions d_1 → d_2 → … → d of one side, and its normalisation."""
 
     def __init__(self, ends: list[int]) -> None:
         super().__init__()
@@ -201,7 +201,7 @@ class _Chain(nn.Module):
         self.scale, self.shift = nn.Parameter(torch.ones(self._width)), nn.Parameter(torch.zeros(self._width))
 
     def initialise(self, rng: np.random.Generator) -> None:
-        """As torch fills linear layers, from this generator."""
+        """Fill as torch fills linear layers, from this generator."""
         for step in self._linear:
             for parameter in step.parameters():
                 bound = step.in_features**-0.5
@@ -210,12 +210,12 @@ class _Chain(nn.Module):
         self.shift.data.fill_(0)
 
     def maps(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """(P_k, p_k) with W_{M−1} … W_k t = t P_k + p_k for every level: the chain multiplied out."""
-        found = [(torch.eye(self._width), torch.zeros(self._width))]
+        """Return (P_k, p_k) with W_{M−1} … W_k t = t P_k + p_k for every level: the chain multiplied out."""
+        chain = [(torch.eye(self._width), torch.zeros(self._width))]
         for step in reversed(self._linear):
-            onwards, offset = found[0]
-            found.insert(0, (step.weight.T @ onwards, step.bias @ onwards + offset))
-        return found
+            onwards, offset = chain[0]
+            chain.insert(0, (step.weight.T @ onwards, step.bias @ onwards + offset))
+        return chain
 
     def squashed(self, rows: torch.Tensor) -> torch.Tensor:
         mean, variance = rows.mean(dim=0), rows.var(dim=0, unbiased=False)
@@ -223,7 +223,7 @@ class _Chain(nn.Module):
 
 
 def allowed_values(settings: EsapnConfig, num_entities: int) -> int | None:
-    """The most that Σ widths may grow to; a budget below the smallest width of all is refused."""
+    """Return the most that Σ widths may grow to; a budget below the smallest width of all is refused."""
     least = settings.candidates[0] * num_entities
     if settings.budget is not None:
         allowed = stored_values(settings.budget, num_entities)

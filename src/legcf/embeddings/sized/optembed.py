@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OptEmbed: which rows to keep by a learned threshold, how wide users and items are by evolution.
+"""Choose rows by a learned threshold, and the widths of users and items by evolution (OptEmbed).
 
 Lyu et al., "OptEmbed: Learning Optimal Embedding Table for Click-through Rate Prediction", CIKM 2022. The two fields
 of the original are users and items here; the stages are in training/recipes/optembed.py.
@@ -59,11 +59,11 @@ class OptEmbedConfig(WidthConfig):
 class OptEmbed(WidthTable[OptEmbedConfig]):
     """E0_x = 1[‖W_x‖₁ > t_side(x)] · (first δ_side(x) values of W_x), and zeros behind them.
 
-    While `searching`, rows are kept by their norm, and the step is given a surrogate slope; afterwards `widths` holds
+    While `searching`, rows are kept by their norm, and the step has a surrogate slope; afterwards `widths` holds
     the answer, 0 for rows that were dropped.
 
     Differences from the original: a width is drawn for a whole step and side instead of a sample, since propagation
-    needs one table; candidates are judged by the monitored metric on held-out training pairs instead of AUC on
+    needs one table; candidates are compared by the monitored metric on held-out training pairs instead of AUC on
     validation; the best candidates so far are the parents (the text's elitism, which the release turns off) and none is
     tried twice; crossover exchanges whole sides; dropped rows are zero. A budget is ours: it bounds every width drawn.
     """
@@ -124,12 +124,12 @@ class OptEmbed(WidthTable[OptEmbedConfig]):
         return prefix * step(self._above(ids, weight))[:, None] if self.searching else prefix
 
     def _above(self, ids: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        """‖W_x‖₁ − t"""
-        places = ids if self.config.thresholds == "entity" else self._users_then_items[ids]
-        return weight.abs().sum(dim=1) - self.thresholds[places]
+        """Return ‖W_x‖₁ − t."""
+        rows = ids if self.config.thresholds == "entity" else self._users_then_items[ids]
+        return weight.abs().sum(dim=1) - self.thresholds[rows]
 
     def penalty(self) -> torch.Tensor | None:
-        """α Σ exp(−t), as long as thresholds are learned."""
+        """Return α Σ exp(−t), as long as thresholds are learned."""
         if not self.searching or not self.thresholds.requires_grad:
             return None
         return self.config.threshold_weight * torch.exp(-self.thresholds).sum()
@@ -138,7 +138,7 @@ class OptEmbed(WidthTable[OptEmbedConfig]):
 
     @torch.no_grad()
     def kept(self) -> NDArray[np.bool_]:
-        """The rows that are not dropped."""
+        """Mark the rows that are not dropped."""
         if not self.searching:
             return self.widths.numpy() > 0
         return (self._above(torch.arange(self.num_entities), self.weight) > 0).numpy()
@@ -158,7 +158,7 @@ class OptEmbed(WidthTable[OptEmbedConfig]):
         self.searching.fill_(False)
 
     def draw_sides(self, rng: np.random.Generator) -> tuple[int, int]:
-        """Widths of users and items, uniform within 1 … D; one side after the other where a budget bounds them."""
+        """Draw widths of users and items, uniform within 1 … D; one side after the other where a budget bounds them."""
         first = int(rng.integers(2))
         drawn = [1, 1]
         for side in (first, 1 - first):
@@ -166,7 +166,7 @@ class OptEmbed(WidthTable[OptEmbedConfig]):
         return drawn[0], drawn[1]
 
     def widest(self, side: int, other: int) -> int:
-        """The greatest width of a side (0: users, 1: items) when the other one is given."""
+        """Return the greatest width of a side (0: users, 1: items) beside that of the other."""
         budget = self.config.budget
         if budget is None:
             return self.width
@@ -184,7 +184,7 @@ class OptEmbed(WidthTable[OptEmbedConfig]):
         return int(self.entity_sizes().sum())
 
     def pack(self, state: dict[str, torch.Tensor]) -> None:
-        """Whole rows while their norms count in the search; after it thresholds have done their work."""
+        """Keep whole rows while their norms count in the search; after it thresholds have done their work."""
         if not self.searching:
             super().pack(state)
             del state["thresholds"]
@@ -207,12 +207,12 @@ class _Step(torch.autograd.Function):
 
 
 def step(above: torch.Tensor) -> torch.Tensor:
-    """1[z > 0], differentiable by its surrogate."""
+    """Return 1[z > 0], differentiable by its surrogate."""
     result: torch.Tensor = _Step.apply(above)  # type: ignore[no-untyped-call]
     return result
 
 
 def surrogate_slope(above: torch.Tensor) -> torch.Tensor:
-    """2 − 4|z| up to 0.4, then 0.4 up to 1, then 0."""
+    """Return 2 − 4|z| up to 0.4, then 0.4 up to 1, then 0."""
     size = above.abs()
     return torch.where(size <= 0.4, 2 - 4 * size, torch.where(size <= 1, 0.4, 0.0))

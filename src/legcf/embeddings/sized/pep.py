@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PEP: a table whose every entry must exceed a learned threshold to stay.
+"""Prune a table whose every entry must exceed a learned threshold to stay (PEP).
 
 Liu et al., "Learnable Embedding Sizes for Recommender Systems", ICLR 2021. Symbols: V is `pruned.values`, g(s) the
 sigmoid of the threshold logits, V̂ = sign(V) ⊙ max(|V| − g(s), 0) (Eq. 5) is what the search trains. At the target
@@ -24,7 +24,7 @@ class PepConfig(PruningConfig):
 
 
 class Pep(PrunedLayer[PepConfig]):
-    """E0 = V̂ in the search, M ⊙ V after it."""
+    """Give E0 = V̂ in the search, M ⊙ V after it."""
 
     Config = PepConfig
     summary = "full table pruned by learned thresholds, survivors retrained from their first values"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much popular and rare entities are given: sizes by popularity, as numbers and as a picture."""
+"""Show how much popular and rare entities store: sizes by popularity, as numbers and as a picture."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,16 +16,16 @@ GROUPS = 10
 
 
 def sizes_by_popularity(sizes: NDArray[np.integer], train: Interactions) -> dict[str, Any]:
-    """Stored values per entity, of users and of items: groups of equally many, from the rarest to the most popular."""
+    """Average stored values in groups of equally many, from rarest to most popular, users and items apart."""
     sides = {
         "users": (sizes[: train.num_users], train.user_degrees),
         "items": (sizes[train.num_users :], train.item_degrees),
     }
-    return {"mean": float(sizes.mean()), **{name: _groups(own, degrees) for name, (own, degrees) in sides.items()}}
+    return {"mean": float(sizes.mean()), **{name: _groups(*side) for name, side in sides.items()}}
 
 
 def plot_sizes(runs: Mapping[str, Mapping[str, Any]], path: Path) -> None:
-    """A line per run: the mean size in every group, users and items beside each other. `runs` by the name to show."""
+    """Draw a line per run, by the name to show: the mean size in every group, users and items beside each other."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

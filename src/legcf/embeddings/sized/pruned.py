@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables pruned by learned thresholds: what PEP and the methods that follow it have in common."""
+"""Prune tables by learned thresholds: what PEP and the methods that follow it have in common."""
 
 from typing import Literal, TypeVar
 
@@ -16,7 +16,7 @@ Granularity = Literal["global", "dim", "entity", "field", "field-dim", "entity-d
 
 
 class PruningConfig(Budgeted):
-    """What is common to the methods that prune by learned thresholds."""
+    """Hold the options that methods with learned thresholds share."""
 
     dim: int = Field(64, ge=1, description="width of the table before pruning")
     max_entries: int | None = Field(
@@ -80,7 +80,7 @@ class PrunedTable(nn.Module):
         self.thresholds.data.fill_(self._settings.threshold_initial - self._settings.threshold_final)
 
     def first_values(self, again: bool = False) -> torch.Tensor:
-        """What the table was filled with; `again` draws other values of the same kind."""
+        """Return what the table was filled with; `again` draws other values of the same kind."""
         rng = np.random.default_rng([int(self.seed), int(again)])
         return xavier_uniform(self.shape, rng) if self._settings.initial == "xavier" else normal(self.shape, 0.1, rng)
 
@@ -93,7 +93,7 @@ class PrunedTable(nn.Module):
 
     @torch.no_grad()
     def count(self) -> int:
-        """Entries that are not zero."""
+        """Count entries that are not zero."""
         return self.values.numel() if self.pruned else int(torch.count_nonzero(self._margins() > 0))
 
     @torch.no_grad()
@@ -108,7 +108,7 @@ class PrunedTable(nn.Module):
 
     @torch.no_grad()
     def rewind(self, mask: torch.Tensor) -> None:
-        """Only the marked entries from now on, with the values they had at the start."""
+        """Keep only the marked entries from now on, with the values they had at the start."""
         self.lengths.copy_(mask.sum(dim=1))
         self.columns = mask.nonzero()[:, 1].to(self.columns.dtype)
         self.values.grad = self.thresholds.grad = None
@@ -133,7 +133,7 @@ P = TypeVar("P", bound=PruningConfig)
 
 
 class PrunedLayer(EmbeddingLayer[P]):
-    """A layer all of whose values are in one pruned table; the stages of `training/recipes/pruning.py` train it."""
+    """Keep all values in one pruned table; the stages of `training/recipes/pruning.py` train it."""
 
     pruned: PrunedTable
 
@@ -145,9 +145,9 @@ class PrunedLayer(EmbeddingLayer[P]):
         self.pruned.initialise(rng)
 
     def num_params(self) -> int:
-        """Entries that are not zero; where they stand is not counted."""
+        """Count entries that are not zero; where they stand is not counted."""
         return self.pruned.count()
 
     def total_trainable(self) -> int:
-        """Table and thresholds of the search, which is what training takes."""
+        """Count table and thresholds of the search, which is what training takes."""
         return self.pruned.sizes_in_training

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables whose entities have widths of their own: what the searches over sizes end with."""
+"""Give entities widths of their own: what the searches over sizes end with."""
 
 from typing import Literal, TypeVar
 
@@ -49,17 +49,17 @@ class WidthTable(EmbeddingLayer[W]):
         self.restart()
 
     def restart(self) -> None:
-        """The values that training started from once more, bit by bit; widths stay."""
+        """Restore the values that training started from, bit by bit; widths stay."""
         shape, rng = (self.weight.shape[0], self.weight.shape[1]), np.random.default_rng(int(self.seed))
         xavier = self.config.initial == "xavier"
         self.weight.data.copy_(xavier_uniform(shape, rng) if xavier else normal(shape, 0.1, rng))
 
     def set_widths(self, widths: NDArray[np.integer] | torch.Tensor) -> None:
-        """One width for every entity, users first."""
-        given = torch.as_tensor(widths)
-        if given.shape != self.widths.shape or int(given.min()) < 0 or int(given.max()) > self.width:
+        """Set one width for every entity, users first."""
+        new_widths = torch.as_tensor(widths)
+        if new_widths.shape != self.widths.shape or int(new_widths.min()) < 0 or int(new_widths.max()) > self.width:
             raise ValueError(f"{self.num_entities} widths between 0 and {self.width} are needed")
-        self.widths.copy_(given)
+        self.widths.copy_(new_widths)
 
     def table(self) -> torch.Tensor:
         return self.weight * self.mask(self.widths)
@@ -68,18 +68,18 @@ class WidthTable(EmbeddingLayer[W]):
         return self.weight[ids] * self.mask(self.widths[ids])
 
     def mask(self, widths: torch.Tensor) -> torch.Tensor:
-        """A row of 1s and then 0s for every width."""
+        """Return a row of 1s and then 0s for every width."""
         return (torch.arange(self.width) < widths[:, None]).to(self.weight.dtype)
 
     def entity_sizes(self) -> NDArray[np.int64]:
         return self.widths.numpy().astype(np.int64)
 
     def num_params(self) -> int:
-        """Σ_x widths[x]"""
+        """Count Σ_x widths[x]."""
         return int(self.widths.sum())
 
     def pack(self, state: dict[str, torch.Tensor]) -> None:
-        """Only the values within the widths."""
+        """Keep only the values within the widths."""
         state["weight"] = state["weight"][self.mask(self.widths).bool()]
         state["widths"] = state["widths"].to(smallest_type(self.width + 1))
 

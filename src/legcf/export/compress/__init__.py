@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any embedding table made small: readers, the coding itself, and the choice of sizes."""
+"""Make any embedding table small: readers, the coding itself, and the choice of sizes."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a table must be before it is coded; every complaint is one sentence that says what to do."""
+"""Check a table before it is coded; every complaint is one sentence that says what to do."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ _LARGEST = 1e9
 
 
 def check_table(users: Matrix | None, items: Matrix, keep_zero_rows: bool) -> None:
-    """Real numbers only, no row of zeros (unless kept), both sides of one width."""
+    """Check that there are only real numbers, no row of zeros (unless kept), and one width on both sides."""
     for matrix, side in ((users, "user"), (items, "item")):
         if matrix is None:
             continue
@@ -67,7 +67,7 @@ def check_sizes(c: int, t: int, rows: int) -> None:
 
 
 def check_memory(c: int, memory_cap_mb: float) -> None:
-    """The c × c matrices must fit the cap."""
+    """Check that the c × c matrices fit the cap."""
     needed = GRAM_BYTES * c * c / 2**20
     if needed > memory_cap_mb:
         raise UserError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The coding of a table: balance users and items, learn codebook and codes, round them as they will be stored."""
+"""Code a table: balance users and items, learn codebook and codes, round them as they will be stored."""
 
 import tempfile
 from collections.abc import Iterator
@@ -17,10 +17,11 @@ from legcf.core.arrays import FloatArray, Matrix
 from legcf.core.errors import UserError
 from legcf.export.compress.checks import check_memory, check_sizes, check_table
 from legcf.export.compress.sizes import Sizes, for_budget, usual
+from legcf.modelfile.served_model import DTYPES
 from legcf.ranking.precision import rounded
 
 DEFAULT_MEMORY_MB = 512.0
-_DTYPES = ("int8", "float16")
+_DTYPES = tuple(dtype for dtype in DTYPES if dtype != "float32")  # which would not make a table small
 _LEAST_DIRECTION = 1e-6  # share of the largest singular value; what lies below is float32 noise
 _ERROR_ROWS = 1024
 _LARGEST = 6e4  # what float16 and the model file hold
@@ -28,7 +29,7 @@ _LARGEST = 6e4  # what float16 and the model file hold
 
 @dataclass(frozen=True, eq=False)
 class Compressed:
-    """A coded table: row p is Σ_k weights[p,k] · codebook[indices[p,k]], and inner products are the scores.
+    """Hold a coded table: row p is Σ_k weights[p,k] · codebook[indices[p,k]], and inner products are the scores.
 
     Vectors come back in another basis than they went in, the same for users and items; scores do not depend on it.
     """
@@ -53,7 +54,7 @@ class Compressed:
 
     @property
     def num_values(self) -> int:
-        """c·d + t·N, the paper's count."""
+        """Return c·d + t·N, the paper's count."""
         return self.sizes.values(self.num_rows, self.codebook.shape[1])
 
     @property
@@ -91,12 +92,12 @@ def compress(
         item_vectors: A row for each item (I × d).
         c: Rows of the codebook; 500 by default.
         t: Weights for each user and item; 4 by default.
-        budget: Stored values c·d + t·N that `c` and `t` are solved from, in their place.
+        budget: Stored values c·d + t·N that `c` and `t` are solved from.
         seed: Of the codebook's first rows.
         dtype: How the codebook is stored, `int8` or `float16`.
         rounds: How often codebook and codes are fitted to each other.
         keep_zero_rows: Store rows of zeros without weights instead of refusing them.
-        memory_cap_mb: Memory beside the given table and the codes; a table that does not fit it is worked on in a
+        memory_cap_mb: Memory beside the table and the codes; a table that does not fit it is worked on in a
             temporary file.
         quiet: Whether to show no progress.
 
@@ -116,40 +117,52 @@ def compress(
     if dtype not in _DTYPES:
         raise UserError(f"Unknown dtype {dtype!r}: choose {' or '.join(_DTYPES)}.")
     basis = _basis(user_vectors, item_vectors)
-    rows = len(item_vectors) + (0 if user_vectors is None else len(user_vectors))
+    count = len(item_vectors) + (0 if user_vectors is None else len(user_vectors))
     width = len(basis.metric)
-    sizes = usual(rows, width, c, t) if budget is None else for_budget(budget, rows, width, c, t)
-    check_sizes(sizes.c, sizes.t, rows)
+    sizes = usual(count, width, c, t) if budget is None else for_budget(budget, count, width, c, t)
+    check_sizes(sizes.c, sizes.t, count)
     check_memory(sizes.c, memory_cap_mb)
     rng = np.random.default_rng(seed)
-    split = rows - len(item_vectors)
+    split = count - len(item_vectors)
     with _balanced(user_vectors, item_vectors, basis, memory_cap_mb) as vectors:
         learnt, assignment = learn(vectors, sizes.c, sizes.t, rng, rounds, False, memory_cap_mb / 2, quiet)
-        codebook, assignment = _as_stored(vectors, split, learnt, assignment, basis.metric, dtype, memory_cap_mb / 2)
+        rows = _Rows(vectors, split, basis.metric)
+        codebook, assignment = _as_stored(rows, learnt, assignment, dtype, memory_cap_mb / 2)
         users = _part(assignment, slice(0, split)) if user_vectors is not None else None
         items = _part(assignment, slice(split, None))
-        errors = _errors(vectors, split, basis.metric, codebook, assignment)
+        errors = _errors(rows, codebook, assignment)
     score_error = errors[1] if users is not None else None
     return Compressed(codebook, users, items, dtype, int(item_vectors.shape[1]), errors[0], score_error)
 
 
 def _basis(users: Matrix | None, items: Matrix) -> Balance:
-    """The coding space, scaled so that no square in it can overflow, whatever the scale of the table.
+    """Return the coding space, scaled so that no square in it can overflow, whatever the scale of the table.
 
-    With one side there is nothing to balance: its own axes, so that directions without weight fall away too.
+    With one side there is nothing to balance: the space has its axes, so that directions without weight fall away too.
     """
     if users is not None:
         basis = find_balance(users, items, least=_LEAST_DIRECTION)  # type: ignore[arg-type]
     else:
-        own = find_balance(items, items, power=0.5, least=_LEAST_DIRECTION**2)  # type: ignore[arg-type]
-        basis = Balance(own.onto_items, own.onto_items, np.ones_like(own.metric))
+        axes = find_balance(items, items, power=0.5, least=_LEAST_DIRECTION**2)  # type: ignore[arg-type]
+        basis = Balance(axes.onto_items, axes.onto_items, np.ones_like(axes.metric))
     size = np.abs(basis.onto_users).max() or np.float32(1)
     return Balance(basis.onto_users / size, basis.onto_items / size, basis.metric * size)
 
 
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Hold all rows in the coding space, users first."""
+
+    vectors: FloatArray
+    split: int
+    """The first item's row."""
+    metric: FloatArray
+    """What takes a row out of the space, by multiplication."""
+
+
 @contextmanager
 def _balanced(users: Matrix | None, items: Matrix, basis: Balance, memory_cap_mb: float) -> Iterator[FloatArray]:
-    """All rows in the coding space, users first; in a temporary file when they take more than half the cap."""
+    """Yield all rows in the coding space, users first; in a temporary file when they take more than half the cap."""
     count, width = len(items) + (0 if users is None else len(users)), len(basis.metric)
     with tempfile.TemporaryDirectory(prefix="legcf-compress-") as folder:
         vectors: FloatArray
@@ -157,31 +170,26 @@ def _balanced(users: Matrix | None, items: Matrix, basis: Balance, memory_cap_mb
             vectors = np.empty((count, width), dtype=np.float32)
         else:
             vectors = np.memmap(Path(folder) / "rows", np.float32, "w+", shape=(count, width))
-        place = 0
+        row = 0
         step = rows_within(memory_cap_mb / 8, items.shape[1])
         for matrix, onto in ((users, basis.onto_users), (items, basis.onto_items)):
             for start in range(0, 0 if matrix is None else len(matrix), step):
                 assert matrix is not None
                 block = np.asarray(matrix[start : start + step], dtype=np.float32)
-                vectors[place : place + len(block)] = block @ onto
-                place += len(block)
+                vectors[row : row + len(block)] = block @ onto
+                row += len(block)
         yield vectors
         del vectors
 
 
 def _as_stored(
-    vectors: FloatArray,
-    split: int,
-    learnt: FloatArray,
-    assignment: Assignment,
-    metric: FloatArray,
-    dtype: str,
-    memory_cap_mb: float,
+    rows: _Rows, learnt: FloatArray, assignment: Assignment, dtype: str, memory_cap_mb: float
 ) -> tuple[FloatArray, Assignment]:
-    """The codebook taken out of the coding space and rounded, then the codes once more: they make up for the rounding.
+    """Take the codebook out of the coding space and round it; then code once more, which makes up for the rounding.
 
     A factor moves between weights and codebook until their largest values are equal, where float16 is at its best.
     """
+    metric = rows.metric
     out = learnt * metric
     largest = float(np.abs(out).max()) * float(np.abs(assignment.weights).max(initial=0))
     factor = np.sqrt(largest) / max(float(np.abs(out).max()), np.finfo(np.float32).tiny) or 1.0
@@ -192,10 +200,10 @@ def _as_stored(
         )
     codebook = rounded(out * np.float32(factor), dtype)
     book = codebook / (metric * np.float32(factor))
-    indices, weights = encode(vectors, book, assignment.per_entity, False, memory_cap_mb)
+    indices, weights = encode(rows.vectors, book, assignment.per_entity, False, memory_cap_mb)
     weights /= np.float32(factor)
     # The file keeps the two sides apart, each with a scale of its own.
-    for side in (slice(0, split), slice(split, None)):
+    for side in (slice(0, rows.split), slice(rows.split, None)):
         weights[side] = rounded(weights[side], dtype)
     return codebook, Assignment(indices, weights, len(codebook))
 
@@ -204,24 +212,23 @@ def _part(assignment: Assignment, rows: slice) -> Assignment:
     return Assignment(assignment.indices[rows], assignment.weights[rows], assignment.num_buckets)
 
 
-def _errors(
-    vectors: FloatArray, split: int, metric: FloatArray, codebook: FloatArray, assignment: Assignment
-) -> tuple[float, float]:
-    """Relative error of the rows, and of all scores: ‖UVᵀ − ÛV̂ᵀ‖² follows from d × d matrices alone."""
+def _errors(rows: _Rows, codebook: FloatArray, assignment: Assignment) -> tuple[float, float]:
+    """Return the relative error of the rows, and of all scores: ‖UVᵀ − ÛV̂ᵀ‖² follows from d × d matrices alone."""
+    vectors, split, metric = rows.vectors, rows.split, rows.metric
     width = len(metric)
     missed = total = 0.0
     true, cross, coded = (np.zeros((2, width, width)) for _ in range(3))
     for side, (first, last) in enumerate(((0, split), (split, len(vectors)))):
         for start in range(first, last, _ERROR_ROWS):
-            rows = slice(start, min(start + _ERROR_ROWS, last))
-            exact: NDArray[np.float64] = vectors[rows].astype(np.float64)
-            found = _part(assignment, rows).compose(codebook).astype(np.float64)
-            missed += float(np.square(exact - found / metric).sum())
+            block = slice(start, min(start + _ERROR_ROWS, last))
+            exact: NDArray[np.float64] = vectors[block].astype(np.float64)
+            approximate = _part(assignment, block).compose(codebook).astype(np.float64)
+            missed += float(np.square(exact - approximate / metric).sum())
             total += float(np.square(exact).sum())
             exact *= metric
             true[side] += exact.T @ exact
-            cross[side] += exact.T @ found
-            coded[side] += found.T @ found
+            cross[side] += exact.T @ approximate
+            coded[side] += approximate.T @ approximate
     scores = float((true[0] * true[1]).sum())
     missing = scores - 2 * float((cross[0] * cross[1]).sum()) + float((coded[0] * coded[1]).sum())
     return _ratio(missed, total), _ratio(missing, scores)

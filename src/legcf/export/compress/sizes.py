@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a number of stored values becomes c and t."""
+"""Solve c and t from a number of stored values."""
 
 from dataclasses import dataclass
 
@@ -9,23 +9,23 @@ DEFAULT_C, DEFAULT_T = 500, 4
 _CODE_SHARE = 0.7
 _LARGEST_T = 32
 _LADDER_STEP = 1.25
-GRAM_BYTES = 20  # for each of c × c places: a Gram matrix, the normal equations and their factor
+GRAM_BYTES = 20  # for each of c × c entries: a Gram matrix, the normal equations and their factor
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """A codebook of c rows, t weights per entity."""
+    """Hold the size of a codebook, c rows, and of codes, t weights per entity."""
 
     c: int
     t: int
 
     def values(self, rows: int, width: int) -> int:
-        """c·d + t·N."""
+        """Return c·d + t·N."""
         return self.c * width + self.t * rows
 
 
 def usual(rows: int, width: int, c: int | None = None, t: int | None = None) -> Sizes:
-    """The default sizes, or what is given of them; a small table gets the codebook that halves it."""
+    """Return the default sizes where c or t is None; a small table gets the codebook that halves it."""
     terms = DEFAULT_T if t is None else t
     if c is None:
         c = min(DEFAULT_C, max(terms, (rows * width // 2 - terms * rows) // width))
@@ -33,7 +33,7 @@ def usual(rows: int, width: int, c: int | None = None, t: int | None = None) -> 
 
 
 def for_budget(budget: int, rows: int, width: int, c: int | None = None, t: int | None = None) -> Sizes:
-    """c and t with c·d + t·N ≤ budget; one of them may be given.
+    """Return c and t with c·d + t·N ≤ budget; one of them may be fixed.
 
     The rule: t is the largest whose codes take at most `_CODE_SHARE` of the budget (at least 1), and the codebook gets
     the rest. Measured in docs/compress.md: error and ranking change little around it.
@@ -62,19 +62,19 @@ def for_budget(budget: int, rows: int, width: int, c: int | None = None, t: int 
 
 
 def ladder(rows: int, width: int, largest_c: int) -> list[Sizes]:
-    """Sizes from a hundredth of the table to most of it, each about a quarter larger than the one before."""
+    """Return sizes from a hundredth of the table to most of it, each about a quarter larger than the one before."""
     full = rows * width
     budget = max(full / 200, rows * 1.5 + width)
-    found: list[Sizes] = []
+    rungs: list[Sizes] = []
     while budget < full * 0.8:
         sizes = for_budget(int(budget), rows, width)
         sizes = Sizes(min(sizes.c, largest_c), sizes.t)
-        if sizes.t <= sizes.c and sizes not in found:
-            found.append(sizes)
+        if sizes.t <= sizes.c and sizes not in rungs:
+            rungs.append(sizes)
         budget *= _LADDER_STEP
-    return found
+    return rungs
 
 
 def largest_codebook(memory_mb: float) -> int:
-    """The largest c whose c × c matrices fit; the counterpart of `checks.check_memory`."""
+    """Return the largest c whose c × c matrices fit; the counterpart of `checks.check_memory`."""
     return max(1, int((memory_mb * 2**20 / GRAM_BYTES) ** 0.5))

@@ -3,11 +3,10 @@
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from legcf.core.arrays import FloatArray
 from legcf.core.jit import njit, prange
 from legcf.data.interactions import Interactions
+from legcf.ranking.tables.pooling_numba import relative_array
 
 if TYPE_CHECKING:
     from legcf.ranking.item_lists.lists import ItemLists
@@ -15,10 +14,8 @@ if TYPE_CHECKING:
 
 def add_lists(scores: FloatArray, lists: "ItemLists", histories: Interactions) -> None:
     """Add n_u^−p Σ_j S_j to each row of `scores`."""
-    relative = histories.relative_weights
     _add(
-        scores, lists.user_scales(histories), histories.indptr, histories.items,
-        np.empty(0, dtype=np.float32) if relative is None else relative,
+        scores, lists.user_scales(histories), histories.indptr, histories.items, relative_array(histories),
         lists.pairs.indptr, lists.pairs.items, lists.weights,
     )  # fmt: skip
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which item lists go with a ranking: ridge, powers and weight by whoever judges, as many entries as there is room.
+"""Make the item lists that go with a ranking: settings by an objective, as many entries as the byte budget allows.
 
 Lists are solved without regard to the vectors beside them, so they are solved once, and everything about them can be
 chosen apart from how the vectors are made.
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from legcf.core.arrays import Positions
 from legcf.core.config import RankingConfig
 from legcf.core.hill_climb import climb
 from legcf.data.interactions import Interactions
@@ -21,7 +22,7 @@ from legcf.ranking.ranking import Ranking, product_spread
 from legcf.ranking.selection_policy import MIN_IMPROVEMENT, SelectionPolicy
 
 Objective = Callable[[Ranking, dict[str, Any]], float]
-"""How good a ranking is, and what is reported of the trial."""
+"""Returns how good a ranking is; the facts are what is reported of the trial."""
 
 _RIDGES = (0.5, 1.0, 2.0, 4.0, 8.0)
 _MOST_RIDGE = 128.0
@@ -32,7 +33,10 @@ _LEAST_WEIGHT, _MOST_WEIGHT = 2.0**-6, 2.0**6
 
 
 class ListFitter:
-    """Solves the lists of one set of training pairs, and fits them to rankings."""
+    """Solve the lists of one set of training pairs, and fit them to rankings.
+
+    Training and updates make lists by this one recipe: candidates, their regressions, the entries that explain most.
+    """
 
     def __init__(self, train: Interactions) -> None:
         self.train = train
@@ -45,22 +49,24 @@ class ListFitter:
         self._product_spread = lru_cache(maxsize=1)(lambda ranking: product_spread(ranking.users, ranking.items))
         self._policy = SelectionPolicy.for_catalogue(train.num_items)
 
-    def settings(self, ranking: Ranking, config: RankingConfig, judge: Objective) -> RankingConfig:
-        """Ridge and powers, one after the other, each with the weight that suits it; as configured unless another is
-        clearly better."""
+    def settings(self, ranking: Ranking, config: RankingConfig, objective: Objective) -> RankingConfig:
+        """Return the best ridge and powers, found one after the other, each with its best weight.
+
+        A setting stays as configured unless another is better by `MIN_IMPROVEMENT`.
+        """
         best = config
         best_score = -np.inf
 
         def attempt(trial: RankingConfig, lists: ItemLists) -> None:
             nonlocal best, best_score
-            weight, score = self.weighed(ranking, lists, trial.list_weight, judge, trial)
+            weight, score = self.weighed(ranking, lists, trial.list_weight, objective, trial)
             if score > MIN_IMPROVEMENT * best_score:
                 best, best_score = trial.model_copy(update={"list_weight": weight}), score
 
         ridges = (config.list_ridge, *(ridge for ridge in _RIDGES if ridge != config.list_ridge))
         solved = self._solve(self._policy.trial_candidates, config.list_user_power, ridges)
-        for place, ridge in enumerate(ridges):
-            attempt(best.model_copy(update={"list_ridge": ridge}), solved.lists(place, config.list_power))
+        for index, ridge in enumerate(ridges):
+            attempt(best.model_copy(update={"list_ridge": ridge}), solved.lists(index, config.list_power))
         largest = max(ridges)
         while best.list_ridge == largest < _MOST_RIDGE:  # where pairs are few, what is solved may need to be held back
             largest *= 2
@@ -78,54 +84,67 @@ class ListFitter:
         return best
 
     def lists(self, config: RankingConfig, entries: int, refit: bool = True) -> ItemLists:
-        """As configured, the `entries` that explain most; `refit` solves their weights once more without the others."""
-        ridges = (config.list_ridge,)
+        """Return lists as configured, of the `entries` that explain most."""
         count = config.list_candidates or self._policy.list_candidates
         if config.list_candidates is None and entries >= count * self.train.num_items:
-            count *= 2  # there is room for more than all of them
-        solved = self._solve(count, config.list_user_power, ridges)
-        if entries < solved.candidates.num_pairs:
-            kept = strongest(solved.candidates, solved.gains[0], entries)
-            if refit and config.list_candidates is None:
-                solved = solve(self.train, kept, ridges, config.list_user_power, self._by_item)
-            else:
-                marked = np.isin(solved.candidates.keys(), kept.keys(), assume_unique=True)
-                solved = Solved(kept, solved.weights[:, marked], solved.gains[:, marked])
-        return solved.lists(0, config.list_power).rounded(config.list_bits)
+            count *= 2  # the budget allows more entries than there are candidates
+        solved = self._solve(count, config.list_user_power, (config.list_ridge,))
+        kept = self._strongest(solved, config, entries, refit)
+        return kept.lists(0, config.list_power).rounded(config.list_bits)
+
+    def lists_for(self, items: Positions, config: RankingConfig, entries: int) -> ItemLists:
+        """Return what recommends these items, in lists of `entries` in all, with weights that are not rounded yet."""
+        count = config.list_candidates or self._policy.update_candidates
+        candidates = find_candidates(self.train, count, self._by_item, items)
+        solved = solve(self.train, candidates, (config.list_ridge,), config.list_user_power, self._by_item)
+        return self._strongest(solved, config, entries).lists(0, config.list_power)
+
+    def _strongest(self, solved: Solved, config: RankingConfig, entries: int, refit: bool = True) -> Solved:
+        """Keep the `entries` that explain most.
+
+        `refit` solves their weights once more without the others, where the number of candidates is not configured.
+        """
+        if entries >= solved.candidates.num_pairs:
+            return solved
+        kept = strongest(solved.candidates, solved.gains[0], entries)
+        if refit and config.list_candidates is None:
+            return solve(self.train, kept, (config.list_ridge,), config.list_user_power, self._by_item)
+        marked = np.isin(solved.candidates.keys(), kept.keys(), assume_unique=True)
+        return Solved(kept, solved.weights[:, marked], solved.gains[:, marked])
 
     def weighed(
         self,
         ranking: Ranking,
         lists: ItemLists,
         start: float,
-        judge: Objective,
+        objective: Objective,
         reported: RankingConfig,
         steps: tuple[float, ...] = (2.0,),
     ) -> tuple[float, float]:
-        """The weight that is judged best, and its score."""
-        known: dict[float, float] = {}
+        """Return the weight with the best score, and that score."""
+        scores: dict[float, float] = {}
 
         def score(weight: float) -> float:
-            known[weight] = self.judged(ranking, lists, weight, judge, reported)
-            return known[weight]
+            scores[weight] = self.judged(ranking, lists, weight, objective, reported)
+            return scores[weight]
 
         best = climb(score, start, _LEAST_WEIGHT, _MOST_WEIGHT, steps)
-        return best, known[best]
+        return best, scores[best]
 
     def judged(
-        self, ranking: Ranking, lists: ItemLists, weight: float, judge: Objective, reported: RankingConfig
+        self, ranking: Ranking, lists: ItemLists, weight: float, objective: Objective, reported: RankingConfig
     ) -> float:
-        """How good the ranking is with lists of this weight."""
+        """Return how good the ranking is with lists of this weight."""
         facts = {
             "entries": round(lists.num_entries / max(self.train.num_items, 1), 1),
             "ridge": reported.list_ridge,
             "powers": [reported.list_user_power, reported.list_power],
             "weight": weight,
         }
-        return judge(self.added(ranking, lists, weight), facts)
+        return objective(self.added(ranking, lists, weight), facts)
 
     def added(self, ranking: Ranking, lists: ItemLists, weight: float) -> Ranking:
-        """The ranking with these lists, their scores spread `weight` times as far as the inner products of vectors."""
+        """Return the ranking with these lists, whose scores spread `weight` times as far as the inner products."""
         if not lists.num_entries:
             return ranking
         spread, own = self._list_spread(lists), self._product_spread(ranking)

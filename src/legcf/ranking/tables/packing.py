@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf.core.arrays import FloatArray
+from legcf.core.random_streams import fixed_generator
 
 Bytes = NDArray[np.uint8]
 _CHUNK = 1 << 12  # values at a time, so that temporaries stay small; of eight, so that each chunk starts a byte
@@ -147,7 +148,7 @@ def table_levels(bits: int) -> FloatArray:
 
 def rotated(table: FloatArray) -> FloatArray:
     """The same inner products in another basis, in which no column stands out; always the same one."""
-    draws = np.random.default_rng(0).standard_normal((table.shape[1], table.shape[1]))
+    draws = fixed_generator().standard_normal((table.shape[1], table.shape[1]))
     turned: FloatArray = (table @ np.linalg.qr(draws)[0]).astype(np.float32)
     return turned
 

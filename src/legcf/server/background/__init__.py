@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long work beside the event loop."""
+"""Do long work beside the event loop."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long work as plain data, so that it can be done in this process or in another."""
+"""Describe long work as plain data, so that it can be done in this process or in another."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from legcf.core.errors import UserError
@@ -12,12 +12,14 @@ from legcf.server.schemas import Ask
 from legcf.server.state.live_state import LiveState
 from legcf.server.state.loaded_model import LoadedModel
 
-LIGHT = 500  # units of `weight`, about a millisecond: up to it a request is answered at once, in the event loop
-_PIECE = 2000  # units of `weight` in one job, unless one ask alone has more: nobody else is answered meanwhile
-_EXPLAINED = 20  # units to explain an item; it took 25–34 µs, and 20 of them are still light
-_LOOKED_AT = 4  # items that caps look at in a unit; at worst they look at all
-
 Job = dict[str, Any]
+CARD: Job = {"do": "card"}
+MAP: Job = {"do": "map"}
+
+LIGHT = 500  # units of `weight`, about a millisecond: up to it a request is answered at once, in the event loop
+_JOB_WEIGHT = 2000  # units of `weight` in one job, unless one ask alone has more: others wait until a job is done
+_EXPLAINED = 20  # units for an explained item; each took 25–34 µs, so that 25 of them are light
+_LOOKED_AT = 4  # items that caps look at in one unit; at worst they look at all
 
 
 def weight(ask: Ask, num_items: int) -> int:
@@ -35,33 +37,30 @@ def weight(ask: Ask, num_items: int) -> int:
 
 def recommend_jobs(asks: Sequence[Ask], popular_for_unknown: bool, num_items: int) -> Iterator[Job]:
     """Yield all asks in their order, some in each job: small enough that others hardly wait for one."""
-    piece: list[dict[str, Any]] = []
-    size = 0
+    entries: list[dict[str, Any]] = []
+    total = 0
     for ask in asks:
-        if piece and size + weight(ask, num_items) > _PIECE:
-            yield {"do": "recommend", "asks": piece, "popular": popular_for_unknown}
-            piece, size = [], 0
-        piece.append(ask.model_dump())
-        size += weight(ask, num_items)
-    yield {"do": "recommend", "asks": piece, "popular": popular_for_unknown}
+        if entries and total + weight(ask, num_items) > _JOB_WEIGHT:
+            yield {"do": "recommend", "asks": entries, "popular": popular_for_unknown}
+            entries, total = [], 0
+        entries.append(ask.model_dump())
+        total += weight(ask, num_items)
+    yield {"do": "recommend", "asks": entries, "popular": popular_for_unknown}
 
 
-def map_job() -> Job:
-    return {"do": "map"}
+def perform(loaded: LoadedModel, job: Job, live: LiveState) -> tuple[bytes, bytes]:
+    """Do the job; return its answer as JSON and, of recommendations, the errors."""
+    return _WORK[job["do"]](loaded, job, live)
 
 
-def perform(loaded: LoadedModel, job: Job, latest: LiveState) -> tuple[bytes, bytes]:
-    return _WORK[job["do"]](loaded, job, latest)
-
-
-def _recommend(loaded: LoadedModel, job: Job, latest: LiveState) -> tuple[bytes, bytes]:
-    """Results and errors of all asks, one of them null for each: two lists in JSON, without their brackets."""
+def _recommend(loaded: LoadedModel, job: Job, live: LiveState) -> tuple[bytes, bytes]:
+    """Return results and errors of all asks, one of them null for each: two lists in JSON, without their brackets."""
     results, errors = [], []
-    hidden = latest.hidden(loaded)
+    hidden = live.hidden(loaded)
     for entry in job["asks"]:
         try:
             ask = Ask.model_construct(**entry)
-            result = encode(answers.recommend(loaded, ask, job["popular"], latest.news(loaded, ask.user), hidden))
+            result = encode(answers.recommend(loaded, ask, job["popular"], live.news(loaded, ask.user), hidden))
             error = b"null"
         except UserError as refusal:
             status, detail = answers.failure(refusal)
@@ -71,8 +70,16 @@ def _recommend(loaded: LoadedModel, job: Job, latest: LiveState) -> tuple[bytes,
     return b",".join(results), b",".join(errors)
 
 
-def _map(loaded: LoadedModel, job: Job, latest: LiveState) -> tuple[bytes, bytes]:
+def _card(loaded: LoadedModel, job: Job, live: LiveState) -> tuple[bytes, bytes]:
+    return encode(answers.model_card(loaded, live.accepts_events)), b""
+
+
+def _map(loaded: LoadedModel, job: Job, live: LiveState) -> tuple[bytes, bytes]:
     return encode(item_map(loaded.scorer, loaded.by_popularity)), b""
 
 
-_WORK = {"recommend": _recommend, "map": _map}
+_WORK: dict[str, Callable[[LoadedModel, Job, LiveState], tuple[bytes, bytes]]] = {
+    "recommend": _recommend,
+    "card": _card,
+    "map": _map,
+}

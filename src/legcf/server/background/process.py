@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process beside the server that does its long work, so that short requests find the server free.
+"""Run a process beside the server that does its long work, so that short requests find the server free.
 
 Two threads of one process share Python's lock, and whoever holds it may just have lost its core to somebody else; two
 processes share nothing, and this one steps back (`nice`) where both want a core. It starts with the first long request,
@@ -20,26 +20,27 @@ from typing import IO
 from legcf.server.background.jobs import Job, perform
 from legcf.server.encoding import encode
 from legcf.server.logs import log
+from legcf.server.state.event_log import EventLog
 from legcf.server.state.live_state import LiveState
 from legcf.server.state.loaded_model import LoadedModel
 
 _NICENESS = 10
-_TRIES = 3  # in a row; then the server does everything itself
+_MAX_FAILURES = 3  # in a row; then the server does everything itself
 _MODELS = 2  # while a file is being replaced, batches that began before it end with the model they began with
 
 
 class Helper:
-    """To be used from one thread."""
+    """Start the process with the first job and hand jobs to it; to be used from one thread."""
 
-    def __init__(self, path: Path, latest: LiveState | None = None, events: str | None = None) -> None:
-        self._path, self._live, self._events = path, latest or LiveState(), events
+    def __init__(self, path: Path, live: LiveState) -> None:
+        self._path, self._live = path, live
         self._process: subprocess.Popen[bytes] | None = None
         self._failures = 0
 
     def perform(self, loaded: LoadedModel, job: Job) -> tuple[bytes, bytes]:
-        """By the process; or here, if it has another model or is no more."""
-        found = None if self._failures == _TRIES else self._ask(encode({"model": loaded.tag, **job}))
-        return perform(loaded, job, self._live) if found is None else found
+        """Let the process do it; or do it here, if the process has another model or has ended."""
+        answer = None if self._failures == _MAX_FAILURES else self._ask(encode({"model": loaded.tag, **job}))
+        return perform(loaded, job, self._live) if answer is None else answer
 
     @property
     def process_id(self) -> int | None:
@@ -66,7 +67,7 @@ class Helper:
                 "warning",
                 reason=str(error),
                 effect="long work slows short requests down",
-                again=self._failures < _TRIES,
+                again=self._failures < _MAX_FAILURES,
             )
             return None
         self._failures = 0
@@ -74,8 +75,8 @@ class Helper:
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
-            told = [] if self._events is None else [self._events]
-            command = [sys.executable, "-m", "legcf.server.background.process", str(self._path), *told]
+            events = [] if self._live.log is None else [str(self._live.log.folder)]
+            command = [sys.executable, "-m", "legcf.server.background.process", str(self._path), *events]
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         return self._process
 
@@ -92,8 +93,8 @@ def _read(stream: IO[bytes]) -> bytes:
     return part
 
 
-def work(path: Path, jobs: IO[bytes], answers: IO[bytes], latest: LiveState) -> None:
-    """Until there are no more jobs."""
+def work(path: Path, jobs: IO[bytes], answers: IO[bytes], live: LiveState) -> None:
+    """Do jobs until there are no more."""
     models: dict[str, LoadedModel] = {}
     while True:
         try:
@@ -102,11 +103,11 @@ def work(path: Path, jobs: IO[bytes], answers: IO[bytes], latest: LiveState) -> 
             return
         try:
             if job["model"] not in models:
-                loaded = LoadedModel.of(path).with_described(latest.log)
+                loaded = LoadedModel.of(path).with_described_items(live.log)
                 models[loaded.tag] = loaded
                 models = dict(list(models.items())[-_MODELS:])
-            results, errors = perform(models[job["model"]], job, latest)
-        except Exception:  # the server tries it itself, and tells what is wrong
+            results, errors = perform(models[job["model"]], job, live)
+        except Exception:  # the server tries it itself, and reports what is wrong
             results, errors = b"", b""
         _write(answers, results)
         _write(answers, errors)
@@ -119,7 +120,8 @@ def main() -> None:
         os.nice(_NICENESS)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints must not get between the answers
-    work(Path(sys.argv[1]), sys.stdin.buffer, answers, LiveState.of(sys.argv[2] if len(sys.argv) > 2 else None))
+    event_log = EventLog(sys.argv[2]) if len(sys.argv) > 2 else None
+    work(Path(sys.argv[1]), sys.stdin.buffer, answers, LiveState(event_log))
 
 
 if __name__ == "__main__":

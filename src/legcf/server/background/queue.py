@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The slow lane: long work, one small piece at a time in one thread, so that everybody in it gets a turn.
+"""Queue long work: one small piece at a time in one thread, so that everybody who waits gets a turn.
 
 A piece mostly waits there for the helper process (`legcf.server.background.process`), which does the work.
 """
@@ -9,23 +9,23 @@ from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-_MOST_WAITING = 64
+_MAX_WAITING = 64  # requests
 
 _Result = TypeVar("_Result")
 
 
 class Busy(Exception):
-    """So many wait in the lane that another would only wait in vain."""
+    """Refuse work where so many wait already that another would only wait in vain."""
 
 
 class ClientDisconnected(Exception):
-    """Whoever asked has gone."""
+    """Stop working for a client that has gone."""
 
 
 class SlowQueue:
-    def __init__(self, most_waiting: int = _MOST_WAITING) -> None:
-        self._thread = ThreadPoolExecutor(1, "slow-lane")
-        self._most_waiting, self._inside = most_waiting, 0
+    def __init__(self, max_waiting: int = _MAX_WAITING) -> None:
+        self._thread = ThreadPoolExecutor(1, "slow-queue")
+        self._max_waiting, self._num_waiting = max_waiting, 0
 
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
@@ -34,19 +34,19 @@ class SlowQueue:
         return (await self.run_all([piece]))[0]
 
     async def run_all(
-        self, pieces: Iterable[Callable[[], _Result]], abandoned: Callable[[], Awaitable[bool]] | None = None
+        self, pieces: Iterable[Callable[[], _Result]], is_disconnected: Callable[[], Awaitable[bool]] | None = None
     ) -> list[_Result]:
-        """The results of all pieces, in their order; none are worked on for somebody who has gone."""
-        if self._inside >= self._most_waiting:
+        """Return the results of all pieces, in their order; none are worked on for a client that has gone."""
+        if self._num_waiting >= self._max_waiting:
             raise Busy
-        self._inside += 1
+        self._num_waiting += 1
         loop = asyncio.get_running_loop()
         results = []
         try:
             for piece in pieces:
-                if abandoned is not None and await abandoned():
+                if is_disconnected is not None and await is_disconnected():
                     raise ClientDisconnected
                 results.append(await loop.run_in_executor(self._thread, piece))
             return results
         finally:
-            self._inside -= 1
+            self._num_waiting -= 1

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be asked of the server, and what it can be sent."""
+"""Answer what the server can be asked, and take what it can be sent."""

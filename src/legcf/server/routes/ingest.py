@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operations that tell the server something: events, which items are available, what new ones are like. Kept in the
-event log."""
+"""Take reports and keep them in the event log: events, which items are available, what new items are like."""
 
 import time
 from functools import partial
@@ -11,16 +10,18 @@ from starlette.responses import Response
 from legcf.scoring.extend import NewItem
 from legcf.server import schemas
 from legcf.server.answers import UnknownId
-from legcf.server.background.event_journal import Journal
-from legcf.server.middleware import Json
+from legcf.server.background.event_journal import EventBatch
+from legcf.server.encoding import Json
 from legcf.server.routes.operations import Operation, read_body, read_query
+from legcf.server.routes.services import Services
 from legcf.server.state.event_log import Change, Described, LogEntry, Withdrawn, new_event
-from legcf.server.state.model_manager import ModelManager
 
 
 class IngestApi:
-    def __init__(self, holder: ModelManager, journal: Journal) -> None:
-        self._manager, self._journal = holder, journal
+    """Declare its operations for any server; one that takes no events (`journal` is None) routes none of them."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
     def operations(self) -> list[Operation]:
         item = partial(
@@ -29,61 +30,73 @@ class IngestApi:
             answer=schemas.ItemTaken,
             query=schemas.ItemQuery,
             body=schemas.ItemNews,
-            problems=(409, 413, 422, 503),
+            problems=(409, 503),
+            name="items",
         )
         withdrawal = partial(
-            Operation, "DELETE", answer=schemas.ItemTaken, query=schemas.ItemQuery, problems=(404, 422, 503)
+            Operation,
+            "DELETE",
+            answer=schemas.ItemTaken,
+            query=schemas.ItemQuery,
+            problems=(404, 503),
+            name="items",
+        )
+        about, query = (
+            "Whether an item may be recommended from now on, and what it is like",
+            "with the id in the query.",
         )
         back = "Take back what was said of a new item's features and title; an item of the file itself stays"
-        about = "Whether an item may be recommended from now on, and what it is like"
-        taken = "What users took: acknowledged once it is on disk, known to every answer after that."
         return [
             Operation(
                 "POST",
                 "/interactions",
-                taken,
+                "What users took: acknowledged once it is on disk, known to every answer after that.",
                 self.interactions,
                 schemas.Acknowledged,
                 body=schemas.NewEvents,
-                problems=(413, 422, 503),
+                problems=(503,),
+                name="interactions",
             ),
             item("/items/{item:id}", f"{about}.", self.item),
-            item("/items", f"{about}, with the id in the query.", self.item),
+            item("/items", f"{about}, {query}", self.item),
             withdrawal("/items/{item:id}", f"{back}.", self.withdraw),
-            withdrawal("/items", f"{back}, with the id in the query.", self.withdraw),
+            withdrawal("/items", f"{back}, {query}", self.withdraw),
         ]
 
     async def interactions(self, request: HttpRequest) -> Response:
         events = (await read_body(request, schemas.NewEvents)).events
-        loaded = self._manager.current
-        model = loaded.scorer.model
-        parcel = [new_event(str(event.user), str(event.item), event.id, event.time) for event in events]
-        new = await self._journal.write(parcel)
-        unknown = list(dict.fromkeys(event.item for event in events if model.items.find(event.item) is None))
-        return Json({"model": loaded.tag, "new": new, "repeated": len(parcel) - new, "unknown_items": unknown})
+        loaded = self._services.manager.current
+        find = loaded.scorer.model.items.find
+        new = await self._write([new_event(str(one.user), str(one.item), one.id, one.time) for one in events])
+        unknown = list(dict.fromkeys(event.item for event in events if find(event.item) is None))
+        return Json({"model": loaded.tag, "new": new, "repeated": len(events) - new, "unknown_items": unknown})
 
     async def item(self, request: HttpRequest) -> Response:
         item = read_query(request, schemas.ItemQuery).item
         news = await read_body(request, schemas.ItemNews)
-        model, now = self._manager.current.scorer.model, time.time()
+        model, now = self._services.manager.current.scorer.model, time.time()
         entries: list[LogEntry] = []
         if news.available is not None:
             entries.append(Change(item, news.available, now))
         if news.features is not None:
-            NewItem.of(model, item, news.features)  # refused before it is written where it cannot be placed
+            NewItem.of(model, item, news.features)  # refused before it is written if the model cannot make a vector
             entries.append(Described(item, news.features, news.title, now))
-        await self._journal.write(entries)
-        return await self._taken(item, news.available, news.features is not None)
+        await self._write(entries)
+        return await self._taken(item, news.available, is_described_anew=news.features is not None)
 
     async def withdraw(self, request: HttpRequest) -> Response:
         item = read_query(request, schemas.ItemQuery).item
-        if not await self._journal.write([Withdrawn(item, time.time())]):
+        if not await self._write([Withdrawn(item, time.time())]):
             raise UnknownId("description of an item", item)
-        return await self._taken(item, None, True)
+        return await self._taken(item, None, is_described_anew=True)
+
+    async def _write(self, batch: EventBatch) -> int:
+        assert self._services.journal is not None
+        return await self._services.journal.write(batch)
 
     async def _taken(self, item: str, available: bool | None, is_described_anew: bool) -> Response:
         if is_described_anew:
-            await self._manager.reload_if_changed()
-        loaded = self._manager.current
+            await self._services.manager.reload_if_changed()
+        loaded = self._services.manager.current
         known = loaded.scorer.model.items.find(item) is not None
         return Json({"model": loaded.tag, "item": item, "available": available, "known": known})

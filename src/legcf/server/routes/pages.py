@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page at `/` and the small questions it asks. Hand-written files in `web/`, nothing from outside."""
+"""Serve the page at `/` and the small questions it asks. Hand-written files in `web/`, nothing from outside."""
 
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -10,21 +11,16 @@ import numpy as np
 from pydantic import BaseModel, Field
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from legcf.ranking.popularity import at_least_one
-from legcf.ranking.tables.embedding_table import CodebookTable
 from legcf.server.answers import UnknownId
-from legcf.server.background.jobs import map_job
-from legcf.server.background.process import Helper
-from legcf.server.background.queue import SlowQueue
+from legcf.server.background.jobs import CARD, MAP, Job
 from legcf.server.encoding import encode
-from legcf.server.item_map import hues
-from legcf.server.routes.operations import Endpoint, read_query
+from legcf.server.routes.operations import Endpoint, Operation, read_query
+from legcf.server.routes.services import Services
 from legcf.server.state.live_state import LiveState
 from legcf.server.state.loaded_model import LoadedModel
-from legcf.server.state.model_manager import ModelManager
 
 _WEB = Path(__file__).parents[1] / "web"
 _FILES = (
@@ -32,7 +28,7 @@ _FILES = (
     ("/docs", "docs.html", "text/html"),
     ("/favicon.ico", "icon.svg", "image/svg+xml"),
 )
-_MOST_HISTORY = 500
+_MAX_HISTORY = 500  # items of a history that the page lists
 
 
 class Search(BaseModel):
@@ -44,16 +40,19 @@ class OfUser(BaseModel):
     user: str
 
 
-def page_routes(
-    holder: ModelManager, lane: SlowQueue, helper: Helper, latest: LiveState, document: bytes
-) -> list[BaseRoute]:
-    files = [Route(path, _fixed((_WEB / name).read_bytes(), kind)) for path, name, kind in _FILES]
+def page_operations(services: Services, document: bytes) -> list[Operation]:
+    """Return the page's files and questions; `document` is the OpenAPI document."""
+    page = partial(Operation, "GET", open=True, name="page")
+    ask = partial(Operation, "GET", name="api")
     return [
-        *files,
-        Route("/openapi.json", _fixed(document, "application/json")),
-        Mount("/static", StaticFiles(directory=_WEB)),
-        *_questions(holder, lane, latest),
-        Route("/api/map", _map(holder, lane, helper)),
+        *(page(path, None, _fixed((_WEB / name).read_bytes(), kind)) for path, name, kind in _FILES),
+        page("/openapi.json", None, _fixed(document, "application/json")),
+        page("/static/{file:id}", None, _static()),
+        ask("/api/model", None, _by_helper(services, CARD)),
+        ask("/api/map", None, _by_helper(services, MAP)),
+        ask("/api/items", None, _searched(services, _items)),
+        ask("/api/users", None, _searched(services, _users)),
+        ask("/api/history", None, _searched(services, _history)),
     ]
 
 
@@ -64,90 +63,94 @@ def _fixed(content: bytes, kind: str) -> Endpoint:
     return send
 
 
-def _questions(holder: ModelManager, lane: SlowQueue, latest: LiveState) -> list[BaseRoute]:
-    """Each worked out in the slow lane: looking through all titles takes a while where there are many."""
-
-    def question(path: str, answer: Callable[[LoadedModel, HttpRequest], Any]) -> Route:
-        async def endpoint(request: HttpRequest) -> Response:
-            content = await lane.run(lambda: encode(answer(holder.current, request)))
-            return Response(content, media_type="application/json")
-
-        return Route(path, endpoint)
-
-    return [
-        question("/api/model", lambda current, _: _card(current, latest)),
-        question("/api/items", _items),
-        question("/api/users", _users),
-        question("/api/history", lambda current, request: _history(current, request, latest)),
-    ]
-
-
-def _map(holder: ModelManager, lane: SlowQueue, helper: Helper) -> Endpoint:
-    drawn: dict[str, bytes] = {}  # of the model in use: it takes a second or two
+def _static() -> Endpoint:
+    files = StaticFiles(directory=_WEB)
 
     async def send(request: HttpRequest) -> Response:
-        current = holder.current
-        if current.tag not in drawn:
-            content, _ = await lane.run(partial(helper.perform, current, map_job()))
-            drawn.clear()
-            drawn[current.tag] = content
-        return Response(drawn[current.tag], media_type="application/json")
+        return await files.get_response(os.path.normpath(request.path_params["file"]), request.scope)
 
     return send
 
 
-def _items(current: LoadedModel, request: HttpRequest) -> dict[str, Any]:
-    """Items found by a text, or those with the ids given, as many as the model has."""
-    wanted = request.query_params.getlist("id")
-    if wanted:
-        places = [current.scorer.model.items.find(identifier) for identifier in wanted]
-        return {"items": _entries(current, [place for place in places if place is not None])}
+def _by_helper(services: Services, job: Job) -> Endpoint:
+    """Let the helper process work it out, once for a model: laying out the map takes a second or two."""
+    contents: dict[str, bytes] = {}  # of the model in use, by its tag
+
+    async def send(request: HttpRequest) -> Response:
+        loaded = services.manager.current
+        if loaded.tag not in contents:
+            content, _ = await services.slow_queue.run(partial(services.helper.perform, loaded, job))
+            contents.clear()
+            contents[loaded.tag] = content
+        return Response(contents[loaded.tag], media_type="application/json")
+
+    return send
+
+
+def _searched(services: Services, answer: Callable[[LoadedModel, LiveState, HttpRequest], Any]) -> Endpoint:
+    """Work it out in the slow queue: looking through all titles takes a while where there are many."""
+
+    async def send(request: HttpRequest) -> Response:
+        content = await services.slow_queue.run(
+            lambda: encode(answer(services.manager.current, services.live, request))
+        )
+        return Response(content, media_type="application/json")
+
+    return send
+
+
+def _items(loaded: LoadedModel, live: LiveState, request: HttpRequest) -> dict[str, Any]:
+    """Find items by a text, or those with the ids asked for, as many as the model has."""
+    ids = request.query_params.getlist("id")
+    if ids:
+        positions = [loaded.scorer.model.items.find(identifier) for identifier in ids]
+        return {"items": _entries(loaded, [position for position in positions if position is not None])}
     query = read_query(request, Search)
-    return {"items": search_items(current, query.q, query.limit)}
+    return {"items": search_items(loaded, query.q, query.limit)}
 
 
-def _users(current: LoadedModel, request: HttpRequest) -> dict[str, Any]:
+def _users(loaded: LoadedModel, live: LiveState, request: HttpRequest) -> dict[str, Any]:
     query = read_query(request, Search)
-    return {"users": search_users(current, query.q, query.limit)}
+    return {"users": search_users(loaded, query.q, query.limit)}
 
 
-def _history(current: LoadedModel, request: HttpRequest, latest: LiveState) -> dict[str, Any]:
-    user, model = read_query(request, OfUser).user, current.scorer.model
+def _history(loaded: LoadedModel, live: LiveState, request: HttpRequest) -> dict[str, Any]:
+    user, model = read_query(request, OfUser).user, loaded.scorer.model
     position = None if model.users is None else model.users.find(user)
-    news = latest.news(current, user)
+    news = live.news(loaded, user)
     if position is None and not news.version:
         raise UnknownId("user", user)
-    seen = news.items if position is None else np.union1d(current.scorer.history(position), news.items)
-    order = seen[(-model.popularity[seen].astype(int)).argsort(kind="stable")][:_MOST_HISTORY]
+    seen = news.items if position is None else np.union1d(loaded.scorer.history(position), news.items)
+    order = seen[(-model.popularity[seen].astype(int)).argsort(kind="stable")][:_MAX_HISTORY]
     return {
         "stored": model.history is not None or news.version > 0,
         "count": len(seen),
-        "items": _entries(current, order),
+        "items": _entries(loaded, order),
     }
 
 
-def search_items(current: LoadedModel, text: str, limit: int) -> list[dict[str, Any]]:
-    """Items whose title holds the text, or whose id is the text; the best known first."""
-    names, wanted = current.folded_names, text.casefold().strip()
-    exact = current.scorer.model.items.find(text) if text else None
-    found = [] if exact is None else [exact]
-    for item in current.by_popularity:
-        if len(found) >= limit:
+def search_items(loaded: LoadedModel, text: str, limit: int) -> list[dict[str, Any]]:
+    """Find items whose title holds the text, or whose id is the text; the best known first."""
+    names, folded = loaded.folded_names, text.casefold().strip()
+    exact = loaded.scorer.model.items.find(text) if text else None
+    found_items = [] if exact is None else [exact]
+    for item in loaded.by_popularity:
+        if len(found_items) >= limit:
             break
-        if wanted in names[item] and item != exact:
-            found.append(item)
-    return _entries(current, found)
+        if folded in names[item] and item != exact:
+            found_items.append(item)
+    return _entries(loaded, found_items)
 
 
-def search_users(current: LoadedModel, text: str, limit: int) -> list[int | str]:
-    """The user with this id, users whose id begins with the text, then those that hold it."""
-    users = current.scorer.model.users
+def search_users(loaded: LoadedModel, text: str, limit: int) -> list[int | str]:
+    """Find the user with this id, users whose id begins with the text, then those that hold it."""
+    users = loaded.scorer.model.users
     if users is None:
         return []
     exact = users.find(text) if text else None
     starts: list[int] = [] if exact is None else [exact]
     inside: list[int] = []
-    for position, name in enumerate(current.user_names):
+    for position, name in enumerate(loaded.user_names):
         if len(starts) >= limit:
             break
         if position == exact:
@@ -159,8 +162,8 @@ def search_users(current: LoadedModel, text: str, limit: int) -> list[int | str]
     return users.external((starts + inside)[:limit])
 
 
-def _entries(current: LoadedModel, positions: Any) -> list[dict[str, Any]]:
-    model = current.scorer.model
+def _entries(loaded: LoadedModel, positions: Any) -> list[dict[str, Any]]:
+    model = loaded.scorer.model
     counts = at_least_one(model.popularity)
     return [
         {
@@ -170,26 +173,3 @@ def _entries(current: LoadedModel, positions: Any) -> list[dict[str, Any]]:
         }
         for item in positions
     ]
-
-
-def _card(current: LoadedModel, latest: LiveState) -> dict[str, Any]:
-    model = current.scorer.model
-    rows = model.item_rows
-    return {
-        "model": current.tag,
-        "card": model.card,
-        "bytes": current.bytes,
-        "items": len(model.items),
-        "users": 0 if model.users is None else len(model.users),
-        "titles": model.titles is not None,
-        "users_stored": model.user_rows is not None,
-        "accepts_events": latest.accepts_events,
-        "history_stored": model.history is not None,
-        "hues": hues(model),
-        "attributes": [] if model.attributes is None else model.attributes.described(),
-        "dtype": model.dtype,
-        "coded": isinstance(rows, CodebookTable),
-        "width": rows.width,
-        "codebook": len(rows.codebook) if isinstance(rows, CodebookTable) else None,
-        "terms": rows.columns.shape[1] if isinstance(rows, CodebookTable) else None,
-    }

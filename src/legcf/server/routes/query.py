@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operations of the API: what is asked for, worked out at once or in the slow lane, and sent."""
+"""Answer questions to the model: at once in the event loop, or in the slow queue where it takes long."""
 
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from functools import partial
@@ -14,62 +14,72 @@ from starlette.types import Receive, Scope, Send
 from legcf.core.errors import UserError
 from legcf.server import answers, schemas
 from legcf.server.background.jobs import LIGHT, perform, recommend_jobs, weight
-from legcf.server.background.process import Helper
-from legcf.server.background.queue import SlowQueue
-from legcf.server.encoding import encode
-from legcf.server.middleware import Json
+from legcf.server.encoding import Json, encode
 from legcf.server.routes.operations import Operation, read_body, read_query
-from legcf.server.settings import Settings
-from legcf.server.state.live_state import LiveState
+from legcf.server.routes.services import Services
 from legcf.server.state.loaded_model import LoadedModel
-from legcf.server.state.model_manager import ModelManager
-from legcf.server.telemetry import Telemetry
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Api:
-    def __init__(
-        self,
-        settings: Settings,
-        holder: ModelManager,
-        telemetry: Telemetry,
-        lane: SlowQueue,
-        helper: Helper,
-        latest: LiveState,
-    ) -> None:
-        self._settings, self._manager, self._telemetry = settings, holder, telemetry
-        self._slow_queue, self._helper, self._latest = lane, helper, latest
+class QueryApi:
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
     def operations(self) -> list[Operation]:
-        """Every id goes in the path or in the query: in a path some clients and proxies tamper with `..` or `//`."""
+        """Take every id in the path or in the query: in a path some clients and proxies tamper with `..` or `//`."""
         user = partial(
-            Operation, "GET", answer=schemas.Recommendations, query=schemas.UserQuery, problems=(404, 409, 503)
+            Operation,
+            "GET",
+            answer=schemas.Recommendations,
+            query=schemas.UserQuery,
+            problems=(404, 409, 503),
+            name="recommend",
         )
-        item = partial(Operation, "GET", answer=schemas.Similar, query=schemas.ItemNeighboursQuery, problems=(404,))
+        item = partial(
+            Operation,
+            "GET",
+            answer=schemas.Similar,
+            query=schemas.ItemNeighboursQuery,
+            problems=(404,),
+            name="similar",
+        )
         users = partial(
-            Operation, "GET", answer=schemas.Similar, query=schemas.UserNeighboursQuery, problems=(404, 409)
+            Operation,
+            "GET",
+            answer=schemas.Similar,
+            query=schemas.UserNeighboursQuery,
+            problems=(404, 409),
+            name="similar_users",
         )
-        many = partial(Operation, "POST", answer=schemas.ManyRecommendations, body=schemas.AskMany)
+        many = partial(
+            Operation,
+            "POST",
+            answer=schemas.ManyRecommendations,
+            body=schemas.AskMany,
+            problems=(503,),
+            name="recommend_many",
+        )
         state = partial(Operation, "GET", open=True)
         best, like = "The best k items for a known user", "Items like this one: cosine, less for items of few users"
         taste, query = "Users with a taste like this one's: cosine of their vectors", "with the id in the query."
+        metrics = "Prometheus' text format, over all workers."
         return [
             user("/recommend/{user:id}", f"{best}.", self.recommend),
             user("/recommend", f"{best}, {query}", self.recommend),
-            many("/recommend", "Up to 100 at once, with filters.", self.recommend_many, problems=(413, 422, 503)),
+            many("/recommend", "Up to 100 at once, with filters.", self.recommend_many),
             item("/similar/{item:id}", f"{like}.", self.similar),
             item("/similar", f"{like}, {query}", self.similar),
             users("/similar-users/{user:id}", f"{taste}.", self.similar_users),
             users("/similar-users", f"{taste}, {query}", self.similar_users),
-            state("/live", "Whether the process answers.", self.live, answer=schemas.Live),
-            state("/ready", "Whether it serves what is on disk.", self.ready, answer=schemas.Ready),
-            state("/health", "Whether it serves, and what.", self.health, answer=schemas.Health),
-            Operation("GET", "/metrics", "Prometheus' text format, over all workers.", self.metrics, None),
+            state("/live", "Whether the process answers.", self.live, answer=schemas.Live, name="live"),
+            state("/ready", "Whether it serves what is on disk.", self.ready, answer=schemas.Ready, name="ready"),
+            state("/health", "Whether it serves, and what.", self.health, answer=schemas.Health, name="health"),
+            Operation("GET", "/metrics", metrics, self.metrics, name="metrics"),
         ]
 
     def recommend_at_once(self, user: str, query_string: bytes) -> bytes | None:
-        """The answer for a known user; None if it takes long work, or if anything is wrong."""
+        """Return the answer for a known user; None if it takes long work, or if anything is wrong."""
         fields = dict(parse_qsl(query_string.decode("latin-1"), keep_blank_values=True))
         try:
             return self._light(schemas.UserQuery.model_validate({**fields, "user": user}))
@@ -82,23 +92,24 @@ class Api:
         return await self._long(query) if content is None else _json(content)
 
     def _light(self, query: schemas.UserQuery) -> bytes | None:
-        ask, loaded = schemas.Ask.model_construct(**vars(query)), self._manager.current
+        services = self._services
+        ask, loaded = schemas.Ask.model_construct(**vars(query)), services.manager.current
         if weight(ask, loaded.num_items) > LIGHT:
             return None
-        news, hidden = self._latest.news(loaded, ask.user), self._latest.hidden(loaded)
-        popular = self._settings.popular_for_unknown
-        return _remembered(
+        news, hidden = services.live.news(loaded, ask.user), services.live.hidden(loaded)
+        return _cached(
             loaded,
             (query.model_dump_json(), news.version, hidden.version),
-            lambda: answers.recommend(loaded, ask, popular, news, hidden),
+            lambda: answers.recommend(loaded, ask, services.settings.popular_for_unknown, news, hidden),
         )
 
     async def _long(self, query: schemas.UserQuery) -> Response:
-        ask, loaded = schemas.Ask.model_construct(**vars(query)), self._manager.current
-        key = query.model_dump_json(), self._latest.news(loaded, ask.user).version, self._latest.hidden(loaded).version
+        live, loaded = self._services.live, self._services.manager.current
+        ask = schemas.Ask.model_construct(**vars(query))
+        key = query.model_dump_json(), live.news(loaded, ask.user).version, live.hidden(loaded).version
         content = loaded.response_cache.get(key)
         if content is None:
-            content, error = (await self._in_lane(loaded, [ask]))[0]
+            content, error = (await self._in_slow_queue(loaded, [ask]))[0]
             if error != b"null":
                 failed = schemas.Failed.model_validate_json(error)
                 return Json({"detail": failed.detail}, failed.status)
@@ -107,35 +118,38 @@ class Api:
 
     async def recommend_many(self, request: HttpRequest) -> Response:
         asks = (await read_body(request, schemas.AskMany)).requests
-        loaded = self._manager.current
+        services = self._services
+        loaded = services.manager.current
         if sum(weight(ask, loaded.num_items) for ask in asks) <= LIGHT:
-            jobs = recommend_jobs(asks, self._settings.popular_for_unknown, loaded.num_items)
-            done = [perform(loaded, job, self._latest) for job in jobs]
+            jobs = recommend_jobs(asks, services.settings.popular_for_unknown, loaded.num_items)
+            done = [perform(loaded, job, services.live) for job in jobs]
         else:
-            done = await self._in_lane(loaded, asks, request.is_disconnected)
+            done = await self._in_slow_queue(loaded, asks, request.is_disconnected)
         return ChunkedJson(list(_joined(loaded, done)))
 
-    async def _in_lane(
+    async def _in_slow_queue(
         self,
         loaded: LoadedModel,
         asks: Sequence[schemas.Ask],
-        abandoned: Callable[[], Awaitable[bool]] | None = None,
+        is_disconnected: Callable[[], Awaitable[bool]] | None = None,
     ) -> list[tuple[bytes, bytes]]:
-        jobs = recommend_jobs(asks, self._settings.popular_for_unknown, loaded.num_items)
-        return await self._slow_queue.run_all((partial(self._helper.perform, loaded, job) for job in jobs), abandoned)
+        services = self._services
+        jobs = recommend_jobs(asks, services.settings.popular_for_unknown, loaded.num_items)
+        pieces = (partial(services.helper.perform, loaded, job) for job in jobs)
+        return await services.slow_queue.run_all(pieces, is_disconnected)
 
     async def similar(self, request: HttpRequest) -> Response:
         query = read_query(request, schemas.ItemNeighboursQuery)
-        loaded = self._manager.current
-        hidden = self._latest.hidden(loaded)
+        loaded = self._services.manager.current
+        hidden = self._services.live.hidden(loaded)
         key = "items", query.item, query.k, hidden.version
-        return _json(_remembered(loaded, key, lambda: answers.similar_items(loaded, query.item, query.k, hidden)))
+        return _json(_cached(loaded, key, lambda: answers.similar_items(loaded, query.item, query.k, hidden)))
 
     async def similar_users(self, request: HttpRequest) -> Response:
         query = read_query(request, schemas.UserNeighboursQuery)
-        loaded = self._manager.current
+        loaded = self._services.manager.current
         key = "users", query.user, query.k
-        return _json(_remembered(loaded, key, lambda: answers.similar_users(loaded, query.user, query.k)))
+        return _json(_cached(loaded, key, lambda: answers.similar_users(loaded, query.user, query.k)))
 
     async def live(self, request: HttpRequest) -> Response:
         return Json({"status": "alive"})
@@ -144,24 +158,24 @@ class Api:
         return Json(self._state())
 
     async def health(self, request: HttpRequest) -> Response:
-        current = self._manager.current
-        model = current.scorer.model
+        manager = self._services.manager
+        model = manager.current.scorer.model
         users = 0 if model.users is None else len(model.users)
-        name = str(model.card.get("name") or self._manager.path.name)
-        facts = {"name": name, "users": users, "items": len(model.items), "loaded_at": current.at}
+        name = str(model.card.get("name") or manager.path.name)
+        facts = {"name": name, "users": users, "items": len(model.items), "loaded_at": manager.current.loaded_at}
         return Json({**self._state(), **facts})
 
     async def metrics(self, request: HttpRequest) -> Response:
-        return Response(self._telemetry.text(), headers={"content-type": _METRICS_TYPE})
+        return Response(self._services.telemetry.text(), headers={"content-type": _METRICS_TYPE})
 
     def _state(self) -> dict[str, str | None]:
-        warning = self._manager.warning
-        status = "ready" if warning is None else "warning"
-        return {"model": self._manager.current.tag, "status": status, "warning": warning}
+        manager = self._services.manager
+        status = "ready" if manager.warning is None else "warning"
+        return {"model": manager.current.tag, "status": status, "warning": manager.warning}
 
 
-def _remembered(loaded: LoadedModel, key: Hashable, work: Callable[[], Any]) -> bytes:
-    """What was answered before, or what `work` gives."""
+def _cached(loaded: LoadedModel, key: Hashable, work: Callable[[], Any]) -> bytes:
+    """Return what was answered before, or what `work` gives."""
     content = loaded.response_cache.get(key)
     if content is None:
         content = encode(work())
@@ -174,7 +188,7 @@ def _json(content: bytes) -> Response:
 
 
 class ChunkedJson(Response):
-    """JSON sent in the parts it is made of: megabytes at once would hold everybody else up."""
+    """Send JSON in the parts it is made of: megabytes at once would hold everybody else up."""
 
     media_type = "application/json"
 

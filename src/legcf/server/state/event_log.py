@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The event log: what users did, which items are available and what new ones are like, told to a running server. One
-SQLite file in a folder.
+"""Keep the event log: what users did, which items are available and what new ones are like, as reported to a running
+server. One SQLite file in a folder.
 
 Whoever writes gets an answer once the transaction is on disk (write-ahead log, synced at every commit), so a process
 may be killed at any moment: what was acknowledged is there. Ids of events are unique, so that what a client sends again
 is counted once. Transactions of several processes come one after the other: the log has one order, and a position in it
-says exactly which events somebody knows.
+says exactly which events a model knows.
 """
 
 import json
 import sqlite3
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from typing import Any
 from legcf.core.errors import UserError
 
 FILE_NAME = "events.sqlite"
-_PATIENCE_SECONDS = 30.0  # for a transaction of another process to end
+_TIMEOUT_SECONDS = 30.0  # for a transaction of another process to end
 MARK_KEY = "events"
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS log (name TEXT NOT NULL);
@@ -38,13 +39,13 @@ CREATE TABLE IF NOT EXISTS items (
     item TEXT NOT NULL, features TEXT NOT NULL, title TEXT, time REAL NOT NULL
 );
 """
-_MOST_ROWS = 1000  # in one statement
+_MAX_ROWS = 1000  # in one statement
 _OF_USER = "SELECT position, item FROM events WHERE user = ? AND position > ? ORDER BY position"
 
 
 @dataclass(frozen=True)
 class Event:
-    """A user took an item. Ids are text, whatever they are in the model; `time` is in seconds since 1970."""
+    """Record that a user took an item. Ids are text, whatever they are in the model; `time` is seconds since 1970."""
 
     id: str
     user: str
@@ -54,7 +55,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Change:
-    """An item went out of stock, or came back."""
+    """Record that an item went out of stock, or came back."""
 
     item: str
     available: bool
@@ -63,7 +64,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Described:
-    """What an item is like, by the names of the features that a model learnt from."""
+    """Record what an item is like, by the names of the features that a model learnt from."""
 
     item: str
     features: Mapping[str, Any]
@@ -85,7 +86,7 @@ _NO_FEATURES = "null"  # in the table of items: what was said before is withdraw
 
 @dataclass(frozen=True)
 class LogMark:
-    """How far into which log a model knows events, and descriptions of items. It travels inside the model: both are
+    """Say how far into which log a model knows events, and descriptions of items. It travels inside the model: both are
     there or neither is."""
 
     log: str
@@ -93,60 +94,72 @@ class LogMark:
     described: int = 0
 
     def to_card(self, card: dict[str, Any]) -> None:
-        """Into the metrics of a run, which `legcf export` copies into the model file."""
+        """Put the mark into the metrics of a run, which `legcf export` copies into the model file."""
         card[MARK_KEY] = {"log": self.log, "position": self.position, "described": self.described}
 
     @classmethod
     def from_card(cls, card: Mapping[str, Any]) -> "LogMark | None":
-        """Of a run's metrics, or of a model file's card, which holds them."""
+        """Read the mark of a run's metrics, or of a model file's card, which holds them."""
         metrics = card.get("metrics")
-        told = card.get(MARK_KEY) or (metrics.get(MARK_KEY) if isinstance(metrics, dict) else None)
-        if not isinstance(told, dict) or type(told.get("position")) is not int:
+        mark = card.get(MARK_KEY) or (metrics.get(MARK_KEY) if isinstance(metrics, dict) else None)
+        if not isinstance(mark, dict) or type(mark.get("position")) is not int:
             return None
-        described = told.get("described", 0)  # marks of before have none
-        return cls(str(told.get("log")), told["position"], described if type(described) is int else 0)
+        described = mark.get("described", 0)  # older marks have none
+        return cls(str(mark.get("log")), mark["position"], described if type(described) is int else 0)
 
 
 class EventLog:
-    """One connection, for one thread at a time; any number of processes may have the same log open."""
+    """Read and write the log, by a connection for each thread that does; any number of processes may have it open."""
 
     def __init__(self, folder: Path | str, create: bool = False) -> None:
         self.folder = Path(folder)
+        self._thread = threading.local()
+        self._connections: list[sqlite3.Connection] = []
         path = self.folder / FILE_NAME
         if not create and not path.is_file():
             raise UserError(f"{folder} holds no events: give the folder of `legcf serve --accept-events`.")
         try:
             if create:
                 self.folder.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(
-                path, timeout=_PATIENCE_SECONDS, isolation_level=None, check_same_thread=False
-            )
-            if create:
                 self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = FULL")
-            if create:
                 with self._transaction():
                     self._create()
             self.name: str = self._connection.execute("SELECT name FROM log").fetchone()[0]
-            known = "SELECT count(*) FROM sqlite_master WHERE name = 'items'"
-            self._describes = self._number(known) > 0  # logs of before do not, until a server opens them
+            count = "SELECT count(*) FROM sqlite_master WHERE name = 'items'"
+            self._describes = self._number(count) > 0  # older logs do not, until a server opens them
         except (OSError, sqlite3.Error, TypeError) as error:
             raise UserError(f"{path} cannot be opened as a log of events: {error}.") from error
 
-    def close(self) -> None:
-        self._connection.close()
+    @property
+    def _connection(self) -> sqlite3.Connection:
+        """Return this thread's connection: whoever reads neither waits for a transaction nor sees half of it."""
+        connection: sqlite3.Connection | None = getattr(self._thread, "connection", None)
+        if connection is None:
+            path = self.folder / FILE_NAME
+            connection = sqlite3.connect(path, timeout=_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False)
+            connection.execute("PRAGMA synchronous = FULL")
+            self._thread.connection = connection
+            self._connections.append(connection)
+        return connection
 
-    def write(self, parcels: Sequence[Sequence[LogEntry]]) -> list[int]:
-        """All parcels in one transaction, on disk when this returns; how many entries of each were new."""
+    def close(self) -> None:
+        """Close the connections of all threads."""
+        for connection in self._connections:
+            connection.close()
+
+    def write(self, batches: Sequence[Sequence[LogEntry]]) -> list[int]:
+        """Write all batches in one transaction, on disk when this returns; return how many of each were new."""
         with self._transaction():
-            known = self._known([entry.id for parcel in parcels for entry in parcel if isinstance(entry, Event)])
+            logged_ids = self._logged_ids(
+                [entry.id for batch in batches for entry in batch if isinstance(entry, Event)]
+            )
             events: list[tuple[object, ...]] = []
             changes: list[tuple[object, ...]] = []
             items: list[tuple[object, ...]] = []
             counts = []
-            for parcel in parcels:
+            for batch in batches:
                 before = len(events) + len(changes) + len(items)
-                for entry in parcel:
+                for entry in batch:
                     if isinstance(entry, Change):
                         changes.append((entry.item, entry.available, entry.time))
                     elif isinstance(entry, Described):
@@ -154,8 +167,8 @@ class EventLog:
                     elif isinstance(entry, Withdrawn):
                         if self._is_described(entry.item, items):
                             items.append((entry.item, _NO_FEATURES, None, entry.time))
-                    elif entry.id not in known:
-                        known.add(entry.id)
+                    elif entry.id not in logged_ids:
+                        logged_ids.add(entry.id)
                         events.append((entry.id, entry.user, entry.item, entry.time))
                 counts.append(len(events) + len(changes) + len(items) - before)
             self._insert("events (id, user, item, time)", events)
@@ -167,12 +180,12 @@ class EventLog:
         return LogMark(self.name, self._number("SELECT max(position) FROM events"), self.last_description)
 
     def position_in(self, mark: LogMark | None) -> int:
-        """Up to where a model knows this log; 0 if its mark is of another one."""
+        """Return up to where a model knows this log; 0 if its mark is of another one."""
         return mark.position if mark is not None and mark.log == self.name else 0
 
     def since(self, mark: LogMark | None = None) -> tuple[LogMark, Iterator[Event]]:
-        """Every event that a model with this mark does not know, once each in the order of the log, and the mark of a
-        model that knows them."""
+        """Return every event that a model with this mark does not know, once each in the order of the log, and the mark
+        of a model that knows them."""
         first, end = self.position_in(mark), self.end()
         rows = self._connection.execute(
             "SELECT id, user, item, time FROM events WHERE position > ? AND position <= ? ORDER BY position",
@@ -181,18 +194,18 @@ class EventLog:
         return end, (Event(*row) for row in rows)
 
     def of_user(self, user: str, after: int = 0) -> list[tuple[int, str]]:
-        """Positions and items of a user's events behind a position."""
+        """Return positions and items of a user's events behind a position."""
         return self._connection.execute(_OF_USER, (user, after)).fetchall()
 
     def changes(self, after: int = 0) -> list[tuple[int, str, int]]:
-        """Position, item and availability of every change behind a position."""
+        """Return position, item and availability of every change behind a position."""
         return self._connection.execute(
             "SELECT position, item, available FROM availability WHERE position > ? ORDER BY position", (after,)
         ).fetchall()
 
     @property
     def last_description(self) -> int:
-        """The position of the last one."""
+        """Return the position of the last description or withdrawal."""
         return self._number("SELECT max(position) FROM items") if self._describes else 0
 
     def descriptions(self, after: int = 0) -> list[Described]:
@@ -216,14 +229,14 @@ class EventLog:
     def _number(self, question: str) -> int:
         return int(self._connection.execute(question).fetchone()[0] or 0)
 
-    def _known(self, ids: Sequence[str]) -> set[str]:
-        """Those of the ids that are in the log."""
-        found: set[str] = set()
-        for start in range(0, len(ids), _MOST_ROWS):
-            some = ids[start : start + _MOST_ROWS]
+    def _logged_ids(self, ids: Sequence[str]) -> set[str]:
+        """Return those of the ids that are in the log."""
+        logged: set[str] = set()
+        for start in range(0, len(ids), _MAX_ROWS):
+            some = ids[start : start + _MAX_ROWS]
             question = f"SELECT id FROM events WHERE id IN ({', '.join('?' * len(some))})"
-            found.update(name for (name,) in self._connection.execute(question, some))
-        return found
+            logged.update(name for (name,) in self._connection.execute(question, some))
+        return logged
 
     def _is_described(self, item: str, unwritten: Sequence[tuple[object, ...]]) -> bool:
         """Return whether the last row of an item, among those that are not yet written or in the log, describes it."""
@@ -236,12 +249,12 @@ class EventLog:
         return bool(rows) and rows[-1] != _NO_FEATURES
 
     def _insert(self, into: str, rows: Sequence[tuple[object, ...]]) -> None:
-        """Many rows by one statement: each one more would hand Python's lock over once more, while answers wait."""
-        for start in range(0, len(rows), _MOST_ROWS):
-            some = rows[start : start + _MOST_ROWS]
-            places = ", ".join([f"({', '.join('?' * len(some[0]))})"] * len(some))
+        """Insert many rows by one statement: each would hand Python's lock over once more, while answers wait."""
+        for start in range(0, len(rows), _MAX_ROWS):
+            some = rows[start : start + _MAX_ROWS]
+            parameters = ", ".join([f"({', '.join('?' * len(some[0]))})"] * len(some))
             values = [value for row in some for value in row]
-            self._connection.execute(f"INSERT INTO {into} VALUES {places}", values)
+            self._connection.execute(f"INSERT INTO {into} VALUES {parameters}", values)
 
     def _create(self) -> None:
         for statement in _SCHEMA.split(";"):
@@ -262,5 +275,5 @@ class EventLog:
 
 
 def new_event(user: str, item: str, identifier: str | None = None, at: float | None = None) -> Event:
-    """Without an id of the client's the event gets one of its own, and sending it again makes another event."""
+    """Make an event; without an id of the client's it gets one, and sending it again makes another event."""
     return Event(identifier or uuid.uuid4().hex, user, item, time.time() if at is None else at)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model file in memory, with items that the server was told of since, under a name for its content."""
+"""Load a model file, with items that were described to the server since, under a tag for its content."""
 
 import hashlib
 import time
@@ -21,14 +21,17 @@ _TAG_DIGITS = 12
 
 @dataclass(frozen=True, eq=False)
 class LoadedModel:
-    """A scorer with what only the page needs, computed when first asked for. `tag` names the file's content, and behind
-    a plus how many descriptions of items there were, where they brought new ones."""
+    """Hold a scorer, the cache of its answers, and what only the page needs, computed when first asked for.
+
+    `tag` names the file's content, and behind a plus how many descriptions of items there were, where they brought new
+    ones.
+    """
 
     scorer: Scorer
-    bytes: int
+    file_bytes: int
     tag: str
-    response_cache: LruCache  # answers of this model
-    at: float = field(default_factory=time.time)
+    response_cache: LruCache
+    loaded_at: float = field(default_factory=time.time)
 
     @classmethod
     def of(cls, path: Path, cache_bytes: int = 0) -> "LoadedModel":
@@ -38,11 +41,16 @@ class LoadedModel:
             if tag_of(path)[0] == tag:  # else it was replaced meanwhile
                 return cls(scorer, size, tag, LruCache(cache_bytes))
 
-    def with_described(self, told: EventLog | None) -> "LoadedModel":
-        """With every item that the log describes and the file does not have. What the file cannot place is left out."""
+    def with_described_items(self, event_log: EventLog | None) -> "LoadedModel":
+        """Return the model with every item that the log describes and the file does not have.
+
+        A description that this file can make no vector of is left out, with a line in the server's log.
+        """
+        if event_log is None:
+            return self
         model, new = self.scorer.model, []
-        position = 0 if told is None else told.last_description
-        for entry in told.descriptions() if told is not None else ():
+        position = event_log.last_description
+        for entry in event_log.descriptions():
             if model.items.find(entry.item) is not None:
                 continue
             try:
@@ -52,7 +60,7 @@ class LoadedModel:
         if not new:
             return self
         scorer = Scorer(with_new_items(model, new), self.scorer.path).prepare()
-        return LoadedModel(scorer, self.bytes, f"{self.tag}+{position}", LruCache(self.response_cache.most_bytes))
+        return LoadedModel(scorer, self.file_bytes, f"{self.tag}+{position}", LruCache(self.response_cache.max_bytes))
 
     @property
     def num_items(self) -> int:
@@ -60,6 +68,7 @@ class LoadedModel:
 
     @cached_property
     def folded_names(self) -> list[str]:
+        """Return what the page searches items by: titles, or ids where there are none."""
         model = self.scorer.model
         names = model.titles if model.titles is not None else [str(value) for value in model.items.values.tolist()]
         return [name.casefold() for name in names]
@@ -71,12 +80,13 @@ class LoadedModel:
 
     @cached_property
     def by_popularity(self) -> list[int]:
+        """Return positions of all items, the best known first."""
         order: list[int] = np.argsort(-self.scorer.model.popularity.astype(np.int64), kind="stable").tolist()
         return order
 
 
 def tag_of(path: Path) -> tuple[str, int]:
-    """The beginning of the SHA-256 of a file, and its length."""
+    """Return the beginning of the SHA-256 of a file, and its length."""
     try:
         content = path.read_bytes()
     except OSError:

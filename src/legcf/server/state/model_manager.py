@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model in use: replaced as a whole with its file, and when new items are described, while requests under way keep
-the one they began with."""
+"""Keep the model in use: replaced as a whole with its file, and when new items are described, while requests under way
+keep the one they began with."""
 
 import asyncio
 from collections.abc import Iterable
@@ -16,22 +16,27 @@ from legcf.server.telemetry import Telemetry
 REFUSED = "The file on disk was refused, and the model from before answers: the log says why."
 GONE = "The file on disk is gone, and the model from before answers: put a file back."
 
-Mark = tuple[int, int, int]
+FileState = tuple[int, int, int]
+"""Time of the last change in ns, size, inode: another one says that the file was replaced."""
 
 
 class ModelManager:
-    """`warning` is what is wrong with the file on disk, None if it is the one in use. `events` is the folder of the log
-    that items are described in."""
+    """Hold the model in use (`current`) and watch its file.
 
-    def __init__(self, path: Path, telemetry: Telemetry, cache_bytes: int = 0, events: str | None = None) -> None:
+    `warning` is what is wrong with the file on disk, None if it is the one in use. Items are described in `event_log`.
+    """
+
+    def __init__(
+        self, path: Path, telemetry: Telemetry, cache_bytes: int = 0, event_log: EventLog | None = None
+    ) -> None:
         self.path, self._telemetry, self._cache_bytes = path, telemetry, cache_bytes
-        self._told = None if events is None else EventLog(events)
-        self._looking = asyncio.Lock()
-        self._described = self._last_description()
-        self._file, self._mark = self._load(None)
-        self.current = self._file.with_described(self._told)
+        self._event_log = event_log
+        self._reloading = asyncio.Lock()
+        self._last_described = self._last_description()
+        self._file, self._file_state = self._load(None)
+        self.current = self._file.with_described_items(event_log)
         self.warning: str | None = None
-        self._refused: Mark | None = None
+        self._refused: FileState | None = None
         telemetry.gauges(self._gauges)
 
     async def watch(self, every_seconds: float) -> None:
@@ -40,44 +45,40 @@ class ModelManager:
             await self.reload_if_changed()
 
     async def reload_if_changed(self) -> None:
-        """Load a replaced file beside the running model, then switch. A bad file changes nothing and is told once.
+        """Load a replaced file beside the running model, then switch. A bad file changes nothing and is logged once.
 
         When this returns, the model in use also has what was described before.
         """
-        async with self._looking:
-            await self._look_at_file()
+        async with self._reloading:
+            await self._reload_file()
             try:
                 described = self._last_description()
-                if described != self._described:
-                    self.current = await asyncio.to_thread(self._file.with_described, self._told)
-                    self._described = described
+                if described != self._last_described:
+                    self.current = await asyncio.to_thread(self._file.with_described_items, self._event_log)
+                    self._last_described = described
             except Exception as error:  # such as a disk that cannot be read now: it is looked at again
                 log("items_not_read", "error", reason=str(error) or repr(error))
 
-    def close(self) -> None:
-        if self._told is not None:
-            self._told.close()
-
-    async def _look_at_file(self) -> None:
-        mark = _mark(self.path)
-        if mark is None:
+    async def _reload_file(self) -> None:
+        state = _file_state(self.path)
+        if state is None:
             self._warn(GONE)
-        elif mark == self._mark:
+        elif state == self._file_state:
             self.warning = None
-        elif mark != self._refused:
+        elif state != self._refused:
             try:
                 described = self._last_description()
                 file, loaded = await asyncio.to_thread(self._load, self._file)
-                self.current = await asyncio.to_thread(file.with_described, self._told)
-                self._file, self._mark, self._described = file, loaded, described
+                self.current = await asyncio.to_thread(file.with_described_items, self._event_log)
+                self._file, self._file_state, self._last_described = file, loaded, described
             except Exception as error:  # whatever is wrong with a file, the next one is looked at
-                self._refused = mark
+                self._refused = state
                 self._telemetry.refusals.inc()
                 self._warn(REFUSED, reason=str(error) or repr(error))
             else:
                 self.warning, self._refused = None, None
                 self._telemetry.reloads.inc()
-                log("model_reloaded", path=str(self.path), bytes=self.current.bytes, model=self.current.tag)
+                log("model_reloaded", path=str(self.path), bytes=self.current.file_bytes, model=self.current.tag)
         else:
             self.warning = REFUSED
 
@@ -87,18 +88,18 @@ class ModelManager:
         self.warning = warning
 
     def _last_description(self) -> int:
-        return 0 if self._told is None else self._told.last_description
+        return 0 if self._event_log is None else self._event_log.last_description
 
-    def _load(self, before: LoadedModel | None) -> tuple[LoadedModel, Mark | None]:
-        """What the file holds now: the model from before, with all it remembers, if its content is the same."""
-        mark = _mark(self.path)  # before the content: if it is replaced meanwhile, it is looked at again
+    def _load(self, before: LoadedModel | None) -> tuple[LoadedModel, FileState | None]:
+        """Load what the file holds now: the model from before, with its cache, if the content is the same."""
+        state = _file_state(self.path)  # before the content: if it is replaced meanwhile, it is looked at again
         same = before is not None and before.tag == tag_of(self.path)[0]
-        return before if before is not None and same else LoadedModel.of(self.path, self._cache_bytes), mark
+        return before if before is not None and same else LoadedModel.of(self.path, self._cache_bytes), state
 
     def _gauges(self) -> Iterable[GaugeMetricFamily]:
         current = self.current
-        yield GaugeMetricFamily("legcf_model_bytes", "Size of the model's file.", current.bytes)
-        yield GaugeMetricFamily("legcf_model_loaded_timestamp_seconds", "When the model was loaded.", current.at)
+        yield GaugeMetricFamily("legcf_model_bytes", "Size of the model's file.", current.file_bytes)
+        yield GaugeMetricFamily("legcf_model_loaded_timestamp_seconds", "When the model was loaded.", current.loaded_at)
         stale = GaugeMetricFamily("legcf_model_warning", "1 while the file on disk is not the model in use.")
         stale.add_metric([], float(self.warning is not None))
         yield stale
@@ -107,7 +108,7 @@ class ModelManager:
         yield info
 
 
-def _mark(path: Path) -> Mark | None:
+def _file_state(path: Path) -> FileState | None:
     try:
         state = path.stat()
     except OSError:

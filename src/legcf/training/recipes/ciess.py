@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from legcf.core.config import TrainingConfig
+from legcf.core.random_streams import fixed_generator
 from legcf.data.interactions import Interactions
 from legcf.embeddings.sized.ciess import Ciess, CiessConfig, allowed_values
 from legcf.evaluation.evaluate import evaluate_per_user
@@ -73,7 +74,7 @@ class SearchSizes(Stage[Ciess]):
     def before_epoch(self, session: TrainingView[Ciess], epoch: int) -> dict[str, Any]:
         self._begun = time.perf_counter()
         if not self._agents:  # a search that goes on after a resume
-            self._agents = self._new_agents(session, np.random.default_rng(0))  # all it draws is replaced
+            self._agents = self._new_agents(session, fixed_generator())  # all it draws is replaced
             for side, saved in grouped(self._saved_agents).items():
                 self._agents[side].load_state(saved)
         settings, kept, layer = self.settings, self._kept, session.layer

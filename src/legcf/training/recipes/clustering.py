@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from legcf.core.arrays import FloatArray, Positions
 from legcf.core.config import TrainingConfig
+from legcf.core.random_streams import Stream
 from legcf.embeddings.composed.cel import Cel, CelConfig
 from legcf.training.stage import Stage, TrainingView
 
@@ -34,7 +35,7 @@ class Cluster(Stage[Cel]):
         grows = epoch % settings.split_every == 0 and len(layer.clusters) < layer.most_clusters
         if not (moves or grows):
             return {}
-        rng = np.random.default_rng([session.config.seed, 0, epoch])
+        rng = Stream.CLUSTERING.generator(session.config.seed, epoch)
         gradients = entity_gradients(session, settings.gradient_steps, rng)
         moved = _move(layer, gradients, rng) if moves else 0
         if grows:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from legcf.core.config import TrainingConfig
+from legcf.core.random_streams import fixed_generator
 from legcf.embeddings.sized.esapn import Esapn, EsapnConfig, allowed_values
 from legcf.training.checkpoint import optimiser_tensors, restore_optimiser
 from legcf.training.recipes.td3 import grouped
@@ -130,7 +131,7 @@ class Grow(Stage[Esapn]):
         """Policies and memory, new or as they were when a run stopped."""
         settings, layer = self._settings, session.layer
         saved = grouped(self._saved)
-        rng = np.random.default_rng(0) if saved else session.rng  # what it draws is replaced by what was saved
+        rng = fixed_generator() if saved else session.rng  # what it draws is replaced by what was saved
         for side, degrees in (("user", session.pairs.user_degrees), ("item", session.pairs.item_degrees)):
             kinds = int(_popularity(degrees, settings.popularity).max(initial=0)) + 1
             self._policies[side] = Policy(kinds, len(layer.candidates), settings.hidden, settings.policy_rate, rng)
@@ -145,14 +146,8 @@ class Grow(Stage[Esapn]):
         assert session.held_out is not None
         assert self._recent is not None
         layer = session.layer
-        held_out = Sampler(
-            session.held_out,
-            self._settings.reward_pairs,
-            _NEGATIVES,
-            "interaction",
-            "each",
-            seen=session.dataset.train,
-        )
+        trial = TrainingConfig(batch_size=self._settings.reward_pairs, negatives=_NEGATIVES)
+        held_out = Sampler(session.held_out, trial, "each", seen=session.dataset.train)
         held = next(held_out.epoch(session.rng), None)
         if held is None:
             return

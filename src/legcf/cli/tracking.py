@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Epochs shown elsewhere as they end: TensorBoard or MLflow. A new place is a class and one line in TRACKERS.
+"""Log epochs to TensorBoard or MLflow as they end. A new tracker is a class and one line in TRACKERS.
 
-metrics.jsonl is written in any case; what stands here only repeats it.
+metrics.jsonl is written in any case; trackers only repeat it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from legcf.core.errors import MissingExtra, UserError
 
 
 class Tracker(Protocol):
-    """Given every epoch's line, and at the end what the run came to.
+    """Take every epoch's line, and at the end the metrics of the run.
 
     A missing package is found when it is made, files are written only from the first epoch on: a run's folder must be
     empty before.
@@ -31,7 +31,7 @@ class Tracker(Protocol):
 
 
 class TensorBoard:
-    """Event files in RUN/tensorboard: `tensorboard --logdir RUN` shows them."""
+    """Write event files in RUN/tensorboard: `tensorboard --logdir RUN` shows them."""
 
     def __init__(self, folder: Path, config: RunConfig) -> None:
         try:
@@ -57,7 +57,7 @@ class TensorBoard:
 
 
 class MLflow:
-    """A run of MLflow with all settings; MLFLOW_TRACKING_URI says where, else it is RUN/mlflow.db."""
+    """Log a run of MLflow with all settings; MLFLOW_TRACKING_URI says where, else it is RUN/mlflow.db."""
 
     def __init__(self, folder: Path, config: RunConfig) -> None:
         try:
@@ -101,16 +101,16 @@ def tracker(name: str, folder: Path, config: RunConfig) -> Tracker:
 
 
 def numbers(line: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
-    """Every number of a line, those inside other records with their names joined by a slash."""
-    found: dict[str, float] = {}
+    """Return every number of a line, those inside other records with their names joined by a slash."""
+    flat: dict[str, float] = {}
     for key, value in line.items():
         if isinstance(value, Mapping):
-            found |= numbers(value, f"{prefix}{key}/")
+            flat |= numbers(value, f"{prefix}{key}/")
         elif isinstance(value, int | float) and not isinstance(value, bool):
-            found[f"{prefix}{key}"] = float(value)
-    return found
+            flat[f"{prefix}{key}"] = float(value)
+    return flat
 
 
 def _without_at(values: Mapping[str, float]) -> dict[str, float]:
-    """MLflow allows no @ in a name."""
+    """Replace @ in names, which MLflow does not allow."""
     return {name.replace("@", "_at_"): value for name, value in values.items()}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from legcf.core.tracking import numbers
+from legcf.cli.tracking import numbers
 from tests.cli.conftest import QUICK
 from tests.cli.typed import legcf, refused
 from tests.helpers import planted, write_folder

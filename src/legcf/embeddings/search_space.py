@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a search may choose from, declared beside each method: {"section.key": OneOf or Range}."""
+"""Declare what a search may choose from, beside each method: {"section.key": OneOf or Range}."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class OneOf:
-    """One of these."""
+    """Allow any of these values."""
 
     values: tuple[Any, ...]
 
@@ -18,7 +18,7 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Range:
-    """Anything between, on a logarithmic scale if `log`."""
+    """Allow any number between two, on a logarithmic scale if `log`."""
 
     low: float
     high: float
