@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from legcf.scoring.scorer import Scorer
-from tests.device.golden import write_golden
+from legcf.scoring.scorer import Request, Scorer
 
 SOURCE = Path(str(files("legcf.device")))
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
@@ -32,12 +31,6 @@ def build(to: Path, *options: str) -> Path:
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("c") / "legcf-c", *SANITIZED)
-
-
-@pytest.fixture(scope="session")
-def golden(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    folder = tmp_path_factory.mktemp("golden")
-    return folder, write_golden(folder)
 
 
 def test_the_header_alone_compiles_without_a_warning(tmp_path: Path) -> None:
@@ -76,15 +69,19 @@ def line_of(model: Any, ask: str, options: dict[str, Any]) -> str | None:
 
 def asked(program: Path, model: Path, lines: list[str]) -> list[tuple[list[int], list[float]]]:
     run = subprocess.run(
-        [program, "--answers", model], input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=MOST_SECONDS
+        [program, "--answers", model],
+        input="\n".join(lines) + "\n",
+        capture_output=True,
+        text=True,
+        timeout=MOST_SECONDS,
     )
     assert run.returncode == 0, run.stderr
     words = [line.split() for line in run.stdout.splitlines()]
     return [([int(item) for item in line[1::2]], [float(score) for score in line[2::2]]) for line in words]
 
 
-def test_every_golden_file_is_answered_as_python_does(program: Path, golden: tuple[Path, list[str]]) -> None:
-    folder, kinds = golden
+def test_every_golden_file_is_answered_as_python_does(program: Path, golden: Path) -> None:
+    folder, kinds = golden, sorted(path.stem for path in golden.glob("*.legcf"))
     compared = 0
     for kind in kinds:
         scorer = Scorer.load(folder / f"{kind}.legcf")
@@ -99,31 +96,25 @@ def test_every_golden_file_is_answered_as_python_does(program: Path, golden: tup
             assert len(items) == len(expected), (kind, line)
             assert np.allclose(scores, expected, rtol=0, atol=1e-4 * largest), (kind, line)
             ids = [str(identifier) for identifier in scorer.model.items.external(items)]
-            for place, (identifier, entry) in enumerate(zip(ids, one["answer"], strict=True)):
-                near = [other for other in expected if abs(other - expected[place]) <= 2e-6 * largest]
-                assert identifier == entry["id"] or len(near) > 1, (kind, line, place)
+            for rank, (identifier, entry) in enumerate(zip(ids, one["answer"], strict=True)):
+                near = [other for other in expected if abs(other - expected[rank]) <= 2e-6 * largest]
+                assert identifier == entry["id"] or len(near) > 1, (kind, line, rank)
             compared += 1
     assert compared > 1000
 
 
-def test_items_are_found_by_their_ids_and_named(program: Path, golden: tuple[Path, list[str]]) -> None:
-    folder, _ = golden
+def test_items_are_found_by_their_ids_and_named(program: Path, golden: Path) -> None:
+    folder = golden
     for kind in ("titles", "text-ids", "integer-ids", "range-ids"):
         scorer = Scorer.load(folder / f"{kind}.legcf")
         ids = [str(identifier) for identifier in scorer.model.items.external([3, 40, 77])]
         run = subprocess.run([program, folder / f"{kind}.legcf", *ids], capture_output=True, text=True, check=True)
         rows = [line.split("\t") for line in run.stdout.splitlines() if line.count("\t") == 2]
-        expected = {str(one.id): one.name for one in scorer.recommend(_request(ids))}
+        expected = {str(one.id): one.name for one in scorer.recommend(Request(items=ids, k=10))}
         assert len(rows) >= 8
         assert all(expected[identifier] == name for _, identifier, name in rows)
     unknown = subprocess.run([program, folder / "titles.legcf", "none such"], capture_output=True, text=True)
     assert "does not know none such" in unknown.stderr
-
-
-def _request(items: list[str]) -> Any:
-    from legcf.scoring.scorer import Request
-
-    return Request(items=items, k=10)
 
 
 def refuses(program: Path, path: Path) -> bool:
@@ -135,10 +126,8 @@ def refuses(program: Path, path: Path) -> bool:
     return run.returncode == 2
 
 
-def test_thousands_of_damaged_files_are_refused_without_a_crash(
-    golden: tuple[Path, list[str]], tmp_path: Path
-) -> None:
-    folder, kinds = golden
+def test_thousands_of_damaged_files_are_refused_without_a_crash(golden: Path, tmp_path: Path) -> None:
+    folder, kinds = golden, sorted(path.stem for path in golden.glob("*.legcf"))
     assert COMPILER is not None
     damage = tmp_path / "damage"
     source = Path(__file__).with_name("damage.c")
