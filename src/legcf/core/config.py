@@ -187,7 +187,9 @@ class RankingConfig(Frozen):
     )
     list_user_power: float = Field(0.5, ge=0, description="p: a user weighs degree^−p in these regressions")
     list_power: float = Field(0.0, ge=0, description="p: what a user's lists add is multiplied by degree^−p")
-    list_weight: float = Field(0.5, gt=0, description="how far the scores of lists spread beside the vectors' products")
+    list_weight: float = Field(
+        0.5, gt=0, description="standard deviation of the lists' scores, as a multiple of that of the inner products"
+    )
     list_candidates: int | None = Field(
         None, ge=1, description="items that may speak for an item; null: many, and weights solved again for those kept"
     )
