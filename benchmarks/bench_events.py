@@ -181,7 +181,8 @@ def events_of(numbers: range, users: Sequence[Any], items: Sequence[Any]) -> tup
 
 
 async def post(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes) -> tuple[bytes, bytes]:
-    head = f"POST /interactions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+    kind = "Content-Type: application/json"
+    head = f"POST /interactions HTTP/1.1\r\nHost: localhost\r\n{kind}\r\nContent-Length: {len(body)}\r\n\r\n"
     writer.write(head.encode() + body)
     answer = await reader.readuntil(b"\r\n\r\n")
     size = int(answer.lower().split(b"content-length:")[1].split(b"\r\n")[0])

@@ -101,7 +101,8 @@ def _send_batches(port: int, users: Sequence[Any], clients: int) -> None:
             chosen = rng.integers(len(users), size=BATCH["requests"]).tolist()
             asks = [{"user": users[user], "k": BATCH["k"], "explain": BATCH["explain"]} for user in chosen]
             body = json.dumps({"requests": asks}).encode()
-            head = f"POST /recommend HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+            kind = "Content-Type: application/json"
+            head = f"POST /recommend HTTP/1.1\r\nHost: localhost\r\n{kind}\r\nContent-Length: {len(body)}\r\n\r\n"
             writer.write(head.encode() + body)
             assert (await _answer(reader)).startswith(b"HTTP/1.1 200")
 

@@ -30,7 +30,7 @@ from legcf.core.files import write_json
 from legcf.data.interactions import Dataset
 from legcf.data.source import DataOptions, load_data
 from legcf.embeddings.presets import PAPER_TRAINING
-from legcf.experiments.cells import Cell, Setting, with_overrides
+from legcf.experiments.cells import Cell, StudyContext, with_overrides
 from legcf.experiments.studies import rate_at, searched
 from legcf.training.loop import TrainingOptions
 from legcf.training.registry import resolve
@@ -58,7 +58,7 @@ def main() -> None:
     if given.users is not None:
         drawn = np.random.default_rng(0).choice(dataset.num_users, int(given.users * dataset.num_users), replace=False)
         dataset = dataset.of_users(np.sort(drawn))
-    setting = Setting(dataset.name, dataset.num_users, dataset.num_items, num_pairs=dataset.train.num_pairs)
+    setting = StudyContext(dataset.name, dataset.num_users, dataset.num_items, num_pairs=dataset.train.num_pairs)
     path = HERE / "results" / f"rates-{dataset.name}.json"
     trials: Trials = json.loads(path.read_text()) if path.exists() else {}
     for name, cell in searched(setting).items():

@@ -5,9 +5,11 @@ Every test writes that file as a stranger would, adds that line, and types the c
 point of another package: `examples/legcf-buckets` is installed and used as anybody would.
 """
 
+import importlib
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +22,7 @@ import pytest
 from legcf.assignment.solvers import SOLVERS
 from legcf.cli import app
 from legcf.cli import commands as legcf_cli
+from legcf.data.reading.formats import FORMATS
 from legcf.evaluation.metrics import METRICS
 from legcf.experiments.cells import Setting
 from legcf.experiments.studies import STUDIES
@@ -29,7 +32,8 @@ from tests.cli.commands.test_serve import MAIN, serving
 from tests.cli.typed import legcf, refused
 from tests.helpers import planted, write_folder
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "legcf-buckets"
+ROOT = Path(__file__).parents[1]
+EXAMPLE = ROOT / "examples" / "legcf-buckets"
 BACKBONE = """
 from typing import Literal
 
@@ -100,6 +104,7 @@ def by_hand(vectors: torch.Tensor, batch: TrainingBatch, negative_weight: float)
 METRIC = '''
 import numpy as np
 
+from legcf.data.reading.formats import FORMATS
 from legcf.evaluation.metrics import Counts, Hits, PerUser
 
 
@@ -156,6 +161,18 @@ def trained(folder: Path, out: Path, *options: object) -> Path:
     shown = legcf("recommend", out, "--user", 0, "-k", 3, "--json")
     assert shown.code == 0, shown.err
     return out
+
+
+def test_contributing_names_what_there_is() -> None:
+    """Every file, every registry and every group of entry points."""
+    text = (ROOT / "CONTRIBUTING.md").read_text().partition("## How to add")[2].partition("\n## ")[0]
+    files = set(re.findall(r"`([a-z_/]+/[a-z_]+\.py)`", text))
+    assert {name for name in files if not ((ROOT / "src/legcf" / name).exists() or (ROOT / name).exists())} == set()
+    assert len(files) > 15
+    registries = (METHODS, BACKBONES, LOSSES, SOLVERS, METRICS, FORMATS)
+    assert {one.group for one in registries} == set(re.findall(r"`(legcf\.[a-z]+s)`: ", text))
+    for module, contract in re.findall(r"`([a-z]+)\.([A-Z]\w+Contract)`", text):
+        assert hasattr(importlib.import_module(f"legcf.testing.{module}"), contract)
 
 
 def test_a_method(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,12 @@ from importlib import resources
 
 import pytest
 
-from legcf.experiments.cells import Cell, Run, Setting, digest, hash_today, plan
+from legcf.experiments.cells import Cell, Run, StudyContext, digest, hash_today, plan
 from legcf.experiments.studies import RIVAL_MINUTES, STUDIES, searched
 from legcf.training.registry import METHODS
 from tests.experiments.tiny import runs
 
-GOWALLA = Setting("gowalla", 29_858, 40_981)
+GOWALLA = StudyContext("gowalla", 29_858, 40_981)
 
 
 class TestKeys:
@@ -107,7 +107,7 @@ class TestKeys:
 class TestStudies:
     def test_every_cell_of_a_known_method_resolves(self) -> None:
         for preset in ("quick", "full"):
-            setting = Setting("gowalla", 29_858, 40_981, preset)
+            setting = StudyContext("gowalla", 29_858, 40_981, preset)
             for name, study in STUDIES.items():
                 cells = tuple(study.cells(setting))
                 assert len({cell.name for cell in cells}) == len(cells)
@@ -119,13 +119,13 @@ class TestStudies:
         """Rows must not depend on how busy the machine was: epochs and patience end them, and minutes of a core."""
         for preset in ("quick", "full"):
             for study in STUDIES.values():
-                cells = study.cells(Setting("gowalla", 29_858, 40_981, preset))
+                cells = study.cells(StudyContext("gowalla", 29_858, 40_981, preset))
                 for run in plan(tuple(cells), 1, "data").runs:
                     training = run.config.training
                     is_limited = preset == "quick" and run.cell.method != "legcf"
                     assert training.max_minutes == (RIVAL_MINUTES if is_limited else None), run.cell.name
                     assert training.clock == ("cpu" if is_limited else "wall")
-        asked = STUDIES["table2"].cells(Setting("gowalla", 29_858, 40_981, minutes=5))
+        asked = STUDIES["table2"].cells(StudyContext("gowalla", 29_858, 40_981, minutes=5))
         assert all(cell.config(0).training.max_minutes == 5 for cell in asked)
         assert all(cell.config(0).training.clock == "cpu" for cell in asked)
 
@@ -140,8 +140,8 @@ class TestStudies:
 
     def test_batches_go_with_the_data(self) -> None:
         """About a hundred steps per epoch; on large data half as many for rivals, whose steps propagate the table."""
-        small = Setting("lastfm", 1_880, 4_489, num_pairs=42_135)
-        large = Setting("gowalla", 29_858, 40_981, num_pairs=810_128)
+        small = StudyContext("lastfm", 1_880, 4_489, num_pairs=42_135)
+        large = StudyContext("gowalla", 29_858, 40_981, num_pairs=810_128)
         for setting, batch, of_rivals in ((small, 512, 512), (large, 8192, 16384)):
             cells = {cell.name: cell.config(0).training for cell in STUDIES["table2"].cells(setting)}
             assert cells["legcf"].batch_size == batch
@@ -153,8 +153,8 @@ class TestStudies:
         text = resources.files("legcf.experiments").joinpath("rates.json").read_text(encoding="utf-8")
         content = json.loads(text)
         on_small, on_large = content["found"].values()
-        small = Setting("lastfm", 1_880, 4_489, num_pairs=on_small["pairs"])
-        large = Setting("gowalla", 29_858, 40_981, num_pairs=810_128)
+        small = StudyContext("lastfm", 1_880, 4_489, num_pairs=on_small["pairs"])
+        large = StudyContext("gowalla", 29_858, 40_981, num_pairs=810_128)
         rivals = {cell.name for cell in STUDIES["table2"].cells(large) if cell.method != "legcf"}
         assert on_large["rates"].keys() <= rivals
         assert rivals | {"ngcf-legcf", "ngcf-ud", "lr-gccf-legcf", "lr-gccf-ud"} == on_small["rates"].keys()
@@ -180,14 +180,14 @@ class TestStudies:
         assert runs["qr"].to_json()["method"]["start"] == "drawn", "a product cannot be fitted"
 
     def test_depth_of_the_paper(self) -> None:
-        cells = STUDIES["ablation"].cells(Setting("yelp2020", 71_135, 45_063, "full"))
+        cells = STUDIES["ablation"].cells(StudyContext("yelp2020", 71_135, 45_063, "full"))
         assert all(cell.config(0).backbone.layers == 4 for cell in cells)
 
     def test_size_of_the_table_on_other_backbones(self) -> None:
         assert GOWALLA.width_within_budget == 3
 
     def test_small_data_gets_a_small_codebook(self) -> None:
-        small = Setting("planted", 40, 40)
+        small = StudyContext("planted", 40, 40)
         assert small.buckets == 20
         assert small.budget == 20 * 128 + 2 * 80
 

@@ -7,6 +7,7 @@ import pytest
 
 from legcf.core.errors import UserError
 from legcf.experiments.store import STORE_VERSION, ResultStore
+from legcf.experiments.worker import Outcome
 from tests.experiments.tiny import pretend_finished, runs
 
 
@@ -54,7 +55,7 @@ class TestContents:
     def test_state_comes_back(self, store: ResultStore) -> None:
         run = runs()[0]
         store.begin(run, "planted", "1")
-        store.finish(run.key, {}, [], {}, {}, "", b"codebook")
+        store.finish(run.key, Outcome(state=b"codebook"), "")
         assert store.state(run.key) == b"codebook"
         assert store.state("other") is None
 

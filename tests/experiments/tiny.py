@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 
 from legcf.core.config import merged
-from legcf.experiments.cells import Cell, Run, Setting, plan
+from legcf.experiments.cells import Cell, Run, StudyContext, plan
 from legcf.experiments.store import ResultStore
+from legcf.experiments.worker import Outcome
 from tests.forked import Forked, run_command
 
 FAST: dict[str, Any] = {"training": {"epochs": 2, "batch_size": 200, "threads": 1}}
 
 
-def tiny_cells(setting: Setting) -> list[Cell]:
+def tiny_cells(setting: StudyContext) -> list[Cell]:
     """Only the full table listens to --set, so that it alone can be made to fail."""
     small = {"method": {"c": 8, "dim": 8}}
     return [
@@ -25,7 +26,7 @@ def tiny_cells(setting: Setting) -> list[Cell]:
 
 
 def runs(seeds: int = 1, content_hash: str = "data") -> tuple[Run, ...]:
-    return plan(tuple(tiny_cells(Setting("planted", 40, 40))), seeds, content_hash).runs
+    return plan(tuple(tiny_cells(StudyContext("planted", 40, 40))), seeds, content_hash).runs
 
 
 def start(data: Path, out: Path, log: Path, *more: str) -> Forked:
@@ -54,4 +55,4 @@ def pretend_finished(store: ResultStore, run: Run, score: float, users: int = 50
     }  # fmt: skip
     curve = [{"seconds": 1.0, "validation": {"ndcg@20": score / 2}}, {"seconds": 1.0, "validation": {"ndcg@20": score}}]
     machine = dict.fromkeys(("host", "processor", "cores", "memory_gb", "system", "python", "torch"), "x")
-    store.finish(run.key, metrics, curve, per_user, machine, "legcf train …", state)
+    store.finish(run.key, Outcome(None, metrics, curve, machine, per_user, state), "legcf train …")

@@ -24,6 +24,8 @@ from legcf.server.app import Settings, create_app
 
 from ..served import ODD, Toy, make_toy
 
+_HEAD = b"POST /recommend HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+
 
 @pytest.fixture(scope="module")
 def client(model_file: Path) -> Iterator[TestClient]:
@@ -217,6 +219,74 @@ def test_questions_of_the_page(client: TestClient) -> None:
     assert len(points["x"]) == len(points["titles"]) == 90
 
 
+@pytest.mark.parametrize(
+    ("hosts", "host", "is_taken"),
+    [
+        ((), "localhost", True),
+        ((), "LOCALHOST:8000", True),
+        ((), "127.0.0.1:8000", True),
+        ((), "[::1]:8000", True),
+        ((), "evil.example", False),
+        ((), "localhost.evil.example:8000", False),
+        ((), "127.0.0.1.evil.example", False),
+        (("shop.example",), "shop.example:443", True),
+        (("shop.example",), "Shop.Example.", True),
+        (("shop.example",), "localhost", True),
+        (("shop.example",), "evil.example", False),
+        (None, "evil.example", True),
+    ],
+)
+def test_a_server_answers_to_its_names_alone(
+    model_file: Path, hosts: tuple[str, ...] | None, host: str, is_taken: bool
+) -> None:
+    with TestClient(create_app(Settings(str(model_file), access_log=False, hosts=hosts))) as client:
+        answer = client.get("/recommend/u1", headers={"Host": host})
+        assert answer.status_code == (200 if is_taken else 403)
+        assert is_taken or "--allow-host" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        (None, 200),
+        ("http://localhost:8000", 200),
+        ("http://localhost:9000", 403),
+        ("https://evil.example", 403),
+        ("null", 403),
+        ("https://shop.example", 200),
+        ("https://partner.example", 200),
+    ],
+)
+def test_pages_of_other_sites_cannot_send(model_file: Path, origin: str | None, status: int) -> None:
+    settings = Settings(
+        str(model_file), access_log=False, hosts=("shop.example",), cors_origins=("https://partner.example",)
+    )
+    with TestClient(create_app(settings), base_url="http://localhost:8000") as client:
+        headers = {} if origin is None else {"Origin": origin}
+        answer = client.post("/recommend", json={"requests": [{"user": "u1"}]}, headers=headers)
+        assert answer.status_code == status
+        assert status == 200 or "--cors-origin" in answer.json()["detail"]
+        assert client.delete("/items/i/1", headers=headers).status_code == (404 if status == 200 else 403)
+        assert client.get("/recommend/u1", headers=headers).status_code == 200  # whose answer that page cannot read
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        ("application/json", 200),
+        ("Application/JSON; charset=utf-8", 200),
+        ("text/plain", 415),
+        ("application/x-www-form-urlencoded", 415),
+        (None, 415),
+    ],
+)
+def test_a_body_says_that_it_is_json(client: TestClient, kind: str | None, status: int) -> None:
+    body = b'{"requests": [{"user": "u1"}]}'
+    answer = client.post("/recommend", content=body, headers={} if kind is None else {"Content-Type": kind})
+    assert answer.status_code == status
+    assert status == 200 or "application/json" in answer.json()["detail"]
+
+
 def test_key(model_file: Path) -> None:
     with TestClient(create_app(Settings(str(model_file), api_key="secret", access_log=False))) as client:
         for path in ("/", "/docs", "/openapi.json", "/live", "/ready", "/health"):
@@ -363,7 +433,7 @@ def test_a_batch_that_nobody_waits_for_is_dropped(base: str) -> None:
     host, port = base.removeprefix("http://").split(":")
     body = json.dumps({"requests": [{"user": f"u{user % 50}", "k": 90, "explain": 50} for user in range(100)]}).encode()
     with socket.create_connection((host, int(port))) as connection:
-        connection.sendall(b"POST /recommend HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        connection.sendall(_HEAD % len(body) + body)
     dropped = 'legcf_requests_total{route="recommend_many",status="4xx"} 1.0'
     _until(lambda: dropped in httpx.get(f"{base}/metrics").text)
 

@@ -68,7 +68,8 @@ def test_what_cannot_be_is_a_sentence(arguments: dict, said: str) -> None:
 
 
 def test_an_old_name_of_an_option_is_taken_for_the_new_one() -> None:
-    typed = resolve("legcf", overrides={"method": {"d": 8}})
+    with pytest.warns(FutureWarning, match="`method.d` is called `method.dim` now"):
+        typed = resolve("legcf", overrides={"method": {"d": 8}})
     assert typed == resolve("legcf", overrides={"method": {"dim": 8}})
     saved = typed.to_json()
     saved["method"]["d"] = saved["method"].pop("dim")

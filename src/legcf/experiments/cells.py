@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cell is one setting of an experiment: what to train, under which name. With a seed it becomes a run."""
+"""Describe cells: a cell is one setting of an experiment, under a name. With a seed it becomes a run."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _DEEPER = ("yelp2020", "amazon-book")  # where the paper uses four layers instea
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What a study is declared for: the data's name and size, the preset, and how long a run may take."""
+class StudyContext:
+    """Hold what a study is declared for: the data's name and size, the effort, and how long a run may take."""
 
     dataset: str
     num_users: int
     num_items: int
-    preset: str = "quick"
+    effort: str = "quick"
     minutes: float | None = None
     overrides: Mapping[str, Any] = field(default_factory=dict)
     num_pairs: int | None = None
@@ -41,17 +41,17 @@ class Setting:
 
     @property
     def buckets(self) -> int:
-        """c of the paper's setting, less on very small data."""
+        """Return c of the paper's setting, less on very small data."""
         return max(2, min(_BUCKETS, self.num_entities // _ENTITIES_A_BUCKET))
 
     @property
     def budget(self) -> int | str:
-        """Stored values of LEGCF's setting, c·d + t·N: what methods of variable size must keep to."""
+        """Return the stored values of LEGCF's setting, c·d + t·N: what methods of variable size must keep to."""
         return "legcf" if self.buckets == _BUCKETS else self.buckets * WIDTH + 2 * self.num_entities
 
     @property
     def width_within_budget(self) -> int:
-        """Width of the full table whose size is nearest to the budget."""
+        """Return the width of the full table whose size is nearest to the budget."""
         return max(1, round((self.buckets * WIDTH + 2 * self.num_entities) / self.num_entities))
 
     @property
@@ -61,7 +61,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Cell:
-    """`presets` are tried in turn, since a method need not have all of them."""
+    """Hold one setting of an experiment. `presets` are tried in turn, since a method need not have all of them."""
 
     name: str
     label: str
@@ -77,7 +77,7 @@ class Cell:
     """Not a rival for the best in bold: it is not compressed, or not the paper's."""
 
     def unavailable(self) -> str | None:
-        """Why it cannot run here at all, if so."""
+        """Return why it cannot run here at all, if so."""
         if self.method not in METHODS:
             return f"method {self.method} is not available"
         if self.backbone is not None and self.backbone not in BACKBONES:
@@ -95,7 +95,7 @@ class Cell:
         return resolve(self.method, self.backbone, self.preset, seed, self.overrides)
 
     def command(self, data: str, seed: int, data_options: Mapping[str, Any]) -> str:
-        """What to type for the same run alone."""
+        """Return what to type for the same run alone."""
         words = ["legcf", "train", data, "--out", "RUN", "--method", self.method, "--preset", self.preset]
         words += ["--backbone", self.backbone] if self.backbone is not None else []
         words += ["--seed", str(seed)]
@@ -108,7 +108,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Run:
-    """A cell with a seed, on data with this content. The same settings under two names are the same run."""
+    """Hold a cell with a seed, on data with this content. The same settings under two names are the same run."""
 
     cell: Cell
     seed: int
@@ -126,7 +126,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Plan:
-    """Cells of a study: those that can run, by name and seed, and why the others cannot."""
+    """Hold the cells of a study: those that can run, by name and seed, and why the others cannot."""
 
     cells: tuple[Cell, ...]
     runs: tuple[Run, ...]
@@ -150,7 +150,8 @@ def plan(cells: tuple[Cell, ...], seeds: int, content_hash: str) -> Plan:
 
 
 def hash_today(config: Mapping[str, Any], config_hash: str) -> str:
-    """The hash that a run of these settings has now: one that was made before a setting existed had its default.
+    """Return the hash that a run of these settings has now: settings that came later had their defaults, and keys that
+    have other names now are read under these.
 
     The old hash tells the version that the method had. Where that has moved on, or a setting is no more, the run is
     none of today's and keeps its hash.
@@ -177,14 +178,14 @@ def with_overrides(cell_overrides: Mapping[str, Any], *more: Mapping[str, Any]) 
 
 
 def _decisions(config: RunConfig) -> dict[str, Any]:
-    """All that a result depends on: every setting with its value, so that a default that changes makes another run, and
-    the version of the method. What only decides about memory, threads and files stays out."""
+    """Return all that a result depends on: every setting with its value, so that a default that changes makes another
+    run, and the version of the method. What only decides about memory, threads and files stays out."""
     sections = {name: _deciding(getattr(config, name).model_dump(mode="json")) for name in _SECTIONS}
     return {"version": METHODS[config.method.name].layer.version, **sections}
 
 
 def _deciding(section: Mapping[str, Any]) -> dict[str, Any]:
-    """Without settings that decide nothing: a clock where no time is limited, and those of no result at all."""
+    """Return a section without settings that decide nothing, such as a clock where no time is limited."""
     idle = _NO_DECISIONS | ({"clock"} if section.get("max_minutes") is None else set())
     return {key: value for key, value in section.items() if key not in idle}
 

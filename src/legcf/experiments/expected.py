@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long runs will take: like the same run with another seed, or by the measured pace of their method."""
+"""Estimate how long runs will take: like the same run with another seed, or by the measured pace of their method."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ _SET_UP_SECONDS = 60.0  # METIS or a factorisation, the first propagation, the t
 
 @dataclass(frozen=True)
 class Workload:
-    """What is left to do of one study."""
+    """Hold what is left to do of one study."""
 
     study: str
     runs: int
     finished: int
     seconds: float
-    """Of those that are missing, one after the other, on one core each."""
+    """For runs that are missing, one after the other, on one core each."""
 
 
 def workloads(plans: Mapping[str, Plan], rows: Mapping[str, StoredRun], num_pairs: int) -> list[Workload]:
-    """One for each study; a run that several share counts where it comes first."""
-    paces, counted, found = _measured_paces(), set[str](), []
+    """Return the workload of each study; a run that several share counts where it comes first."""
+    paces, counted, loads = _measured_paces(), set[str](), []
     known = {row.config_hash: row.seconds for row in rows.values() if row.status == "finished" and row.seconds}
     for name, planned in plans.items():
         own = {run.key: run for run in planned.runs if run.key not in counted}
         counted |= own.keys()
         missing = [run for key, run in own.items() if key not in rows or rows[key].status != "finished"]
         seconds = sum(_seconds(run, known, paces, num_pairs) for run in missing)
-        found.append(Workload(name, len(own), len(own) - len(missing), seconds))
-    return found
+        loads.append(Workload(name, len(own), len(own) - len(missing), seconds))
+    return loads
 
 
-def told(loads: Iterable[Workload], workers: int) -> list[str]:
-    """The plan in words, a line for each study and one for all."""
+def described(loads: Iterable[Workload], workers: int) -> list[str]:
+    """Return the plan in words, a line for each study and one for all."""
     listed = list(loads)
     lines = [
         f"{load.study}: {load.runs} runs, {load.finished} finished, {_hours(load.seconds)} to go at most"
@@ -64,8 +64,8 @@ def _seconds(run: Run, known: Mapping[str, float | None], paces: Mapping[str, fl
 
 
 def _measured_paces() -> dict[str, float]:
-    """Seconds of an epoch for a million training pairs on one core, by method and backbone, and by propagation where
-    that is set."""
+    """Return the seconds of an epoch for a million training pairs on one core, by method and backbone, and by
+    propagation where that is set."""
     text = resources.files("legcf.experiments").joinpath("paces.json").read_text(encoding="utf-8")
     return dict(json.loads(text)["seconds"])
 

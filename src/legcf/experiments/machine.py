@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which machine, which code, and how much of the machine is free."""
+"""Describe the machine, the code, and how much of the machine is free."""
 
 import functools
 import hashlib
@@ -17,7 +17,7 @@ _CLOCK_SECONDS = 2.0  # how far apart two readings of one process's start may be
 
 
 def cores() -> int:
-    """Those this process may use, which can be fewer than there are."""
+    """Return how many cores this process may use, which can be fewer than there are."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -41,7 +41,7 @@ def describe() -> dict[str, Any]:
 
 @functools.cache
 def code_version() -> str:
-    """The release, and a digest of the sources: two commits of one release are not the same code."""
+    """Return the release and a digest of the sources: two commits of one release are not the same code."""
     folder = Path(legcf.__file__).parent
     hasher = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
@@ -50,13 +50,13 @@ def code_version() -> str:
 
 
 def owner_mark() -> str:
-    """This process, told from every other one on any machine."""
+    """Return a mark of this process that no other process on any machine has."""
     process = psutil.Process(os.getpid())
     return f"{socket.gethostname()} {process.pid} {process.create_time():.2f}"
 
 
 def is_gone(owner: str) -> bool:
-    """Whether the process of this mark is known to be no more; of another machine we cannot know."""
+    """Return whether the process of this mark has ended; of another machine's we cannot know."""
     host, pid, created = owner.rsplit(" ", 2)
     if host != socket.gethostname():
         return False

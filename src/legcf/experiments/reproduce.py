@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A reproduction from data to report: declare, run what is missing, show."""
+"""Reproduce studies from data to report: declare, run what is missing, show."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset
 from legcf.experiments import published
-from legcf.experiments.cells import Plan, Run, Setting, plan
+from legcf.experiments.cells import Plan, Run, StudyContext, plan
 from legcf.experiments.scheduler import DaskScheduler, HereScheduler, Scheduler
 from legcf.experiments.store import ResultStore
 from legcf.experiments.studies import EFFORTS, STUDIES, chosen_studies
@@ -18,13 +18,13 @@ from legcf.experiments.studies import EFFORTS, STUDIES, chosen_studies
 
 @dataclass(frozen=True)
 class StudyRequest:
-    """What a user asks to have reproduced."""
+    """Hold what a user asks to have reproduced."""
 
     study: str
     source: str
     options: Mapping[str, Any] = field(default_factory=dict)
     seeds: int = 1
-    preset: str = "quick"
+    effort: str = "quick"
     minutes: float | None = None
     overrides: Mapping[str, Any] = field(default_factory=dict)
     workers: int | None = None
@@ -33,8 +33,8 @@ class StudyRequest:
 
     def check(self) -> None:
         chosen_studies(self.study)
-        if self.preset not in EFFORTS:
-            raise UserError(f"There is no preset `{self.preset}` of a reproduction: choose {' or '.join(EFFORTS)}.")
+        if self.effort not in EFFORTS:
+            raise UserError(f"There is no effort `{self.effort}` of a reproduction: choose {' or '.join(EFFORTS)}.")
         if self.seeds < 1:
             raise UserError(f"--seeds {self.seeds} leaves nothing to run; give at least 1.")
         if self.minutes is not None and self.minutes <= 0:
@@ -44,13 +44,13 @@ class StudyRequest:
 
 
 def plans(request: StudyRequest, dataset: Dataset) -> dict[str, Plan]:
-    """What the request asks for, by study."""
+    """Return what the request asks for, by study."""
     request.check()
     if dataset.test.num_pairs == 0:
         raise UserError(f"{dataset.name} has no test part to compare methods on; choose another --protocol.")
-    setting = _setting(request, dataset)
+    context = _study_context(request, dataset)
     return {
-        name: plan(tuple(STUDIES[name].cells(setting)), request.seeds, dataset.content_hash)
+        name: plan(tuple(STUDIES[name].cells(context)), request.seeds, dataset.content_hash)
         for name in chosen_studies(request.study)
     }
 
@@ -64,26 +64,26 @@ def reproduce(
     """Run what the store does not have yet; the tables are in the store afterwards."""
     asked = plans(request, dataset)
     for name, planned in asked.items():
-        store.remember_study(name, dataset.name, request.preset, _remembered(planned, request, dataset))
-    told = (store, request.source, request.options, _setting(request, dataset), tell)
+        store.remember_study(name, dataset.name, request.effort, _remembered(planned, request, dataset))
+    common = (store, request.source, request.options, _study_context(request, dataset), tell)
     scheduler: Scheduler = (
-        HereScheduler(*told, workers=request.workers)
+        HereScheduler(*common, workers=request.workers)
         if request.scheduler is None
-        else DaskScheduler(*told, address=request.scheduler)
+        else DaskScheduler(*common, address=request.scheduler)
     )
     scheduler.work([run for planned in asked.values() for run in planned.runs])
     return asked
 
 
-def _setting(request: StudyRequest, dataset: Dataset) -> Setting:
-    return Setting(
-        dataset.name, dataset.num_users, dataset.num_items, request.preset, request.minutes, request.overrides,
+def _study_context(request: StudyRequest, dataset: Dataset) -> StudyContext:
+    return StudyContext(
+        dataset.name, dataset.num_users, dataset.num_items, request.effort, request.minutes, request.overrides,
         dataset.train.num_pairs,
     )  # fmt: skip
 
 
 def _remembered(planned: Plan, request: StudyRequest, dataset: Dataset) -> dict[str, Any]:
-    """A study as the report needs it: rows with the keys of their runs."""
+    """Return a study as the report needs it: rows with the keys of their runs."""
     return {
         "seeds": request.seeds,
         "minutes": request.minutes,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs side by side: on this machine as many processes as there are workers, started while cores and memory allow, or
-on the workers of a Dask scheduler. Only this process writes the store."""
+"""Do runs side by side: in as many processes of this machine as there are workers, started while cores and memory
+allow, or on the workers of a Dask scheduler. Only this process writes the store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import psutil
 
 from legcf.core.files import held
 from legcf.data.dask_engine import dask_client
-from legcf.experiments.cells import Run, Setting
+from legcf.experiments.cells import Run, StudyContext
 from legcf.experiments.machine import code_version, cores, free_memory_mb
 from legcf.experiments.store import ResultStore
 from legcf.experiments.worker import OUTCOME, Outcome, WorkerJob, done_here, how_it_ended, started
@@ -28,17 +28,17 @@ RETRIES = 2  # of a run whose process on a Dask worker dies; a lost worker's run
 
 
 class Scheduler:
-    """Works through runs until every one is finished or has failed."""
+    """Work through runs until every one is finished or has failed."""
 
     def __init__(
         self,
         store: ResultStore,
         source: str,
         options: Mapping[str, Any],
-        setting: Setting,
+        context: StudyContext,
         tell: Callable[[str, Run], None] = lambda event, run: None,
     ) -> None:
-        self._store, self._source, self._options, self._setting = store, source, dict(options), setting
+        self._store, self._source, self._options, self._context = store, source, dict(options), context
         self._tell = tell
 
     def work(self, runs: Sequence[Run]) -> None:
@@ -48,15 +48,15 @@ class Scheduler:
             if run.key in kept:
                 self._tell("kept", run)
         self._store.work_folder.mkdir(parents=True, exist_ok=True)
-        full_history_ranking = f"Another command works on {self._store.path}; wait for it, or choose another --store."
-        with held(self._store.work_folder / "lock", full_history_ranking):
+        busy = f"Another command works on {self._store.path}; wait for it, or choose another --store."
+        with held(self._store.work_folder / "lock", busy):
             self._do([run for run in waiting if run.key not in kept])
 
     def _do(self, runs: list[Run]) -> None:
         raise NotImplementedError
 
     def _begin(self, run: Run) -> WorkerJob:
-        self._store.begin(run, self._setting.dataset, code_version())
+        self._store.begin(run, self._context.dataset, code_version())
         return WorkerJob(
             self._source, self._options, run.content_hash, run.config.to_json(), code_version(),
             keep_state=run.cell.keep_state,
@@ -67,10 +67,7 @@ class Scheduler:
             self._store.fail(run.key, outcome.error)
             self._tell("failed", run)
             return
-        self._store.finish(
-            run.key, outcome.metrics, outcome.curve, outcome.per_user, outcome.machine,
-            run.cell.command(self._source, run.seed, self._options), outcome.state,
-        )  # fmt: skip
+        self._store.finish(run.key, outcome, run.cell.command(self._source, run.seed, self._options))
         self._tell("finished", run)
 
 
@@ -84,10 +81,10 @@ class _Started:
 
 
 class HereScheduler(Scheduler):
-    """In processes of this machine. What was stopped goes on from its checkpoint."""
+    """Do runs in processes of this machine. What was stopped goes on from its checkpoint."""
 
-    def __init__(self, *told: Any, workers: int | None = None, **further: Any) -> None:
-        super().__init__(*told, **further)
+    def __init__(self, *common: Any, workers: int | None = None, **further: Any) -> None:
+        super().__init__(*common, **further)
         self._workers = workers or cores()
         self._started: list[_Started] = []
 
@@ -96,17 +93,17 @@ class HereScheduler(Scheduler):
         try:
             while waiting or self._started:
                 self._collect()
-                while waiting and self._has_room():
+                while waiting and self._can_start():
                     self._start(waiting.pop(0))
                 time.sleep(_POLL_SECONDS)
         finally:
             self._stop()
 
-    def _has_room(self) -> bool:
-        """A free worker, and memory for what runs already and one more; a single run is always tried."""
+    def _can_start(self) -> bool:
+        """Return whether a worker is free and memory lasts for what runs and one more; a single run is always tried."""
         if not self._started:
             return True
-        expected = expected_memory_mb(self._setting)
+        expected = expected_memory_mb(self._context)
         still_growing = sum(max(0.0, started.expected_mb - _resident_mb(started.process)) for started in self._started)
         return len(self._started) < self._workers and free_memory_mb() - still_growing > expected
 
@@ -117,7 +114,7 @@ class HereScheduler(Scheduler):
         job = replace(self._begin(run), folder=str(folder.resolve()), parent=os.getpid())
         log = self._store.work_folder / f"{run.key[:16]}.log"
         process = started(job, max(1, cores() // self._workers), log)
-        self._started.append(_Started(run, process, expected_memory_mb(self._setting), folder, log))
+        self._started.append(_Started(run, process, expected_memory_mb(self._context), folder, log))
         self._tell("started", run)
 
     def _collect(self) -> None:
@@ -149,10 +146,10 @@ class HereScheduler(Scheduler):
 
 
 class DaskScheduler(Scheduler):
-    """By the workers of a Dask scheduler, each of which must be able to open the data."""
+    """Do runs on the workers of a Dask scheduler, each of which must be able to open the data."""
 
-    def __init__(self, *told: Any, address: str, **further: Any) -> None:
-        super().__init__(*told, **further)
+    def __init__(self, *common: Any, address: str, **further: Any) -> None:
+        super().__init__(*common, **further)
         self._address = address
 
     def _do(self, runs: list[Run]) -> None:
@@ -182,10 +179,10 @@ def _outcome(future: Any) -> Outcome:
         return Outcome(error=f"{type(error).__name__}: {error}".splitlines()[0])
 
 
-def expected_memory_mb(setting: Setting) -> float:
-    """A rough upper bound: the table with its gradient, moments and layers, and the cap of the basis."""
-    table = setting.num_entities * 128 * 4 / 2**20
-    basis = min(_BASIS_MB, setting.num_entities * setting.buckets * 4 / 2**20)
+def expected_memory_mb(context: StudyContext) -> float:
+    """Return a rough upper bound: the table with its gradient, moments and layers, and the cap of the basis."""
+    table = context.num_entities * 128 * 4 / 2**20
+    basis = min(_BASIS_MB, context.num_entities * context.buckets * 4 / 2**20)
     return _BASE_MB + _COPIES_OF_A_TABLE * table + basis
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from legcf.core.config import RunConfig, merged, parse_assignments
 from legcf.core.errors import MissingExtra, UserError
 from legcf.core.files import read_json, write_json
+from legcf.core.plugins import find_part
 from legcf.data.dask_engine import dask_client
 from legcf.data.interactions import Dataset
 from legcf.embeddings.search_space import OneOf, Space
@@ -23,18 +24,18 @@ from legcf.experiments.machine import code_version, is_gone, owner_mark
 from legcf.experiments.scheduler import RETRIES
 from legcf.experiments.worker import Outcome, WorkerJob, done_here
 from legcf.training.loop import TrainingOptions
-from legcf.training.registry import METHODS, chosen, resolve
+from legcf.training.registry import METHODS, resolve
 from legcf.training.run import train
 
-_Judge = Callable[[dict[str, Any]], None]
-_Train = Callable[[RunConfig, _Judge], dict[str, Any]]
+_OnEpoch = Callable[[dict[str, Any]], None]
+_Train = Callable[[RunConfig, _OnEpoch], dict[str, Any]]
 _SMALL_SPACE = 200  # a finite space of so many points is gone through without repeating any
 _UNTOUCHED_TRIALS, _UNTOUCHED_EPOCHS = 3, 1  # no trial is pruned before there is something to compare it with
 
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """What is searched, and from where; the same request continues the same search."""
+    """Hold what is searched, and from where; the same request continues the same search."""
 
     method: str
     backbone: str | None = None
@@ -42,19 +43,19 @@ class SearchRequest:
     seed: int = 0
     overrides: Mapping[str, Any] = field(default_factory=dict)
     over: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    """Keys with values of the user's own, in place of the method's space."""
+    """Keys with values of the user's own, instead of the method's space."""
     data: Mapping[str, Any] = field(default_factory=dict)
     """Where the data is and how it is read: what the best settings are kept with."""
 
     def space(self) -> Space:
-        """What is chosen from, with the method's own default among it."""
-        layer = chosen("method", self.method, METHODS).layer
+        """Return what is chosen from, with the method's own default among it."""
+        layer = find_part("method", self.method, METHODS).layer
         declared: Space = {key: OneOf(values) for key, values in self.over.items()} or layer.search_space
         usual = self.usual(declared)
         return {key: part.including(usual[key]) for key, part in declared.items()}
 
     def usual(self, keys: Iterable[str]) -> dict[str, Any]:
-        """The values that these keys have without any search."""
+        """Return the values that these keys have without any search."""
         return {key: _value(self.config({}).to_json(), key) for key in keys}
 
     def config(self, drawn: Mapping[str, Any]) -> RunConfig:
@@ -62,7 +63,7 @@ class SearchRequest:
         return resolve(self.method, self.backbone, self.preset, self.seed, merged(self.overrides, nested), self.data)
 
     def mark(self, content_hash: str) -> dict[str, Any]:
-        """What must stay the same for trials to be comparable."""
+        """Return what must stay the same for trials to be comparable."""
         return {
             "config": self.config({}).to_json() | {"data": {}},
             "space": {key: repr(part) for key, part in self.space().items()},
@@ -78,7 +79,7 @@ def search(
     tell: Callable[[Any], None] = lambda trial: None,
     scheduler: str | None = None,
 ) -> dict[str, Any]:
-    """Trials until there are `trials` of them (with those of other processes), then the best as best.json.
+    """Run trials until there are `trials` of them (with those of other processes), then write the best as best.json.
 
     With the address of a Dask scheduler its workers train, as many trials at a time as they have threads; this process
     draws the settings and keeps the results.
@@ -102,7 +103,7 @@ def search(
 
 
 def side_by_side(command: Sequence[str], workers: int) -> None:
-    """The same search in several processes at once; their trials are told, the result is left to the caller."""
+    """Run the same search in several processes at once; they print their trials, the result is left to the caller."""
     words = [sys.executable, "-W", "ignore", "-m", "legcf", *command]  # this process has said what there is to warn of
     processes = [subprocess.Popen(words, stdout=subprocess.DEVNULL) for _ in range(workers)]
     try:
@@ -116,21 +117,21 @@ def side_by_side(command: Sequence[str], workers: int) -> None:
 
 
 class _Enough(Exception):
-    """Another process began the last trial first."""
+    """Say that another process began the last trial first."""
 
 
 @contextmanager
 def _trainers(request: SearchRequest, dataset: Dataset, scheduler: str | None) -> Iterator[tuple[_Train, int]]:
-    """What trains a configuration and gives its metrics, telling each epoch; and how many at a time."""
+    """Yield what trains a configuration, reports each epoch and returns metrics; and how many train at a time."""
     if scheduler is None:
-        yield lambda config, judge: train(dataset, config, TrainingOptions(quiet=True, on_epoch=judge)).metrics, 1
+        yield lambda config, on_epoch: train(dataset, config, TrainingOptions(quiet=True, on_epoch=on_epoch)).metrics, 1
         return
     with dask_client(scheduler, "--scheduler") as client:
 
-        def there(config: RunConfig, judge: _Judge) -> dict[str, Any]:
-            told = request.data
+        def train_there(config: RunConfig, on_epoch: _OnEpoch) -> dict[str, Any]:
+            data = request.data
             job = WorkerJob(
-                told["source"], told.get("options", {}), dataset.content_hash, config.to_json(), code_version(),
+                data["source"], data.get("options", {}), dataset.content_hash, config.to_json(), code_version(),
                 per_user=False,
             )  # fmt: skip
             outcome = Outcome.from_bytes(client.submit(done_here, job.to_json(), retries=RETRIES, pure=False).result())
@@ -138,10 +139,10 @@ def _trainers(request: SearchRequest, dataset: Dataset, scheduler: str | None) -
                 raise UserError(outcome.error)
             for line in outcome.curve:
                 with suppress(_optuna().TrialPruned):  # to give up what has ended would save nothing
-                    judge(line)
+                    on_epoch(line)
             return outcome.metrics
 
-        yield there, max(1, sum(client.nthreads().values()))
+        yield train_there, max(1, sum(client.nthreads().values()))
 
 
 def _attempt(trial: Any, request: SearchRequest, train_with: _Train, trials: int) -> float:
@@ -155,7 +156,7 @@ def _attempt(trial: Any, request: SearchRequest, train_with: _Train, trials: int
     monitor = config.training.monitor
     scores: list[float] = []
 
-    def judge(line: dict[str, Any]) -> None:
+    def prune_or_go_on(line: dict[str, Any]) -> None:
         score = line.get("validation", {}).get(monitor)
         if score is None:
             return
@@ -165,7 +166,7 @@ def _attempt(trial: Any, request: SearchRequest, train_with: _Train, trials: int
             raise optuna.TrialPruned
 
     try:
-        metrics = train_with(config, judge)
+        metrics = train_with(config, prune_or_go_on)
     except UserError as error:
         trial.set_user_attr("error", str(error))
         raise
@@ -219,7 +220,7 @@ def prepare(request: SearchRequest, dataset: Dataset, folder: Path, trials: int)
 
 
 def _revive(study: Any) -> None:
-    """Trials whose process is gone are failed, and what they tried comes first in the queue."""
+    """Fail trials whose process is gone, and put what they tried first into the queue."""
     optuna = _optuna()
     for trial in study.get_trials(states=(optuna.trial.TrialState.RUNNING,)):
         owner = trial.user_attrs.get("owner")
@@ -230,7 +231,7 @@ def _revive(study: Any) -> None:
 
 
 def _counted(study: Any) -> list[Any]:
-    """Trials that are finished, pruned, refused or under way; those whose process is gone are tried again."""
+    """Return trials that are finished, pruned, refused or under way; those whose process is gone are tried again."""
     states = _optuna().trial.TrialState
     return [one for one in study.get_trials(deepcopy=False) if _counts(one, states)]
 
@@ -260,17 +261,17 @@ def _draw(trial: Any, key: str, part: Any) -> Any:
 
 
 def _points(space: Space) -> float:
-    """How many there are to choose from."""
+    """Return how many points there are to choose from."""
     return math.prod(len(part.values) if isinstance(part, OneOf) else math.inf for part in space.values())
 
 
 def _value(config: Mapping[str, Any], key: str) -> Any:
-    found: Any = config
+    value: Any = config
     for part in key.split("."):
-        if not isinstance(found, Mapping) or part not in found:
+        if not isinstance(value, Mapping) or part not in value:
             raise UserError(f"`{key}` cannot be searched: {config['method']['name']} has no such setting.")
-        found = found[part]
-    return found
+        value = value[part]
+    return value
 
 
 def _nested(key: str, value: Any) -> dict[str, Any]:

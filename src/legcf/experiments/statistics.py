@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Means with their spread over seeds, and paired tests over users."""
+"""Compute means with their spread over seeds, and paired tests over users."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEVEL = 0.01
 
 @dataclass(frozen=True)
 class Measured:
-    """A metric over seeds: sample deviation as the spread, None for a single seed."""
+    """Hold a metric over seeds: sample deviation as the spread, None for a single seed."""
 
     mean: float
     spread: float | None
@@ -29,7 +29,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Paired:
-    """How a second set of per-user values differs from a first."""
+    """Say how a second set of per-user values differs from a first."""
 
     difference: float
     low: float
@@ -45,7 +45,7 @@ class Paired:
 
 
 def paired(first: NDArray[np.floating], second: NDArray[np.floating]) -> Paired:
-    """Paired t-test and Wilcoxon signed-rank test of second − first over the same users."""
+    """Return the paired t-test and Wilcoxon signed-rank test of second − first over the same users."""
     from scipy import stats
 
     changes = np.asarray(second, dtype=np.float64) - np.asarray(first, dtype=np.float64)
@@ -66,7 +66,7 @@ def paired(first: NDArray[np.floating], second: NDArray[np.floating]) -> Paired:
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:
-    """p-values corrected for having tested all of them (Holm 1979)."""
+    """Return p-values corrected for having tested all of them (Holm 1979)."""
     ordered = sorted(p_values.items(), key=lambda pair: pair[1])
     corrected: dict[str, float] = {}
     highest = 0.0

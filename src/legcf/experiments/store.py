@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The results store: one SQLite file, one row per run. One process writes it; any number may read it meanwhile."""
+"""Keep results in one SQLite file, one row per run. One process writes it; any number may read it meanwhile."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from legcf.core.errors import UserError
 from legcf.experiments.cells import Run
+from legcf.experiments.worker import Outcome
 
 STORE_VERSION = 1
 _APPLICATION = 0x6C656763  # "legc": tells our files from other SQLite databases
@@ -44,7 +45,7 @@ CREATE TABLE studies (
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run as the store knows it."""
+    """Hold a run as the store knows it."""
 
     key: str
     cell: str
@@ -79,6 +80,8 @@ DRAWING = "drawing"
 
 
 class ResultStore:
+    """Write and read the runs and studies of a results store."""
+
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
@@ -96,7 +99,7 @@ class ResultStore:
 
     @property
     def work_folder(self) -> Path:
-        """Where unfinished runs keep their checkpoints."""
+        """Return where unfinished runs keep their checkpoints."""
         return self.path.with_name(f"{self.path.name}.work")
 
     # What is written ----------------------------------------------------------------------------------------------
@@ -115,36 +118,29 @@ class ResultStore:
                 ),
             )  # fmt: skip
 
-    def finish(
-        self,
-        key: str,
-        metrics: Mapping[str, Any],
-        curve: list[dict[str, Any]],
-        per_user: Mapping[str, NDArray[np.floating]],
-        machine: Mapping[str, Any],
-        command: str,
-        state: bytes | None = None,
-    ) -> None:
+    def finish(self, key: str, outcome: Outcome, command: str) -> None:
+        """Record what a run came to, and what to type for it."""
+        metrics = outcome.metrics
         with self._writing() as connection:
             connection.executemany(
                 "INSERT OR REPLACE INTO per_user VALUES (?, ?, ?)",
-                [(key, name, _packed(values)) for name, values in per_user.items()],
+                [(key, name, _packed(values)) for name, values in outcome.per_user.items()],
             )
-            if state is not None:
-                connection.execute("INSERT OR REPLACE INTO states VALUES (?, ?)", (key, zlib.compress(state)))
+            if outcome.state is not None:
+                connection.execute("INSERT OR REPLACE INTO states VALUES (?, ?)", (key, zlib.compress(outcome.state)))
             connection.execute(
                 "UPDATE runs SET status = 'finished', error = NULL, ended = ?, seconds = ?, peak_memory_mb = ?,"
                 " machine = ?, command = ?, metrics = ?, curve = ? WHERE key = ?",
                 (
-                    time.time(), _training_seconds(metrics), metrics.get("peak_rss_mb"), json.dumps(dict(machine)),
-                    command, json.dumps(dict(metrics)), json.dumps(curve), key,
+                    time.time(), _training_seconds(metrics), metrics.get("peak_rss_mb"), json.dumps(outcome.machine),
+                    command, json.dumps(metrics), json.dumps(outcome.curve), key,
                 ),
             )  # fmt: skip
 
     def take_in(self, runs: Iterable[Mapping[str, Any]], studies: Iterable[Mapping[str, Any]] = ()) -> int:
-        """Finished runs and studies that another store wrote down (`StoredRun.to_json`) and this one lacks; how many.
+        """Take in finished runs and studies that another store wrote (`StoredRun.to_json`); return how many are new.
 
-        What every user got is not among it, so such runs are shown, but not tested against others.
+        Per-user values are not among them, so such runs are shown, but not tested against others.
         """
         values = [
             [json.dumps(run[name]) if name in _NESTED else run[name] for name in (*_PLAIN, *_NESTED)]
@@ -152,10 +148,10 @@ class ResultStore:
             if run["status"] == "finished"
         ]
         columns = ", ".join((*_PLAIN, *_NESTED))
-        places = ", ".join("?" * len((*_PLAIN, *_NESTED)))
+        marks = ", ".join("?" * len((*_PLAIN, *_NESTED)))
         with self._writing() as connection:
             before = connection.total_changes
-            connection.executemany(f"INSERT OR IGNORE INTO runs ({columns}) VALUES ({places})", values)
+            connection.executemany(f"INSERT OR IGNORE INTO runs ({columns}) VALUES ({marks})", values)
             taken = connection.total_changes - before
             connection.executemany(
                 "INSERT OR IGNORE INTO studies VALUES (?, ?, ?, ?, ?)",
@@ -170,7 +166,7 @@ class ResultStore:
         self._end(key, "failed", error)
 
     def release(self, key: str) -> None:
-        """The run was stopped and may go on later."""
+        """Note that the run was stopped and may go on later."""
         self._end(key, "stopped", None)
 
     def _end(self, key: str, status: str, error: str | None) -> None:
@@ -183,13 +179,13 @@ class ResultStore:
     # What is known ------------------------------------------------------------------------------------------------
 
     def rows(self) -> dict[str, StoredRun]:
-        """Every run by its key."""
+        """Return every run by its key."""
         columns = ", ".join((*_PLAIN, *_NESTED))
         found = self._connection.execute(f"SELECT {columns} FROM runs ORDER BY cell, seed").fetchall()
         return {values[0]: _row(values) for values in found}
 
     def status(self, key: str) -> tuple[str, str | None]:
-        """("missing", None) for a run that nobody has begun."""
+        """Return status and error of a run; ("missing", None) for one that nobody has begun."""
         found = self._connection.execute("SELECT status, error FROM runs WHERE key = ?", (key,)).fetchone()
         return ("missing", None) if found is None else (found[0], found[1])
 
@@ -201,9 +197,9 @@ class ResultStore:
         found = self._connection.execute("SELECT safetensors FROM states WHERE key = ?", (key,)).fetchone()
         return None if found is None else zlib.decompress(found[0])
 
-    def remember_study(self, study: str, dataset: str, preset: str, plan: Mapping[str, Any]) -> None:
-        """Which runs make up a table, so that the report needs nothing but the store. A drawing stays."""
-        name = (study, dataset, preset)
+    def remember_study(self, study: str, dataset: str, effort: str, plan: Mapping[str, Any]) -> None:
+        """Note which runs make up a table, so that the report needs nothing but the store. A drawing stays."""
+        name = (study, dataset, effort)
         with self._writing() as connection:
             found = connection.execute(f"SELECT plan FROM studies WHERE {_THIS_STUDY}", name).fetchone()
             drawn = {key: value for key, value in json.loads(found[0]).items() if key == DRAWING} if found else {}
@@ -212,12 +208,12 @@ class ResultStore:
                 (*name, json.dumps({**drawn, **plan}), time.time()),
             )
 
-    def remember_drawing(self, study: str, dataset: str, preset: str, drawing: Mapping[str, Any]) -> None:
-        """What the figures of a remembered study show."""
+    def remember_drawing(self, study: str, dataset: str, effort: str, drawing: Mapping[str, Any]) -> None:
+        """Note what the figures of a remembered study show."""
         with self._writing() as connection:
             connection.execute(
                 f"UPDATE studies SET plan = json_set(plan, '$.{DRAWING}', json(?)) WHERE {_THIS_STUDY}",
-                (json.dumps(dict(drawing)), study, dataset, preset),
+                (json.dumps(dict(drawing)), study, dataset, effort),
             )
 
     def studies(self) -> list[dict[str, Any]]:
@@ -262,7 +258,7 @@ class ResultStore:
 
 
 def _training_seconds(metrics: Mapping[str, Any]) -> float | None:
-    """Set-up, training over all sessions of a resumed run, and evaluation."""
+    """Return the seconds of set-up, training over all sessions of a resumed run, and evaluation."""
     seconds = metrics.get("seconds", {})
     return sum(seconds.get(part, 0.0) for part in ("set_up", "train", "evaluate")) if seconds else None
 

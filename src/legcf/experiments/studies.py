@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The paper's tables and figures as cells. A new study is a function and one line in STUDIES."""
+"""Declare the paper's tables and figures as cells. A new study is a function and one line in STUDIES."""
 
 import functools
 import json
@@ -11,14 +11,14 @@ from typing import Any
 
 from legcf.core.errors import UserError
 from legcf.embeddings.base import ComparisonRow
-from legcf.experiments.cells import Cell, Setting, with_overrides
+from legcf.experiments.cells import Cell, StudyContext, with_overrides
 from legcf.training.registry import METHODS
 
 QUICK_EPOCHS = 12
-"""Of either stage of LEGCF, for every row: none is ended by time or patience, so rows have learned for equally long."""
+"""Epochs of either stage of LEGCF, in every row: none is ended by time or patience, so rows learn for equally long."""
 RIVAL_MINUTES = 15.0
-"""Of one core, for a method that LEGCF is compared with and that has not converged before. They are minutes of the
-processor, not of the clock on the wall: a busy machine changes hardly anything."""
+"""Minutes of one core, for a method that LEGCF is compared with and that has not converged before. They are minutes of
+the processor, not of the clock on the wall: a busy machine changes hardly anything."""
 
 _RIVAL_EPOCHS, _RIVAL_PATIENCE = 100, 5
 
@@ -47,107 +47,107 @@ _BASES: dict[str, tuple[str, dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Study:
-    """`title` and `cells` of a table or figure; `kind` says how the report shows it."""
+    """Hold title and cells of a table or figure; `kind` says how the report shows it."""
 
     title: str
     kind: str
-    cells: Callable[[Setting], list[Cell]]
+    cells: Callable[[StudyContext], list[Cell]]
 
 
-def table2(setting: Setting) -> list[Cell]:
-    """All methods at (or near) LEGCF's size, beside the full table.
+def table2(context: StudyContext) -> list[Cell]:
+    """Return all methods at (or near) LEGCF's size, beside the full table.
 
     Rivals have one loss, and one start wherever a layer can be fitted to a factorisation, each at a rate that was
     searched for, and are trained until they converge or their time is up: their rows differ in the method alone."""
     return [
-        *(_rival(setting, method, name, row) for method, name, row in _rival_rows()),
-        _legcf(setting, "legcf", "LEGCF (paper, closed form)", group="LEGCF"),
-        _legcf(setting, "legcf-refit", "LEGCF (paper, refitted)", _REFIT, group="LEGCF"),
-        _ours(setting, "graph-pursuit", "LEGCF (paper, matching pursuit)"),
-        _ours(setting, "items-only", "LEGCF (ours, items only)"),
-        _ours(setting, "default", "LEGCF (our default)"),
+        *(_rival(context, method, name, row) for method, name, row in _rival_rows()),
+        _legcf(context, "legcf", "LEGCF (paper, closed form)", group="LEGCF"),
+        _legcf(context, "legcf-refit", "LEGCF (paper, refitted)", _REFIT, group="LEGCF"),
+        _ours(context, "graph-pursuit", "LEGCF (paper, matching pursuit)"),
+        _ours(context, "items-only", "LEGCF (ours, items only)"),
+        _ours(context, "default", "LEGCF (our default)"),
     ]
 
 
-def converged(setting: Setting) -> list[Cell]:
-    """The paper's model trained until validation stops rising, with each update; the closed form at c > d and c < d.
+def converged(context: StudyContext) -> list[Cell]:
+    """Return the paper's model trained until validation stops rising, with each update; closed form at c > d and c < d.
 
     The closed form ends with the best of its second stage, as the release does, or its pretraining would be shown."""
     closed = {"method": {"update": "pinv"}, "training": {"keep": "last-stage"}}
-    few = min(_FEW_BUCKETS, setting.buckets)
+    few = min(_FEW_BUCKETS, context.buckets)
     return [
-        _ours(setting, "graph-pursuit", "matching pursuit"),
-        _ours(setting, "graph", "closed form", "pinv", closed),
+        _ours(context, "graph-pursuit", "matching pursuit"),
+        _ours(context, "graph", "closed form", "pinv", closed),
         _ours(
-            setting, "graph", f"closed form, c = {few}", f"pinv-{few}", with_overrides(closed, {"method": {"c": few}})
+            context, "graph", f"closed form, c = {few}", f"pinv-{few}", with_overrides(closed, {"method": {"c": few}})
         ),
-        _ours(setting, "graph", "refitted"),
+        _ours(context, "graph", "refitted"),
     ]
 
 
-def ablation(setting: Setting) -> list[Cell]:
-    """Assignment update off or by each solver, anchors by METIS or at random, all for equally many epochs."""
+def ablation(context: StudyContext) -> list[Cell]:
+    """Return LEGCF without update or with each solver, anchors by METIS or at random, for equally many epochs."""
     solvers = {"on": ("pinv", "closed form"), "refit": ("pinv-refit", "refitted"), "pursuit": ("matching-pursuit",) * 2}
     starts = {"metis": "METIS", "random": "random"}
     cells = []
     for start, named in starts.items():
         begun = {"method": {"start": start}} if start != "metis" else {}
-        off = with_overrides(begun, {"method": {"update": "none"}}, _as_long_as_two_stages(setting))
-        cells.append(_legcf(setting, f"off-{start}", f"{named}, no update", off, group=named))
+        off = with_overrides(begun, {"method": {"update": "none"}}, _as_long_as_two_stages(context))
+        cells.append(_legcf(context, f"off-{start}", f"{named}, no update", off, group=named))
         for name, (solver, words) in solvers.items():
             updated = with_overrides(begun, {"method": {"update": solver}})
-            cells.append(_legcf(setting, f"{name}-{start}", f"{named}, update: {words.replace('-', ' ')}", updated,
+            cells.append(_legcf(context, f"{name}-{start}", f"{named}, update: {words.replace('-', ' ')}", updated,
                                 group=named))  # fmt: skip
     return cells
 
 
-def hyperparameters(setting: Setting) -> list[Cell]:
-    """Sweeps over t, m, w* and c around the paper's setting (Figure 4), with refitted weights."""
+def hyperparameters(context: StudyContext) -> list[Cell]:
+    """Return sweeps over t, m, w* and c around the paper's context (Figure 4), with refitted weights."""
     sweeps: dict[str, tuple[str, tuple[float, ...]]] = {
         "t": ("t", (1, 2, 3, 4, 5)),
         "m": ("update_every", (1, 2, 3, 5, 10)),
         "w": ("anchor_weight", (0.5, 0.6, 0.7, 0.8, 0.9)),
-        "c": ("c", tuple(c for c in (100, 500, 1000, 5000, 10000) if c * 4 <= setting.num_entities)),
+        "c": ("c", tuple(c for c in (100, 500, 1000, 5000, 10000) if c * 4 <= context.num_entities)),
     }
     cells = []
     for name, (option, values) in sweeps.items():
         for value in values:
             overrides = with_overrides(_REFIT, {"method": {option: value}})
             if name == "c" and value > _LARGE_CODEBOOK:
-                overrides["training"] = {"propagation": "stepwise", **_stepwise(setting)}
-            cells.append(_legcf(setting, f"{name}={value:g}", f"{name} = {value:g}", overrides, group=name))
+                overrides["training"] = {"propagation": "stepwise", **_stepwise(context)}
+            cells.append(_legcf(context, f"{name}={value:g}", f"{name} = {value:g}", overrides, group=name))
     return cells
 
 
-def backbones(setting: Setting) -> list[Cell]:
-    """LEGCF and full tables, wide and of similar size, on three base recommenders (Table 4).
+def backbones(context: StudyContext) -> list[Cell]:
+    """Return LEGCF and full tables, wide and of similar size, on three base recommenders (Table 4).
 
     Full tables are trained as those of Table 2 are: with the same loss, until they converge or their time is up."""
-    return [cell for base in _BASES for cell in (_legcf_on(setting, base), *_tables_on(setting, base))]
+    return [cell for base in _BASES for cell in (_legcf_on(context, base), *_tables_on(context, base))]
 
 
-def searched(setting: Setting) -> dict[str, Cell]:
-    """Rows whose learning rate is searched for, by the name that the rate has in rates.json. On a base recommender the
-    full table of 64 stands for all widths."""
-    rivals = {cell.name: cell for cell in table2(setting) if cell.method != "legcf"}
+def searched(context: StudyContext) -> dict[str, Cell]:
+    """Return rows whose learning rate is searched for, by the name that the rate has in rates.json. On a base
+    recommender the full table of 64 stands for all widths."""
+    rivals = {cell.name: cell for cell in table2(context) if cell.method != "legcf"}
     for base in _BASES:
         if base != _LIGHTGCN:
-            rivals[f"{base}-legcf"] = _legcf_on(setting, base)
-            (rivals[f"{base}-ud"],) = (cell for cell in _tables_on(setting, base) if cell.name == f"{base}-ud-64")
+            rivals[f"{base}-legcf"] = _legcf_on(context, base)
+            (rivals[f"{base}-ud"],) = (cell for cell in _tables_on(context, base) if cell.name == f"{base}-ud-64")
     return rivals
 
 
 def rate_at(rate: float, batch_size: int) -> float:
-    """A rate of rates.json for batches of another size: rates go with the root of the batch."""
-    return float(f"{rate * (batch_size / _rates_file()['batch_size']) ** 0.5:.2g}")
+    """Convert a rate of rates.json to batches of another size: rates go with the root of the batch."""
+    return float(f"{rate * (batch_size / _searched_rates()['batch_size']) ** 0.5:.2g}")
 
 
-def figures(setting: Setting) -> list[Cell]:
-    """The states that the case studies look at: before training, after pretraining, and after the last update."""
+def figures(context: StudyContext) -> list[Cell]:
+    """Return the runs that the case studies look at: before training, after pretraining, after the last update."""
     return [
-        _legcf(setting, "at-start", "initialisation", {"training": {"epochs": 0}}),
-        _legcf(setting, "pretrained", "after pretraining", {"method": {"update": "none"}}),
-        _legcf(setting, "at-end", "after the updates", with_overrides(_REFIT, {"training": {"keep": "last"}})),
+        _legcf(context, "at-start", "initialisation", {"training": {"epochs": 0}}),
+        _legcf(context, "pretrained", "after pretraining", {"method": {"update": "none"}}),
+        _legcf(context, "at-end", "after the updates", with_overrides(_REFIT, {"training": {"keep": "last"}})),
     ]
 
 
@@ -171,26 +171,26 @@ def chosen_studies(name: str) -> list[str]:
 
 
 def _legcf(
-    setting: Setting,
+    context: StudyContext,
     name: str,
     label: str,
     overrides: Mapping[str, Any] | None = None,
     backbone: str | None = None,
     group: str = "",
 ) -> Cell:
-    """LEGCF as the text has it; other settings are named by what differs."""
-    base: dict[str, Any] = {"training": _quick_basis(setting)}
-    if setting.buckets != _USUAL_BUCKETS:
-        base["method"] = {"c": setting.buckets}
-    merged = with_overrides(base, _limits(setting), setting.overrides, overrides or {})
+    """Return LEGCF as the text has it; other settings are named by what differs."""
+    base: dict[str, Any] = {"training": _quick_basis(context)}
+    if context.buckets != _USUAL_BUCKETS:
+        base["method"] = {"c": context.buckets}
+    merged = with_overrides(base, _limits(context), context.overrides, overrides or {})
     return Cell(name, label, "legcf", ("paper",), merged, backbone, group, keep_state=True)
 
 
-def _quick_basis(setting: Setting) -> dict[str, Any]:
-    """About a hundred steps per epoch, and a rate that falls with the root of the batch."""
-    if setting.preset != "quick":
+def _quick_basis(context: StudyContext) -> dict[str, Any]:
+    """Return settings for about a hundred steps per epoch, and a rate that falls with the root of the batch."""
+    if context.effort != "quick":
         return {}
-    batch = _batch(setting)
+    batch = _batch(context)
     return {
         "batch_size": batch, "negative_pool": _pool(batch), "learning_rate": _rate(batch),
         "epochs": QUICK_EPOCHS, "patience": _NO_PATIENCE,
@@ -206,92 +206,83 @@ def _rate(batch: int) -> float:
     return float(f"{_RATE_OF_LARGEST * (batch / _LARGEST_BATCH) ** 0.5:.2g}")
 
 
-def _batch(setting: Setting) -> int:
-    """The power of two that is next to a hundredth of the pairs."""
-    if setting.num_pairs is None:
+def _batch(context: StudyContext) -> int:
+    """Return the power of two that is next to a hundredth of the pairs."""
+    if context.num_pairs is None:
         return _LARGEST_BATCH
-    nearest = 1 << round(math.log2(max(setting.num_pairs / _STEPS_PER_EPOCH, 1)))
+    nearest = 1 << round(math.log2(max(context.num_pairs / _STEPS_PER_EPOCH, 1)))
     return max(_SMALLEST_BATCH, min(_LARGEST_BATCH, nearest))
 
 
-def _as_long_as_two_stages(setting: Setting) -> dict[str, Any]:
-    """Without an update there is one stage: it is given the epochs of both."""
-    return {"training": {"epochs": 2 * QUICK_EPOCHS}} if setting.preset == "quick" else {}
+def _as_long_as_two_stages(context: StudyContext) -> dict[str, Any]:
+    """Return the epochs of both stages for the one stage that there is without an update."""
+    return {"training": {"epochs": 2 * QUICK_EPOCHS}} if context.effort == "quick" else {}
 
 
 def _ours(
-    setting: Setting, preset: str, label: str, name: str | None = None, overrides: Mapping[str, Any] | None = None
+    context: StudyContext, preset: str, label: str, name: str | None = None, overrides: Mapping[str, Any] | None = None
 ) -> Cell:
-    """A preset as it is, but for data that are much smaller than those it was made for."""
+    """Return a preset as it is, but for data that are much smaller than those it was made for."""
     made_for = METHODS["legcf"].layer.presets[preset]
     changed: dict[str, Any] = {}
-    if setting.buckets != _USUAL_BUCKETS:
-        changed["method"] = {"c": setting.buckets} if "c" in made_for["method"] else {"budget": setting.budget}
-    batch = _batch(setting)
+    if context.buckets != _USUAL_BUCKETS:
+        changed["method"] = {"c": context.buckets} if "c" in made_for["method"] else {"budget": context.budget}
+    batch = _batch(context)
     if batch < made_for["training"]["batch_size"] == _LARGEST_BATCH:
         changed["training"] = {"batch_size": batch, "learning_rate": _rate(batch), "negative_pool": _pool(batch)}
-    merged = with_overrides(changed, _limits(setting, layers=False), setting.overrides, overrides or {})
+    merged = with_overrides(changed, _limits(context, layers=False), context.overrides, overrides or {})
     return Cell(name or preset, label, "legcf", (preset,), merged, group="LEGCF")
 
 
-def _cell(
-    setting: Setting,
-    name: str,
-    label: str,
-    method: str,
-    overrides: Mapping[str, Any] | None = None,
-    backbone: str | None = None,
-    group: str = "",
-    reference: bool = False,
-) -> Cell:
-    """A method with its own quick preset where it has one, else with the settings made for two cores."""
-    presets = ("quick", "default") if setting.preset == "quick" else ("paper", "default")
+def _with_effort(context: StudyContext, cell: Cell) -> Cell:
+    """Return a cell with its method's quick preset where it has one, else with the settings made for two cores."""
+    presets = ("quick", "default") if context.effort == "quick" else ("paper", "default")
     changed: dict[str, Any] = {}
-    if setting.preset == "quick" and _batch(setting) < _LARGEST_BATCH:
-        changed["batch_size"] = _batch(setting)
-    plain = Cell(name, label, method, presets, {}, backbone, group, reference=reference)
+    if context.effort == "quick" and _batch(context) < _LARGEST_BATCH:
+        changed["batch_size"] = _batch(context)
+    plain = replace(cell, presets=presets, overrides={})
     if plain.config(0).training.max_minutes is not None:
         changed["max_minutes"] = None
-    merged = with_overrides({"training": changed}, _limits(setting), setting.overrides, overrides or {})
+    merged = with_overrides({"training": changed}, _limits(context), context.overrides, cell.overrides)
     return replace(plain, overrides=merged)
 
 
 def _rival_rows() -> Iterator[tuple[str, str, ComparisonRow]]:
-    """Method, name and row of everything that LEGCF is compared with."""
+    """Yield method, name and row of everything that LEGCF is compared with."""
     for method, known in METHODS.items():
         if method != "legcf" and known.layer.comparison_rows is not None:
             for name, row in (known.layer.comparison_rows or {method: ComparisonRow(method)}).items():
                 yield method, name, row
 
 
-def _rival(setting: Setting, method: str, name: str, row: ComparisonRow) -> Cell:
-    within = {"method": {"budget": setting.budget}} if row.within_budget else {}
-    changed = with_overrides(row.overrides, within, row.fitted, _one_loss(setting, name))
-    return _cell(setting, name, row.label, method, changed, group=row.group, reference=row.reference)
+def _rival(context: StudyContext, method: str, name: str, row: ComparisonRow) -> Cell:
+    within = {"method": {"budget": context.budget}} if row.within_budget else {}
+    changed = with_overrides(row.overrides, within, row.fitted, _one_loss(context, name))
+    return _with_effort(context, Cell(name, row.label, method, (), changed, None, row.group, reference=row.reference))
 
 
-def _one_loss(setting: Setting, name: str) -> dict[str, Any]:
-    """The paper's loss; quick runs have it at the rate that was found on small data, for larger batches raised by their
-    root, and end when they converge or their time is up."""
+def _one_loss(context: StudyContext, name: str) -> dict[str, Any]:
+    """Return settings for the paper's loss. Quick runs have the rate that was best on small data, for larger batches
+    raised by their root, and end when they converge or their time is up."""
     training: dict[str, Any] = {
         "loss": "bpr", "temperature": 1.0, "negatives": 5, "negative_weight": 1.0, "user_power": 0.0,
     }  # fmt: skip
-    if setting.preset == "quick":
-        batch = _rival_batch(setting)
+    if context.effort == "quick":
+        batch = _rival_batch(context)
         training |= {
             "batch_size": batch, "negative_pool": _pool(batch), "schedule": "constant", **_WATCHED,
             "epochs": _RIVAL_EPOCHS, "patience": _RIVAL_PATIENCE,
-            "max_minutes": setting.minutes or RIVAL_MINUTES, "clock": "cpu",
+            "max_minutes": context.minutes or RIVAL_MINUTES, "clock": "cpu",
         }  # fmt: skip
-        training |= _found_rate(setting, name, batch)
+        training |= _searched_rate(context, name, batch)
     return {"training": training, "ranking": {"norm_power": 1.0}}
 
 
-def _found_rate(setting: Setting, name: str, batch: int) -> dict[str, float]:
-    """The rate, and L2 where it was found to help, of the data that is nearest in size and has the row; nothing where
+def _searched_rate(context: StudyContext, name: str, batch: int) -> dict[str, float]:
+    """Return the rate, and L2 where it helped, of the data that is nearest in size and has the row; nothing where
     none was searched for."""
-    pairs = setting.num_pairs or _MANY_PAIRS
-    for one in sorted(_rates_file()["found"].values(), key=lambda one: abs(math.log(pairs / one["pairs"]))):
+    pairs = context.num_pairs or _MANY_PAIRS
+    for one in sorted(_searched_rates()["found"].values(), key=lambda one: abs(math.log(pairs / one["pairs"]))):
         if name in one["rates"]:
             l2 = {"l2": one["l2"][name]} if name in one["l2"] else {}
             return {"learning_rate": rate_at(one["rates"][name], batch)} | l2
@@ -299,60 +290,59 @@ def _found_rate(setting: Setting, name: str, batch: int) -> dict[str, float]:
 
 
 @functools.cache
-def _rates_file() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(
-        resources.files("legcf.experiments").joinpath("rates.json").read_text(encoding="utf-8")
-    )
-    return found
+def _searched_rates() -> dict[str, Any]:
+    """Read rates.json, once in a process."""
+    text = resources.files("legcf.experiments").joinpath("rates.json").read_text(encoding="utf-8")
+    return dict(json.loads(text))
 
 
-def _legcf_on(setting: Setting, base: str) -> Cell:
-    """Only LightGCN with a small codebook trains on the basis quickly enough for small batches."""
+def _legcf_on(context: StudyContext, base: str) -> Cell:
+    """Return LEGCF on a base recommender: only LightGCN trains on the basis, quickly enough for small batches."""
     label, settings = _BASES[base]
     if base == _LIGHTGCN:
-        return _legcf(setting, f"{base}-legcf", f"{label}, LEGCF", _REFIT, group=label)
-    training = _stepwise(setting)
+        return _legcf(context, f"{base}-legcf", f"{label}, LEGCF", _REFIT, group=label)
+    training = _stepwise(context)
     if training:
-        training |= _found_rate(setting, f"{base}-legcf", training["batch_size"])
+        training |= _searched_rate(context, f"{base}-legcf", training["batch_size"])
     changed = with_overrides(_REFIT, {"training": training, "backbone": settings})
-    return _legcf(setting, f"{base}-legcf", f"{label}, LEGCF", changed, base, label)
+    return _legcf(context, f"{base}-legcf", f"{label}, LEGCF", changed, base, label)
 
 
-def _tables_on(setting: Setting, base: str) -> list[Cell]:
-    """Full tables: of LEGCF's size, then wide ones."""
+def _tables_on(context: StudyContext, base: str) -> list[Cell]:
+    """Return full tables: of LEGCF's size, then wide ones."""
     label, settings = _BASES[base]
-    similar = setting.width_within_budget
-    return [
-        _cell(
-            setting, f"{base}-ud" if width == similar else f"{base}-ud-{width}", f"{label}, UD, {width} wide", "full",
-            with_overrides(
-                {"method": {"dim": width}, "backbone": settings},
-                _one_loss(setting, f"ud-{max(width, 64)}" if base == _LIGHTGCN else f"{base}-ud"),
-            ),
-            None if base == _LIGHTGCN else base, label, reference=width != similar,
-        )
-        for width in dict.fromkeys((similar, 64, 128))
-    ]  # fmt: skip
+    similar = context.width_within_budget
+    cells = []
+    for width in dict.fromkeys((similar, 64, 128)):
+        name = f"{base}-ud" if width == similar else f"{base}-ud-{width}"
+        loss = _one_loss(context, f"ud-{max(width, 64)}" if base == _LIGHTGCN else f"{base}-ud")
+        overrides = with_overrides({"method": {"dim": width}, "backbone": settings}, loss)
+        cell = Cell(
+            name, f"{label}, UD, {width} wide", "full", (), overrides, None if base == _LIGHTGCN else base, label,
+            reference=width != similar,
+        )  # fmt: skip
+        cells.append(_with_effort(context, cell))
+    return cells
 
 
-def _rival_batch(setting: Setting) -> int:
-    """Most rivals propagate the whole table at every step: on large data twice as many pairs share it, as in rows of
-    LEGCF that do so too."""
-    batch = _batch(setting)
+def _rival_batch(context: StudyContext) -> int:
+    """Return the batch of rivals, most of which propagate the whole table at every step: on large data twice as many
+    pairs share it, as in rows of LEGCF that do so too."""
+    batch = _batch(context)
     return batch if batch < _LARGEST_BATCH else 2 * batch
 
 
-def _stepwise(setting: Setting) -> dict[str, Any]:
-    if setting.preset != "quick":
+def _stepwise(context: StudyContext) -> dict[str, Any]:
+    if context.effort != "quick":
         return {}
-    return {**_QUICK_STEPWISE, "batch_size": min(2 * _batch(setting), _QUICK_STEPWISE["batch_size"])}
+    return {**_QUICK_STEPWISE, "batch_size": min(2 * _batch(context), _QUICK_STEPWISE["batch_size"])}
 
 
-def _limits(setting: Setting, layers: bool = True) -> dict[str, Any]:
-    """The time a run may take, if the user says so, and the paper's depth where it is not the default."""
+def _limits(context: StudyContext, layers: bool = True) -> dict[str, Any]:
+    """Return the time a run may take, if the user says so, and the paper's depth where it is not the default."""
     limits: dict[str, Any] = {"training": {}}
-    if setting.minutes is not None:
-        limits["training"] |= {"max_minutes": setting.minutes, "clock": "cpu"}
-    if layers and setting.layers != 3:
-        limits["backbone"] = {"layers": setting.layers}
+    if context.minutes is not None:
+        limits["training"] |= {"max_minutes": context.minutes, "clock": "cpu"}
+    if layers and context.layers != 3:
+        limits["backbone"] = {"layers": context.layers}
     return limits

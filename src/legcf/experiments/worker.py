@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One training in a process of its own, and what it came to. `python -m legcf.experiments.worker` < job.
+"""Train in a process of its own, and hand back what came of it. `python -m legcf.experiments.worker` < job.
 
 The process writes its outcome to a file; whoever started it puts that where it belongs. So a results store is written
 by one process alone, wherever its runs are trained: on this machine, or by the workers of a Dask cluster.
@@ -38,7 +38,7 @@ from legcf.training.run import train
 from legcf.training.run_folder import TrainedModel
 
 _PARENT_SECONDS = 0.5
-_STATE = "state"
+_STATE, _FACTS = "state", "facts"  # arrays of an outcome, beside those of metrics
 OUTCOME = "outcome.safetensors"
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 # Every step needs the same large arrays again. By default glibc gives them back to the system and takes them anew, page
@@ -51,7 +51,7 @@ _KEEP_MEMORY = ":".join(
 
 @dataclass(frozen=True)
 class WorkerJob:
-    """What to train; as JSON it goes to the process that does it."""
+    """Hold what to train; as JSON it goes to the process that does it."""
 
     source: str
     options: dict[str, Any]
@@ -76,7 +76,7 @@ class WorkerJob:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a training came to: its results, or the sentence it failed with."""
+    """Hold what a training came to: its results, or the sentence it failed with."""
 
     error: str | None = None
     metrics: dict[str, Any] = field(default_factory=dict)
@@ -91,22 +91,22 @@ class Outcome:
         arrays = {f"of {name}": np.asarray(values, dtype=np.float32) for name, values in self.per_user.items()}
         if self.state is not None:
             arrays[_STATE] = np.frombuffer(self.state, dtype=np.uint8)
-        told = {"error": self.error, "metrics": self.metrics, "curve": self.curve, "machine": self.machine}
-        return bytes(save({**arrays, "told": np.frombuffer(json.dumps(told).encode(), dtype=np.uint8)}))
+        facts = {"error": self.error, "metrics": self.metrics, "curve": self.curve, "machine": self.machine}
+        return bytes(save({**arrays, _FACTS: np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8)}))
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Outcome:
         from safetensors.numpy import load
 
         arrays = load(content)
-        told = json.loads(arrays.pop("told").tobytes())
+        facts = json.loads(arrays.pop(_FACTS).tobytes())
         state = arrays.pop(_STATE, None)
         per_user = {name.removeprefix("of "): values for name, values in arrays.items()}
-        return cls(**told, per_user=per_user, state=None if state is None else state.tobytes())
+        return cls(**facts, per_user=per_user, state=None if state is None else state.tobytes())
 
 
 def started(job: WorkerJob, threads: int, log: Path) -> subprocess.Popen[str]:
-    """The process that does the job."""
+    """Start the process that does the job."""
     with open(log, "w", encoding="utf-8") as file:
         process = subprocess.Popen(
             [sys.executable, "-m", "legcf.experiments.worker"],
@@ -120,7 +120,7 @@ def started(job: WorkerJob, threads: int, log: Path) -> subprocess.Popen[str]:
 
 
 def done_here(text: str) -> bytes:
-    """A job (as JSON) done on this machine for somebody elsewhere: a Dask task. Returns the outcome's bytes.
+    """Do a job (as JSON) on this machine for somebody elsewhere, as a Dask task; return the outcome's bytes.
 
     A process that dies without a word is an error, so that Dask tries again; a failure that would repeat is an outcome.
     """
@@ -142,7 +142,7 @@ def how_it_ended(code: int) -> str:
 
 
 def work(job: WorkerJob) -> int:
-    """0 if the run is finished, 1 if it failed, 130 if it was stopped; only then there is no outcome."""
+    """Do a job; return 0 if it is finished, 1 if it failed, 130 if it was stopped (only then there is no outcome)."""
     folder = Path(job.folder)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

@@ -18,7 +18,7 @@ from typing import Any
 from legcf.core.errors import UserError
 from legcf.modelfile.served_model import ServedModel
 from legcf.server.logs import log
-from legcf.server.settings import Settings
+from legcf.server.settings import Settings, is_loopback
 from legcf.server.state.event_log import EventLog
 
 _GRACE_SECONDS = 20  # for requests under way when the server has to stop
@@ -33,8 +33,9 @@ def run_server(settings: Settings, host: str, port: int, workers: int) -> None:
     if settings.events is not None:
         EventLog(settings.events, create=True).close()  # once, before all workers open it
     listener = _listen(host, port)
+    address = listener.getsockname()
     counts = _prepare_counts(workers)
-    settings = replace(settings, counts=counts)
+    settings = replace(settings, counts=counts, hosts=_hosts(settings, address[0]))
 
     import uvicorn
 
@@ -42,7 +43,6 @@ def run_server(settings: Settings, host: str, port: int, workers: int) -> None:
 
     _log_as_json()
     signal.signal(signal.SIGTERM, _leave)  # uvicorn finishes its requests, then hands the signal on to this
-    address = listener.getsockname()
     if workers > 1 and counts is None:
         log("counters_apart", "warning", reason=f"no folder is writable; {_COUNTS_VARIABLE} can name one")
     try:
@@ -63,11 +63,11 @@ def run_server(settings: Settings, host: str, port: int, workers: int) -> None:
 
 def server_options() -> dict[str, Any]:
     """Return how uvicorn runs, whoever starts it."""
-    from legcf.server.protocol import JoiningProtocol
+    from legcf.server.protocol import ServerProtocol
 
     return {
         "loop": "auto",  # uvloop, but on Windows
-        "http": JoiningProtocol,
+        "http": ServerProtocol,
         "ws": "none",
         "log_config": None,
         "access_log": False,
@@ -85,6 +85,16 @@ def _check(settings: Settings) -> None:
             raise UserError(
                 f"--cors-origin {origin} is not of the form https://shop.example (no path, no slash at the end)."
             )
+    for name in settings.hosts or ():
+        if name != "*" and not re.fullmatch(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:]+", name):
+            raise UserError(f"--allow-host {name} is not a name such as shop.example (no https://, no port).")
+
+
+def _hosts(settings: Settings, address: str) -> tuple[str, ...] | None:
+    """Return the names that requests may be sent to: any, if the network can reach the server and none are set."""
+    names = settings.hosts
+    is_open = not names and not is_loopback(address)
+    return None if names is None or "*" in names or is_open else tuple(name.lower() for name in names)
 
 
 def _prepare_counts(workers: int) -> str | None:

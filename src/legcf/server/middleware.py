@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from legcf.server.encoding import Json
 from legcf.server.logs import log
 from legcf.server.routes.operations import RouteTable
-from legcf.server.settings import Settings
+from legcf.server.settings import Settings, is_loopback
 from legcf.server.telemetry import Telemetry
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
@@ -22,6 +22,8 @@ _HEADERS = [
     (b"referrer-policy", b"no-referrer"),
     (b"content-security-policy", b"default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'"),
 ]
+_JSON = b"application/json"
+_WRITING = ("POST", "PUT", "DELETE", "PATCH")
 _SHORTCUT_PREFIX = "/recommend/"
 _NO_KEY = "This server needs a key: send it as X-API-Key or as a bearer token."
 _WRONG_KEY = "The key is wrong: send the right one as X-API-Key or as a bearer token."
@@ -33,6 +35,7 @@ class Gate:
     def __init__(self, app: ASGIApp, settings: Settings, telemetry: Telemetry, table: RouteTable) -> None:
         self._app, self._settings, self._telemetry, self._table = app, settings, telemetry, table
         self._key = None if settings.api_key is None else settings.api_key.encode()
+        self._origins = {origin.lower() for origin in settings.cors_origins}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -81,6 +84,10 @@ class Gate:
         return {**facts, "request_id": request_id.decode()}
 
     async def _pass(self, headers: dict[bytes, bytes], scope: Scope, receive: Receive, send: Send) -> None:
+        foreign = self._foreign(scope["method"], headers)
+        if foreign is not None:
+            await Json({"detail": foreign}, 403)(scope, receive, send)
+            return
         needs_key = self._key is not None and not self._table.is_open(scope["method"], scope["path"])
         refusal = self._refusal(headers) if needs_key else None
         if refusal is not None:
@@ -88,6 +95,10 @@ class Gate:
             return
         if scope["method"] not in ("POST", "PUT"):  # nothing else has a body that anybody reads
             await self._app(scope, receive, send)
+            return
+        if _has_body(headers) and headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != _JSON:
+            detail = "The body must be JSON, and say so: send it with `Content-Type: application/json`."
+            await Json({"detail": detail}, 415)(scope, receive, send)
             return
         body = await self._body(headers, receive)
         if body is None:
@@ -104,6 +115,23 @@ class Gate:
             return {"type": "http.request", "body": body, "more_body": False}
 
         await self._app(scope, replay, send)
+
+    def _foreign(self, method: str, headers: dict[bytes, bytes]) -> str | None:
+        """Return why a request is refused that the page of another site may have made; None if it is not one.
+
+        Such a page can have its own name lead to this server (DNS rebinding), or send what a form can send.
+        """
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        name, accepted = _host_name(host), self._settings.hosts
+        if accepted is not None and name and name not in accepted and not is_loopback(name):
+            return f"This server does not go by the name {name[:100]!r}: start it with `--allow-host` and the name."
+        origin = headers.get(b"origin", b"").decode("latin-1").lower()
+        if method not in _WRITING or not origin:
+            return None
+        _, _, sender = origin.partition("://")
+        if sender == host or {origin, "*"} & self._origins or _host_name(sender) in (accepted or ()):
+            return None
+        return f"Pages of {origin[:100]!r} may not send anything: start the server with `--cors-origin` if they should."
 
     def _refusal(self, headers: dict[bytes, bytes]) -> str | None:
         """Return why the request may not pass, None if it carries the key."""
@@ -130,6 +158,15 @@ class Gate:
                 return None
             more = message.get("more_body", False)
         return b"".join(parts)
+
+
+def _host_name(host: str) -> str:
+    """Return the name of "name:port", the address of "[address]:port"."""
+    return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0].rstrip(".")
+
+
+def _has_body(headers: dict[bytes, bytes]) -> bool:
+    return b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
 
 
 def _request_id(headers: dict[bytes, bytes]) -> bytes:

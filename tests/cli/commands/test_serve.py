@@ -93,6 +93,30 @@ def test_starts_answers_and_stops(model_file: Path, workers: str) -> None:  # no
         assert any(event["event"] == "stopped" for event in events)
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_it_answers_to_this_machine_and_to_names_that_are_allowed(model_file: Path, workers: str) -> None:  # noqa: F811
+    def status(base: str, host: str) -> int:
+        try:
+            answer = urllib.request.urlopen(urllib.request.Request(f"{base}/live", headers={"Host": host}), timeout=30)
+        except urllib.error.HTTPError as error:
+            return error.code
+        return int(answer.status)
+
+    with serving(model_file, "--workers", workers, "--allow-host", "shop.example") as (base, _):
+        assert [status(base, host) for host in ("localhost", "shop.example", "evil.example")] == [200, 200, 403]
+    if workers == "1":
+        with serving(model_file) as (base, _):
+            assert [status(base, host) for host in ("localhost:1", "shop.example")] == [200, 403]
+        with serving(model_file, "--host", "0.0.0.0") as (base, _):
+            assert [status(base, host) for host in ("localhost", "shop.example")] == [200, 200]
+
+
+@pytest.mark.parametrize("name", ["https://shop.example", "shop.example:80", ""])
+def test_a_name_that_is_none_is_refused(model_file: Path, name: str) -> None:  # noqa: F811
+    with pytest.raises(UserError, match="--allow-host"):
+        app_for("serve")(["serve", str(model_file), "--allow-host", name], standalone_mode=False)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_the_helper_comes_with_long_work_and_ends_with_the_server(model_file: Path, number: signal.Signals) -> None:  # noqa: F811
     with serving(model_file) as (base, process):

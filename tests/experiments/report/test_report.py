@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from legcf.experiments.cells import Setting, plan
+from legcf.experiments.cells import StudyContext, plan
 from legcf.experiments.report import case_study, plots, report
 from legcf.experiments.report.figure import new_figure, place_labels
 from legcf.experiments.report.report import write_report
@@ -19,7 +19,7 @@ from tests.cli.typed import legcf, refused
 from tests.experiments.tiny import pretend_finished
 from tests.helpers import planted
 
-GOWALLA = Setting("gowalla", 29_858, 40_981)
+GOWALLA = StudyContext("gowalla", 29_858, 40_981)
 
 
 def filled(path: Path, study: str, scores: dict[str, float], seeds: int = 1, states: bool = False) -> ResultStore:
@@ -67,6 +67,13 @@ class TestTables:
         (table,) = all_tables(filled(tmp_path / "store.sqlite", "ablation", scores))
         assert {line.cell for line in table.lines if line.best or line.level} == {"on-metis", "off-metis"}
         assert sum("ndcg@20" in line.level for line in table.lines) == 1
+
+    def test_rows_of_different_losses_are_named(self, tmp_path: Path) -> None:
+        store = filled(tmp_path / "store.sqlite", "table2", {"legcf": 0.4, "default": 0.5})
+        (table,) = all_tables(store)
+        text = report._losses(table)
+        assert text.startswith(" Rows differ in their loss too"), text
+        assert "bpr for LEGCF (paper, closed form)" in text
 
 
 class TestStages:

@@ -29,7 +29,9 @@ def reproduce(
     ],
     data: Annotated[str, typer.Option(help="A folder, a file, or a known name such as gowalla.")],
     seeds: Annotated[int, typer.Option(help="How many seeds: 0, 1, …")] = 1,
-    preset: Annotated[str, typer.Option(help="quick (large batches, capped runs) or full (the paper's).")] = "quick",
+    effort: Annotated[
+        str, typer.Option("--effort", "--preset", help="quick (large batches, capped runs) or full (the paper's).")
+    ] = "quick",
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the report goes.")] = Path("reproduction"),
     store: Annotated[
         Path | None, typer.Option(help="The results store, to be shared or kept.  [default: OUT/store.sqlite]")
@@ -53,7 +55,7 @@ def reproduce(
     """Run the cells of STUDY that the store does not have yet, then write the report into OUT."""
     from legcf.data.source import load_data
     from legcf.experiments import published
-    from legcf.experiments.expected import told, workloads
+    from legcf.experiments.expected import described, workloads
     from legcf.experiments.machine import cores
     from legcf.experiments.report.report import take_back, write_report
     from legcf.experiments.report.tables import all_tables
@@ -63,7 +65,7 @@ def reproduce(
     source = str(Path(data).resolve()) if Path(data).exists() else data
     options = data_options.model_dump(mode="json", exclude_defaults=True)
     overrides = with_current_keys(parse_assignments(settings or []), method=None)
-    request = StudyRequest(study, source, options, seeds, preset, minutes_per_run, overrides, workers, scheduler)
+    request = StudyRequest(study, source, options, seeds, effort, minutes_per_run, overrides, workers, scheduler)
     request.check()
     opened = ResultStore(store or out / "store.sqlite")
     dataset = load_data(data, data_options)
@@ -80,7 +82,7 @@ def reproduce(
     if plan and as_json:
         print_json({"studies": [asdict(load) for load in loads], "workers": workers or cores()})
     elif plan or not quiet:
-        typer.echo("\n".join(told(loads, workers or cores())), err=not plan)
+        typer.echo("\n".join(described(loads, workers or cores())), err=not plan)
     if plan:
         return
     done = reproduce(request, dataset, opened, _teller(opened, quiet or as_json))
@@ -90,7 +92,7 @@ def reproduce(
         print_json(content)
     else:
         for table in all_tables(opened):
-            if (table.dataset, table.preset) == (dataset.name, preset) and study in ("all", table.study):
+            if (table.dataset, table.effort) == (dataset.name, effort) and study in ("all", table.study):
                 _show(table)
         typer.echo(f"Report: {out / 'results.html'} and {out / 'results.md'}; results: {opened.path}.")
     if failed:
@@ -104,7 +106,7 @@ def _show(table: "ResultTable") -> None:
         metrics = [value for name in table.metrics for value in (line.published.get(name), _mean(line, name))]
         rows.append([line.label, line.params, *metrics, line.problem or ""])
     names = [text for name in table.metrics for text in (f"paper {name}", f"ours {name}")]
-    print_table(f"{table.title} ({table.dataset}, {table.preset})", ["", "values", *names, ""], _without_none(rows))
+    print_table(f"{table.title} ({table.dataset}, {table.effort})", ["", "values", *names, ""], _without_none(rows))
 
 
 def _mean(line: object, metric: str) -> float | None:
@@ -117,7 +119,7 @@ def _without_none(rows: list[list[object]]) -> list[list[object]]:
 
 
 class _teller:
-    """A line on stderr when a run starts or ends."""
+    """Print a line on stderr when a run starts or ends."""
 
     def __init__(self, store: "ResultStore", quiet: bool) -> None:
         self._store, self._quiet = store, quiet

@@ -32,6 +32,13 @@ def serve(
             help="Origin of web pages that may call from a browser, such as https://shop.example; may be repeated."
         ),
     ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Name that requests may be sent to, such as shop.example; may be repeated.  [default: localhost and"
+            " 127.0.0.1 if --host is one of them, else any name]"
+        ),
+    ] = None,
     cache_mb: Annotated[int, typer.Option(min=0, help="Memory of each worker for a cache of answers, in MB.")] = 32,
     max_body: Annotated[int, typer.Option(min=1024, help="Largest body of a request, in bytes.")] = 2**20,
     reload_seconds: Annotated[float, typer.Option(min=0.1, help="How often to look for a replaced file.")] = 1.0,
@@ -56,8 +63,9 @@ def serve(
         access_log,
         log_ids,
         tuple(cors_origin or ()),
+        tuple(allow_host or ()),
         unknown == "popular",
-        cache_mb * 2**20,
+        cache_bytes=cache_mb * 2**20,
         events=None if accept_events is None else str(accept_events.absolute()),
     )
     run_server(settings, host, port, workers)

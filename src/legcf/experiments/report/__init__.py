@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables, figures and pages of stored results."""
+"""Make tables, figures and pages of stored results."""

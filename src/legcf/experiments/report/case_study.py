@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The paper's case studies (Figures 2 and 3): embeddings around their anchors, and the average assignment weights."""
+"""Draw the paper's case studies (Figures 2 and 3): embeddings around their anchors, and average assignment weights."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from legcf.experiments.report.tables import Line, ResultTable
 from legcf.experiments.store import DRAWING, ResultStore
 
 ANCHORS, ENTITIES_EACH, WEIGHTS = 5, 100, 20
-_PLACES = 4  # of a point's coordinates, which lie between −1 and 1
+_DECIMALS = 4  # of a point's coordinates, which lie between −1 and 1
 _MARKERS = ("o", "^", "s", "D", "v")
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#7f7f7f")
 
 
 @dataclass(frozen=True)
 class AssignmentSnapshot:
-    """Codebook and assignment at one moment."""
+    """Hold codebook and assignment at one moment."""
 
     codebook: FloatArray
     indices: NDArray[np.int32]
@@ -37,22 +37,22 @@ class AssignmentSnapshot:
         return cls(arrays["codebook"], arrays["indices"], arrays["weights"])
 
     def rows(self, entities: NDArray[np.integer]) -> FloatArray:
-        """S · E_meta for some entities (Eq. 1)."""
+        """Return S · E_meta for some entities (Eq. 1)."""
         composed: FloatArray = np.einsum("et,etd->ed", self.weights[entities], self.codebook[self.indices[entities]])
         return composed
 
     def anchors(self) -> NDArray[np.integer]:
-        """The heaviest meta-embedding of every entity."""
+        """Return the heaviest meta-embedding of every entity."""
         return np.take_along_axis(self.indices, self.weights.argmax(axis=1)[:, None], axis=1)[:, 0]
 
     def average_weights(self) -> NDArray[np.float64]:
-        """Mean over all entities of the weight of each meta-embedding."""
+        """Return the mean over all entities of the weight of each meta-embedding."""
         totals = np.bincount(self.indices.ravel(), self.weights.ravel().astype(np.float64), len(self.codebook))
         return totals / len(self.indices)
 
 
 def case_studies(table: ResultTable, store: ResultStore, seed: int = 0) -> list[NamedPicture]:
-    """Both figures, from the first seed's runs; nothing until all three moments are there.
+    """Draw both figures, from the first seed's runs; nothing until all three moments are there.
 
     What they show is remembered with the study: a report cannot hold the states, and can hold this.
     """
@@ -63,22 +63,22 @@ def case_studies(table: ResultTable, store: ResultStore, seed: int = 0) -> list[
         if set(states) != {"at-start", "pretrained", "at-end"}:
             return []
         shown = {"runs": runs, **_shown(table, states, seed)}
-        store.remember_drawing(table.study, table.dataset, table.preset, shown)
+        store.remember_drawing(table.study, table.dataset, table.effort, shown)
     return [_embeddings(table, shown), _weights(table, shown)]
 
 
 def _shown(table: ResultTable, states: dict[str, AssignmentSnapshot], seed: int) -> dict[str, Any]:
-    """Where t-SNE puts the sampled entities and their meta-embeddings at each moment, and the average weights."""
+    """Compute where t-SNE puts sampled entities and their meta-embeddings at each moment, and average weights."""
     rng = np.random.default_rng(seed)
     anchors, entities = sample(states["at-start"], rng)
     accuracy = {line.cell: line.runs[0].metrics["test"]["ndcg@20"] for line in table.lines}
     (last,) = (line.runs[0] for line in table.lines if line.cell == "at-end")
-    after = f"after {sum('update' in told for told in last.curve)} updates"
+    after = f"after {sum('update' in epoch for epoch in last.curve)} updates"
     titles = {"at-start": "initialisation", "pretrained": "after pretraining", "at-end": after}
     moments = []
     for moment, title in titles.items():
         state = states[moment]
-        placed = flatten(np.concatenate([state.rows(entities.ravel()), state.codebook[anchors]]), seed).round(_PLACES)
+        placed = flatten(np.concatenate([state.rows(entities.ravel()), state.codebook[anchors]]), seed).round(_DECIMALS)
         of_anchors = placed[: entities.size].reshape(*entities.shape, 2)
         moments.append(
             {
@@ -98,7 +98,7 @@ def _shown(table: ResultTable, states: dict[str, AssignmentSnapshot], seed: int)
 
 
 def sample(start: AssignmentSnapshot, rng: np.random.Generator) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-    """Some meta-embeddings, and for each of them entities that have it as anchor at the start (anchors × entities)."""
+    """Draw some meta-embeddings, and for each entities that have it as anchor at the start (anchors × entities)."""
     chosen = start.anchors()
     sizes = np.bincount(chosen, minlength=len(start.codebook))
     each = min(ENTITIES_EACH, int(np.sort(sizes)[-min(ANCHORS, len(sizes)) :].min()))
@@ -109,7 +109,7 @@ def sample(start: AssignmentSnapshot, rng: np.random.Generator) -> tuple[NDArray
 
 
 def flatten(points: FloatArray, seed: int) -> NDArray[np.float64]:
-    """t-SNE to two dimensions, each scaled to [−1, 1]."""
+    """Map by t-SNE to two dimensions, each scaled to [−1, 1]."""
     try:
         from openTSNE import TSNE
     except ImportError as error:

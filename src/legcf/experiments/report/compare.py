@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs side by side: metrics of each, and how each differs from the first by paired tests over users."""
+"""Compare runs side by side: metrics of each, and how each differs from the first by paired tests over users."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from legcf.recommender import Recommender
 
 
 def compare(folders: Sequence[Path], ks: Sequence[int] = (10, 20)) -> dict[str, Any]:
-    """Every metric of every run on the test part; all must have been trained on the same split of the same data."""
+    """Return every metric of every run on the test part; all must be of the same split of the same data."""
     if len(folders) < 2:
         raise UserError("One run cannot be compared with itself; name at least two.")
     if min(ks) < 1:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A page of headings, text, tables, pictures and foldable parts, written as Markdown with files or as one HTML file."""
+"""Write a page of headings, text, tables, pictures and foldable parts as Markdown with files or as one HTML file."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Heading:
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph; `code` in backticks and **bold** are understood."""
+    """Hold a paragraph; `code` in backticks and **bold** are understood."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A table. In a cell, **…** is bold; the first column is text, the others are numbers."""
+    """Hold a table. In a cell, **…** is bold; the first column is text, the others are numbers."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -57,7 +57,7 @@ Element = Heading | Text | Grid | Picture | Listing | Folded
 
 
 def write_markdown(path: Path, blocks: Sequence[Element], pictures: str = "plots") -> None:
-    """The page, and its pictures in a folder beside it."""
+    """Write the page, and its pictures in a folder beside it."""
     for picture in _pictures(blocks):
         with written_whole(path.parent / pictures / f"{picture.name}.svg") as temporary:
             temporary.write_text(picture.svg, encoding="utf-8")
@@ -66,7 +66,7 @@ def write_markdown(path: Path, blocks: Sequence[Element], pictures: str = "plots
 
 
 def write_html(path: Path, title: str, blocks: Sequence[Element]) -> None:
-    """The page in one file that needs nothing else."""
+    """Write the page in one file that needs nothing else."""
     body = "\n".join(_html(block) for block in blocks)
     with written_whole(path) as temporary:
         temporary.write_text(_PAGE.format(title=html.escape(title), style=_STYLE, body=body), encoding="utf-8")
@@ -136,7 +136,7 @@ def _anchor(text: str) -> str:
 
 
 def _own_ids(svg: str, prefix: str) -> str:
-    """An SVG to be put into a page: without its XML head, and with ids that no other picture has."""
+    """Return an SVG to be put into a page: without its XML head, and with ids that no other picture has."""
     inner = svg[svg.index("<svg") :]
     inner = re.sub(r'\bid="', f'id="{prefix}-', inner)
     inner = re.sub(r'((?:xlink:)?href)="#', rf'\1="#{prefix}-', inner)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A figure as SVG that is the same every time, and labels that do not cover each other."""
+"""Draw figures as SVG that is the same every time, and labels that do not cover each other."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def to_svg(figure: Figure) -> str:
-    """The same figure gives the same text: no date, ids from a fixed salt, coordinates to a hundredth."""
+    """Return the same text for the same figure: no date, ids from a fixed salt, coordinates to a hundredth."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     return re.sub(r'\bd="[^"]*"', lambda path: re.sub(r"(\d+\.\d\d)\d+", r"\1", path[0]), buffer.getvalue())
@@ -48,7 +48,7 @@ def plain(axes: Axes) -> None:
 
 
 def name_of(table: ResultTable, what: str) -> str:
-    return f"{table.dataset}-{table.preset}-{table.study}-{what}"
+    return f"{table.dataset}-{table.effort}-{table.study}-{what}"
 
 
 def place_labels(

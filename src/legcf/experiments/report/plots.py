@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plots of tables as SVG: markers and line styles tell things apart, so that they read in black and white too."""
+"""Plot tables as SVG: markers and line styles tell things apart, so that they read in black and white too."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SYMBOLS = {"t": "t", "m": "m (epochs between updates)", "w": "w*", "c": "c"}
 
 
 def pictures(table: ResultTable, store: ResultStore) -> list[NamedPicture]:
-    """The plots of a study."""
+    """Draw the plots of a study."""
     found: list[NamedPicture] = []
     if table.kind == "case study":
         return case_studies(table, store)
@@ -39,7 +39,7 @@ def pictures(table: ResultTable, store: ResultStore) -> list[NamedPicture]:
 
 
 def _frontier(table: ResultTable) -> NamedPicture:
-    """Accuracy against size: ours filled, the paper's hollow, and the line that nothing of ours lies above."""
+    """Plot accuracy against size: ours filled, the paper's hollow, and the line that nothing of ours lies above."""
     figure = new_figure(9.5, 6)
     axes = figure.subplots()
     ours = [(float(line.params or 0), line.measured["ndcg@20"].mean, line.label) for line in table.lines if line.runs]
@@ -78,18 +78,20 @@ def _frontier(table: ResultTable) -> NamedPicture:
 
 
 def _against_published(table: ResultTable) -> NamedPicture:
-    """A line for each method from the paper's value to ours."""
+    """Draw a line for each method from the paper's value to ours."""
     lines = [line for line in table.lines if line.runs or line.published][::-1]
     figure = new_figure(8, 1.0 + 0.28 * len(lines))
     for axes, metric in zip(figure.subplots(1, 2, sharey=True), ("ndcg@20", "recall@20"), strict=True):
-        for place, line in enumerate(lines):
-            told, ours = line.published.get(metric), line.measured.get(metric)
-            if told is not None and ours is not None:
-                axes.plot([told, ours.mean], [place, place], color=_GREY, linewidth=1, zorder=1)
-            if told is not None:
-                axes.scatter([told], [place], s=34, marker="s", facecolors="white", edgecolors=_DARK, zorder=2)
+        for height, line in enumerate(lines):
+            paper, ours = line.published.get(metric), line.measured.get(metric)
+            if paper is not None and ours is not None:
+                axes.plot([paper, ours.mean], [height, height], color=_GREY, linewidth=1, zorder=1)
+            if paper is not None:
+                axes.scatter([paper], [height], s=34, marker="s", facecolors="white", edgecolors=_DARK, zorder=2)
             if ours is not None:
-                axes.errorbar([ours.mean], [place], xerr=ours.spread or 0, fmt="o", color=_DARK, markersize=5, zorder=3)
+                axes.errorbar(
+                    [ours.mean], [height], xerr=ours.spread or 0, fmt="o", color=_DARK, markersize=5, zorder=3
+                )
         axes.set_yticks(range(len(lines)), [line.label for line in lines])
         axes.set_xlabel({"ndcg@20": "NDCG@20, test", "recall@20": "Recall@20, test"}[metric])
         values = [value for line in lines for value in (line.published.get(metric, 0.0), _mean(line, metric))]
@@ -105,16 +107,16 @@ def _sweeps(table: ResultTable) -> NamedPicture:
     figure = new_figure(10, 2.9)
     for axes, group in zip(figure.subplots(1, len(groups), sharey=True, squeeze=False)[0], groups, strict=True):
         lines = [line for line in table.lines if line.group == group and line.runs]
-        places = range(len(lines))
+        ticks = range(len(lines))
         for metric, style, marker in (("recall@20", "-", "o"), ("ndcg@20", "--", "s")):
             means = [line.measured[metric].mean for line in lines]
             spreads = [line.measured[metric].spread or 0 for line in lines]
             axes.errorbar(
-                places, means, yerr=spreads, linestyle=style, marker=marker, color=_DARK, markersize=4, linewidth=1.1,
+                ticks, means, yerr=spreads, linestyle=style, marker=marker, color=_DARK, markersize=4, linewidth=1.1,
                 label={"recall@20": "Recall@20", "ndcg@20": "NDCG@20"}[metric],
             )  # fmt: skip
         axes.set_xlabel(_SYMBOLS.get(group, group))
-        axes.set_xticks(places, [line.cell.partition("=")[2] for line in lines])
+        axes.set_xticks(ticks, [line.cell.partition("=")[2] for line in lines])
         axes.margins(x=0.08)
         axes.set_ylim(bottom=0)
         plain(axes)
@@ -124,15 +126,15 @@ def _sweeps(table: ResultTable) -> NamedPicture:
 
 
 def _sizes(table: ResultTable) -> NamedPicture:
-    """What methods that choose sizes gave to popular and rare entities."""
+    """Plot the sizes that methods which choose them gave to popular and rare entities."""
     figure = new_figure(9, 3.4)
     lines = [line for line in table.lines if _sizes_of(line)]
     for axes, side in zip(figure.subplots(1, 2, sharey=True), ("users", "items"), strict=True):
         for (marker, style), line in zip(cycle(_STYLES), lines, strict=False):
             means = [group["mean"] for group in _sizes_of(line)[side]]
-            places = range(1, len(means) + 1)
+            groups = range(1, len(means) + 1)
             axes.plot(
-                places, means, marker=marker, linestyle=style, color=_DARK, markersize=4, linewidth=1, label=line.label
+                groups, means, marker=marker, linestyle=style, color=_DARK, markersize=4, linewidth=1, label=line.label
             )
         axes.set_yscale("log")
         axes.set_xlabel(f"{side} by popularity, 10 groups from the rarest")
@@ -147,24 +149,24 @@ def _sizes_of(line: Line) -> dict[str, Any]:
 
 
 def _curves(table: ResultTable) -> NamedPicture:
-    """A panel for each row: its validation curve over training time, the others in grey behind it."""
+    """Draw a panel for each row: its validation curve over training time, the others in grey behind it."""
     lines = [line for line in table.lines if line.runs and len(line.runs[0].curve) > 1]
     columns = min(6, max(3, len(lines)))
     down = max(1, -(-len(lines) // columns))
     figure = new_figure(10, 0.5 + 1.55 * down)
     grid = figure.subplots(down, columns, sharex=True, sharey=True, squeeze=False)
     curves = {line.cell: [_curve(run) for run in line.runs] for line in lines}
-    for place, axes in enumerate(grid.flat):
-        if place >= len(lines):
+    for panel, axes in enumerate(grid.flat):
+        if panel >= len(lines):
             axes.set_visible(False)
             continue
         for others in curves.values():
             axes.plot(*others[0], color="#d0d0d0", linewidth=0.6)
-        for minutes, scores in curves[lines[place].cell]:
+        for minutes, scores in curves[lines[panel].cell]:
             axes.plot(minutes, scores, color=_DARK, linewidth=1.2)
             axes.plot(minutes[-1:], scores[-1:], "o", color=_DARK, markersize=2.5)
-        axes.set_title(_wrapped(lines[place].label), fontsize=7.5)
-        axes.tick_params(labelsize=7, labelbottom=place + columns >= len(lines))
+        axes.set_title(_wrapped(lines[panel].label), fontsize=7.5)
+        axes.tick_params(labelsize=7, labelbottom=panel + columns >= len(lines))
         plain(axes)
     figure.supxlabel("minutes of training", fontsize=8)
     figure.supylabel("validation NDCG@20", fontsize=8)

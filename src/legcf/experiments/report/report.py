@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of a store: tables, plots, curves, and the command and configuration behind every number."""
+"""Write the report of a store: tables, plots, curves, and the command and configuration behind every number."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _RESULTS = "results.json"
 
 
 def write_report(store: ResultStore, folder: Path) -> dict[str, Any]:
-    """results.md with plots/, results.html and results.json; returns what the last one holds."""
+    """Write results.md with plots/, results.html and results.json; return what the last one holds."""
     tables = all_tables(store)
     blocks = _page(store, tables)
     content = {
@@ -50,7 +50,7 @@ def write_report(store: ResultStore, folder: Path) -> dict[str, Any]:
 
 
 def take_back(store: ResultStore, folder: Path) -> int:
-    """Runs of a report that the store has not, as in a fresh clone, which has reports and no store; how many."""
+    """Put runs of a report into a store that lacks them, as in a fresh clone without a store; return how many."""
     path = folder / _RESULTS
     if not path.exists():
         return 0
@@ -70,7 +70,7 @@ def take_back(store: ResultStore, folder: Path) -> int:
 
 
 def _lacking_their_states(studies: Iterable[dict[str, Any]]) -> set[str]:
-    """Runs whose states figures are still to be drawn from: a report has no states, so they have to be run again."""
+    """Return runs that must be run again: figures are to be drawn from their states, which a report has not."""
     return {
         key
         for plan in studies
@@ -81,7 +81,7 @@ def _lacking_their_states(studies: Iterable[dict[str, Any]]) -> set[str]:
 
 
 def _renamed(plan: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """A study whose runs have other keys now."""
+    """Return a study whose runs have other keys now."""
 
     def with_names(holder: dict[str, Any]) -> dict[str, Any]:
         return {**holder, "runs": [names.get(key, key) for key in holder["runs"]]}
@@ -91,7 +91,7 @@ def _renamed(plan: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _as_of_today(run: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """A run with the key that the same settings have now, beside the key that it had."""
+    """Return the key that a run had, and the run with the key that the same settings have now."""
     hashed = hash_today(run["config"], run["config_hash"])
     if hashed == run["config_hash"]:
         return run["key"], run
@@ -101,7 +101,7 @@ def _as_of_today(run: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 def _page(store: ResultStore, tables: Sequence[ResultTable]) -> list[Element]:
     blocks: list[Element] = [Heading("The paper, reproduced", 1), Text(_introduction(tables))]
     for table in tables:
-        blocks.append(Heading(f"{table.title} ({table.dataset}, `{table.preset}`)"))
+        blocks.append(Heading(f"{table.title} ({table.dataset}, `{table.effort}`)"))
         blocks.append(Text(_about(table)))
         if table.kind != "case study":
             blocks.append(_grid(table))
@@ -127,18 +127,18 @@ def _introduction(tables: Sequence[ResultTable]) -> str:
 def _about(table: ResultTable) -> str:
     plan = table.plan
     seeds = f"{plan['seeds']} seed{'s' if plan['seeds'] > 1 else ''}"
-    told = (
+    text = (
         f"{plan['num_users']:,} users, {plan['num_items']:,} items, protocol `{plan['protocol']}`, {seeds}; "
         f"{_duration(table.seconds)} of runs in all."
     )
-    told += _not_converged(table, "Stopped by the time limit", [line for line in table.lines if line.is_capped])
-    told += _not_converged(table, "Still rising at the last epoch", [line for line in table.lines if line.is_rising])
-    told += _losses(table)
+    text += _not_converged(table, "Stopped by the time limit", [line for line in table.lines if line.is_capped])
+    text += _not_converged(table, "Still rising at the last epoch", [line for line in table.lines if line.is_rising])
+    text += _losses(table)
     if not plan["has_published"]:
-        told += f" The paper has no numbers for {table.dataset}: there is nothing to compare with."
+        text += f" The paper has no numbers for {table.dataset}: there is nothing to compare with."
     if plan["overrides"]:
-        told += f" Settings changed for all runs: `{json.dumps(plan['overrides'])}`."
-    return told
+        text += f" Settings changed for all runs: `{json.dumps(plan['overrides'])}`."
+    return text
 
 
 def _not_converged(table: ResultTable, why: str, lines: Sequence[Line]) -> str:
@@ -149,7 +149,7 @@ def _not_converged(table: ResultTable, why: str, lines: Sequence[Line]) -> str:
 
 
 def _losses(table: ResultTable) -> str:
-    """Rows that were trained for different losses differ by more than their methods, and the page must say so."""
+    """Say which rows were trained for which loss, where they differ by more than their methods."""
     by_loss: dict[str, list[str]] = {}
     for line in table.lines:
         for loss in {run.config["training"]["loss"] for run in line.runs}:
@@ -157,11 +157,11 @@ def _losses(table: ResultTable) -> str:
     if len(by_loss) < 2:
         return ""
     which = "; ".join(f"{loss} for {', '.join(labels)}" for loss, labels in by_loss.items())
-    return f" EmbeddingTable differ in their loss too, not in the method alone: {which}."
+    return f" Rows differ in their loss too, not in the method alone: {which}."
 
 
 def _grid(table: ResultTable) -> Grid:
-    """Published, ours and the difference for every metric; the published columns only where there are any."""
+    """Lay out published, ours and the difference for every metric; the published columns only where there are any."""
     compares = any(line.published for line in table.lines)
     each = ["paper", "ours", "diff."] if compares else ["ours"]
     sizes = ["paper", "ours"] if compares and table.study == "table2" else ["ours"]
@@ -186,20 +186,24 @@ def _grid(table: ResultTable) -> Grid:
 
 
 def _problems(table: ResultTable) -> list[Element]:
-    """Why values are missing."""
-    told = [f"{line.label}: {line.problem.rstrip('.')}" for line in table.lines if line.problem]
-    return [Text(f"Missing. {'; '.join(told)}.")] if told else []
+    """Say why values are missing."""
+    problems = [f"{line.label}: {line.problem.rstrip('.')}" for line in table.lines if line.problem]
+    return [Text(f"Missing. {'; '.join(problems)}.")] if problems else []
 
 
 def _metric_cells(line: Line, metric: str, compares: bool) -> list[str]:
-    told, ours, change = line.published.get(metric), line.measured.get(metric), line.difference(metric)
+    paper, ours, change = line.published.get(metric), line.measured.get(metric), line.difference(metric)
     shown = ""
     if ours is not None:
         shown = f"{ours.mean:.4f}" + (f" ±{ours.spread:.4f}" if ours.spread is not None else "")
         shown = f"**{shown}**" if metric in line.best else shown + (_MARK if metric in line.level else "")
     if not compares:
         return [shown]
-    return ["" if told is None else f"{told:.4f}", shown, "" if change is None else f"{change:+.0%}".replace("-", "−")]
+    return [
+        "" if paper is None else f"{paper:.4f}",
+        shown,
+        "" if change is None else f"{change:+.0%}".replace("-", "−"),
+    ]
 
 
 def _pictures(table: ResultTable, store: ResultStore) -> list[Element]:
@@ -265,7 +269,7 @@ def _machines(rows: Sequence[StoredRun]) -> list[Element]:
 
 
 def _best_epoch(run: StoredRun) -> str:
-    """That of the weights that were kept first, then those of the other stages."""
+    """Name the epoch of the weights that were kept, then those of the other stages."""
     kept, stages = run.metrics.get("best_epoch"), run.metrics.get("best_epochs") or {}
     others = [f"{stage} {best['epoch']}" for stage, best in stages.items() if not kept or stage != kept["stage"]]
     own = [f"{kept['stage']} {kept['epoch']} of {len(run.curve) - 1}"] if kept else []
@@ -273,7 +277,7 @@ def _best_epoch(run: StoredRun) -> str:
 
 
 def largest_fall(run: StoredRun) -> str:
-    """How far validation fell at most from an epoch to the next, where S was updated in between."""
+    """Say how far validation fell at most from an epoch to the next, where S was updated in between."""
     scores = [(line, line["validation"]["ndcg@20"]) for line in run.curve if "ndcg@20" in line.get("validation", {})]
     changes = [after / before - 1 for (_, before), (line, after) in pairwise(scores) if "update" in line and before > 0]
     if not changes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the store's rows to tables: published, ours, difference, spread, best, and what cannot be told from the best."""
+"""Make tables of the store's rows: published, ours, difference, spread, best, and what no test parts from the best."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from legcf.experiments.studies import STUDIES
 
 @dataclass
 class Line:
-    """A row of a table: one cell over its seeds."""
+    """Hold a row of a table: one cell over its seeds."""
 
     cell: str
     label: str
@@ -36,18 +36,18 @@ class Line:
     """Metrics in which a paired test over users does not tell it from the best."""
 
     def difference(self, metric: str) -> float | None:
-        """Ours against the published value, as a share of it."""
-        told = self.published.get(metric)
-        return None if metric not in self.measured or not told else self.measured[metric].mean / told - 1
+        """Return ours against the published value, as a share of it."""
+        paper = self.published.get(metric)
+        return None if metric not in self.measured or not paper else self.measured[metric].mean / paper - 1
 
     @property
     def is_capped(self) -> bool:
-        """Whether time ended training rather than the validation metric or the last epoch."""
+        """Return whether time ended training rather than the validation metric or the last epoch."""
         return any(was_capped(run) for run in self.runs)
 
     @property
     def is_rising(self) -> bool:
-        """Whether a run was still getting better when its epochs were over."""
+        """Return whether a run was still getting better when its epochs were over."""
         return any(was_rising(run) for run in self.runs)
 
     def to_json(self) -> dict[str, Any]:
@@ -69,11 +69,13 @@ class Line:
 
 @dataclass
 class ResultTable:
+    """Hold a study as the report shows it."""
+
     study: str
     title: str
     kind: str
     dataset: str
-    preset: str
+    effort: str
     plan: dict[str, Any]
     lines: list[Line]
 
@@ -83,7 +85,7 @@ class ResultTable:
 
     @property
     def seconds(self) -> float:
-        """Of all its runs, one after the other."""
+        """Return the seconds of all its runs, one after the other."""
         return sum(run.seconds or 0.0 for run in {run.key: run for line in self.lines for run in line.runs}.values())
 
     def to_json(self) -> dict[str, Any]:
@@ -91,14 +93,14 @@ class ResultTable:
         return {
             "study": self.study,
             "dataset": self.dataset,
-            "preset": self.preset,
+            "preset": self.effort,
             **facts,
             "lines": [line.to_json() for line in self.lines],
         }
 
 
 def all_tables(store: ResultStore) -> list[ResultTable]:
-    """Every study that the store remembers, in the paper's order."""
+    """Return every study that the store remembers, in the paper's order."""
     rows = store.rows()
     order = list(STUDIES)
     remembered = [plan for plan in store.studies() if plan["study"] in STUDIES]
@@ -111,7 +113,7 @@ def _table(plan: dict[str, Any], rows: Mapping[str, StoredRun], store: ResultSto
     lines = [_line(plan, row, rows) for row in plan["rows"]]
     table = ResultTable(plan["study"], study.title, study.kind, plan["dataset"], plan["preset"], plan, lines)
     if study.kind == "table":
-        _judge(table, store)
+        _mark_best(table, store)
     return table
 
 
@@ -139,8 +141,8 @@ def _problem(row: Mapping[str, Any], found: list[StoredRun]) -> str | None:
     return f"{missing} of {len(row['runs'])} runs not finished yet" if missing else None
 
 
-def _judge(table: ResultTable, store: ResultStore) -> None:
-    """The best compressed row of each metric, and those that a paired t-test (Holm) does not tell from it."""
+def _mark_best(table: ResultTable, store: ResultStore) -> None:
+    """Mark the best compressed row of each metric, and those that a paired t-test (Holm) does not tell from it."""
     rivals = [line for line in table.lines if line.runs and not line.reference]
     if len(rivals) < 2:
         return
@@ -160,7 +162,7 @@ def _judge(table: ResultTable, store: ResultStore) -> None:
 
 
 def _pair_up(one: Mapping[str, NDArray[np.float64]], other: Mapping[str, NDArray[np.float64]]) -> bool:
-    """Whether both have a value for each of the same users; runs that came from a report have none."""
+    """Return whether both have a value for each of the same users; runs that came from a report have none."""
     return bool(one) and bool(other) and all(len(one[metric]) == len(other[metric]) for metric in one)
 
 
@@ -189,7 +191,7 @@ def ended_by(run: StoredRun) -> str:
 
 
 def was_rising(run: StoredRun) -> bool:
-    """Whether the last epoch ended it with the best of its stage among the last two, at a rate that had not fallen."""
+    """Return whether it ended with the last epoch, the best of its stage among the last two, at a constant rate."""
     if ended_by(run) != "last epoch" or run.config["training"]["schedule"] != "constant":
         return False
     stage, epoch = run.curve[-1]["stage"], run.curve[-1]["epoch"]

@@ -30,7 +30,7 @@ class IngestApi:
             answer=schemas.ItemTaken,
             query=schemas.ItemQuery,
             body=schemas.ItemNews,
-            problems=(409, 413, 422, 503),
+            problems=(409, 503),
             name="items",
         )
         withdrawal = partial(
@@ -38,7 +38,7 @@ class IngestApi:
             "DELETE",
             answer=schemas.ItemTaken,
             query=schemas.ItemQuery,
-            problems=(404, 422, 503),
+            problems=(404, 503),
             name="items",
         )
         about, query = (
@@ -54,7 +54,7 @@ class IngestApi:
                 self.interactions,
                 schemas.Acknowledged,
                 body=schemas.NewEvents,
-                problems=(413, 422, 503),
+                problems=(503,),
                 name="interactions",
             ),
             item("/items/{item:id}", f"{about}.", self.item),

@@ -20,9 +20,11 @@ _SECURITY = {
 _MEANING = {
     200: "The answer.",
     401: "The key is missing or wrong.",
+    403: "A page of another site may have sent this.",
     404: "The model does not know this id.",
     409: "The model cannot do this as it was exported.",
     413: "The body is too large.",
+    415: "The body is not said to be JSON.",
     422: "The request does not fit this document.",
     503: "Too much is waiting already.",
 }
@@ -56,11 +58,20 @@ def document(operations: Sequence[Operation], key: bool) -> dict[str, Any]:
 
 def _describe(operation: Operation, key: bool) -> dict[str, Any]:
     closed = key and not operation.open
-    codes = sorted({*operation.problems, *((401,) if closed else ()), *((422,) if operation.query else ())})
+    codes = {
+        *operation.problems,
+        *((401,) if closed else ()),
+        *((403,) if operation.method != "GET" else ()),
+        *((413, 415, 422) if operation.body else ()),
+        *((422,) if operation.query else ()),
+    }
     described: dict[str, Any] = {
         "summary": operation.summary,
         "operationId": f"{operation.method.lower()}{operation.path.replace(':id', '')}".translate(_NAME),
-        "responses": {"200": _answer(200, operation.answer), **{str(code): _answer(code, Problem) for code in codes}},
+        "responses": {
+            "200": _answer(200, operation.answer),
+            **{str(code): _answer(code, Problem) for code in sorted(codes)},
+        },
     }
     if operation.query:
         described["parameters"] = _parameters(operation.query, operation.path)

@@ -46,7 +46,7 @@ class Operation:
     answer: type[BaseModel] | None = None
     query: type[BaseModel] | None = None
     body: type[BaseModel] | None = None
-    problems: tuple[int, ...] = ()
+    problems: tuple[int, ...] = ()  # statuses of its own errors; those of key, query and body are added
     open: bool = False  # needs no key
     name: str = field(kw_only=True)
     """The name that requests are counted and logged under: few names, whatever people ask for."""

@@ -57,7 +57,7 @@ class QueryApi:
             "POST",
             answer=schemas.ManyRecommendations,
             body=schemas.AskMany,
-            problems=(413, 422, 503),
+            problems=(503,),
             name="recommend_many",
         )
         state = partial(Operation, "GET", open=True)

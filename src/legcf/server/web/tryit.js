@@ -56,7 +56,7 @@ export const tryIt = (spec, path, method, operation) => {
   const describe = () => {
     const parts = [`curl --path-as-is ${shell(location.origin + address(path, parameters, inputs))}`];
     if (operation.security) parts.push("-H \"X-API-Key: $LEGCF_API_KEY\"");
-    if (method.toUpperCase() === "PUT") parts.push("-X PUT");
+    if (!["GET", "POST"].includes(method.toUpperCase())) parts.push(`-X ${method.toUpperCase()}`);
     if (body) parts.push("-H 'Content-Type: application/json'", `-d ${shell(body.value)}`);
     command.textContent = parts.join(" \\\n  ");
   };
@@ -66,7 +66,7 @@ export const tryIt = (spec, path, method, operation) => {
     status.textContent = "Asking …";
     const start = performance.now();
     try {
-      const answer = await fetch(address(path, parameters, inputs), body ? { method: method.toUpperCase(), headers, body: body.value } : { headers });
+      const answer = await fetch(address(path, parameters, inputs), { method: method.toUpperCase(), headers, ...(body ? { body: body.value } : {}) });
       const text = await answer.text();
       status.textContent = `${answer.status} after ${Math.round(performance.now() - start)} ms, request ${answer.headers.get("x-request-id") ?? "–"}`;
       output.textContent = shortened(pretty(text));
