@@ -9,8 +9,8 @@ from legcf.core.errors import UserError
 from legcf.data.ids import IdMap
 from legcf.features.cold_items import ColdItemEncoder
 from legcf.modelfile.served_model import ServedModel
-from legcf.ranking.tables.embedding_table import DenseTable, QuantisedTable
-from legcf.scoring.extend import NewItem, code_vector, with_new_items
+from legcf.ranking.tables.embedding_table import DenseTable, QuantisedTable, code_vector
+from legcf.scoring.extend import NewItem, with_new_items
 from legcf.scoring.scorer import Request, Scorer
 
 from ..served import GROUPS

@@ -18,7 +18,7 @@ from legcf.modelfile.histories import PackedHistories
 from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.precision import keep_codes, rounded
 from legcf.ranking.ranking import Ranking
-from legcf.ranking.tables.embedding_table import CodebookTable, DenseTable, EmbeddingTable, QuantisedTable
+from legcf.ranking.tables.embedding_table import DenseTable, EmbeddingTable
 from legcf.scoring.foldin import user_maker
 
 _CURVE_POINTS = 100
@@ -92,7 +92,7 @@ def build(
         card=_card(trained, item_rows),
         dtype=options.dtype,
         lists=ranking.lists,
-        encoder=None if encoder is None else encoder.moved(ranking.items, served.items),
+        encoder=None if encoder is None else encoder.aligned_to(ranking.items, served.items),
     )
     return model if ranking.pooling is not None else calibrated(model, served, validation, rng, options.quiet)
 
@@ -114,7 +114,7 @@ def _tables(
     own_t = ranking.codes.items.per_entity if ranking.codes else 0
     if c is None and options.users != "coded" and (t is None or t >= own_t):
         # Nothing is lost by keeping what the items are made of already; users are made of their items.
-        if ranking.rows is not None and not isinstance(ranking.rows, CodebookTable):
+        if ranking.rows is not None and ranking.rows.codes is None:
             return DenseTable(ranking.users), ranking.rows
         if ranking.codes is not None:
             return DenseTable(ranking.users), keep_codes(ranking.codes, dtype)
@@ -149,11 +149,7 @@ def _card(trained: Trained, rows: EmbeddingTable) -> dict[str, Any]:
     curve = [_plain(line) for line in card.get("curve") or [] if "search" not in line]
     card["curve"] = curve[:: max(1, -(-len(curve) // _CURVE_POINTS))]
     card["full_table_bytes"] = entities * trained.ranking.items.shape[1] * 4
-    card["serving"] = {"d": rows.width, "entities": entities}
-    if isinstance(rows, CodebookTable):
-        card["serving"] |= {"c": len(rows.codebook), "t": rows.columns.shape[1]}
-    if isinstance(rows, QuantisedTable):
-        card["serving"]["bits"] = rows.bits
+    card["serving"] = {"d": rows.width, "entities": entities, **rows.facts}
     if trained.ranking.lists is not None:
         card["serving"]["list_entries"] = trained.ranking.lists.num_entries
     return card

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alternating least squares for implicit feedback: a strong full table in seconds, the teacher of a warm start.
+"""Factorise implicit feedback by alternating least squares: a strong table in seconds, the teacher of a warm start.
 
 Hu, Koren and Volinsky, "Collaborative Filtering for Implicit Feedback Datasets", ICDM 2008, with a few conjugate
 gradient steps a row instead of an exact solution (Takács, Pilászy and Tikk, RecSys 2011). Minimises
@@ -26,10 +26,10 @@ from legcf.graph.adjacency import bipartite, normalised
 from legcf.ranking.ranking import Ranking
 
 _MAP_RIDGE = 1e-3  # of the mean of the Gram matrix's diagonal; not measured
-_METRIC_FLOOR = 1e-3
-_FIRST_ALPHA = 10.0
-_HIDDEN = 0.1  # share of the training pairs that α is judged by
-_JUDGES = 5000
+_METRIC_FLOOR = 1e-3  # of the largest eigenvalue; not measured
+_FIRST_ALPHA = 10.0  # in the middle of what was best: 5 on LastFM, 10 on Yelp2018, 20 on Gowalla
+_HIDDEN = 0.1  # share of the training pairs that α is scored by; not measured, nor are the next two
+_EVAL_USERS = 5000
 _TRIAL_ROUNDS = 4
 _ROWS_DRAWN = 2**16
 _TILE_BYTES = 2**19  # vectors of one side that stay in a core's cache while they are met
@@ -57,9 +57,10 @@ def factorise(
     quiet: bool = True,
     title: str = "Factorising",
 ) -> tuple[FloatArray, FloatArray]:
-    """User and item vectors whose inner products rank.
+    """Return user and item vectors whose inner products rank.
 
-    A rank solves its own users and keeps no others until the end. Its part of an item's equations comes from them.
+    A rank solves its share of the users and keeps no others until the end; from them comes its part of an item's
+    equations.
     """
     if settings.alpha is None:
         settings = with_alpha(train, width, rng, settings, quiet)
@@ -85,7 +86,7 @@ def factorise(
 
 
 def _drawn(rows: int, width: int, rng: np.random.Generator, kept: slice) -> FloatArray:
-    """Small random vectors; all are drawn, block after block, so that they are the same however few are kept."""
+    """Draw small random vectors; all are drawn, block after block, so that they are the same however few are kept."""
     vectors = np.empty((kept.stop - kept.start, width), dtype=np.float32)
     for start in range(0, rows, _ROWS_DRAWN):
         block = rng.random((min(_ROWS_DRAWN, rows - start), width)) * 0.01
@@ -98,7 +99,7 @@ def _drawn(rows: int, width: int, rng: np.random.Generator, kept: slice) -> Floa
 def with_alpha(
     train: Interactions, width: int, rng: np.random.Generator, settings: AlsSettings, quiet: bool = True
 ) -> AlsSettings:
-    """The settings with the α that finds hidden training pairs best, by short factorisations of the others.
+    """Return the settings with the α that finds hidden training pairs best, by short factorisations of the others.
 
     The best α is a property of the data (5 on LastFM, 10 on Yelp2018, 20 on Gowalla), and it must
     not depend on validation pairs, which some protocols do not have. Of many pairs, those of some users are enough.
@@ -112,7 +113,7 @@ def with_alpha(
     able = np.flatnonzero((seen.user_degrees > 0) & (truth.user_degrees > 0))
     if not len(able):
         return settings.model_copy(update={"alpha": _FIRST_ALPHA})
-    eval_users = np.sort(rng.choice(able, min(_JUDGES, len(able)), replace=False))
+    eval_users = np.sort(rng.choice(able, min(_EVAL_USERS, len(able)), replace=False))
     start = int(rng.integers(2**32))
 
     def score(alpha: float) -> float:
@@ -131,7 +132,7 @@ def with_alpha(
 
 
 def confidences(train: Interactions, settings: AlsSettings, users: slice | None = None) -> sp.csr_matrix:
-    """c of every pair of a range of users, all by default, in CSR form by user."""
+    """Return c of every pair of a range of users, all by default, in CSR form by user."""
     users = users or slice(0, train.num_users)
     bounds, degrees = train.indptr[users.start : users.stop + 1], train.user_degrees[users]
     items = train.items[bounds[0] : bounds[-1]]
@@ -145,16 +146,16 @@ def confidences(train: Interactions, settings: AlsSettings, users: slice | None 
 
 
 def solve_side(confidence: sp.csr_matrix, own: FloatArray, others: FloatArray, settings: AlsSettings) -> None:
-    """Improve one side's vectors in place, given all of the other side's."""
+    """Solve one side's vectors (`own`, overwritten) from all of the other side's: the half step of ALS."""
     gram = _ridged(others.T @ others, settings)
     _solve_rows(confidence.indptr, confidence.indices, confidence.data, own, others, gram, settings.gradient_steps)
 
 
 def tiles_of(by_user: sp.csr_matrix, width: int) -> _Tiles:
-    """Ranges of users whose vectors fit a cache, and what they have, by item.
+    """Return ranges of users whose vectors fit a cache, each with its pairs by item.
 
-    A sum over an item's users is made once per exchange. All items together come by no user twice in a row, so its
-    vector would be fetched from memory each time; tile by tile it is near.
+    A sum over an item's users is made once per exchange. All items together meet no user twice in a row, so its vector
+    would be fetched from memory each time; tile by tile it is in the cache.
     """
     rows, items = by_user.shape
     count = min(-(-rows * 4 * width // _TILE_BYTES), by_user.nnz // (_PAIRS_A_ROW * max(items, 1)))
@@ -163,9 +164,9 @@ def tiles_of(by_user: sp.csr_matrix, width: int) -> _Tiles:
 
 
 def solve_shared(tiles: _Tiles, own: FloatArray, others: FloatArray, settings: AlsSettings) -> None:
-    """The same where each rank has some of the others: sums over them are exchanged, at every step of the gradient.
+    """Do what `solve_side` does where each rank has some of the others: exchange sums over them at every step.
 
-    All steps are those of `_solve_rows`, for all rows together; between the sums, a rank goes on with a share of them.
+    The steps are those of `_solve_rows`, for all rows together; between the sums, a rank works on its share of them.
     """
     gram = _ridged(distributed.all_reduce_sum(others.T @ others), settings)
     shares = distributed.even_partition(len(own))
@@ -178,8 +179,8 @@ def solve_shared(tiles: _Tiles, own: FloatArray, others: FloatArray, settings: A
             _pull(part.indptr, part.indices, part.data, towards, others[near], np.float32(target), pulled)
         return distributed.reduce_scatter_rows(pulled, shares)
 
-    found = own[mine].copy()
-    residual = pull(own, 1.0) - found @ gram
+    solved = own[mine].copy()
+    residual = pull(own, 1.0) - solved @ gram
     directions = np.empty_like(own)
     directions[mine] = residual
     size = _squares(residual)
@@ -189,16 +190,16 @@ def solve_shared(tiles: _Tiles, own: FloatArray, others: FloatArray, settings: A
         curvature = np.einsum("ij,ij->i", direction, image)
         goes_on = size >= 1e-20
         length = np.divide(size, curvature, out=np.zeros_like(size), where=goes_on)
-        found += length[:, None] * direction
+        solved += length[:, None] * direction
         residual -= length[:, None] * image
         previous, size = size, _squares(residual)
         further = np.divide(size, previous, out=np.zeros_like(size), where=goes_on)
         directions[mine] = residual + further[:, None] * direction
-    known = (
+    has_pairs = (
         distributed.all_reduce_sum(sum((np.diff(part.indptr) for _, part in tiles), np.zeros(len(own), dtype=np.int64)))
         > 0
     )
-    own[mine] = found * known[mine, None]
+    own[mine] = solved * has_pairs[mine, None]
     distributed.all_gather_rows(own, shares)
 
 
@@ -219,7 +220,7 @@ def linear_map(rows: FloatArray, targets: FloatArray) -> NDArray[np.floating]:
 
 
 def history_metric(train: Interactions, items: FloatArray, users: FloatArray) -> FloatArray:
-    """A (d × d) such that, with items · A for items, the normalised sums over histories act like these users.
+    """Return A (d × d) such that, with items · A for items, the normalised sums over histories act like these users.
 
     W with (sums · W) ≈ users is a least-squares fit; the scores it gives are sums · W · itemsᵀ, and W's symmetric,
     positive part is A · Aᵀ, one half for each side.
@@ -234,7 +235,7 @@ def history_metric(train: Interactions, items: FloatArray, users: FloatArray) ->
 
 
 def history_items(train: Interactions, users: FloatArray, items: FloatArray) -> FloatArray:
-    """Item vectors with which normalised sums over histories act like these users, the widest directions first."""
+    """Return item vectors whose normalised sums over histories act like these users, the widest directions first."""
     users, items, metric = balance(users, items)
     turned = (items * metric) @ history_metric(train, items * metric, users * metric)
     _, directions = np.linalg.eigh(turned.T.astype(np.float64) @ turned)
@@ -244,7 +245,7 @@ def history_items(train: Interactions, users: FloatArray, items: FloatArray) -> 
 
 @njit(cache=True, fastmath=True)
 def _times(matrix, vector, out):  # type: ignore[no-untyped-def]
-    """matrix · vector by hand: a BLAS call here would start threads inside threads."""
+    """Multiply matrix · vector by hand: a BLAS call here would start threads inside threads."""
     for row in range(matrix.shape[0]):
         total = np.float32(0)
         line = matrix[row]
@@ -259,12 +260,12 @@ def _pull(indptr, indices, confidence, own, others, target, pulled):  # type: ig
     width = own.shape[1]
     for row in prange(own.shape[0]):
         x, out = own[row], pulled[row]
-        for place in range(indptr[row], indptr[row + 1]):
-            other = others[indices[place]]
+        for offset in range(indptr[row], indptr[row + 1]):
+            other = others[indices[offset]]
             fit = np.float32(0)
             for k in range(width):
                 fit += other[k] * x[k]
-            missing = target * confidence[place] - (confidence[place] - np.float32(1)) * fit
+            missing = target * confidence[offset] - (confidence[offset] - np.float32(1)) * fit
             for k in range(width):
                 out[k] += missing * other[k]
 
@@ -284,12 +285,12 @@ def _solve_rows(indptr, indices, confidence, own, others, gram, steps):  # type:
         _times(gram, x, residual)
         for k in range(width):
             residual[k] = -residual[k]
-        for place in range(first, last):
-            other = others[indices[place]]
+        for offset in range(first, last):
+            other = others[indices[offset]]
             fit = np.float32(0)
             for k in range(width):
                 fit += other[k] * x[k]
-            missing = confidence[place] - (confidence[place] - np.float32(1)) * fit
+            missing = confidence[offset] - (confidence[offset] - np.float32(1)) * fit
             for k in range(width):
                 residual[k] += missing * other[k]
         direction = residual.copy()
@@ -300,12 +301,12 @@ def _solve_rows(indptr, indices, confidence, own, others, gram, steps):  # type:
             if size < 1e-20:
                 break
             _times(gram, direction, image)
-            for place in range(first, last):
-                other = others[indices[place]]
+            for offset in range(first, last):
+                other = others[indices[offset]]
                 along = np.float32(0)
                 for k in range(width):
                     along += other[k] * direction[k]
-                along *= confidence[place] - np.float32(1)
+                along *= confidence[offset] - np.float32(1)
                 for k in range(width):
                     image[k] += along * other[k]
             curvature = np.float32(0)

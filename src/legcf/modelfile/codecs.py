@@ -4,6 +4,7 @@
 Numpy only.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -63,16 +64,30 @@ def get_stored(
 
 
 def put_rows(store: Store, name: str, rows: EmbeddingTable, dtype: str) -> dict[str, Any]:
-    if isinstance(rows, CodebookTable):
-        store[f"{name}.columns"] = pack_bits(rows.columns, bits_for(len(rows.codebook)))
-        return {"kind": "coded", "weights": put_matrix(store, f"{name}.weights", rows.weights, dtype)}
-    if isinstance(rows, QuantisedTable):
-        bits, top = rows.bits, float(rows.scales.max(initial=0.0)) or 1.0
-        store[f"{name}.values"] = pack_bits(rows.values, bits)
-        store[f"{name}.scale"] = scale_steps(rows.scales, top)
-        return {"kind": "packed", "shape": list(rows.values.shape), "bits": bits, "top": top}
-    assert isinstance(rows, DenseTable)
-    return {"kind": "full", "table": put_matrix(store, f"{name}.table", rows.table, dtype)}
+    return {"kind": rows.kind, **_PUT_ROWS[rows.kind](store, name, rows, dtype)}
+
+
+def _put_coded(store: Store, name: str, rows: CodebookTable, dtype: str) -> dict[str, Any]:
+    store[f"{name}.columns"] = pack_bits(rows.columns, bits_for(len(rows.codebook)))
+    return {"weights": put_matrix(store, f"{name}.weights", rows.weights, dtype)}
+
+
+def _put_packed(store: Store, name: str, rows: QuantisedTable, dtype: str) -> dict[str, Any]:
+    bits, top = rows.bits, float(rows.scales.max(initial=0.0)) or 1.0
+    store[f"{name}.values"] = pack_bits(rows.values, bits)
+    store[f"{name}.scale"] = scale_steps(rows.scales, top)
+    return {"shape": list(rows.values.shape), "bits": bits, "top": top}
+
+
+def _put_full(store: Store, name: str, rows: DenseTable, dtype: str) -> dict[str, Any]:
+    return {"table": put_matrix(store, f"{name}.table", rows.table, dtype)}
+
+
+_PUT_ROWS: dict[str, Callable[[Store, str, Any, str], dict[str, Any]]] = {
+    CodebookTable.kind: _put_coded,
+    QuantisedTable.kind: _put_packed,
+    DenseTable.kind: _put_full,
+}
 
 
 def get_rows(

@@ -44,7 +44,7 @@ from legcf.modelfile.codecs import (
 from legcf.modelfile.container import damaged, read_container, write_container
 from legcf.modelfile.histories import PackedHistories, PackedWeights
 from legcf.ranking.item_lists.lists import ItemLists
-from legcf.ranking.tables.embedding_table import CodebookTable, EmbeddingTable
+from legcf.ranking.tables.embedding_table import EmbeddingTable
 from legcf.ranking.tables.pooling import Pooling
 
 DTYPES = ("int8", "float16", "float32")
@@ -155,8 +155,8 @@ def _to_store(model: ServedModel) -> tuple[Store, dict[str, Any]]:
     config["fold_in"] = {"user": vars(model.fold_in)}
     store: Store = {}
     config["popularity"] = put_integers(store, "popularity", model.popularity)
-    if isinstance(model.item_rows, CodebookTable):
-        config["codebook"] = put_matrix(store, "codebook", model.item_rows.codebook, model.dtype)
+    if model.item_rows.codes is not None:
+        config["codebook"] = put_matrix(store, "codebook", model.item_rows.codes.codebook, model.dtype)
     config["item_rows"] = put_rows(store, "item_rows", model.item_rows, model.dtype)
     config["item_ids"] = put_ids(store, "ids.items", model.items)
     if model.item_bias is not None:

@@ -8,7 +8,6 @@ import numpy as np
 
 from legcf.core.arrays import FloatArray
 from legcf.data.ids import ExternalId
-from legcf.ranking.tables.embedding_table import CodebookTable
 from legcf.scoring.profile import UserProfile
 from legcf.scoring.scorer import Scored, Scorer
 
@@ -79,8 +78,8 @@ def _sentence(opening: str, items: Sequence[Scored], shared: Sequence[SharedMeta
 
 
 def _shared(scorer: Scorer, vector: FloatArray, item: int) -> list[SharedMeta]:
-    rows = scorer.model.item_rows
-    if not isinstance(rows, CodebookTable):
+    rows = scorer.model.item_rows.codes
+    if rows is None:
         return []
     columns, weights = rows.columns[item], rows.weights_of(np.array([item]))[0]
     parts = weights * (rows.codebook[columns] @ vector)
@@ -107,8 +106,8 @@ def examples(scorer: Scorer, meta: int, positive: bool = True) -> list[Scored]:
 
 
 def _find_examples(scorer: Scorer, meta: int, positive: bool) -> list[Scored]:
-    rows, model = scorer.model.item_rows, scorer.model
-    assert isinstance(rows, CodebookTable)
+    rows, model = scorer.model.item_rows.codes, scorer.model
+    assert rows is not None
     items, terms = np.nonzero(rows.columns == meta)
     weights = rows.weights_of(items)[np.arange(len(items)), terms] * (1 if positive else -1)
     share = weights / scorer.item_norms[items] * np.linalg.norm(rows.codebook[meta])

@@ -6,15 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from legcf.core.arrays import FloatArray
 from legcf.core.errors import UserError
 from legcf.data.ids import ExternalId, integer_id
 from legcf.modelfile.histories import PackedHistories
 from legcf.modelfile.served_model import ServedModel
-from legcf.ranking.tables.embedding_table import CodebookTable, DenseTable, EmbeddingTable, QuantisedTable
-from legcf.ranking.tables.packing import quantise_table, row_scales
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +28,7 @@ class NewItem:
         identifier = item if model.items.is_text else integer_id(item)
         if identifier is None or not _fits(model, identifier):
             raise _other_kind(model, item)
-        return cls(identifier, placed(model, features), title)
+        return cls(identifier, encoded(model, features), title)
 
 
 def with_new_items(model: ServedModel, items: Sequence[NewItem]) -> ServedModel:
@@ -47,7 +44,7 @@ def with_new_items(model: ServedModel, items: Sequence[NewItem]) -> ServedModel:
     return replace(
         model,
         items=model.items.with_later([one.id for one in ordered]),
-        item_rows=_longer(model.item_rows, np.stack([one.vector for one in ordered])),
+        item_rows=model.item_rows.appended(np.stack([one.vector for one in ordered])),
         popularity=popularity,
         # an unknown bias is taken to be the usual one
         item_bias=None if bias is None else np.append(bias, np.full(more, np.median(bias), dtype=np.float32)),
@@ -59,7 +56,7 @@ def with_new_items(model: ServedModel, items: Sequence[NewItem]) -> ServedModel:
     )
 
 
-def placed(model: ServedModel, features: Mapping[str, Any]) -> FloatArray:
+def encoded(model: ServedModel, features: Mapping[str, Any]) -> FloatArray:
     """Return the vector of an item with these features."""
     if model.encoder is None:
         raise UserError("This model has learnt nothing from features: train or update it with --item-features.")
@@ -75,43 +72,3 @@ def _fits(model: ServedModel, identifier: ExternalId) -> bool:
 
 def _other_kind(model: ServedModel, item: ExternalId) -> UserError:
     return UserError(f"The item id {item!r} is not of the kind of the model's ids, such as {model.items.values[0]!r}.")
-
-
-def _longer(rows: EmbeddingTable, vectors: FloatArray) -> EmbeddingTable:
-    """Return the table with these vectors at the end, stored as the others are."""
-    if isinstance(rows, CodebookTable):
-        coded = [code_vector(vector, rows.codebook, rows.columns.shape[1]) for vector in vectors]
-        columns = np.array([columns for columns, _ in coded], dtype=rows.columns.dtype)
-        weights = np.array([weights for _, weights in coded], dtype=np.float32)
-        return CodebookTable(
-            np.concatenate([rows.columns, columns]), np.concatenate([rows.weights, weights]), rows.codebook
-        )
-    if isinstance(rows, QuantisedTable):
-        values, scale, top = quantise_table(vectors, rows.bits)
-        scales = np.concatenate([rows.scales, row_scales(scale, top)])
-        return QuantisedTable(np.concatenate([rows.values, values]), scales, rows.bits)
-    assert isinstance(rows, DenseTable)
-    return DenseTable(np.concatenate([rows.table, vectors]))
-
-
-def code_vector(vector: FloatArray, codebook: FloatArray, t: int) -> tuple[NDArray[np.int64], FloatArray]:
-    """Code a vector by orthogonal matching pursuit: t columns and weights with Σ weights · codebook[columns] ≈ vector.
-
-    The plain form of `assignment.matching_pursuit`, which swaps columns as well and needs numba.
-    """
-    book = codebook.astype(np.float64)
-    lengths = np.linalg.norm(book, axis=1)
-    usable = lengths > 0
-    residual = vector.astype(np.float64)
-    columns: list[int] = []
-    weights: NDArray[np.float64] = np.zeros(0)
-    for _ in range(min(t, int(usable.sum()))):
-        gain = np.where(usable, np.abs(book @ residual) / np.maximum(lengths, 1e-30), -1.0)
-        gain[columns] = -1.0
-        columns.append(int(gain.argmax()))
-        weights = np.asarray(np.linalg.lstsq(book[columns].T, vector.astype(np.float64), rcond=None)[0], np.float64)
-        residual = vector - weights @ book[columns]
-    order = np.argsort(-np.abs(weights), kind="stable")
-    padded, values = np.zeros(t, dtype=np.int64), np.zeros(t, dtype=np.float32)
-    padded[: len(order)], values[: len(order)] = np.array(columns, dtype=np.int64)[order], weights[order]
-    return padded, values

@@ -6,7 +6,6 @@ from typing import Any
 
 from legcf.core.errors import UserError
 from legcf.data.ids import ExternalId, IdMap
-from legcf.ranking.tables.embedding_table import CodebookTable
 from legcf.scoring.explain import Explanation, explain, explain_popular
 from legcf.scoring.scorer import Request, Scored, Scorer
 from legcf.server.item_map import hues
@@ -101,10 +100,10 @@ def model_card(loaded: LoadedModel, accepts_events: bool) -> dict[str, Any]:
         "hues": hues(model),
         "attributes": [] if model.attributes is None else model.attributes.described(),
         "dtype": model.dtype,
-        "coded": isinstance(rows, CodebookTable),
+        "coded": rows.codes is not None,
         "width": rows.width,
-        "codebook": len(rows.codebook) if isinstance(rows, CodebookTable) else None,
-        "terms": rows.columns.shape[1] if isinstance(rows, CodebookTable) else None,
+        "codebook": rows.facts.get("c"),
+        "terms": rows.facts.get("t"),
     }
 
 

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from legcf.core.arrays import FloatArray, Positions
 from legcf.core.random_streams import fixed_generator
 from legcf.modelfile.served_model import ServedModel
-from legcf.ranking.popularity import at_least_one
+from legcf.ranking.popularity import at_least_one, trust
 from legcf.ranking.precision import rounded
-from legcf.ranking.tables.embedding_table import CodebookTable, EmbeddingTable
+from legcf.ranking.tables.embedding_table import EmbeddingTable
 from legcf.scoring.scorer import Scorer
 
 # None of these numbers was searched for: the map is a picture, and its quality is in docs/serving.md ("The page").
@@ -33,7 +33,6 @@ _ATTRACTING = 10  # items that each is drawn to
 _REPELLING = 4  # items that each is pushed from, for each that it is drawn to
 _ROUNDS = 100
 _HALF_WIDTH = 12.0  # of the map while points move; the distance of neighbours is about 1
-_SHRINK = 5.0  # users that a cosine is shrunk by, as in `/similar`
 _BLOCK = 512  # items whose cosines with all others are computed at once
 _Points = NDArray[np.float64]
 
@@ -80,9 +79,8 @@ def item_positions(scorer: Scorer, items: Positions) -> FloatArray:
 @lru_cache(maxsize=1)
 def meta_positions(model: ServedModel) -> FloatArray | None:
     """Return the position of each meta-embedding on the map (c × 2), computed once per model; None without codes."""
-    if not isinstance(model.item_rows, CodebookTable):
-        return None
-    return rounded(_layout(model.item_rows.codebook), "float16")
+    codes = model.item_rows.codes
+    return None if codes is None else rounded(_layout(codes.codebook), "float16")
 
 
 def _layout(points: FloatArray) -> FloatArray:
@@ -98,25 +96,27 @@ def _layout(points: FloatArray) -> FloatArray:
 
 def _between_metas(rows: EmbeddingTable, metas: FloatArray | None) -> FloatArray:
     """Return where every row lies: between its meta-embeddings, drawn to those that carry most of it."""
-    if metas is None or not isinstance(rows, CodebookTable):
+    codes = rows.codes
+    if metas is None or codes is None:
         return _fit(_principal(rows.vectors(slice(None))))
-    lengths = np.linalg.norm(rows.codebook, axis=1)
-    pull = np.abs(rows.weights) * lengths[rows.columns]
+    lengths = np.linalg.norm(codes.codebook, axis=1)
+    pull = np.abs(codes.weights) * lengths[codes.columns]
     pull **= 4  # strongly to the first, so that those who share it stand together
     pull /= np.maximum(pull.sum(axis=1, keepdims=True), 1e-30)
     points = np.zeros((len(rows), 2), dtype=np.float32)
     for k in range(pull.shape[1]):
-        points += pull[:, k : k + 1] * metas[rows.columns[:, k]]
+        points += pull[:, k : k + 1] * metas[codes.columns[:, k]]
     return points
 
 
 def _strongest_metas(rows: EmbeddingTable) -> NDArray[np.int64]:
     """Return the meta-embedding that carries most of each row: its colour on the map."""
-    if not isinstance(rows, CodebookTable):
+    codes = rows.codes
+    if codes is None:
         return np.zeros(len(rows), dtype=np.int64)
-    lengths = np.linalg.norm(rows.codebook, axis=1)
-    strongest = (np.abs(rows.weights) * lengths[rows.columns]).argmax(axis=1)
-    metas: NDArray[np.int64] = rows.columns[np.arange(len(rows)), strongest].astype(np.int64)
+    lengths = np.linalg.norm(codes.codebook, axis=1)
+    strongest = (np.abs(codes.weights) * lengths[codes.columns]).argmax(axis=1)
+    metas: NDArray[np.int64] = codes.columns[np.arange(len(rows)), strongest].astype(np.int64)
     return metas
 
 
@@ -177,9 +177,8 @@ def _fit(points: NDArray[np.floating]) -> FloatArray:
 
 def _alike(scorer: Scorer, items: Positions) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return pairs of indices into `items`: each with the items most like it."""
-    counts = at_least_one(scorer.model.popularity)[items]
     unit = scorer.model.item_rows.vectors(items) / scorer.item_norms[items, None]
-    shrunk = unit * (counts / (counts + _SHRINK))[:, None]
+    shrunk = unit * trust(scorer.model.popularity)[items, None]
     like = min(_ATTRACTING, len(items) - 1)
     nearest = np.empty((len(items), like), dtype=np.int64)
     for start in range(0, len(items), _BLOCK):
@@ -223,7 +222,7 @@ def _sum(rows: NDArray[np.int64], values: _Points, count: int) -> _Points:
 
 def _groups(model: ServedModel, items: Positions, metas: NDArray[np.int64], counts: FloatArray) -> list[Any]:
     """Return groups of items that lean on the same meta-embedding, the best known first."""
-    if not isinstance(model.item_rows, CodebookTable):
+    if model.item_rows.codes is None:
         return []
     groups = []
     for meta in np.unique(metas).tolist():

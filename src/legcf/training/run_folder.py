@@ -65,7 +65,7 @@ class TrainedModel:
         layer = self.model.layer
         with torch.no_grad():
             rows = layer.rows(torch.arange(layer.num_users, layer.num_entities)).numpy()
-        return self.features.encoder.moved(rows, self.ranking.items)
+        return self.features.encoder.aligned_to(rows, self.ranking.items)
 
     @property
     def card(self) -> dict[str, Any]:

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The vectors of one side, users or items: coded over the shared codebook, or as the full table. Numpy only."""
+"""Keep the vectors of one side, users or items: coded over a shared codebook, in few bits, or as the full table.
+
+A new kind of table is a class here that has what `EmbeddingTable` asks for, and its form in a file
+(`legcf.modelfile.codecs`). Numpy only.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +19,10 @@ _BLOCK = 1024  # rows worked on at once: they stay in the cache, and no N × d t
 
 
 class EmbeddingTable(Protocol):
-    """What scoring needs to know of a side."""
+    """Say what scoring needs of a side."""
+
+    kind: ClassVar[str]
+    """What a file calls it."""
 
     def __len__(self) -> int: ...
 
@@ -24,30 +31,38 @@ class EmbeddingTable(Protocol):
 
     @property
     def packed_bytes(self) -> int:
-        """What a file needs for them, a shared codebook included."""
+        """Return the bytes that a file needs for them, a shared codebook included."""
+
+    @property
+    def facts(self) -> dict[str, int]:
+        """Return the sizes that people are shown beside the width."""
 
     @property
     def codes(self) -> "CodebookTable | None":
-        """Give the table itself where its rows are codes over a codebook; None for any other kind."""
+        """Return the table itself where its rows are codes over a codebook; None for any other kind."""
 
     def vectors(self, which: Positions | slice) -> FloatArray:
-        """ĥ_p = Σ_q S[p,q] · H_meta[q] of the rows asked for."""
+        """Return ĥ_p = Σ_q S[p,q] · H_meta[q] of the rows asked for."""
 
     def project(self, queries: FloatArray) -> FloatArray:
-        """What `scores` wants for each query vector (b × d): computed once, used for every row."""
+        """Return what `scores` takes for each query vector (b × d): computed once, used for every row."""
 
     def scores(self, projected: FloatArray) -> FloatArray:
-        """Dot products of the queries behind `projected` with all rows (b × n)."""
+        """Return dot products of the queries behind `projected` with all rows (b × n)."""
+
+    def appended(self, vectors: FloatArray) -> "EmbeddingTable":
+        """Return the table with these vectors at the end, stored as the others are."""
 
 
 @dataclass(frozen=True, eq=False)
 class CodebookTable:
-    """Row p is Σ_k weights[p,k] · codebook[columns[p,k]], t terms.
+    """Keep row p as Σ_k weights[p,k] · codebook[columns[p,k]], t terms.
 
     Weights are kept as they are stored: `values` are the weights, or with `scales` (one per row) bytes in units of
     them.
     """
 
+    kind: ClassVar[str] = "coded"
     columns: NDArray[np.unsignedinteger]
     values: FloatArray | NDArray[np.int8]
     codebook: FloatArray
@@ -65,6 +80,10 @@ class CodebookTable:
         c, width = len(self.codebook), self.width
         columns = -(-int(self.columns.size) * bits_for(c) // 8)
         return int(c * (width + 1) + len(self) * (1 + self.columns.shape[1]) + columns)
+
+    @property
+    def facts(self) -> dict[str, int]:
+        return {"c": len(self.codebook), "t": self.columns.shape[1]}
 
     @property
     def codes(self) -> "CodebookTable":
@@ -86,7 +105,7 @@ class CodebookTable:
         return weights if self.scales is None else weights * self.scales[which, None]
 
     def project(self, queries: FloatArray) -> FloatArray:
-        """g = H_meta h_u: after this an item costs t multiply-adds instead of d."""
+        """Return g = H_meta h_u: after this an item costs t multiply-adds instead of d."""
         projected: FloatArray = queries @ self.codebook.T
         return projected
 
@@ -105,6 +124,13 @@ class CodebookTable:
                 row += term
         return out
 
+    def appended(self, vectors: FloatArray) -> "CodebookTable":
+        coded = [code_vector(vector, self.codebook, self.columns.shape[1]) for vector in vectors]
+        columns = np.array([columns for columns, _ in coded], dtype=self.columns.dtype)
+        weights = np.array([weights for _, weights in coded], dtype=np.float32)
+        both = np.concatenate([self.columns, columns]), np.concatenate([self.weights, weights])
+        return CodebookTable(*both, self.codebook)
+
     @cached_property
     def _by_term(self) -> tuple[NDArray[np.intp], FloatArray]:
         # numpy gathers fastest by its own index type from contiguous arrays
@@ -113,8 +139,9 @@ class CodebookTable:
 
 @dataclass(frozen=True, eq=False)
 class QuantisedTable:
-    """A table in few bits per value: row p is levels[values[p]] · scales[p]."""
+    """Keep a table in few bits per value: row p is levels[values[p]] · scales[p]."""
 
+    kind: ClassVar[str] = "packed"
     values: NDArray[np.uint8]
     scales: FloatArray
     bits: int
@@ -136,6 +163,10 @@ class QuantisedTable:
         return packed_table_bytes(len(self), self.width, self.bits)
 
     @property
+    def facts(self) -> dict[str, int]:
+        return {"bits": self.bits}
+
+    @property
     def codes(self) -> None:
         return None
 
@@ -147,27 +178,33 @@ class QuantisedTable:
         return queries
 
     def scores(self, projected: FloatArray) -> FloatArray:
-        """Levels are even steps around zero: values less their middle are multiplied, and steps and scales at the end.
+        """Multiply values less their middle, since levels are even steps around zero, and steps and scales at the end.
 
         Looking each value's level up would take most of the time.
         """
         out = np.empty((len(projected), len(self)), dtype=np.float32)
         levels = table_levels(self.bits)
         step, middle = levels[1] - levels[0], np.float32((len(levels) - 1) / 2)
-        room = np.empty((_BLOCK, self.width), dtype=np.float32)
+        buffer = np.empty((_BLOCK, self.width), dtype=np.float32)
         for start in range(0, len(self), _BLOCK):
             block = slice(start, min(start + _BLOCK, len(self)))
-            steps = room[: block.stop - start]
+            steps = buffer[: block.stop - start]
             np.subtract(self.values[block], middle, out=steps)
             np.matmul(projected, steps.T, out=out[:, block])
         out *= step * self.scales
         return out
 
+    def appended(self, vectors: FloatArray) -> "QuantisedTable":
+        values, scale, top = quantise_table(vectors, self.bits)
+        scales = np.concatenate([self.scales, row_scales(scale, top)])
+        return QuantisedTable(np.concatenate([self.values, values]), scales, self.bits)
+
 
 @dataclass(frozen=True, eq=False)
 class DenseTable:
-    """The table itself, for comparison and for those who have the memory."""
+    """Keep the table itself, for comparison and for those who have the memory."""
 
+    kind: ClassVar[str] = "full"
     table: FloatArray
 
     def __len__(self) -> int:
@@ -180,6 +217,10 @@ class DenseTable:
     @property
     def packed_bytes(self) -> int:
         return len(self) * (self.width + 1)
+
+    @property
+    def facts(self) -> dict[str, int]:
+        return {}
 
     @property
     def codes(self) -> None:
@@ -195,14 +236,17 @@ class DenseTable:
         scores: FloatArray = projected @ self.table.T
         return scores
 
+    def appended(self, vectors: FloatArray) -> "DenseTable":
+        return DenseTable(np.concatenate([self.table, vectors]))
+
 
 def packed_table_bytes(length: int, width: int, bits: int) -> int:
-    """Of a `PackedRows` of this size."""
+    """Return the bytes of a `QuantisedTable` of this size."""
     return -(-length * width * bits // 8) + length
 
 
 def measure(rows: EmbeddingTable) -> tuple[NDArray[np.float64], FloatArray]:
-    """Σ_p ĥ_p ĥ_pᵀ (d × d), and the lengths of all rows (never zero, to divide by), block by block."""
+    """Return Σ_p ĥ_p ĥ_pᵀ (d × d), and the lengths of all rows (never zero, to divide by), block by block."""
     gram = np.zeros((rows.width, rows.width), dtype=np.float64)
     lengths = np.empty(len(rows), dtype=np.float32)
     for start in range(0, len(rows), _BLOCK):
@@ -210,3 +254,26 @@ def measure(rows: EmbeddingTable) -> tuple[NDArray[np.float64], FloatArray]:
         gram += block.T @ block
         lengths[start : start + _BLOCK] = np.sqrt(np.einsum("pj,pj->p", block, block))
     return gram, np.maximum(lengths, np.float32(1e-12))
+
+
+def code_vector(vector: FloatArray, codebook: FloatArray, t: int) -> tuple[NDArray[np.int64], FloatArray]:
+    """Code a vector by orthogonal matching pursuit: t columns and weights with Σ weights · codebook[columns] ≈ vector.
+
+    The plain form of `assignment.matching_pursuit`, which swaps columns as well and needs numba.
+    """
+    book = codebook.astype(np.float64)
+    lengths = np.linalg.norm(book, axis=1)
+    usable = lengths > 0
+    residual = vector.astype(np.float64)
+    columns: list[int] = []
+    weights: NDArray[np.float64] = np.zeros(0)
+    for _ in range(min(t, int(usable.sum()))):
+        gain = np.where(usable, np.abs(book @ residual) / np.maximum(lengths, 1e-30), -1.0)
+        gain[columns] = -1.0
+        columns.append(int(gain.argmax()))
+        weights = np.asarray(np.linalg.lstsq(book[columns].T, vector.astype(np.float64), rcond=None)[0], np.float64)
+        residual = vector - weights @ book[columns]
+    order = np.argsort(-np.abs(weights), kind="stable")
+    padded, values = np.zeros(t, dtype=np.int64), np.zeros(t, dtype=np.float32)
+    padded[: len(order)], values[: len(order)] = np.array(columns, dtype=np.int64)[order], weights[order]
+    return padded, values
