@@ -106,10 +106,10 @@ class FullTable(EmbeddingLayer[FullTableConfig]):
         return torch.from_numpy(rows * np.float32(self.config.score_scale) ** 0.5)
 
     def _singular(self, train: Interactions, rng: np.random.Generator) -> torch.Tensor:
-        found = singular_vectors(train, self.config.dim, rng)
+        vectors = singular_vectors(train, self.config.dim, rng)
         rows = np.zeros((self.num_items, self.config.dim), dtype=np.float32)
         scale = np.maximum(train.item_degrees, 1) ** self.config.popularity_power
-        rows[:, : found.shape[1]] = found * scale[:, None]
+        rows[:, : vectors.shape[1]] = vectors * scale[:, None]
         return torch.from_numpy(rows)
 
     @property

@@ -142,6 +142,6 @@ def as_written(value: Any) -> str:
 def float_or_none(value: Any) -> float | None:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None

@@ -285,8 +285,8 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
             return None
         if not self.config.meta_nodes:
             return self.assignment.to_csr(), self.codebook
-        own = sp.identity(self.num_buckets, dtype=np.float32, format="csr")
-        return sp.vstack([self.assignment.to_csr(), own], format="csr"), self.codebook
+        identity = sp.identity(self.num_buckets, dtype=np.float32, format="csr")
+        return sp.vstack([self.assignment.to_csr(), identity], format="csr"), self.codebook
 
     def item_codes(self) -> Codes | None:
         if self.config.tanh:
