@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from legcf.core.errors import UserError
-from legcf.features.coder import FeatureCoder
+from legcf.features.coder import FeatureCoder, float_or_none
 from legcf.features.fitting import coded, fitted_coder, shared
 
 TABLE = pl.DataFrame(
@@ -78,6 +78,11 @@ def test_columns_have_places_of_their_own_within_the_room() -> None:
     assert coder.width == sum(coder.widths) == coded(coder, TABLE).shape[1]
     genres = coder.row({"genres": "Horror"})[0]
     assert genres.max() < coder.widths[0] <= coder.row({"title": "owls again"})[0].min()
+
+
+@pytest.mark.parametrize(("value", "number"), [("2.5", 2.5), (10**400, None), ("1e400", None), ("x", None), ([], None)])
+def test_what_is_no_finite_number_is_not_known(value: object, number: float | None) -> None:
+    assert float_or_none(value) == number
 
 
 @pytest.mark.parametrize(

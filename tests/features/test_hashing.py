@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legcf.features.hashing import murmur3, place, words
+from legcf.features.hashing import hashed_column, murmur3, words
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 
@@ -21,7 +21,7 @@ def test_columns_and_signs_of_the_feature_hasher(tokens: list[str], width: int) 
     wanted = sklearn.FeatureHasher(width, input_type="string").transform([tokens]).toarray()[0]
     found = np.zeros(width)
     for token in tokens:
-        at, sign = place(token, width)
+        at, sign = hashed_column(token, width)
         found[at] += sign
     assert np.array_equal(found, wanted)
 

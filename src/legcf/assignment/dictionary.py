@@ -168,9 +168,9 @@ def _start(
         mine = distributed.local_rows(shares)
         for start in range(mine.start, mine.stop, rows):
             block = slice(start, min(start + rows, mine.stop))
-            found = directions[block] @ centres.T
-            nearest[block] = (found if nonnegative else np.abs(found)).argmax(axis=1)
-            cosines[block] = np.take_along_axis(found, nearest[block, None], axis=1)[:, 0]
+            products = directions[block] @ centres.T
+            nearest[block] = (products if nonnegative else np.abs(products)).argmax(axis=1)
+            cosines[block] = np.take_along_axis(products, nearest[block, None], axis=1)[:, 0]
         distributed.all_gather_rows(nearest, shares)
         distributed.all_gather_rows(cosines, shares)
         members = sp.csr_matrix((cosines, (nearest, np.arange(len(directions)))), shape=(c, len(directions)))

@@ -66,7 +66,7 @@ def rows_within(memory_cap_mb: float, width: int) -> int:
 
 
 @njit(cache=True)
-def _fit(chosen, count, correlation, gram, inverse, weights):  # type: ignore[no-untyped-def]
+def _fit(support, count, correlation, gram, inverse, weights):  # type: ignore[no-untyped-def]
     """Solve least-squares weights on the chosen atoms, and the inverse of their Gram matrix.
 
     Returns the energy explained, or −1 where one of the atoms lies in the span of the others.
@@ -74,12 +74,12 @@ def _fit(chosen, count, correlation, gram, inverse, weights):  # type: ignore[no
     lower = np.zeros((count, count), dtype=np.float64)
     for i in range(count):
         for j in range(i + 1):
-            value = gram[chosen[i], chosen[j]] * (1 + _RIDGE if i == j else 1.0)
+            value = gram[support[i], support[j]] * (1 + _RIDGE if i == j else 1.0)
             for k in range(j):
                 value -= lower[i, k] * lower[j, k]
             if i > j:
                 lower[i, j] = value / lower[j, j]
-            elif value > _DEPENDENT * gram[chosen[i], chosen[i]]:
+            elif value > _DEPENDENT * gram[support[i], support[i]]:
                 lower[i, i] = np.sqrt(value)
             else:
                 return -1.0
@@ -98,13 +98,13 @@ def _fit(chosen, count, correlation, gram, inverse, weights):  # type: ignore[no
     for i in range(count):
         weights[i] = 0.0
         for j in range(count):
-            weights[i] += inverse[i, j] * correlation[chosen[j]]
-        energy += weights[i] * correlation[chosen[i]]
+            weights[i] += inverse[i, j] * correlation[support[j]]
+        energy += weights[i] * correlation[support[i]]
     return energy
 
 
 @njit(cache=True, fastmath={"contract"})
-def _project(slot, chosen, count, gram, inverse, projection):  # type: ignore[no-untyped-def]
+def _project(slot, support, count, gram, inverse, projection):  # type: ignore[no-untyped-def]
     """Compute ⟨u, every atom⟩ for u, the part of the atom at `slot` that is orthogonal to the other chosen ones.
 
     ‖u‖² = 1 / inverse[slot, slot], and the fit's share along u is weights[slot] · u. So to add or take away an atom
@@ -114,7 +114,7 @@ def _project(slot, chosen, count, gram, inverse, projection):  # type: ignore[no
     projection[:] = 0
     for i in range(count):
         factor = np.float32(inverse[i, slot] / inverse[slot, slot])
-        atom = gram[chosen[i]]
+        atom = gram[support[i]]
         for q in range(len(projection)):
             projection[q] += factor * atom[q]
 
@@ -147,55 +147,55 @@ def _best(residual, outside, least, nonnegative, gains, excluded):  # type: igno
 @njit(cache=True)
 def _grow(correlation, gram, least, nonnegative, state):  # type: ignore[no-untyped-def]
     """Add atoms until t are chosen or none helps; with S ≥ 0, those that turn negative leave again for good."""
-    chosen, weights, inverse, residual, outside, projection, gains = state
-    t, count, energy = len(chosen), 0, 0.0
+    support, weights, inverse, residual, outside, projection, gains = state
+    t, count, energy = len(support), 0, 0.0
     tried = np.empty(3 * t, dtype=np.int64)
     for attempt in range(3 * t):
         best, gain = _best(residual, outside, least, nonnegative, gains, tried[:attempt])
         if count == t or best < 0 or gain <= _WORTHWHILE * energy:
             break
-        tried[attempt] = chosen[count] = best
-        fitted = _fit(chosen, count + 1, correlation, gram, inverse, weights)
+        tried[attempt] = support[count] = best
+        fitted = _fit(support, count + 1, correlation, gram, inverse, weights)
         if fitted < 0:
-            _fit(chosen, count, correlation, gram, inverse, weights)
+            _fit(support, count, correlation, gram, inverse, weights)
             continue
         count, energy = count + 1, fitted
-        _project(count - 1, chosen, count, gram, inverse, projection)
+        _project(count - 1, support, count, gram, inverse, projection)
         _move(projection, -weights[count - 1], -inverse[count - 1, count - 1], residual, outside)
         while nonnegative and count > 1:
             lowest = np.argmin(weights[:count])
             if weights[lowest] >= 0:
                 break
-            _project(lowest, chosen, count, gram, inverse, projection)
+            _project(lowest, support, count, gram, inverse, projection)
             _move(projection, weights[lowest], inverse[lowest, lowest], residual, outside)
             for i in range(lowest, count - 1):
-                chosen[i] = chosen[i + 1]
+                support[i] = support[i + 1]
             count -= 1
-            energy = _fit(chosen, count, correlation, gram, inverse, weights)
+            energy = _fit(support, count, correlation, gram, inverse, weights)
     return count
 
 
 @njit(cache=True)
 def _swap(correlation, gram, least, nonnegative, state, count):  # type: ignore[no-untyped-def]
     """Let every chosen atom give way to the best one beside the rest, if that one is better."""
-    chosen, weights, inverse, residual, outside, projection, gains = state
-    energy = _fit(chosen, count, correlation, gram, inverse, weights)
+    support, weights, inverse, residual, outside, projection, gains = state
+    energy = _fit(support, count, correlation, gram, inverse, weights)
     rest = np.empty(count - 1, dtype=np.int64)
     for slot in range(count):
-        old, weight, inverse_norm = chosen[slot], weights[slot], inverse[slot, slot]
+        old, weight, inverse_norm = support[slot], weights[slot], inverse[slot, slot]
         for i in range(count - 1):
-            rest[i] = chosen[i if i < slot else i + 1]
-        _project(slot, chosen, count, gram, inverse, projection)
+            rest[i] = support[i if i < slot else i + 1]
+        _project(slot, support, count, gram, inverse, projection)
         _move(projection, weight, inverse_norm, residual, outside)
         best, gain = _best(residual, outside, least, nonnegative, gains, rest)
         if best >= 0 and best != old and gain > _BETTER * weight * weight / inverse_norm:
-            chosen[slot] = best
-            fitted = _fit(chosen, count, correlation, gram, inverse, weights)
+            support[slot] = best
+            fitted = _fit(support, count, correlation, gram, inverse, weights)
             if fitted <= energy or (nonnegative and weights[:count].min() < 0):
-                chosen[slot] = old
-                fitted = _fit(chosen, count, correlation, gram, inverse, weights)
+                support[slot] = old
+                fitted = _fit(support, count, correlation, gram, inverse, weights)
             energy = fitted
-            _project(slot, chosen, count, gram, inverse, projection)
+            _project(slot, support, count, gram, inverse, projection)
         _move(projection, -weights[slot], -inverse[slot, slot], residual, outside)
 
 

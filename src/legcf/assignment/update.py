@@ -87,7 +87,7 @@ def _descended(gram: FloatArray, target: FloatArray, weights: FloatArray) -> Flo
     """Run coordinate descent from these weights."""
     for _ in range(_SWEEPS):
         for entry in range(weights.shape[1]):
-            own = np.maximum(gram[:, entry, entry], 1e-12)
-            rest = np.einsum("nt,nt->n", gram[:, entry], weights) - own * weights[:, entry]
-            weights[:, entry] = np.maximum((target[:, entry] - rest) / own, 0)
+            square = np.maximum(gram[:, entry, entry], 1e-12)
+            rest = np.einsum("nt,nt->n", gram[:, entry], weights) - square * weights[:, entry]
+            weights[:, entry] = np.maximum((target[:, entry] - rest) / square, 0)
     return weights

@@ -45,10 +45,10 @@ class History(Backbone[HistoryConfig]):
         item_scale = inverse_power(self._counts, self.config.item_power)
         self._scales = torch.from_numpy(np.concatenate([user_scale, item_scale]).astype(np.float32))
         weights = np.repeat(user_scale, np.diff(block.indptr)) * item_scale[block.indices]
-        own = np.arange(num_users, size)
-        data = np.concatenate([weights, np.ones(len(own))]).astype(np.float32)
-        indices = np.concatenate([block.indices + num_users, own])
-        return Operator(csr(data, indices, one_more_each(block.indptr, len(own)), (size, size)), symmetric=False)
+        loops = np.arange(num_users, size)
+        data = np.concatenate([weights, np.ones(len(loops))]).astype(np.float32)
+        indices = np.concatenate([block.indices + num_users, loops])
+        return Operator(csr(data, indices, one_more_each(block.indptr, len(loops)), (size, size)), symmetric=False)
 
     def coefficients(self) -> FloatArray:
         return np.array([[0, 1]], dtype=np.float32)

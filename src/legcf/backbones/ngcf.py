@@ -71,11 +71,11 @@ class _Layer(nn.Module):
         self.neighbour_bias, self.affinity_bias = (nn.Parameter(torch.zeros(1, after)) for _ in range(2))
 
     def forward(self, message: torch.Tensor, affinity: torch.Tensor, joint: bool) -> torch.Tensor:
-        own = torch.addmm(self.neighbour_bias, message, self.neighbour_weight)
-        shared = torch.addmm(self.affinity_bias, affinity, self.affinity_weight)
+        neighbours = torch.addmm(self.neighbour_bias, message, self.neighbour_weight)
+        products = torch.addmm(self.affinity_bias, affinity, self.affinity_weight)
         if joint:
-            return leaky_relu(own + shared, _SLOPE)
-        return leaky_relu(own, _SLOPE) + leaky_relu(shared, _SLOPE)
+            return leaky_relu(neighbours + products, _SLOPE)
+        return leaky_relu(neighbours, _SLOPE) + leaky_relu(products, _SLOPE)
 
 
 class NGCF(LayeredBackbone[NGCFConfig]):

@@ -78,5 +78,12 @@ class Registry(MutableMapping[str, Part], Generic[Part]):
         return part
 
 
+def find_part(kind: str, name: str, parts: Mapping[str, Part]) -> Part:
+    """Return the part of this name; a name that is none of them is a sentence with those that are."""
+    if not isinstance(name, str) or name not in parts:
+        raise UserError(f"There is no {kind} `{name}`: choose one of {', '.join(sorted(parts))}.")
+    return parts[name]
+
+
 def _package(entry: "EntryPoint") -> str:
     return entry.dist.name if entry.dist is not None else entry.module

@@ -26,10 +26,12 @@ def available() -> int:
     return max(1, min(limits))
 
 
-def container_quota(root: Path = _CGROUPS, own: Path = Path("/proc/self/cgroup")) -> float:
+def container_quota(root: Path = _CGROUPS, groups_file: Path = Path("/proc/self/cgroup")) -> float:
     """Return how many cores a container may keep busy, by cgroups of either version; very many without a limit."""
     try:
-        groups = [line.split(":", 2)[2].strip("/") for line in own.read_text().splitlines() if line.count(":") >= 2]
+        groups = [
+            line.split(":", 2)[2].strip("/") for line in groups_file.read_text().splitlines() if line.count(":") >= 2
+        ]
     except OSError:
         groups = []
     quota = math.inf

@@ -115,9 +115,9 @@ class _Job:
         merged = self._ask("Sorting", sorting, _both_merged)
         refuse_repeated(source, self.options, merged)
         files = [_block_file(folder, number) for number in range(len(sorting))]
-        kept, starts = self._k_core(seen, files, bounds, folder)
+        kept_file, starts = self._k_core(seen, files, bounds, folder)
         split = [
-            self._task(_split, file, kept, int(start), self.protocol, self.options)
+            self._task(_split, file, kept_file, int(start), self.protocol, self.options)
             for file, start in zip(files, starts[:-1], strict=True)
         ]
         self._ask("Splitting", split, lambda first, second: None)
@@ -125,7 +125,7 @@ class _Job:
             with np.load(file.with_suffix(".parts.npz"), allow_pickle=False) as arrays:
                 for name, part in zip(PARTS, parts, strict=True):
                     part.append(arrays[f"{name}.degrees"], arrays[f"{name}.items"])
-        users_kept, items_kept = _load(kept, "users", "items")
+        users_kept, items_kept = _load(kept_file, "users", "items")
         users, items = IdMap(seen.users[users_kept], "user"), IdMap(seen.items[items_kept], "item")
         for left in folder.glob("dask-*"):
             left.unlink()
@@ -169,9 +169,9 @@ class _Job:
         users, items = np.ones(len(seen.users), dtype=np.bool_), np.ones(len(seen.items), dtype=np.bool_)
         k = self.options.k_core
         for number in count():
-            kept = folder.absolute() / f"dask-kept-{number}.npz"
-            _save(kept, users=users, items=items)
-            counting = [self._task(_degrees, file, kept) for file in files]
+            kept_file = folder.absolute() / f"dask-kept-{number}.npz"
+            _save(kept_file, users=users, items=items)
+            counting = [self._task(_degrees, file, kept_file) for file in files]
             user_degrees, item_degrees = self._ask("Counting", counting, _both_degrees)
             staying = users & (user_degrees >= k), items & (item_degrees >= k)
             if k <= 0 or (staying[0].sum() == users.sum() and staying[1].sum() == items.sum()):
@@ -180,7 +180,7 @@ class _Job:
         if not (users.any() and items.any()):
             raise UserError(f"Nothing is left of {self._where} with k_core={k}: choose a smaller one.")
         before = np.concatenate([[0], np.cumsum(user_degrees)])[bounds]
-        return kept, before
+        return kept_file, before
 
     @property
     def _where(self) -> str:
@@ -216,8 +216,8 @@ def _look(path: Path, options: DataOptions) -> _Seen:
         source = open_files([path], options)
     except NoInteractions as nothing:
         return _Seen(np.empty(0, np.int64), np.empty(0, np.int64), 0, nothing.rated_too_low, False, frozenset())
-    found = source.users.values, source.items.values, source.num_rows, source.rated_too_low, source.has_ratings
-    return _Seen(*found, frozenset([source.times]))
+    counts = source.num_rows, source.rated_too_low, source.has_ratings
+    return _Seen(source.users.values, source.items.values, *counts, frozenset([source.times]))
 
 
 def _both(first: _Seen, second: _Seen) -> _Seen:
@@ -280,8 +280,8 @@ def _positions(file: Path, kind: str, ids: IdMap) -> NDArray[np.int32]:
 
 def _sort(pieces: list[Batch], users: NDArray[np.int64], num_items: int, file: Path) -> Merged:
     merged, first = Merged(), int(users[0])
-    some = [piece for piece in pieces if len(piece.users)] or pieces[:1]
-    save_block(file, sorted_block(concatenated(some), first, int(users[1]) - first, num_items, merged))
+    filled = [piece for piece in pieces if len(piece.users)] or pieces[:1]
+    save_block(file, sorted_block(concatenated(filled), first, int(users[1]) - first, num_items, merged))
     return merged
 
 
@@ -289,9 +289,9 @@ def _both_merged(first: Merged, second: Merged) -> Merged:
     return Merged(first.merged + second.merged, first.repeated or second.repeated, first.in_both or second.in_both)
 
 
-def _degrees(file: Path, kept: Path) -> tuple[Any, Any]:
+def _degrees(file: Path, kept_file: Path) -> tuple[Any, Any]:
     block = load_block(file)
-    users_kept, items_kept = _load(kept, "users", "items")
+    users_kept, items_kept = _load(kept_file, "users", "items")
     rows, nothing = len(block.indptr) - 1, np.empty(0, dtype=np.bool_)
     users, items = np.zeros(rows, dtype=np.int64), np.zeros(len(items_kept), dtype=np.int64)
     here = users_kept[block.first_user : block.first_user + rows]
@@ -304,10 +304,10 @@ def _both_degrees(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[Any,
     return np.concatenate([first[0], second[0]]), first[1] + second[1]
 
 
-def _split(file: Path, kept: Path, start: int, protocol: str, options: DataOptions) -> None:
+def _split(file: Path, kept_file: Path, start: int, protocol: str, options: DataOptions) -> None:
     rng = np.random.default_rng(options.split_seed)
     rng.bit_generator.advance(start)  # type: ignore[attr-defined]  # one draw for each pair before this block
-    blocks = KeptBlocks([load_block(file)], *_load(kept, "users", "items"))
+    blocks = KeptBlocks([load_block(file)], *_load(kept_file, "users", "items"))
     label = find_protocol(protocol).start(options, rng, blocks)
     (block,) = blocks
     labels = label(block)

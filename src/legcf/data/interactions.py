@@ -116,10 +116,12 @@ class Interactions:
         """Return the `pair_keys` of all pairs, ascending."""
         return pair_keys(self.users(), self.items, self.num_items)
 
-    def subset(self, kept: NDArray[np.bool_]) -> "Interactions":
+    def subset(self, marked: NDArray[np.bool_]) -> "Interactions":
         """Return the marked pairs, over the same users and items."""
-        weights = None if self.weights is None else self.weights[kept]
-        return Interactions.from_pairs(self.users()[kept], self.items[kept], self.num_users, self.num_items, weights)
+        weights = None if self.weights is None else self.weights[marked]
+        return Interactions.from_pairs(
+            self.users()[marked], self.items[marked], self.num_users, self.num_items, weights
+        )
 
     def of_users(self, users: NDArray[np.integer]) -> "Interactions":
         """Return the pairs of some users, in this order, over the same items."""

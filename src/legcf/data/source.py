@@ -179,10 +179,10 @@ def _paths(source: Location) -> list[Path]:
     path = Path(source)
     if path.exists() or not glob.has_magic(str(source)):
         return [path]
-    found = sorted(Path(match) for match in glob.glob(str(source)))
-    if not found:
+    matches = sorted(Path(match) for match in glob.glob(str(source)))
+    if not matches:
         raise UserError(f"No file matches {source}.")
-    return found
+    return matches
 
 
 def _pairs_inside(folder: Path, archive: Path) -> Path:

@@ -14,7 +14,8 @@ from legcf.data.interactions import Interactions
 from legcf.embeddings.base import ComparisonRow, EmbeddingLayer, normal, xavier_uniform
 from legcf.embeddings.budget import Budgeted, width_within
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
-from legcf.factorisation.als import AlsSettings, factorise, history_items
+from legcf.factorisation.als import AlsSettings, factorise
+from legcf.factorisation.history_vectors import history_items
 from legcf.factorisation.spectral import singular_vectors
 
 
@@ -105,10 +106,10 @@ class FullTable(EmbeddingLayer[FullTableConfig]):
         return torch.from_numpy(rows * np.float32(self.config.score_scale) ** 0.5)
 
     def _singular(self, train: Interactions, rng: np.random.Generator) -> torch.Tensor:
-        found = singular_vectors(train, self.config.dim, rng)
+        vectors = singular_vectors(train, self.config.dim, rng)
         rows = np.zeros((self.num_items, self.config.dim), dtype=np.float32)
         scale = np.maximum(train.item_degrees, 1) ** self.config.popularity_power
-        rows[:, : found.shape[1]] = found * scale[:, None]
+        rows[:, : vectors.shape[1]] = vectors * scale[:, None]
         return torch.from_numpy(rows)
 
     @property

@@ -16,6 +16,7 @@ from typing import Any
 from legcf.core.config import RunConfig, merged, parse_assignments
 from legcf.core.errors import MissingExtra, UserError
 from legcf.core.files import read_json, write_json
+from legcf.core.plugins import find_part
 from legcf.data.dask_engine import dask_client
 from legcf.data.interactions import Dataset
 from legcf.embeddings.search_space import OneOf, Space
@@ -23,7 +24,7 @@ from legcf.experiments.machine import code_version, is_gone, owner_mark
 from legcf.experiments.scheduler import RETRIES
 from legcf.experiments.worker import Outcome, WorkerJob, done_here
 from legcf.training.loop import TrainingOptions
-from legcf.training.registry import METHODS, chosen, resolve
+from legcf.training.registry import METHODS, resolve
 from legcf.training.run import train
 
 _OnEpoch = Callable[[dict[str, Any]], None]
@@ -48,7 +49,7 @@ class SearchRequest:
 
     def space(self) -> Space:
         """Return what is chosen from, with the method's own default among it."""
-        layer = chosen("method", self.method, METHODS).layer
+        layer = find_part("method", self.method, METHODS).layer
         declared: Space = {key: OneOf(values) for key, values in self.over.items()} or layer.search_space
         usual = self.usual(declared)
         return {key: part.including(usual[key]) for key, part in declared.items()}

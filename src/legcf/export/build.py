@@ -92,7 +92,7 @@ def build(
         card=_card(trained, item_rows),
         dtype=options.dtype,
         lists=ranking.lists,
-        encoder=None if encoder is None else encoder.moved(ranking.items, served.items),
+        encoder=None if encoder is None else encoder.aligned_to(ranking.items, served.items),
     )
     return model if ranking.pooling is not None else calibrated(model, served, validation, rng, options.quiet)
 

@@ -1,40 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alternating least squares for implicit feedback: a strong full table in seconds, the teacher of a warm start.
+"""Factorise implicit feedback by alternating least squares: a strong table in seconds, the teacher of a warm start.
 
 Hu, Koren and Volinsky, "Collaborative Filtering for Implicit Feedback Datasets", ICDM 2008, with a few conjugate
 gradient steps a row instead of an exact solution (Takács, Pilászy and Tikk, RecSys 2011). Minimises
 Σ_observed c (1 − u·v)² + Σ_others (u·v)² + λ (‖U‖² + ‖V‖²), where c = α · the pair's weight.
 """
 
-from itertools import pairwise
-
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from pydantic import Field
 
-from legcf.assignment.dictionary import balance
 from legcf.core import distributed
 from legcf.core.arrays import FloatArray, inverse_power
 from legcf.core.config import Frozen
 from legcf.core.hill_climb import climb
-from legcf.core.jit import njit, prange
 from legcf.core.progress import progress
 from legcf.data.interactions import MANY_PAIRS, SAMPLE_ITEMS, Interactions
 from legcf.evaluation import evaluate
-from legcf.graph.adjacency import bipartite, normalised
+from legcf.factorisation.half_step import solve_shared, solve_side, tiles_of
 from legcf.ranking.ranking import Ranking
 
-_MAP_RIDGE = 1e-3  # of the mean of the Gram matrix's diagonal; not measured
-_METRIC_FLOOR = 1e-3
-_FIRST_ALPHA = 10.0
-_HIDDEN = 0.1  # share of the training pairs that α is judged by
-_JUDGES = 5000
+_FIRST_ALPHA = 10.0  # in the middle of what was best: 5 on LastFM, 10 on Yelp2018, 20 on Gowalla
+_HIDDEN = 0.1  # share of the training pairs that α is scored by; not measured, nor are the next two
+_EVAL_USERS = 5000
 _TRIAL_ROUNDS = 4
 _ROWS_DRAWN = 2**16
-_TILE_BYTES = 2**19  # vectors of one side that stay in a core's cache while they are met
-_PAIRS_A_ROW = 8  # in a tile, for each row of the other side: fewer, and passing over the rows costs more than it saves
-_Tiles = list[tuple[slice, sp.csr_matrix]]
 
 
 class AlsSettings(Frozen):
@@ -57,9 +47,10 @@ def factorise(
     quiet: bool = True,
     title: str = "Factorising",
 ) -> tuple[FloatArray, FloatArray]:
-    """User and item vectors whose inner products rank.
+    """Return user and item vectors whose inner products rank.
 
-    A rank solves its own users and keeps no others until the end. Its part of an item's equations comes from them.
+    A rank solves its share of the users and keeps no others until the end; from them comes its part of an item's
+    equations.
     """
     if settings.alpha is None:
         settings = with_alpha(train, width, rng, settings, quiet)
@@ -85,7 +76,7 @@ def factorise(
 
 
 def _drawn(rows: int, width: int, rng: np.random.Generator, kept: slice) -> FloatArray:
-    """Small random vectors; all are drawn, block after block, so that they are the same however few are kept."""
+    """Draw small random vectors; all are drawn, block after block, so that they are the same however few are kept."""
     vectors = np.empty((kept.stop - kept.start, width), dtype=np.float32)
     for start in range(0, rows, _ROWS_DRAWN):
         block = rng.random((min(_ROWS_DRAWN, rows - start), width)) * 0.01
@@ -98,7 +89,7 @@ def _drawn(rows: int, width: int, rng: np.random.Generator, kept: slice) -> Floa
 def with_alpha(
     train: Interactions, width: int, rng: np.random.Generator, settings: AlsSettings, quiet: bool = True
 ) -> AlsSettings:
-    """The settings with the α that finds hidden training pairs best, by short factorisations of the others.
+    """Return the settings with the α that finds hidden training pairs best, by short factorisations of the others.
 
     The best α is a property of the data (5 on LastFM, 10 on Yelp2018, 20 on Gowalla), and it must
     not depend on validation pairs, which some protocols do not have. Of many pairs, those of some users are enough.
@@ -112,7 +103,7 @@ def with_alpha(
     able = np.flatnonzero((seen.user_degrees > 0) & (truth.user_degrees > 0))
     if not len(able):
         return settings.model_copy(update={"alpha": _FIRST_ALPHA})
-    eval_users = np.sort(rng.choice(able, min(_JUDGES, len(able)), replace=False))
+    eval_users = np.sort(rng.choice(able, min(_EVAL_USERS, len(able)), replace=False))
     start = int(rng.integers(2**32))
 
     def score(alpha: float) -> float:
@@ -131,7 +122,7 @@ def with_alpha(
 
 
 def confidences(train: Interactions, settings: AlsSettings, users: slice | None = None) -> sp.csr_matrix:
-    """c of every pair of a range of users, all by default, in CSR form by user."""
+    """Return c of every pair of a range of users, all by default, in CSR form by user."""
     users = users or slice(0, train.num_users)
     bounds, degrees = train.indptr[users.start : users.stop + 1], train.user_degrees[users]
     items = train.items[bounds[0] : bounds[-1]]
@@ -142,181 +133,3 @@ def confidences(train: Interactions, settings: AlsSettings, users: slice | None 
     assert settings.alpha is not None  # `factorise` has found one
     weights *= settings.alpha / (distributed.all_reduce_sum(weights.sum(keepdims=True))[0] / train.num_pairs)
     return sp.csr_matrix((weights.astype(np.float32), items, bounds - bounds[0]), (len(degrees), train.num_items))
-
-
-def solve_side(confidence: sp.csr_matrix, own: FloatArray, others: FloatArray, settings: AlsSettings) -> None:
-    """Improve one side's vectors in place, given all of the other side's."""
-    gram = _ridged(others.T @ others, settings)
-    _solve_rows(confidence.indptr, confidence.indices, confidence.data, own, others, gram, settings.gradient_steps)
-
-
-def tiles_of(by_user: sp.csr_matrix, width: int) -> _Tiles:
-    """Ranges of users whose vectors fit a cache, and what they have, by item.
-
-    A sum over an item's users is made once per exchange. All items together come by no user twice in a row, so its
-    vector would be fetched from memory each time; tile by tile it is near.
-    """
-    rows, items = by_user.shape
-    count = min(-(-rows * 4 * width // _TILE_BYTES), by_user.nnz // (_PAIRS_A_ROW * max(items, 1)))
-    bounds = np.linspace(0, rows, max(count, 1) + 1).astype(np.int64)
-    return [(slice(first, last), by_user[first:last].T.tocsr()) for first, last in pairwise(bounds.tolist())]
-
-
-def solve_shared(tiles: _Tiles, own: FloatArray, others: FloatArray, settings: AlsSettings) -> None:
-    """The same where each rank has some of the others: sums over them are exchanged, at every step of the gradient.
-
-    All steps are those of `_solve_rows`, for all rows together; between the sums, a rank goes on with a share of them.
-    """
-    gram = _ridged(distributed.all_reduce_sum(others.T @ others), settings)
-    shares = distributed.even_partition(len(own))
-    mine = distributed.local_rows(shares)
-    pulled = np.empty_like(own)
-
-    def pull(towards: FloatArray, target: float) -> FloatArray:
-        pulled.fill(0)
-        for near, part in tiles:
-            _pull(part.indptr, part.indices, part.data, towards, others[near], np.float32(target), pulled)
-        return distributed.reduce_scatter_rows(pulled, shares)
-
-    found = own[mine].copy()
-    residual = pull(own, 1.0) - found @ gram
-    directions = np.empty_like(own)
-    directions[mine] = residual
-    size = _squares(residual)
-    for _ in range(settings.gradient_steps):
-        direction = distributed.all_gather_rows(directions, shares)[mine]
-        image = direction @ gram - pull(directions, 0.0)
-        curvature = np.einsum("ij,ij->i", direction, image)
-        goes_on = size >= 1e-20
-        length = np.divide(size, curvature, out=np.zeros_like(size), where=goes_on)
-        found += length[:, None] * direction
-        residual -= length[:, None] * image
-        previous, size = size, _squares(residual)
-        further = np.divide(size, previous, out=np.zeros_like(size), where=goes_on)
-        directions[mine] = residual + further[:, None] * direction
-    known = (
-        distributed.all_reduce_sum(sum((np.diff(part.indptr) for _, part in tiles), np.zeros(len(own), dtype=np.int64)))
-        > 0
-    )
-    own[mine] = found * known[mine, None]
-    distributed.all_gather_rows(own, shares)
-
-
-def _squares(rows: FloatArray) -> FloatArray:
-    squares: FloatArray = np.einsum("ij,ij->i", rows, rows)
-    return squares
-
-
-def _ridged(gram: FloatArray, settings: AlsSettings) -> FloatArray:
-    return gram + settings.regularisation * np.eye(len(gram), dtype=np.float32)
-
-
-def linear_map(rows: FloatArray, targets: FloatArray) -> NDArray[np.floating]:
-    """Return the W that makes rows · W ≈ targets, by least squares with a small ridge."""
-    gram = rows.T.astype(np.float64) @ rows
-    ridge = _MAP_RIDGE * np.trace(gram) / len(gram) or 1.0
-    return np.linalg.solve(gram + ridge * np.eye(len(gram)), rows.T.astype(np.float64) @ targets)
-
-
-def history_metric(train: Interactions, items: FloatArray, users: FloatArray) -> FloatArray:
-    """A (d × d) such that, with items · A for items, the normalised sums over histories act like these users.
-
-    W with (sums · W) ≈ users is a least-squares fit; the scores it gives are sums · W · itemsᵀ, and W's symmetric,
-    positive part is A · Aᵀ, one half for each side.
-    """
-    history = normalised(bipartite(train))[: train.num_users, train.num_users :]
-    sums = history @ items
-    fitted = linear_map(sums, users)
-    values, directions = np.linalg.eigh((fitted + fitted.T) / 2)
-    positive = np.maximum(values, values.max() * _METRIC_FLOOR)
-    root: FloatArray = ((directions * np.sqrt(positive)) @ directions.T).astype(np.float32)
-    return root
-
-
-def history_items(train: Interactions, users: FloatArray, items: FloatArray) -> FloatArray:
-    """Item vectors with which normalised sums over histories act like these users, the widest directions first."""
-    users, items, metric = balance(users, items)
-    turned = (items * metric) @ history_metric(train, items * metric, users * metric)
-    _, directions = np.linalg.eigh(turned.T.astype(np.float64) @ turned)
-    rows: FloatArray = np.ascontiguousarray(turned @ directions[:, ::-1], dtype=np.float32)
-    return rows
-
-
-@njit(cache=True, fastmath=True)
-def _times(matrix, vector, out):  # type: ignore[no-untyped-def]
-    """matrix · vector by hand: a BLAS call here would start threads inside threads."""
-    for row in range(matrix.shape[0]):
-        total = np.float32(0)
-        line = matrix[row]
-        for column in range(len(vector)):
-            total += line[column] * vector[column]
-        out[row] = total
-
-
-@njit(cache=True, parallel=True, fastmath=True)
-def _pull(indptr, indices, confidence, own, others, target, pulled):  # type: ignore[no-untyped-def]
-    """Add Σ (target · c − (c − 1) v·x) v over the others v of every row x."""
-    width = own.shape[1]
-    for row in prange(own.shape[0]):
-        x, out = own[row], pulled[row]
-        for place in range(indptr[row], indptr[row + 1]):
-            other = others[indices[place]]
-            fit = np.float32(0)
-            for k in range(width):
-                fit += other[k] * x[k]
-            missing = target * confidence[place] - (confidence[place] - np.float32(1)) * fit
-            for k in range(width):
-                out[k] += missing * other[k]
-
-
-@njit(cache=True, parallel=True, fastmath=True)
-def _solve_rows(indptr, indices, confidence, own, others, gram, steps):  # type: ignore[no-untyped-def]
-    """Conjugate gradient on (G + Σ (c − 1) v vᵀ) u = Σ c v for every row; work memory is a few vectors a thread."""
-    width = own.shape[1]
-    for row in prange(own.shape[0]):
-        first, last = indptr[row], indptr[row + 1]
-        if first == last:
-            own[row] = 0
-            continue
-        x = own[row].copy()
-        residual = np.empty(width, dtype=np.float32)
-        image = np.empty(width, dtype=np.float32)
-        _times(gram, x, residual)
-        for k in range(width):
-            residual[k] = -residual[k]
-        for place in range(first, last):
-            other = others[indices[place]]
-            fit = np.float32(0)
-            for k in range(width):
-                fit += other[k] * x[k]
-            missing = confidence[place] - (confidence[place] - np.float32(1)) * fit
-            for k in range(width):
-                residual[k] += missing * other[k]
-        direction = residual.copy()
-        size = np.float32(0)
-        for k in range(width):
-            size += residual[k] * residual[k]
-        for _ in range(steps):
-            if size < 1e-20:
-                break
-            _times(gram, direction, image)
-            for place in range(first, last):
-                other = others[indices[place]]
-                along = np.float32(0)
-                for k in range(width):
-                    along += other[k] * direction[k]
-                along *= confidence[place] - np.float32(1)
-                for k in range(width):
-                    image[k] += along * other[k]
-            curvature = np.float32(0)
-            for k in range(width):
-                curvature += direction[k] * image[k]
-            length = size / curvature
-            previous, size = size, np.float32(0)
-            for k in range(width):
-                x[k] += length * direction[k]
-                residual[k] -= length * image[k]
-                size += residual[k] * residual[k]
-            for k in range(width):
-                direction[k] = residual[k] + size / previous * direction[k]
-        own[row] = x

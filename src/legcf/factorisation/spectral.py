@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The leading right singular vectors of the degree-normalised training matrix: what a graph filter keeps of the items.
+"""Find the leading right singular vectors of the degree-normalised training matrix: what a graph filter keeps of items.
 
 Q of D_u^−½ R D_i^−½ ≈ P Σ Qᵀ, by block power iteration (Halko, Martinsson and Tropp, SIAM Review 2011). An item enters
 a user by d_j^−½ q_j and is scored by d_i^c q_i: the ideal low-pass filter of GF-CF (Shen et al., CIKM 2021), where
@@ -14,12 +14,12 @@ from legcf.core.arrays import FloatArray, inverse_power
 from legcf.data.interactions import Interactions
 from legcf.graph.propagate import Operator
 
-_MORE = 16  # columns beside those that are wanted, so that the last of them are right as well
-_ROUNDS = 3
+_MORE = 16  # columns beside those that are returned, so that the last of them are right as well
+_ROUNDS = 3  # of the power iteration; not measured
 
 
 def singular_vectors(train: Interactions, width: int, rng: np.random.Generator) -> FloatArray:
-    """Q (items × width), largest singular value first; fewer columns where the data has no more."""
+    """Return Q (items × width), largest singular value first; fewer columns where the data has no more."""
     normalised = (
         sp.diags(inverse_power(train.user_degrees, 0.5))
         @ train.to_scipy()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of an item besides who has it, as a sparse row of fixed width.
+"""Code the features of an item as a sparse row of fixed width.
 
-A category is a token, every tag is one, every word of a text is one, and tokens are hashed into the places that their
-column has. A number is the bin that it lies in and its distance from the mean. Hashing needs no vocabulary, so that
-what is kept of a coder is the kinds and widths of its columns and the scales of its numbers. Numpy only: a server codes
-items as training did.
+A category is a token, every tag is one, every word of a text is one, and tokens are hashed into the entries that their
+column has in a row. A number is the bin that it lies in and its distance from the mean. Hashing needs no vocabulary: a
+coder is the kinds and widths of its columns and the scales of its numbers. Numpy only: a server codes items as training
+did.
 """
 
 import math
@@ -18,7 +18,7 @@ import numpy as np
 
 from legcf.core.arrays import FloatArray, LongArray
 from legcf.core.errors import UserError
-from legcf.features.hashing import place, words
+from legcf.features.hashing import hashed_column, words
 
 Kind = Literal["category", "tags", "text", "number"]
 _WIDEST = 2**16
@@ -27,17 +27,19 @@ _FAR = 3.0  # deviations from the mean, beyond which a number is no farther
 
 @dataclass(frozen=True)
 class FeatureColumn:
+    """Code one column of the item table."""
+
     name: str
     kind: Kind
     width: int = 1
-    """Places in a row. Those of a number are one for each bin, and the last one for the distance from the mean."""
+    """Entries in a row. A number has one for each bin, and a last one for the distance from the mean."""
     separator: str = "|"
     mean: float = 0.0
     deviation: float = 1.0
     edges: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        """Files come from strangers."""
+        """Check everything: files come from strangers."""
         numbers = (self.mean, self.deviation, *self.edges)
         if not (
             isinstance(self.name, str)
@@ -53,7 +55,7 @@ class FeatureColumn:
             raise ValueError(f"the feature {self.name!r} is not understood")
 
     def coded(self, value: Any) -> dict[int, float]:
-        """Places and values of one item; nothing where nothing is said."""
+        """Return entries and their values for one item; none where the value is missing."""
         if self.kind != "number":
             return self._hashed(self.tokens(value))
         number = float_or_none(value)
@@ -63,7 +65,7 @@ class FeatureColumn:
         return {min(bisect_left(self.edges, number), self.width - 1): 1.0, self.width - 1: distance}
 
     def tokens(self, value: Any) -> list[str]:
-        """Of what is said of one item in any column but one of numbers."""
+        """Return the tokens of a value, in any column but one of numbers."""
         if value is None:
             return []
         if isinstance(value, list | tuple):
@@ -76,17 +78,17 @@ class FeatureColumn:
         return [tag.strip() for tag in text.split(self.separator) if tag.strip()]
 
     def _hashed(self, tokens: Iterable[str]) -> dict[int, float]:
-        """Of length 1, so that every column that has a value counts as much as any other."""
+        """Return entries of length 1, so that every column that has a value counts as much as any other."""
         counts: dict[int, float] = {}
         for token in tokens:
-            at, sign = place(token, self.width)
-            counts[at] = counts.get(at, 0.0) + sign
+            entry, sign = hashed_column(token, self.width)
+            counts[entry] = counts.get(entry, 0.0) + sign
         return _unit(counts)
 
 
 @dataclass(frozen=True)
 class FeatureCoder:
-    """How what is said of an item becomes a row; fitted once, and the same for items that come later."""
+    """Turn features of an item into a row; fitted once, and the same for items that come later."""
 
     columns: tuple[FeatureColumn, ...]
 
@@ -95,7 +97,7 @@ class FeatureCoder:
 
     @classmethod
     def from_json(cls, columns: list[dict[str, Any]]) -> "FeatureCoder":
-        """Checked: a ValueError or TypeError where it is not what `to_json` gave."""
+        """Read what `to_json` gave; anything else is a ValueError or TypeError."""
         return cls(tuple(FeatureColumn(**{**column, "edges": tuple(column["edges"])}) for column in columns))
 
     @property
@@ -104,42 +106,42 @@ class FeatureCoder:
 
     @property
     def widths(self) -> list[int]:
-        """Of the columns, side by side."""
+        """Return the widths of the columns, which stand side by side."""
         return [column.width for column in self.columns]
 
-    def row(self, said: Mapping[str, Any]) -> tuple[LongArray, FloatArray]:
-        """Places and values of one item, of length 1.
+    def row(self, features: Mapping[str, Any]) -> tuple[LongArray, FloatArray]:
+        """Return the entries of one item's row and their values, of length 1.
 
-        What nothing is said about is left out; a name that the coder does not know is refused.
+        Missing features are left out; a name that the coder does not know is refused.
         """
-        unknown = set(said) - {column.name for column in self.columns}
+        unknown = set(features) - {column.name for column in self.columns}
         if unknown:
             known = ", ".join(column.name for column in self.columns)
             raise UserError(f"Nothing was learnt from a feature {min(unknown)!r} of items: the model knows {known}.")
         total: dict[int, float] = {}
         first = 0
         for column in self.columns:
-            total |= {first + at: value for at, value in column.coded(said.get(column.name)).items()}
+            total |= {first + entry: value for entry, value in column.coded(features.get(column.name)).items()}
             first += column.width
-        found = sorted(_unit(total).items())
-        places = np.array([at for at, _ in found], dtype=np.int64)
-        return places, np.array([value for _, value in found], dtype=np.float32)
+        entries = sorted(_unit(total).items())
+        indices = np.array([entry for entry, _ in entries], dtype=np.int64)
+        return indices, np.array([value for _, value in entries], dtype=np.float32)
 
 
 def _unit(row: dict[int, float]) -> dict[int, float]:
-    """The same direction, of length 1; nothing where everything cancels."""
+    """Scale a row to length 1; return nothing where everything cancels."""
     length = math.sqrt(sum(value * value for value in row.values()))
-    return {at: value / length for at, value in row.items() if value} if length > 0 else {}
+    return {entry: value / length for entry, value in row.items() if value} if length > 0 else {}
 
 
 def as_written(value: Any) -> str:
-    """As tables write it."""
+    """Return a value as tables write it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def float_or_none(value: Any) -> float | None:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A coder for the columns of a table, and the rows that it makes of one."""
+"""Fit a coder to the columns of a table, and code its rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,8 +14,8 @@ from legcf.data.reading.kinds import to_number, to_text
 from legcf.features.coder import FeatureCoder, FeatureColumn, Kind
 
 HASHED_WIDTH = 1024
-"""Places of all columns but those of numbers."""
-_PLACES_PER_TOKEN = 4
+"""Entries in a row of all columns but those of numbers. Not measured."""
+_ENTRIES_PER_TOKEN = 4  # so that two tokens seldom share one; not measured
 _SEPARATORS = ("|", ";")
 _BINS = 8
 _SEPARATED = 0.1  # of the values that have a separator, for a column of tags
@@ -24,50 +24,50 @@ _DISTINCT = 0.5  # share of values that are unlike all others, for a text
 
 
 def fitted_coder(table: pl.DataFrame, kinds: Mapping[str, Kind] | None = None) -> FeatureCoder:
-    """For the columns of a table, each of the kind that is given or that it looks like."""
-    given = dict(kinds or {})
-    for name in given:
+    """Return a coder for the columns of a table, each of the kind in `kinds` or else the one that it looks like."""
+    fixed = dict(kinds or {})
+    for name in fixed:
         if name not in table.columns:
             raise UserError(f"The item features have no column {name!r}: they have {', '.join(table.columns)}.")
-    columns = [_fitted(table[name], given.get(name)) for name in table.columns]
-    hashed = [place for place, column in enumerate(columns) if column.kind != "number"]
-    wanted = [_wanted(columns[place], table[columns[place].name]) for place in hashed]
-    for place, width in zip(hashed, shared(wanted, HASHED_WIDTH), strict=True):
-        columns[place] = replace(columns[place], width=width)
+    columns = [_fitted(table[name], fixed.get(name)) for name in table.columns]
+    hashed = [index for index, column in enumerate(columns) if column.kind != "number"]
+    needs = [_needed_width(columns[index], table[columns[index].name]) for index in hashed]
+    for index, width in zip(hashed, shared(needs, HASHED_WIDTH), strict=True):
+        columns[index] = replace(columns[index], width=width)
     return FeatureCoder(tuple(columns))
 
 
-def shared(wanted: Sequence[int], room: int) -> list[int]:
-    """To each what it wants, where that is less than an equal part of what is left of the room."""
-    widths = list(wanted)
-    for served, place in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
-        widths[place] = max(1, min(wanted[place], room // (len(wanted) - served)))
-        room -= widths[place]
+def shared(needs: Sequence[int], total: int) -> list[int]:
+    """Return widths of `total` in all: the smallest needs first, each at most an equal part of what is left."""
+    widths = list(needs)
+    for done, index in enumerate(sorted(range(len(needs)), key=needs.__getitem__)):
+        widths[index] = max(1, min(needs[index], total // (len(needs) - done)))
+        total -= widths[index]
     return widths
 
 
-def _wanted(column: FeatureColumn, values: pl.Series) -> int:
-    """So many places that tokens seldom meet."""
+def _needed_width(column: FeatureColumn, values: pl.Series) -> int:
+    """Return so many entries that tokens seldom share one."""
     tokens = {token for value in _plain(values, column.kind) for token in column.tokens(value)}
-    return _PLACES_PER_TOKEN * max(len(tokens), 1)
+    return _ENTRIES_PER_TOKEN * max(len(tokens), 1)
 
 
 def coded(coder: FeatureCoder, table: pl.DataFrame) -> sp.csr_matrix:
-    """A row for each row of the table."""
+    """Return a row of features for each row of the table."""
     missing = [column.name for column in coder.columns if column.name not in table.columns]
     if missing:
         raise UserError(f"The item features have no column {missing[0]!r}, which the model learnt from.")
     columns = [_plain(table[column.name], column.kind) for column in coder.columns]
     names = [column.name for column in coder.columns]
     rows = [coder.row(dict(zip(names, values, strict=True))) for values in zip(*columns, strict=True)]
-    indptr = np.concatenate([[0], np.cumsum([len(places) for places, _ in rows], dtype=np.int64)])
+    indptr = np.concatenate([[0], np.cumsum([len(entries) for entries, _ in rows], dtype=np.int64)])
     nothing = [(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32))]
-    places, values = (np.concatenate(part) for part in zip(*(rows or nothing), strict=True))
-    return sp.csr_matrix((values, places, indptr), shape=(table.height, coder.width))
+    entries, values = (np.concatenate(part) for part in zip(*(rows or nothing), strict=True))
+    return sp.csr_matrix((values, entries, indptr), shape=(table.height, coder.width))
 
 
 def _plain(values: pl.Series, kind: Kind) -> list[Any]:
-    """As a coder takes them."""
+    """Return values as a coder takes them."""
     if values.dtype == pl.List:
         return values.cast(pl.List(pl.String), strict=False).to_list()
     return (to_number(values) if kind == "number" else to_text(values)).to_list()

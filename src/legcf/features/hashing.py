@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens as columns without a vocabulary: MurmurHash3, with the columns and signs of scikit-learn's `FeatureHasher`,
-and texts cut into words as its `HashingVectorizer` cuts them. Plain Python: a server places items as training did.
+"""Hash tokens into columns without a vocabulary: MurmurHash3, with the columns and signs of scikit-learn's
+`FeatureHasher`, and texts cut into words as its `HashingVectorizer` cuts them. Plain Python: a server encodes items as
+training did.
 """
 
 import re
@@ -10,18 +11,18 @@ from functools import lru_cache
 _WORD = re.compile(r"\b\w\w+\b")
 _MASK = 0xFFFFFFFF
 _FIRST, _SECOND = 0xCC9E2D51, 0x1B873593
-_KEPT = 2**17  # tokens whose places are remembered
+_CACHED = 2**17  # tokens whose columns are remembered
 
 
-@lru_cache(maxsize=_KEPT)
-def place(token: str, width: int) -> tuple[int, float]:
-    """The column of a token among `width`, and its sign: those that meet in a column cancel as often as they add up."""
+@lru_cache(maxsize=_CACHED)
+def hashed_column(token: str, width: int) -> tuple[int, float]:
+    """Return the column of a token among `width`, and its sign: tokens that meet cancel as often as they add up."""
     code = murmur3(token.encode("utf-8", "surrogatepass"))
     return abs(code) % width, 1.0 if code >= 0 else -1.0
 
 
 def murmur3(data: bytes) -> int:
-    """MurmurHash3 (x86, 32 bits, seed 0) as a signed number."""
+    """Return MurmurHash3 (x86, 32 bits, seed 0) as a signed number."""
     code, whole = 0, len(data) & ~3
     for start in range(0, whole, 4):
         code ^= _mixed(int.from_bytes(data[start : start + 4], "little"))
@@ -34,7 +35,7 @@ def murmur3(data: bytes) -> int:
 
 
 def words(text: str) -> list[str]:
-    """Words of two letters or more, small and without accents."""
+    """Return the words of two letters or more, in lower case and without accents."""
     apart = unicodedata.normalize("NFKD", text.lower())
     return _WORD.findall("".join(letter for letter in apart if not unicodedata.combining(letter)))
 

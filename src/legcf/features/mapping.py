@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what is known of items to their vectors: a ridge regression on the items that people have.
+"""Fit the map from features of items to their vectors: a ridge regression on the items that users have.
 
-How much each column of the table counts, and the ridge, are those with which items that the map has not seen are ranked
-best for people who have them. A ridge that ranks well makes vectors short, so how far the map leads from the mean is
-found by itself: as far as the scores of unseen items ask for.
+The weight of each column of the table, and with it the ridge, are those that rank held-out items best for the users who
+have them. A ridge that ranks well makes vectors short, so a last factor, `reach`, stretches them from the mean: by as
+much as the scores of held-out items need.
 """
 
 from collections.abc import Sequence
@@ -23,42 +23,41 @@ from legcf.features.cold_items import FeatureMap
 from legcf.ranking.popularity import trust
 from legcf.ranking.tables.pooling import Pooling
 
-_FOLDS = 5
-_FIRST = 0.25
-"""What a column counts where the search starts, with a ridge of 1."""
-_LEAST, _MOST = 1 / 64, 64.0  # that it changes by in one turn
-_ROUNDS = 2
-_SHOWN = 20
-_MOST_SCORES = 2_000_000  # of a fold at once
+_FOLDS = 5  # of the items; not measured, nor are the next three
+_FIRST_WEIGHT = 0.25  # of a column where the search starts, with a ridge of 1
+_LEAST_FACTOR, _MOST_FACTOR = 1 / 64, 64.0  # that a weight changes by in one turn
+_ROUNDS = 2  # turns of all columns together and of each by itself
+_LIST_LENGTH = 20  # items that a user is recommended, at most a tenth of the fold
+_MOST_SCORES = 2_000_000  # scores of a fold, which bound its users
 
 
 def fit_map(
     rows: sp.csr_matrix, widths: Sequence[int], vectors: FloatArray, histories: Interactions, pooling: Pooling
 ) -> FeatureMap:
-    """The map for these items, each weighed by how far its vector is to be trusted; items without a row do not count.
+    """Return the map for these items, each weighted by `trust` in its vector; items without features do not count.
 
     `widths` are those of the table's columns in a row.
     """
     popularity = histories.item_degrees * (np.diff(rows.indptr) > 0)
     weights: FloatArray = trust(popularity) * (popularity > 0)
     folds = _folds(rows, vectors, weights, histories, pooling)
-    counts = np.full(len(widths), _FIRST)
+    column_weights = np.full(len(widths), _FIRST_WEIGHT)
 
-    def judged(some: NDArray[np.bool_], factor: float) -> float:
-        changed = np.where(some, factor * counts, counts)
-        return sum(fold.judged(np.repeat(changed, widths)) for fold in folds)
+    def score(columns: NDArray[np.bool_], factor: float) -> float:
+        changed = np.where(columns, factor * column_weights, column_weights)
+        return sum(fold.score(np.repeat(changed, widths)) for fold in folds)
 
     single = np.eye(len(widths), dtype=np.bool_)
     turns = [np.ones(len(widths), dtype=np.bool_), *(single if len(widths) > 1 else ())]
-    for some in turns * _ROUNDS if folds else ():
-        counts[some] *= climb(partial(judged, some), 1.0, _LEAST, _MOST)
-    chosen = np.repeat(counts, widths)
-    return _Regression.of(rows, vectors, weights).solved(chosen, _reach(folds, chosen))
+    for columns in turns * _ROUNDS if folds else ():
+        column_weights[columns] *= climb(partial(score, columns), 1.0, _LEAST_FACTOR, _MOST_FACTOR)
+    feature_weights = np.repeat(column_weights, widths)
+    return _Regression.of(rows, vectors, weights).solved(feature_weights, _reach(folds, feature_weights))
 
 
 @dataclass(frozen=True, eq=False)
 class _Regression:
-    """Sums over some items, both sides centred by their weighed means, so that the start is not shrunk."""
+    """Hold sums over some items, both sides centred by their weighted means, so that the intercept is not shrunk."""
 
     gram: NDArray[np.float64]
     right: NDArray[np.float64]
@@ -70,22 +69,23 @@ class _Regression:
         total = max(float(weights.sum()), 1e-12)
         mean_row = np.asarray(rows.T @ weights).ravel().astype(np.float64) / total
         mean = (weights[:, None] * vectors).sum(axis=0, dtype=np.float64) / total
-        weighed = sp.diags(weights) @ rows
-        gram = np.asarray((rows.T @ weighed).todense(), dtype=np.float64) - total * np.outer(mean_row, mean_row)
-        right = np.asarray(weighed.T @ vectors, dtype=np.float64) - total * np.outer(mean_row, mean)
+        weighted = sp.diags(weights) @ rows
+        gram = np.asarray((rows.T @ weighted).todense(), dtype=np.float64) - total * np.outer(mean_row, mean_row)
+        right = np.asarray(weighted.T @ vectors, dtype=np.float64) - total * np.outer(mean_row, mean)
         return cls(gram, right, mean_row, mean)
 
-    def solved(self, counts: NDArray[np.float64], reach: float = 1.0) -> FeatureMap:
-        """With a ridge of 1 on features that count so much each: (C G C + I)⁻¹ C R, times C and the reach."""
-        system = self.gram * counts[:, None] * counts + np.eye(len(counts))
-        matrix = counts[:, None] * cho_solve(cho_factor(system, overwrite_a=True), counts[:, None] * self.right)
+    def solved(self, feature_weights: NDArray[np.float64], reach: float = 1.0) -> FeatureMap:
+        """Solve with a ridge of 1 on weighted features, C the diagonal of weights: reach · C (C G C + I)⁻¹ C R."""
+        column = feature_weights[:, None]
+        system = self.gram * column * feature_weights + np.eye(len(feature_weights))
+        matrix = column * cho_solve(cho_factor(system, overwrite_a=True), column * self.right)
         matrix *= reach
         return FeatureMap(matrix.astype(np.float32), (self.mean - self.mean_row @ matrix).astype(np.float32))
 
 
 @dataclass(frozen=True, eq=False)
 class _Fold:
-    """Some items as if nobody had them, and users as they are without them."""
+    """Hold some items as if nobody had them, and users as they are without them."""
 
     others: _Regression
     rows: sp.csr_matrix
@@ -95,26 +95,27 @@ class _Fold:
     truth: NDArray[np.bool_]
     """Users × items."""
 
-    def judged(self, counts: NDArray[np.float64]) -> float:
-        """Of the first items that users are shown, how many they have; all that could be is 1."""
-        scores = self.users @ self.others.solved(counts).vectors(self.rows).T
-        shown = min(_SHOWN, max(1, scores.shape[1] // 10))
-        best = np.argpartition(-scores, shown - 1, axis=1)[:, :shown]
+    def score(self, feature_weights: NDArray[np.float64]) -> float:
+        """Return the mean share of a user's held-out items, as far as the list is long, among the recommended ones."""
+        scores = self.users @ self.others.solved(feature_weights).vectors(self.rows).T
+        length = min(_LIST_LENGTH, max(1, scores.shape[1] // 10))
+        best = np.argpartition(-scores, length - 1, axis=1)[:, :length]
         hits = np.take_along_axis(self.truth, best, axis=1).sum(axis=1)
-        return float((hits / np.minimum(self.truth.sum(axis=1), shown)).mean())
+        return float((hits / np.minimum(self.truth.sum(axis=1), length)).mean())
 
-    def fit(self, counts: NDArray[np.float64]) -> tuple[float, float]:
-        """Sums of products of scores, told and true, about the mean: told with true ones, and told with told ones."""
-        told = self.users @ (self.others.solved(counts).vectors(self.rows) - self.others.mean).T
-        true = self.users @ (self.vectors - self.others.mean).T
-        return float((told * true * self.weights).sum()), float((told * told * self.weights).sum())
+    def products(self, feature_weights: NDArray[np.float64]) -> tuple[float, float]:
+        """Return the weighted sums predicted · true and predicted² of centred scores."""
+        mean = self.others.mean
+        predicted = self.users @ (self.others.solved(feature_weights).vectors(self.rows) - mean).T
+        true = self.users @ (self.vectors - mean).T
+        return float((predicted * true * self.weights).sum()), float((predicted * predicted * self.weights).sum())
 
 
-def _reach(folds: Sequence[_Fold], counts: NDArray[np.float64]) -> float:
-    """What told scores are to be multiplied by, to be those of items that people have: by least squares."""
-    sums = [fold.fit(counts) for fold in folds]
-    both, told = sum(first for first, _ in sums), sum(second for _, second in sums)
-    return max(both / told, 1.0) if told > 0 else 1.0
+def _reach(folds: Sequence[_Fold], feature_weights: NDArray[np.float64]) -> float:
+    """Return the least-squares factor that rescales predicted scores to those of the true vectors; at least 1."""
+    sums = [fold.products(feature_weights) for fold in folds]
+    both, squares = sum(first for first, _ in sums), sum(second for _, second in sums)
+    return max(both / squares, 1.0) if squares > 0 else 1.0
 
 
 def _folds(
@@ -123,15 +124,15 @@ def _folds(
     rng = fixed_generator()
     fold_of = rng.integers(0, _FOLDS, len(vectors))
     pairs = histories.to_scipy()
-    found = []
-    for number in range(_FOLDS):
-        hidden = (fold_of == number) & (weights > 0)
+    folds = []
+    for fold in range(_FOLDS):
+        hidden = (fold_of == fold) & (weights > 0)
         rest = histories.subset(~hidden[histories.items])
         able = np.flatnonzero((rest.user_degrees > 0) & (rest.user_degrees < histories.user_degrees))
         if not (len(able) and weights[~hidden].any()):
             continue
         eval_users = np.sort(rng.permutation(able)[: max(1, _MOST_SCORES // int(hidden.sum()))])
-        found.append(
+        folds.append(
             _Fold(
                 _Regression.of(rows[~hidden], vectors[~hidden], weights[~hidden]),
                 rows[hidden],
@@ -141,4 +142,4 @@ def _folds(
                 (pairs[eval_users][:, np.flatnonzero(hidden)] > 0).toarray(),
             )
         )
-    return found
+    return folds

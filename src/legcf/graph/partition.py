@@ -25,9 +25,9 @@ def communities(adjacency: sp.csr_matrix, count: int, seed: int) -> NDArray[np.i
     if count == 1:
         return np.zeros(nodes, dtype=np.int32)
     cached = _cache_file(adjacency, count, seed)
-    known = _read(cached, nodes)
-    if known is not None:
-        return known
+    cached_parts = _read(cached, nodes)
+    if cached_parts is not None:
+        return cached_parts
     if count >= nodes:
         warnings.warn(f"{count} communities of {nodes} nodes: every node becomes its own.", stacklevel=2)
         return np.arange(nodes, dtype=np.int32)
@@ -48,10 +48,10 @@ def communities(adjacency: sp.csr_matrix, count: int, seed: int) -> NDArray[np.i
 def _read(cached: Path, nodes: int) -> NDArray[np.int32] | None:
     """Read what the cache holds, or None when it is not there or damaged: it can be computed again."""
     try:
-        found: NDArray[np.int32] = np.load(cached, allow_pickle=False)
+        parts: NDArray[np.int32] = np.load(cached, allow_pickle=False)
     except (OSError, ValueError, EOFError):
         return None
-    return found if found.shape == (nodes,) and found.dtype == np.int32 else None
+    return parts if parts.shape == (nodes,) and parts.dtype == np.int32 else None
 
 
 def _cache_file(adjacency: sp.csr_matrix, count: int, seed: int) -> Path:

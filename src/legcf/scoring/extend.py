@@ -28,7 +28,7 @@ class NewItem:
         identifier = item if model.items.is_text else integer_id(item)
         if identifier is None or not _fits(model, identifier):
             raise _other_kind(model, item)
-        return cls(identifier, placed(model, features), title)
+        return cls(identifier, encoded(model, features), title)
 
 
 def with_new_items(model: ServedModel, items: Sequence[NewItem]) -> ServedModel:
@@ -56,7 +56,7 @@ def with_new_items(model: ServedModel, items: Sequence[NewItem]) -> ServedModel:
     )
 
 
-def placed(model: ServedModel, features: Mapping[str, Any]) -> FloatArray:
+def encoded(model: ServedModel, features: Mapping[str, Any]) -> FloatArray:
     """Return the vector of an item with these features."""
     if model.encoder is None:
         raise UserError("This model has learnt nothing from features: train or update it with --item-features.")

@@ -38,15 +38,15 @@ class SolverContract:
         self, rows: int, atoms: int, width: int, seed: int, data: st.DataObject
     ) -> None:
         t = data.draw(st.integers(1, atoms))
-        found = self.solve(*problem(rows, atoms, width, seed), t)
-        assert found.indices.shape == found.weights.shape == (rows, t)
-        assert found.indices.dtype == np.int32
-        assert found.weights.dtype == np.float32
-        assert found.num_buckets == atoms
-        assert np.isfinite(found.weights).all()
-        assert (found.weights >= 0).all()
-        assert ((found.indices >= 0) & (found.indices < atoms)).all()
-        assert ((dense(found) != 0).sum(axis=1) <= t).all()
+        assignment = self.solve(*problem(rows, atoms, width, seed), t)
+        assert assignment.indices.shape == assignment.weights.shape == (rows, t)
+        assert assignment.indices.dtype == np.int32
+        assert assignment.weights.dtype == np.float32
+        assert assignment.num_buckets == atoms
+        assert np.isfinite(assignment.weights).all()
+        assert (assignment.weights >= 0).all()
+        assert ((assignment.indices >= 0) & (assignment.indices < atoms)).all()
+        assert ((dense(assignment) != 0).sum(axis=1) <= t).all()
 
     @settings(deadline=None)
     @given(st.integers(0, 1000), st.integers(1, 3))
@@ -68,21 +68,21 @@ class SolverContract:
     def test_a_row_of_zeros_gets_no_weight(self) -> None:
         vectors, dictionary = problem(4, 6, 3, seed=2)
         vectors[1] = 0
-        found = self.solve(vectors, dictionary, 2)
-        assert np.isfinite(found.weights).all()
-        assert not found.weights[1].any()
+        assignment = self.solve(vectors, dictionary, 2)
+        assert np.isfinite(assignment.weights).all()
+        assert not assignment.weights[1].any()
 
     def test_a_dictionary_of_zeros(self) -> None:
-        found = self.solve(np.ones((3, 4), np.float32), np.zeros((5, 4), np.float32), 2)
-        assert not found.weights.any()
+        assignment = self.solve(np.ones((3, 4), np.float32), np.zeros((5, 4), np.float32), 2)
+        assert not assignment.weights.any()
 
     def test_atoms_that_repeat_or_vanish(self) -> None:
         vectors, dictionary = problem(12, 6, 4, seed=3)
         dictionary[1], dictionary[2], dictionary[3] = dictionary[0], dictionary[0] * (1 + 1e-7), 0
         for t in (1, 2, 6):
-            found = self.solve(vectors, dictionary, t)
-            assert np.isfinite(found.weights).all()
-            assert (found.weights <= 1e3).all()
+            assignment = self.solve(vectors, dictionary, t)
+            assert np.isfinite(assignment.weights).all()
+            assert (assignment.weights <= 1e3).all()
 
     def test_the_same_twice(self) -> None:
         vectors, dictionary = problem(40, 9, 5, seed=4)

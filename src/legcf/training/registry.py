@@ -25,7 +25,7 @@ from legcf.core.config import (
     with_current_keys,
 )
 from legcf.core.errors import UserError
-from legcf.core.plugins import Registry
+from legcf.core.plugins import Registry, find_part
 from legcf.embeddings.base import EmbeddingLayer
 from legcf.embeddings.baselines.als import Als
 from legcf.embeddings.baselines.ease import Ease
@@ -105,15 +105,9 @@ BACKBONES: Registry[type[Backbone[Any]]] = Registry(
 )
 
 
-def chosen(kind: str, name: str, among: Mapping[str, Any]) -> Any:
-    if not isinstance(name, str) or name not in among:
-        raise UserError(f"There is no {kind} `{name}`: choose one of {', '.join(sorted(among))}.")
-    return among[name]
-
-
 def require_width(method: str) -> None:
     """Refuse --dim for a method without vectors."""
-    if "dim" not in chosen("method", method, METHODS).layer.Config.model_fields:
+    if "dim" not in find_part("method", method, METHODS).layer.Config.model_fields:
         raise UserError(f"Method {method} has no vectors, so it has no width either: leave out --dim.")
 
 
@@ -126,16 +120,16 @@ def resolve(
     data: Mapping[str, Any] | None = None,
 ) -> RunConfig:
     """Return the full configuration: defaults, then the method's preset, then `overrides`, every key checked."""
-    layer: type[EmbeddingLayer[Any]] = chosen("method", method, METHODS).layer
-    settings: Mapping[str, Any] = chosen(f"preset of method {method}", preset, layer.presets)
+    layer = find_part("method", method, METHODS).layer
+    settings = find_part(f"preset of method {method}", preset, layer.presets)
     made_for = settings.get("backbone", {}).get("name", DEFAULT_BACKBONE)
     backbone = backbone or made_for
-    backbone_type: type[Backbone[Any]] = chosen("backbone", backbone, BACKBONES)
+    backbone_type = find_part("backbone", backbone, BACKBONES)
     if backbone != made_for and "name" in settings.get("backbone", {}):
-        others = [name for name, other in layer.presets.items() if "name" not in other.get("backbone", {})]
+        free_presets = [name for name, other in layer.presets.items() if "name" not in other.get("backbone", {})]
         raise UserError(
             f"Preset {preset} of {method} is made for backbone {made_for}; with {backbone} use --preset"
-            f" {' or '.join(others)}."
+            f" {' or '.join(free_presets)}."
         )
     options = merged(settings, with_current_keys(overrides or {}, method))
     sections: dict[str, type[Frozen]] = {"method": layer.Config, "backbone": backbone_type.Config, **COMMON_SECTIONS}
@@ -167,12 +161,12 @@ def config_from_json(content: Mapping[str, Any]) -> RunConfig:
     content = migrated(content)
     try:
         method, backbone = content["method"]["name"], content["backbone"]["name"]
-        layer = chosen("method", method, METHODS).layer
+        layer = find_part("method", method, METHODS).layer
         return RunConfig(
             preset=content["preset"],
             seed=content["seed"],
             method=validated(layer.Config, content["method"], "method"),
-            backbone=validated(chosen("backbone", backbone, BACKBONES).Config, content["backbone"], "backbone"),
+            backbone=validated(find_part("backbone", backbone, BACKBONES).Config, content["backbone"], "backbone"),
             **{name: validated(model, content[name], name) for name, model in COMMON_SECTIONS.items()},
             data=content.get("data", {}),
         )

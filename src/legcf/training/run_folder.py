@@ -23,7 +23,7 @@ from legcf.core.files import read_json, write_json
 from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
 from legcf.data.interactions import Dataset, Interactions
 from legcf.features.cold_items import ColdItemEncoder
-from legcf.features.known import ItemFeatures
+from legcf.features.item_features import ItemFeatures
 from legcf.ranking.builder import RankingBuilder, arrays
 from legcf.ranking.ranking import Ranking
 from legcf.training import checkpoint
@@ -65,7 +65,7 @@ class TrainedModel:
         layer = self.model.layer
         with torch.no_grad():
             rows = layer.rows(torch.arange(layer.num_users, layer.num_entities)).numpy()
-        return self.features.encoder.moved(rows, self.ranking.items)
+        return self.features.encoder.aligned_to(rows, self.ranking.items)
 
     @property
     def card(self) -> dict[str, Any]:

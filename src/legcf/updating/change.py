@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of what an item is learnt from is new: what decides whether it is solved again."""
+"""Measure how much of what an item is learnt from is new: this decides whether it is solved again."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,20 +8,20 @@ from legcf.core.arrays import inverse_power
 from legcf.data.interactions import Interactions
 
 RESOLVE_SHARE = 0.1
-"""From this share on an item counts as much changed. Chosen on validation pairs of movielens-small and ml-1m with a
+"""From this share on an item is solved again. Chosen on validation pairs of movielens-small and ml-1m with a
 tenth of the pairs new: 0.05 is no better, 0.2 loses up to five parts in a hundred (benchmarks/bench_update.py
 --thresholds)."""
 
 
 def new_share(train: Interactions, added: Interactions) -> NDArray[np.float64]:
-    """Of what an item meets in histories, Σ_u d_u⁻¹ · (items of u), the share that stands on new pairs.
+    """Return for each item the share of Σ_u d_u⁻¹ · (items of u), over its users u, that comes from new pairs.
 
     A user who is new to the item counts with all of its items, another one with those that are new to it: an item whose
     neighbours have changed has changed as well. 1 for a new item, 0 for one without pairs.
     """
-    own = inverse_power(train.user_degrees, 1.0)
-    all_of_user = own * train.user_degrees
-    new_of_user = own * added.user_degrees
+    per_item = inverse_power(train.user_degrees, 1.0)
+    all_of_user = per_item * train.user_degrees
+    new_of_user = per_item * added.user_degrees
     added_users = added.users()
     whole = _per_item(train, all_of_user[train.users()])
     by_known = _per_item(train, new_of_user[train.users()]) - _per_item(added, new_of_user[added_users])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The folder of an updated run: written whole or not at all."""
+"""Write the folder of an updated run, whole or not at all."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from legcf.training.run_folder import TrainedModel, save_model
 
 
 def write_run(folder: Path, trained: TrainedModel) -> None:
-    """The same files as of a training, but for its checkpoint, and the trained model in a folder of its own."""
+    """Write the files of a training but for its checkpoint, and the model as it was last trained in a folder inside."""
     with folder_written_whole(folder) as temporary:
         save_model(temporary, trained)
         content = {**trained.config.to_json(), "content_hash": trained.metrics["content_hash"]}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a model knows and what is new, together: ids, pairs and titles.
+"""Merge what a model knows with what is new: ids, pairs and titles.
 
-Ids that were trained on keep their places; all others follow in sorted order, whenever they came. So several updates
-end in the same places as one.
+Ids that were trained on keep their positions; all others follow in sorted order, whenever they came. So several updates
+give the same positions as one.
 """
 
 from collections.abc import Callable
@@ -20,44 +20,47 @@ Weighing = Callable[[Interactions], Interactions]
 
 
 @dataclass(frozen=True, eq=False)
-class Grown:
+class MergedData:
+    """Hold all that was known and all that is new."""
+
     users: IdMap
     items: IdMap
     titles: list[str] | None
     train: Interactions
     """What the model was trained on, and all that came since."""
     known: Interactions
+    """Every pair of the data and of the updates, held-out ones too."""
     added: Interactions
-    """Of `train`, the pairs that came since the training."""
+    """The pairs of `train` that came since the training."""
     weighed_at: float | None = None
     """The time that older pairs are older than, where they count less."""
 
 
-def merge(base: TrainedModel, current: TrainedModel, new: Dataset) -> Grown:
-    """The pairs of `current`, which was updated from `base` or is `base` itself, and every pair of `new`."""
+def merge(base: TrainedModel, current: TrainedModel, new: Dataset) -> MergedData:
+    """Return the pairs of `current`, which was updated from `base` or is `base` itself, and every pair of `new`."""
     users = _grown(base.users, current.users, new.users)
     items = _grown(base.items, current.items, new.items)
     from_current = users.find_all(current.users), items.find_all(current.items)
     from_new = users.find_all(new.users), items.find_all(new.items)
     shape = len(users), len(items)
     at, older, newer = _faded(current, new)
-    fresh = moved(newer(new.known), *from_new, *shape)
-    train = moved(older(current.ranking.histories), *from_current, *shape).joined(fresh)
-    known = moved(older(current.known), *from_current, *shape).joined(fresh)
+    fresh = renumbered(newer(new.known), *from_new, *shape)
+    train = renumbered(older(current.ranking.histories), *from_current, *shape).joined(fresh)
+    known = renumbered(older(current.known), *from_current, *shape).joined(fresh)
     trained = base.ranking.histories.widened(*shape)
     added = train.subset(~np.isin(train.keys(), trained.keys(), assume_unique=True))
-    return Grown(users, items, _titles(items, current, new), train, known, added, at)
+    return MergedData(users, items, _titles(items, current, new), train, known, added, at)
 
 
 def grown_dataset(dataset: Dataset, trained: TrainedModel) -> Dataset:
-    """The data of a model with what it was updated with: held-out pairs that have come since are held out no more."""
+    """Return the data of a model with its updates: held-out pairs that came since are no longer held out."""
     train = trained.ranking.histories
     shape = len(trained.users), len(trained.items)
-    taken = train.keys()
+    trained_keys = train.keys()
 
     def rest(part: Interactions) -> Interactions:
         wide = part.widened(*shape)
-        return wide.subset(~np.isin(wide.keys(), taken, assume_unique=True))
+        return wide.subset(~np.isin(wide.keys(), trained_keys, assume_unique=True))
 
     return replace(
         dataset,
@@ -70,13 +73,13 @@ def grown_dataset(dataset: Dataset, trained: TrainedModel) -> Dataset:
     )
 
 
-def moved(pairs: Interactions, users: LongArray, items: LongArray, num_users: int, num_items: int) -> Interactions:
-    """The same pairs in other places."""
+def renumbered(pairs: Interactions, users: LongArray, items: LongArray, num_users: int, num_items: int) -> Interactions:
+    """Return the same pairs with other positions of users and items."""
     return Interactions.from_pairs(users[pairs.users()], items[pairs.items], num_users, num_items, pairs.weights)
 
 
 def _faded(current: TrainedModel, new: Dataset) -> tuple[float | None, Weighing, Weighing]:
-    """The later of both times, and how pairs of the model and new ones weigh by then.
+    """Return the later of both times, and how pairs of the model and new ones weigh by then.
 
     A model that was trained without weights stays without.
     """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vectors of changed items in closed form, everything else fixed: half steps of ALS, users first, then those items.
+"""Solve vectors of changed items in closed form, all else fixed: half steps of ALS, users first, then those items.
 
-The half steps are taken in the space of the model's own vectors, whatever those were made by. What they give for the
-pairs of the training tells how the two differ: a changed item moves by the difference between two half steps, before
-and after, and a new item stands where a linear map takes its half step, the map that fits the trained items best.
+The half steps are taken in the space of the model's vectors, whatever those were made by. A changed item moves by the
+difference between the half steps before and after its new pairs. A new item gets its half step, multiplied by the
+linear map that takes the half steps of the trained items to their vectors best.
 """
 
 from dataclasses import dataclass
@@ -16,18 +16,20 @@ from legcf.core.arrays import FloatArray, Positions
 from legcf.core.hill_climb import climb
 from legcf.core.random_streams import fixed_generator
 from legcf.data.interactions import Interactions
-from legcf.factorisation.als import AlsSettings, confidences, linear_map, solve_side
+from legcf.factorisation.als import AlsSettings, confidences
+from legcf.factorisation.half_step import solve_side
+from legcf.factorisation.history_vectors import linear_map
 from legcf.ranking.tables.pooling import Pooling
 from legcf.ranking.tables.pooling_numba import pooled_users
 from legcf.training.run_folder import TrainedModel
 
 _FIRST_ALPHA, _LEAST_ALPHA, _MOST_ALPHA = 10.0, 1.25, 40.0
-_STEPS = 8  # conjugate gradient steps: a new item starts from nothing
-_JUDGED_PAIRS = 200_000  # are enough to tell one α from another
+_STEPS = 8  # conjugate gradient steps: a new item starts from zero; other numbers were not recorded
+_COMPARED_PAIRS = 200_000  # enough to tell one α from another; not measured
 
 
 def trained_vectors(base: TrainedModel) -> tuple[FloatArray, Pooling]:
-    """Of items, and how users are pooled from them, as the model was trained and before anything was rounded.
+    """Return the vectors of items, and how users are pooled from them, before anything was rounded.
 
     From the layer itself, so that a model that was loaded gives the same bits as one that was just trained.
     """
@@ -47,7 +49,7 @@ def changed_vectors(
     pooling: Pooling,
     settings: AlsSettings,
 ) -> FloatArray:
-    """Of the `changed` items; `items` are the vectors of those that were trained on, the first ones of `train`."""
+    """Return vectors of the `changed` items; `items` has those of the trained ones, which are the first of `train`."""
     count = len(items)
     whole = np.zeros((train.num_items, items.shape[1]), dtype=np.float32)
     whole[:count] = items
@@ -64,7 +66,7 @@ def changed_vectors(
 
 @dataclass(frozen=True, eq=False)
 class AlsSpace:
-    """ALS weighs both sides by one λ, so its space is the one where they are equally large; we go there and back.
+    """Hold the way to the space of ALS and back: ALS weighs both sides by one λ, so there they are equally large.
 
     Found once for a trained model, so that half steps before and after differ by nothing but their pairs.
     """
@@ -80,18 +82,20 @@ class AlsSpace:
         return cls(basis.onto_users, basis.onto_items, back)
 
     def half_step(
-        self, users: FloatArray, items: FloatArray, train: Interactions, wanted: Positions, settings: AlsSettings
+        self, users: FloatArray, items: FloatArray, train: Interactions, solved_items: Positions, settings: AlsSettings
     ) -> FloatArray:
-        """Vectors of the wanted items: users are solved from their items, starting with the vectors that they have, and
-        then these from their users."""
+        """Return new vectors of `solved_items`.
+
+        Users are solved from their items, starting with the vectors that they have, and then these items from them.
+        """
         users = np.ascontiguousarray(users @ self.onto_users)
         there = np.ascontiguousarray(items @ self.onto_items)
         confidence = confidences(train, settings)
         solve_side(confidence, users, there, settings)
-        solved = np.ascontiguousarray(there[wanted])
-        solve_side(confidence.T.tocsr()[wanted], solved, users, settings)
-        found: FloatArray = solved @ self.back
-        return found
+        solved = np.ascontiguousarray(there[solved_items])
+        solve_side(confidence.T.tocsr()[solved_items], solved, users, settings)
+        vectors: FloatArray = solved @ self.back
+        return vectors
 
 
 def settings_for(settings: AlsSettings, items: FloatArray, train: Interactions, pooling: Pooling) -> AlsSettings:
@@ -99,8 +103,8 @@ def settings_for(settings: AlsSettings, items: FloatArray, train: Interactions, 
     settings = settings.model_copy(update={"gradient_steps": _STEPS})
     if settings.alpha is not None:
         return settings
-    if train.num_pairs > _JUDGED_PAIRS:
-        train = train.of_users(train.some_users(_JUDGED_PAIRS, fixed_generator()))
+    if train.num_pairs > _COMPARED_PAIRS:
+        train = train.of_users(train.some_users(_COMPARED_PAIRS, fixed_generator()))
     everything = np.flatnonzero(train.item_degrees)
     users = _pooled(pooling, train, items)
     space = AlsSpace.of(users, items)
@@ -114,7 +118,7 @@ def settings_for(settings: AlsSettings, items: FloatArray, train: Interactions, 
 
 
 def _pooled(pooling: Pooling, train: Interactions, items: FloatArray) -> FloatArray:
-    """Users by these pairs, which also tell how many users an item has."""
+    """Return users pooled from these pairs, which also count the users of an item."""
     return pooled_users(Pooling(pooling.user_power, pooling.item_power, train.item_degrees), train, items)
 
 

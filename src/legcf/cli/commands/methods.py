@@ -18,14 +18,15 @@ def methods(
     as_json: AsJson = False,
 ) -> None:
     """List the methods and backbones; with NAME, its presets and every option with its default."""
-    from legcf.training.registry import BACKBONES, METHODS, chosen
+    from legcf.core.plugins import find_part
+    from legcf.training.registry import BACKBONES, METHODS
 
     described = {
         "methods": {one: _method(one) for one in METHODS},
         "backbones": {one: _described(backbone) for one, backbone in BACKBONES.items()},
     }
     if name is not None:
-        chosen("method or backbone", name, {**METHODS, **BACKBONES})
+        find_part("method or backbone", name, {**METHODS, **BACKBONES})
         described = {kind: {one: among[one] for one in among if one == name} for kind, among in described.items()}
     if as_json:
         print_json(described)

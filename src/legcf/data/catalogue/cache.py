@@ -134,11 +134,11 @@ def _open_package(entry: Entry, options: DataOptions) -> PairSource:
 def _check_known(folder: Path, entry: Entry) -> None:
     """Refuse a download that is not the dataset as it is known."""
     source = open_known(entry, folder, entry.options)
-    found = (len(source.users), len(source.items), source.num_rows)
+    sizes = (len(source.users), len(source.items), source.num_rows)
     expected = (entry.users, entry.items, entry.pairs)
-    if found != expected:
+    if sizes != expected:
         raise UserError(
-            f"What came for {entry.name} has {found[0]:,} users, {found[1]:,} items and {found[2]:,} pairs instead of "
+            f"What came for {entry.name} has {sizes[0]:,} users, {sizes[1]:,} items and {sizes[2]:,} pairs instead of "
             f"{expected[0]:,}, {expected[1]:,} and {expected[2]:,}: it was thrown away."
         )
     if entry.pairs_hash is not None:

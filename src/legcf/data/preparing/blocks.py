@@ -193,10 +193,10 @@ def _unspilled(path: Path, layout: np.dtype[np.void]) -> Batch:
 
 def _grouped(sizes: list[int]) -> Iterator[tuple[int, int]]:
     """Yield ranges of neighbouring buckets that together hold about as many pairs as a block should."""
-    start, held = 0, 0
+    start, pairs = 0, 0
     for number, size in enumerate(sizes):
-        if number > start and held + size > BLOCK_PAIRS:
+        if number > start and pairs + size > BLOCK_PAIRS:
             yield start, number
-            start, held = number, 0
-        held += size
+            start, pairs = number, 0
+        pairs += size
     yield start, len(sizes)

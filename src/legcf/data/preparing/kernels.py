@@ -30,28 +30,28 @@ def parse_lines(buffer: NDArray[np.uint8]) -> Any:
     items = np.empty(len(buffer) // 2 + 1, dtype=np.uint64)
 
     largest_tenth = np.uint64(1844674407370955161)
-    line, found, filled = 1, 0, 0
+    line, parsed, filled = 1, 0, 0
     first, in_number, value = True, False, np.uint64(0)
     for position in range(len(buffer) + 1):
         byte = buffer[position] if position < len(buffer) else np.uint8(_NEWLINE)
         if _ZERO <= byte <= _NINE:
             digit = np.uint64(byte - _ZERO)
             if value > largest_tenth or (value == largest_tenth and digit > np.uint64(5)):
-                return users[:found], numbers[:found], bounds[: found + 1], items[:filled], TOO_LARGE, line
+                return users[:parsed], numbers[:parsed], bounds[: parsed + 1], items[:filled], TOO_LARGE, line
             value = value * np.uint64(10) + digit
             in_number = True
             continue
         if byte in (_NEWLINE, _SPACE, _TAB, _RETURN):
             if in_number and first:
-                users[found], numbers[found], first = value, line, False
+                users[parsed], numbers[parsed], first = value, line, False
             elif in_number:
                 items[filled] = value
                 filled += 1
             in_number, value = False, np.uint64(0)
             if byte == _NEWLINE:
                 if not first:
-                    found += 1
-                    bounds[found] = filled
+                    parsed += 1
+                    bounds[parsed] = filled
                 line += 1
                 first = True
             continue
@@ -62,8 +62,8 @@ def parse_lines(buffer: NDArray[np.uint8]) -> Any:
             problem = NUL_BYTE
         elif byte >= 128:
             problem = NOT_TEXT
-        return users[:found], numbers[:found], bounds[: found + 1], items[:filled], problem, line
-    return users[:found], numbers[:found], bounds[: found + 1], items[:filled], FINE, line - 1
+        return users[:parsed], numbers[:parsed], bounds[: parsed + 1], items[:filled], problem, line
+    return users[:parsed], numbers[:parsed], bounds[: parsed + 1], items[:filled], FINE, line - 1
 
 
 @njit(cache=True, nogil=True)
@@ -98,8 +98,8 @@ def merge_rows(
 ) -> Any:
     """Keep one of each run of equal items in rows of sorted items, with the earliest of its times.
 
-    `times` and `testing` may be empty. Returns the new bounds of rows, a mask of what is kept, how many were merged,
-    and the offsets of the first repeated pair and of the first pair both in train and in test (-1: none).
+    `times` and `testing` may be empty. Return the new bounds of rows, a mask of those to keep, how many were merged and
+    the offsets of the first repeated pair and of the first pair both in train and in test (-1: none).
     """
     keep = np.ones(len(items), dtype=np.bool_)
     indptr = np.zeros(len(starts), dtype=np.int64)

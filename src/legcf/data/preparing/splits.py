@@ -101,10 +101,10 @@ def _leave_last_out(options: DataOptions, rng: np.random.Generator, blocks: Iter
 def _temporal(options: DataOptions, rng: np.random.Generator, blocks: Iterable[Block]) -> Splitter:
     times = np.concatenate([block.times for block in blocks if block.times is not None])
     times.sort()
-    held = int(len(times) * (options.validation_ratio + options.test_ratio) + 0.5)
+    held_out = int(len(times) * (options.validation_ratio + options.test_ratio) + 0.5)
     tested = int(len(times) * options.test_ratio + 0.5)
     # Pairs of the same moment stay together, on the earlier side of a boundary.
-    train_ends = times[max(len(times) - held, 1) - 1]
+    train_ends = times[max(len(times) - held_out, 1) - 1]
     validation_ends = times[max(len(times) - tested, 1) - 1]
 
     def label(block: Block) -> Labels:
@@ -138,8 +138,8 @@ def _first_of_each_row(
     """Label the smallest keys of each row as test, the next ones as validation."""
     tested = test_counts.astype(np.int64)
     test = smallest_of_each_row(block.indptr, keys, tested)
-    held = smallest_of_each_row(block.indptr, keys, tested + validation_counts.astype(np.int64))
-    return _labels(validation=held & ~test, test=test)
+    held_out = smallest_of_each_row(block.indptr, keys, tested + validation_counts.astype(np.int64))
+    return _labels(validation=held_out & ~test, test=test)
 
 
 def _labels(validation: NDArray[np.bool_], test: NDArray[np.bool_]) -> Labels:

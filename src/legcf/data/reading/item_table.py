@@ -39,8 +39,8 @@ def read_titles(items: IdMap, options: DataOptions) -> list[str] | None:
         frame = form.scan(content, ITEM_NAMES)
         names = frame.collect_schema().names()
         item_col = options.item_col if options.item_col in names else None
-        found = [find_column(names, "item", item_col), find_column(names, "title", options.title_col)]
-        if form.lacks_header(names, found):
+        required = [find_column(names, "item", item_col), find_column(names, "title", options.title_col)]
+        if form.lacks_header(names, required):
             raise UserError(f"{path} seems to have no header, for it starts with {listed(names)}: {_ADD_HEADER}")
         item = required_column(names, "item", item_col, str(path), _title_remedy)
         title = required_column(names, "title", options.title_col, str(path), _title_remedy)
@@ -53,8 +53,8 @@ def _title_remedy(names: Sequence[str], role: str) -> str:
 
 def match_titles(items: IdMap, titles: pl.DataFrame) -> list[str]:
     """Return a title for every item from the columns item and title, both text; of several titles, the smallest."""
-    known = titles.drop_nulls().group_by("item").agg(pl.col("title").min())
-    joined = _id_frame(items).join(known, on="item", how="left", maintain_order="left")
+    smallest = titles.drop_nulls().group_by("item").agg(pl.col("title").min())
+    joined = _id_frame(items).join(smallest, on="item", how="left", maintain_order="left")
     return joined.select(pl.coalesce("title", "item")).to_series().to_list()
 
 

@@ -69,15 +69,15 @@ class _Folder(PairSource):
 
     train: Path
     test: Path | None
-    kept: tuple[Lines, ...] | None
+    kept_lines: tuple[Lines, ...] | None
     """The parsed files, where they are small enough to be kept."""
     user_ids: IntegerIds
     item_ids: IntegerIds
     options: DataOptions
 
     def lines(self) -> Iterator[Lines]:
-        if self.kept is not None:
-            yield from self.kept
+        if self.kept_lines is not None:
+            yield from self.kept_lines
             return
         for path in (self.train, self.test):
             if path is not None:
@@ -97,9 +97,9 @@ class _Folder(PairSource):
         where = str(self.train)
         for lines in self.lines():
             of_user = lines.pair_users(self.user_ids.encode(lines.users)) == user
-            found = np.flatnonzero(of_user & (self.item_ids.encode(lines.items) == item))
-            if len(found):
-                where = f"{lines.path}, line {lines.numbers[lines.line_of(int(found[-1]))]}"
+            pairs = np.flatnonzero(of_user & (self.item_ids.encode(lines.items) == item))
+            if len(pairs):
+                where = f"{lines.path}, line {lines.numbers[lines.line_of(int(pairs[-1]))]}"
         return f"{where}: item {self.items.values[item]} of user {self.users.values[user]}"
 
     def where_cold(self, cold_users: NDArray[np.bool_], cold_items: NDArray[np.bool_]) -> str:
@@ -125,7 +125,7 @@ def open_folder(folder: Path, options: DataOptions, name: str | None = None) -> 
         )
     paths = [path for path in (train, test) if path is not None]
     keep = sum(path.stat().st_size for path in paths) <= _KEEP_BYTES
-    kept: list[Lines] = []
+    kept_lines: list[Lines] = []
     users, items = IntegerIds("user"), IntegerIds("item")
     rows = {path: 0 for path in paths}
     for path in paths:
@@ -134,7 +134,7 @@ def open_folder(folder: Path, options: DataOptions, name: str | None = None) -> 
             items.add(lines.items)
             rows[path] += len(lines.items)
             if keep:
-                kept.append(lines)
+                kept_lines.append(lines)
     if rows[train] == 0:
         raise UserError(f"{train} holds no interactions.")
     return _Folder(
@@ -147,7 +147,7 @@ def open_folder(folder: Path, options: DataOptions, name: str | None = None) -> 
         merge_duplicates=False,
         train=train,
         test=test,
-        kept=tuple(kept) if keep else None,
+        kept_lines=tuple(kept_lines) if keep else None,
         user_ids=users,
         item_ids=items,
         options=options,

@@ -48,8 +48,8 @@ def open_files(paths: Sequence[Path], options: DataOptions, name: str | None = N
             form = find_format(path, options)
         names = [name for name in schema.names() if name != RAGGED]
         _refuse_missing_header(path, form, names, options)
-        found = find_columns(names, options, str(path), form.remedy)
-        columns[path] = found if _needs_time(options) else replace(found, time=None)
+        all_columns = find_columns(names, options, str(path), form.remedy)
+        columns[path] = all_columns if _needs_time(options) else replace(all_columns, time=None)
         frames.append(_select(frame, schema, columns[path], options, str(path)))
     where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more files"
     files = Files(options, columns)
@@ -61,8 +61,8 @@ def open_files(paths: Sequence[Path], options: DataOptions, name: str | None = N
 
 
 def _refuse_missing_header(path: Path, form: Format, names: Sequence[str], options: DataOptions) -> None:
-    found = [find_column(names, "user", options.user_col), find_column(names, "item", options.item_col)]
-    if options.header is None and form.lacks_header(names, found):
+    required = [find_column(names, "user", options.user_col), find_column(names, "item", options.item_col)]
+    if options.header is None and form.lacks_header(names, required):
         raise UserError(
             f"{path} seems to have no header, for its first line is {listed(names)}: say `--no-header` to read it as a "
             "row (columns go by number then, by default `--user-col 1 --item-col 2`), or `--header` if it is one."

@@ -105,7 +105,7 @@ def _dates(frame: pl.LazyFrame, complain: Complain) -> tuple[pl.LazyFrame, str]:
     for looked_at in (frame.head(_FIRST_ROWS), frame):
         shapes = looked_at.select(_TEXT.str.replace_all("[0-9]", "0").unique()).collect(engine="streaming").to_series()
         formats = {name: _formats(shapes.to_list(), *way) for name, way in _WAYS.items()}
-        ways = {name: pl.coalesce(_instant(_TEXT, one) for one in some) for name, some in formats.items() if some}
+        ways = {name: pl.coalesce(_instant(_TEXT, one) for one in few) for name, few in formats.items() if few}
         unread = {name: instants.is_null() for name, instants in ways.items()}
         unread["numbers"] = ~_NUMBER.is_finite().fill_null(False)
         misses = _counted(frame, **unread)
@@ -169,5 +169,5 @@ def _counted(frame: pl.LazyFrame, **masks: pl.Expr) -> dict[str, int]:
 
 def _first(frame: pl.LazyFrame, mask: pl.Expr) -> str | None:
     """Return the first time, as text, that a mask marks."""
-    found = frame.filter(mask).select(_AS_WRITTEN).head(1).collect()
-    return found.item() if len(found) else None
+    first = frame.filter(mask).select(_AS_WRITTEN).head(1).collect()
+    return first.item() if len(first) else None

@@ -82,8 +82,8 @@ def read_ids(path: Path | None) -> list[ExternalId] | None:
 def _read(path: Path) -> VectorTable:
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
-        known = ", ".join(_READERS)
-        raise UserError(f"{path} is not a table that legcf reads: its name must end in one of {known}.")
+        suffixes = ", ".join(_READERS)
+        raise UserError(f"{path} is not a table that legcf reads: its name must end in one of {suffixes}.")
     if not path.is_file():
         raise UserError(f"{path} is a folder, not a table." if path.is_dir() else f"{path} does not exist.")
     return reader(path)
@@ -169,9 +169,9 @@ def _sides(arrays: dict[str, Matrix], path: Path, ordered: bool) -> VectorTable:
         first, second = arrays
         names = (first, second)
     else:
-        found = ", ".join(f"{name} ({_shape(array)})" for name, array in list(arrays.items())[:8]) or "none"
+        listed = ", ".join(f"{name} ({_shape(array)})" for name, array in list(arrays.items())[:8]) or "none"
         raise UserError(
-            f"{path} must hold one matrix, or two whose names begin with user and item; its matrices are: {found}."
+            f"{path} must hold one matrix, or two whose names begin with user and item; its matrices are: {listed}."
         )
     sides = [_matrix(arrays[name], path, name) for name in names]
     origin = ", ".join(

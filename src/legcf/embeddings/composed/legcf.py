@@ -26,7 +26,8 @@ from legcf.embeddings.base import EmbeddingLayer, normal, smallest_type, xavier_
 from legcf.embeddings.budget import Budgeted, solved, stored_values, too_small
 from legcf.embeddings.composed.legcf_presets import LEGCF_PRESETS
 from legcf.embeddings.search_space import PAPER_GRID, OneOf, Space
-from legcf.factorisation.als import AlsSettings, factorise, history_metric
+from legcf.factorisation.als import AlsSettings, factorise
+from legcf.factorisation.history_vectors import history_metric
 from legcf.graph.adjacency import bipartite, expanded, normalised
 from legcf.graph.partition import communities
 from legcf.ranking.ranking import Codes
@@ -284,8 +285,8 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
             return None
         if not self.config.meta_nodes:
             return self.assignment.to_csr(), self.codebook
-        own = sp.identity(self.num_buckets, dtype=np.float32, format="csr")
-        return sp.vstack([self.assignment.to_csr(), own], format="csr"), self.codebook
+        identity = sp.identity(self.num_buckets, dtype=np.float32, format="csr")
+        return sp.vstack([self.assignment.to_csr(), identity], format="csr"), self.codebook
 
     def item_codes(self) -> Codes | None:
         if self.config.tanh:

@@ -108,8 +108,8 @@ class LightRec(EmbeddingLayer[LightRecConfig]):
             shares = torch.softmax(self._affinity(residual, words, book) / self.config.temperature, dim=1)
             best = shares.argmax(dim=1)
             soft = shares @ words
-            chosen = soft + (words[best] - soft).detach() if shares.requires_grad else words[best]
-            residual, total = residual - chosen, total + chosen
+            codeword = soft + (words[best] - soft).detach() if shares.requires_grad else words[best]
+            residual, total = residual - codeword, total + codeword
             codes.append(best)
         return torch.stack(codes, dim=1).to(torch.uint8), total
 

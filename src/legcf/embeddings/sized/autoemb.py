@@ -160,7 +160,7 @@ class AutoEmb(EmbeddingLayer[AutoEmbConfig]):
     def table(self) -> torch.Tensor:
         weights, users = self.entity_weights(), self.num_users
         sides = ((self.tables[:users], weights[:users]), (self.tables[users:], weights[users:]))
-        return torch.cat([self._composed(side, tables, own) for side, (tables, own) in enumerate(sides)])
+        return torch.cat([self._composed(side, *rows) for side, rows in enumerate(sides)])
 
     def _composed(self, side: int, tables: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         whole = not self.norms or self._is_hard or len(self.config.widths) == 1
@@ -168,7 +168,7 @@ class AutoEmb(EmbeddingLayer[AutoEmbConfig]):
             mapped = (tables * weights[:, self._of_column]) @ self.maps[side] + weights @ self.biases[side]
             return torch.tanh(self.norms[side](mapped)) if self.norms else mapped
         candidates, maps = torch.split(tables, self.config.widths, 1), torch.split(self.maps[side], self.config.widths)
-        mapped = torch.cat([torch.addmm(*own) for own in zip(self.biases[side], candidates, maps, strict=True)])
+        mapped = torch.cat([torch.addmm(*parts) for parts in zip(self.biases[side], candidates, maps, strict=True)])
         squashed = torch.tanh(self.norms[side](mapped)).reshape(len(self.config.widths), len(tables), -1)
         composed = weights[:, :1] * squashed[0]
         for number in range(1, len(squashed)):  # an einsum would be as many products of a few numbers as there are rows
@@ -260,9 +260,9 @@ class AutoEmb(EmbeddingLayer[AutoEmbConfig]):
             del state["choice"]
 
     def unpack(self, state: dict[str, torch.Tensor]) -> None:
-        for name, own in (*self.named_parameters(), *self.named_buffers()):
+        for name, tensor in (*self.named_parameters(), *self.named_buffers()):
             if name.startswith("controller.") or name in ("previous", "levels", "choice"):
-                state.setdefault(name, own)
+                state.setdefault(name, tensor)
         if state["tables"].ndim == 1:
             used = state["choice"][:, None] == self._of_column
             state["tables"] = torch.zeros(used.shape).masked_scatter(used, state["tables"])
@@ -290,5 +290,5 @@ class Controller(nn.Module):
             linear.bias.data.zero_()
 
     def forward(self, previous: torch.Tensor) -> torch.Tensor:
-        known = torch.cat([self.norm(self.popularity), previous], dim=1)
-        return torch.softmax(self.outer(torch.tanh(self.inner_norm(self.inner(known)))), dim=1)
+        inputs = torch.cat([self.norm(self.popularity), previous], dim=1)
+        return torch.softmax(self.outer(torch.tanh(self.inner_norm(self.inner(inputs)))), dim=1)

@@ -156,10 +156,10 @@ class Esapn(WidthTable[EsapnConfig]):
         for side, members in self._sides():
             maps = self._chains[side].maps()
             for level, (onwards, _) in enumerate(maps[: len(self.candidates)]):
-                chosen = members[levels[members] == level]
-                slope = gradient[chosen] @ onwards.T
+                at_level = members[levels[members] == level]
+                slope = gradient[at_level] @ onwards.T
                 size = slope.square().mean(dim=1, keepdim=True).sqrt().clamp(min=1e-12)
-                moved[chosen] -= rate * (slope / size) @ onwards
+                moved[at_level] -= rate * (slope / size) @ onwards
         return moved
 
     @torch.no_grad()
@@ -170,10 +170,10 @@ class Esapn(WidthTable[EsapnConfig]):
             marked = torch.zeros(self.num_entities, dtype=torch.bool)
             marked[entities] = True
             for level in range(len(self.candidates) - 1):
-                chosen = members[marked[members] & (levels[members] == level)]
+                at_level = members[marked[members] & (levels[members] == level)]
                 width, wider = self.candidates[level : level + 2]
-                self.weight[chosen, :wider] = self._chains[side].steps[level](self.weight[chosen, :width])
-                self.widths[chosen] = wider
+                self.weight[at_level, :wider] = self._chains[side].steps[level](self.weight[at_level, :width])
+                self.widths[at_level] = wider
 
     def _sides(self) -> list[tuple[str, torch.Tensor]]:
         entities = torch.arange(self.num_entities)
@@ -184,9 +184,9 @@ class Esapn(WidthTable[EsapnConfig]):
         levels, chain = self.levels[members], self._chains[side]
         parts, order = [], []
         for level, (onwards, offset) in enumerate(chain.maps()[: len(self.candidates)]):
-            chosen = torch.nonzero(levels == level)[:, 0]
-            order.append(chosen)
-            parts.append(self.weight[members[chosen], : self.candidates[level]] @ onwards + offset)
+            at_level = torch.nonzero(levels == level)[:, 0]
+            order.append(at_level)
+            parts.append(self.weight[members[at_level], : self.candidates[level]] @ onwards + offset)
         return torch.cat(parts)[torch.argsort(torch.cat(order))]
 
 
@@ -211,11 +211,11 @@ class _Chain(nn.Module):
 
     def maps(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Return (P_k, p_k) with W_{M−1} … W_k t = t P_k + p_k for every level: the chain multiplied out."""
-        found = [(torch.eye(self._width), torch.zeros(self._width))]
+        chain = [(torch.eye(self._width), torch.zeros(self._width))]
         for step in reversed(self._linear):
-            onwards, offset = found[0]
-            found.insert(0, (step.weight.T @ onwards, step.bias @ onwards + offset))
-        return found
+            onwards, offset = chain[0]
+            chain.insert(0, (step.weight.T @ onwards, step.bias @ onwards + offset))
+        return chain
 
     def squashed(self, rows: torch.Tensor) -> torch.Tensor:
         mean, variance = rows.mean(dim=0), rows.var(dim=0, unbiased=False)

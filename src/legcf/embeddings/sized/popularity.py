@@ -21,7 +21,7 @@ def sizes_by_popularity(sizes: NDArray[np.integer], train: Interactions) -> dict
         "users": (sizes[: train.num_users], train.user_degrees),
         "items": (sizes[train.num_users :], train.item_degrees),
     }
-    return {"mean": float(sizes.mean()), **{name: _groups(own, degrees) for name, (own, degrees) in sides.items()}}
+    return {"mean": float(sizes.mean()), **{name: _groups(*side) for name, side in sides.items()}}
 
 
 def plot_sizes(runs: Mapping[str, Mapping[str, Any]], path: Path) -> None:

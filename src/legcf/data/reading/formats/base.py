@@ -49,8 +49,8 @@ class Format(ABC):
         """Return this format as the options and the file require it."""
         return self
 
-    def lacks_header(self, columns: Sequence[str], found: Sequence[str | None]) -> bool:
-        """Return whether the first line seems to be a row and not names; `found` are the columns that must be there."""
+    def lacks_header(self, columns: Sequence[str], required: Sequence[str | None]) -> bool:
+        """Return whether the first line seems to be a row and not names; `required` are the columns found for ids."""
         return False
 
     def remedy(self, columns: Sequence[str], role: str) -> str:

@@ -43,10 +43,10 @@ class Delimited(Format):
         """Return the names of the columns, from the fields of a header."""
         return list(fields)
 
-    def lacks_header(self, columns: Sequence[str], found: Sequence[str | None]) -> bool:
+    def lacks_header(self, columns: Sequence[str], required: Sequence[str | None]) -> bool:
         if not self.header or not any(_VALUE.fullmatch(name) for name in columns):
             return False
-        return any(name is None or _VALUE.fullmatch(name) is not None for name in found)
+        return any(name is None or _VALUE.fullmatch(name) is not None for name in required)
 
     def remedy(self, columns: Sequence[str], role: str) -> str:
         others = [mark for mark in ",;\t|" if len(columns) == 1 and mark in columns[0]]

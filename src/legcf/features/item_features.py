@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a model knows of its items besides who has them."""
+"""Hold the features of a model's items."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,34 +15,36 @@ from legcf.features.cold_items import ColdItemEncoder, FeatureMap
 
 @dataclass(frozen=True, eq=False)
 class ItemFeatures:
+    """Hold a row of features for every item, and the map to vectors."""
+
     coder: FeatureCoder
     rows: sp.csr_matrix
-    """A row for every item of the model; an empty one where nothing is known."""
+    """A row for every item of the model; an empty one where it has no features."""
     mapping: FeatureMap | None = None
     """To vectors, once there are vectors to learn from."""
 
     @property
     def encoder(self) -> ColdItemEncoder | None:
-        """What a model file needs of it, to place items that come later."""
+        """Return what a model file needs to encode items that come later."""
         return None if self.mapping is None else ColdItemEncoder(self.coder, self.mapping)
 
-    def moved(self, places: LongArray, count: int) -> "ItemFeatures":
-        """With its rows in these places of `count`."""
-        found = self.rows.tocoo()
-        rows = sp.csr_matrix((found.data, (places[found.row], found.col)), shape=(count, self.coder.width))
+    def renumbered(self, positions: LongArray, count: int) -> "ItemFeatures":
+        """Return the features with the items at other positions, among `count`."""
+        triplets = self.rows.tocoo()
+        rows = sp.csr_matrix((triplets.data, (positions[triplets.row], triplets.col)), shape=(count, self.coder.width))
         return ItemFeatures(self.coder, rows, self.mapping)
 
     def overlaid(self, newer: "ItemFeatures") -> "ItemFeatures":
-        """With what is newly known in place of what was known of the same items."""
+        """Return the features with the rows of `newer`, where it has any."""
         old = sp.diags((np.diff(newer.rows.indptr) == 0).astype(np.float32)) @ self.rows
         return ItemFeatures(self.coder, sp.csr_matrix(old + newer.rows), self.mapping)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """For a file, with `facts`."""
-        found = {"indptr": self.rows.indptr, "indices": self.rows.indices, "values": self.rows.data}
+        """Return the arrays of a file; `facts` has the rest."""
+        arrays = {"indptr": self.rows.indptr, "indices": self.rows.indices, "values": self.rows.data}
         if self.mapping is not None:
-            found |= {"matrix": self.mapping.matrix, "start": self.mapping.intercept}
-        return found
+            arrays |= {"matrix": self.mapping.matrix, "start": self.mapping.intercept}
+        return arrays
 
     def facts(self) -> dict[str, Any]:
         return {"coder": self.coder.to_json()}

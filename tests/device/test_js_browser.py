@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The JavaScript reader in Debian's chromium, on a page and in a Worker: the answers of Python's Scorer."""
+
+import functools
+import http.server
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import READER
+from .golden import differences
+
+pytestmark = pytest.mark.browser
+playwright = pytest.importorskip("playwright.sync_api", reason="the browser test needs playwright")
+
+HERE = Path(__file__).parent
+CHROMIUM = shutil.which("chromium")
+ON_THE_PAGE = """async (name) => {
+    const { Legcf } = await import("./legcf.js"), { answers } = await import("./answers.js");
+    const { questions } = await (await fetch(`${name}.json`)).json();
+    return JSON.stringify(answers(await Legcf.load(await fetch(`${name}.legcf`)), questions));
+}"""
+IN_A_WORKER = """async (name) => {
+    globalThis.worker ??= new Worker("./worker.js", { type: "module" });
+    const bytes = await (await fetch(`${name}.legcf`)).arrayBuffer();
+    const { questions } = await (await fetch(`${name}.json`)).json();
+    const { data } = await new Promise((resolve) => { worker.onmessage = resolve; worker.postMessage({ bytes, questions }, [bytes]); });
+    if (data.error) throw new Error(data.error);
+    return JSON.stringify(data.answers);
+}"""  # noqa: E501
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args: Any) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def page(golden: Path) -> Iterator[Any]:
+    """Open an empty page of a server that has the reader and the golden files."""
+    if CHROMIUM is None:
+        pytest.skip("Debian's chromium is not installed: apt-get install chromium")
+    for source in (READER, HERE / "answers.js", HERE / "worker.js"):
+        shutil.copy(source, golden)
+    (golden / "index.html").write_text("<!doctype html><link rel=icon href=data:,><title>golden</title>")
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(golden)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--headless", "--disable-gpu"])
+        page = browser.new_page()
+        page.set_default_timeout(60_000)
+        page.goto(f"http://127.0.0.1:{server.server_port}/")
+        yield page
+        browser.close()
+    server.shutdown()
+
+
+@pytest.mark.parametrize("program", [ON_THE_PAGE, IN_A_WORKER], ids=["page", "worker"])
+def test_answers_are_those_of_the_scorer(page: Any, golden: Path, program: str) -> None:
+    for path in sorted(golden.glob("*.legcf")):
+        questions = json.loads(path.with_suffix(".json").read_text())["questions"]
+        answers = json.loads(page.evaluate(program, path.stem))
+        assert len(answers) == len(questions)
+        for question, answer in zip(questions, answers, strict=True):
+            assert differences(question["answer"], answer) == [], (path.stem, question["ask"], question["options"])
