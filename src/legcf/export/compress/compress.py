@@ -73,6 +73,7 @@ class Compressed:
 def compress(
     user_vectors: Matrix | None,
     item_vectors: Matrix,
+    *,
     c: int | None = None,
     t: int | None = None,
     budget: int | None = None,
