@@ -37,7 +37,7 @@ _PARTS = ("test", "validation")
 class Recommender(Answering):
     """Train on interactions, then ask for recommendations with the ids that went in.
 
-    Options beyond the preset are given by section, under the names that they have in a configuration file.
+    Options beyond the preset go by section, under the names that they have in a configuration file.
 
     Args:
         method: What makes the embeddings; `legcf methods` lists all.
@@ -144,7 +144,7 @@ class Recommender(Answering):
     ) -> Recommender:
         """Take in new pairs, of known and of new users and items, without training. This changes the recommender.
 
-        Tables are read as that of the training was, unless other options are given. Every pair counts, whatever part
+        Tables are read as that of the training was, unless there are other options. Every pair counts, whatever part
         it would be split into. To keep the model as it was, `save` it first.
 
         Args:

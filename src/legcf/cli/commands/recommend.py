@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from legcf.cli.output import AsJson, print_json, print_table
-from legcf.cli.workers import are_wanted as workers_are_wanted
 from legcf.cli.workers import join as join_ranks
+from legcf.cli.workers import must_start as must_start_workers
 from legcf.cli.workers import start as start_workers
 from legcf.core.columns import FrameColumns
 from legcf.core.errors import UserError
@@ -55,7 +55,7 @@ def recommend(
         raise UserError("Several workers write a folder with a part each: name one with --output FOLDER.")
     write = _writer(target) if target is not None else None
     chosen = [*(user or []), *(_ids(users) if users is not None else [])] or None
-    if workers_are_wanted(workers):
+    if must_start_workers(workers):
         start_workers(workers)
         return
     join_ranks(meet=False)
@@ -82,7 +82,7 @@ def recommend(
 
 
 def _target(output: Path, rank: int, count: int) -> Path:
-    """The file that this rank writes: a part, if the output is a folder or there are others who write."""
+    """Return the file that this rank writes: a part, if the output is a folder or there are others who write."""
     if output.is_file() or (output.suffix and not output.is_dir()):
         if count > 1:
             raise UserError(
@@ -122,10 +122,10 @@ def _ids(path: Path) -> list[str]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read as a list of user ids: {error}.") from error
-    found = [line.strip() for line in lines if line.strip()]
-    if not found:
+    ids = [line.strip() for line in lines if line.strip()]
+    if not ids:
         raise UserError(f"{path} holds no user id; write one per line.")
-    return found
+    return ids
 
 
 def _writer(path: Path) -> "Callable[[pl.DataFrame, Path], object]":
