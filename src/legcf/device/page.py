@@ -21,19 +21,21 @@ _SERVER_ONLY = re.compile(r"<!-- server -->.*?<!-- /server -->\n?", re.DOTALL)
 _COLOUR = "#3b5bdb"  # that of the page's accents
 
 
-def write_page(model: bytes, path: Path) -> None:
-    """Write one HTML file that holds the model and opens by a double click, without a network.
+def write_page(model: bytes, path: Path) -> int:
+    """Write one HTML file that holds the model and opens by a double click, without a network; return its bytes.
 
     Its content security policy forbids every request: what somebody picks cannot leave the device.
     """
     inside = f'<script type="application/octet-stream" id="model">{base64.b64encode(model).decode()}</script>\n'
     icon = "data:image/svg+xml;base64," + base64.b64encode((_WEB / "icon.svg").read_bytes()).decode()
-    _write(path, _page(_bundle(), icon, "default-src 'none'; img-src data:", inside))
+    return _write(path, _page(_bundle(), icon, "default-src 'none'; img-src data:", inside).encode())
 
 
-def write_folder(model: bytes, folder: Path) -> None:
-    """Write a folder for any static host: the page, the reader, the model, and a service worker that keeps them."""
-    folder.mkdir(parents=True, exist_ok=True)
+def write_folder(model: bytes, folder: Path) -> int:
+    """Write a folder for any static host: the page, the reader, the model, and a service worker that keeps them.
+
+    Return the bytes of all files.
+    """
     policy = "default-src 'none'; img-src 'self'; connect-src 'self'; worker-src 'self'; manifest-src 'self'"
     script = _bundle(apart={"legcf"})
     page = _page(script, "icon.svg", policy, '<link rel="manifest" href="manifest.webmanifest">\n', "'self' ")
@@ -46,15 +48,14 @@ def write_folder(model: bytes, folder: Path) -> None:
     }
     version = hashlib.sha256(b"".join(files.values())).hexdigest()[:16]
     worker = (_HERE / "service-worker.js").read_text().replace("@version@", version)
-    for name, content in {**files, "service-worker.js": worker.encode()}.items():
-        with written_whole(folder / name) as temporary:
-            temporary.write_bytes(content)
+    files["service-worker.js"] = worker.encode()
+    return sum(_write(folder / name, content) for name, content in files.items())
 
 
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+def _write(path: Path, content: bytes) -> int:
     with written_whole(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_bytes(content)
+    return len(content)
 
 
 def _page(script: str, icon: str, policy: str, more: str, scripts: str = "") -> str:

@@ -211,7 +211,7 @@ attempt(async () => {
   const model = await ask("/api/model");
   const name = model.card.name ?? "legcf";
   $("model-name").textContent = name;
-  $("model-line").textContent = `${model.items.toLocaleString("en")} items, ${model.users.toLocaleString("en")} users in ${bytes(model.bytes)}`;
+  $("model-line").textContent = `${model.items.toLocaleString("en")} items${model.users ? `, ${model.users.toLocaleString("en")} users` : ""} in ${bytes(model.bytes)}`;
   document.title = `${name} · recommendations from one small file`;
   setHues(model.hues);
   showCard(model);
