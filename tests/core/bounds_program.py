@@ -27,7 +27,8 @@ from legcf.core.errors import UserError  # noqa: E402
 from legcf.data.interactions import Interactions  # noqa: E402
 from legcf.data.preparing import kernels  # noqa: E402
 from legcf.evaluation.evaluate import find_hits  # noqa: E402
-from legcf.factorisation.als import AlsSettings, solve_side  # noqa: E402
+from legcf.factorisation.als import AlsSettings  # noqa: E402
+from legcf.factorisation.half_step import solve_side  # noqa: E402
 from legcf.ranking.item_lists.lists import ItemLists  # noqa: E402
 from legcf.ranking.item_lists.ridge import find_candidates, nearest_lists, solve  # noqa: E402
 from legcf.ranking.ranking import Ranking  # noqa: E402

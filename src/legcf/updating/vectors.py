@@ -16,7 +16,9 @@ from legcf.core.arrays import FloatArray, Positions
 from legcf.core.hill_climb import climb
 from legcf.core.random_streams import fixed_generator
 from legcf.data.interactions import Interactions
-from legcf.factorisation.als import AlsSettings, confidences, linear_map, solve_side
+from legcf.factorisation.als import AlsSettings, confidences
+from legcf.factorisation.half_step import solve_side
+from legcf.factorisation.history_vectors import linear_map
 from legcf.ranking.tables.pooling import Pooling
 from legcf.ranking.tables.pooling_numba import pooled_users
 from legcf.training.run_folder import TrainedModel
