@@ -220,8 +220,8 @@ class Recommender(Answering):
             ```
         """
         described = {} if "items" in export_options else self._described
-        chosen = options or ExportOptions(**{"quiet": self._quiet, **described, **export_options})
-        return export_model(self._fitted(), Path(path), chosen, self.dataset)
+        contents = options or ExportOptions(**{"quiet": self._quiet, **described, **export_options})
+        return export_model(self._fitted(), Path(path), contents, self.dataset)
 
     @python_arguments
     def evaluate(

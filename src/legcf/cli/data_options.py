@@ -34,8 +34,7 @@ def with_data_options(command: Callable[..., None]) -> Callable[..., None]:
     def wrapped(**arguments: Any) -> None:
         values = {option.name: arguments.pop(option.name) for option in options}
         typed = {name: value for name, value in values.items() if value is not None}
-        chosen = validated(DataOptions, typed, "data", option_name)
-        command(data_options=chosen, **arguments)
+        command(data_options=validated(DataOptions, typed, "data", option_name), **arguments)
 
     own = [
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)

@@ -38,12 +38,12 @@ def start(count: int) -> None:
     """Run this process's own command as `count` ranks until they are done."""
     each = str(max(1, threads.available() // count))
     # Ranks that are started again would otherwise look for each other where the lost ones had been.
-    chosen = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS": each}
+    defaults = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS": each}
     if sys.platform == "linux":
-        chosen["GLOO_SOCKET_IFNAME"] = "lo"
+        defaults["GLOO_SOCKET_IFNAME"] = "lo"
     with tempfile.TemporaryDirectory(prefix="legcf-workers-") as folder:
         refusal = Path(folder) / "refusal"
-        variables = {**chosen, **os.environ, _JOB: uuid4().hex, _REFUSAL: str(refusal)}
+        variables = {**defaults, **os.environ, _JOB: uuid4().hex, _REFUSAL: str(refusal)}
         command = [sys.executable, "-m", "legcf.cli.workers", str(count), *sys.argv[1:]]
         for _ in range(_RESTARTS + 1):
             ended = subprocess.run(command, env=variables).returncode

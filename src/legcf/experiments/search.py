@@ -211,7 +211,7 @@ def prepare(request: SearchRequest, dataset: Dataset, folder: Path, trials: int)
     if path.exists() and read_json(path) != mark:
         raise UserError(f"{folder} holds a search of other settings or data; choose another --out.")
     if not path.exists():
-        if folder.exists() and any(not found.name.startswith(".") for found in folder.iterdir()):
+        if folder.exists() and any(not entry.name.startswith(".") for entry in folder.iterdir()):
             raise UserError(f"{folder} is not empty and holds no search; choose another --out.")
         write_json(path, mark)
     study = _study(folder, _sampler(request))

@@ -123,5 +123,5 @@ def _find_examples(scorer: Scorer, meta: int, positive: bool) -> list[Scored]:
     ]
     order = order[share[order] > _MIN_SHARE]
     ids = model.items.external(items[order])
-    chosen = zip(ids, items[order].tolist(), weights[order].tolist(), strict=True)
-    return [Scored(identifier, weight, model.item_name(item)) for identifier, item, weight in chosen]
+    best_known = zip(ids, items[order].tolist(), weights[order].tolist(), strict=True)
+    return [Scored(identifier, weight, model.item_name(item)) for identifier, item, weight in best_known]

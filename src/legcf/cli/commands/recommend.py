@@ -54,7 +54,7 @@ def recommend(
     if target is None and most > 1:
         raise UserError("Several workers write a folder with a part each: name one with --output FOLDER.")
     write = _writer(target) if target is not None else None
-    chosen = [*(user or []), *(_ids(users) if users is not None else [])] or None
+    named_users = [*(user or []), *(_ids(users) if users is not None else [])] or None
     if must_start_workers(workers):
         start_workers(workers)
         return
@@ -63,7 +63,7 @@ def recommend(
 
     model = Recommender.load(run)
     # Not a range of users: busy ones, who take longer, may stand together.
-    asked = chosen if count == 1 else (chosen or model.users.values.tolist())[rank::count]
+    asked = named_users if count == 1 else (named_users or model.users.values.tolist())[rank::count]
     frame = model.recommend(asked, k, exclude_seen=not include_seen, unknown=unknown)
     if write is not None and target is not None:
         with written_whole(target) as temporary:
@@ -78,7 +78,7 @@ def recommend(
         others = "" if count == 1 else f" The other {count - 1} of {count} workers write their own parts beside it."
         typer.echo(f"{frame.height:,} recommendations written to {target}.{none_left}{others}")
     else:
-        _show(frame, chosen or [])
+        _show(frame, named_users or [])
 
 
 def _target(output: Path, rank: int, count: int) -> Path:

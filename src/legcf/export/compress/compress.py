@@ -73,9 +73,9 @@ class Compressed:
 def compress(
     user_vectors: Matrix | None,
     item_vectors: Matrix,
-    *,
     c: int | None = None,
     t: int | None = None,
+    *,
     budget: int | None = None,
     seed: int = 0,
     dtype: str = "int8",

@@ -3,6 +3,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,41 @@ def to_serving(
     model = replace(model, history=PackedHistories.of(dataset.known))
     served = Ranking(user_vectors, coded.item_vectors, dataset.train)
     return calibrated(model, served, dataset.validation, np.random.default_rng(seed), quiet)
+
+
+def write_compressed(
+    coded: Compressed, named: NamedTable, path: Path, origin: str, seed: int = 0, quiet: bool = True
+) -> dict[str, Any]:
+    """Write a coded table as the model file `path`; return its size, errors and accuracy before and after.
+
+    `origin` says where the vectors came from; `seed` is that of the samples that choose how users are folded in.
+    """
+    accuracy = compare(named, coded)
+    serving = {"d": coded.codebook.shape[1], "entities": coded.num_rows, "c": coded.sizes.c, "t": coded.sizes.t}
+    card = {
+        "name": path.stem if named.dataset is None else named.dataset.name,
+        "method": "compressed table",
+        "source": origin,
+        "num_params": coded.num_values,
+        "full_table_bytes": coded.num_values_before * 4,
+        "serving": {**serving, "accuracy": accuracy},
+        "relative_error": coded.relative_error,
+        "seed": seed,
+    }
+    parts = to_serving(coded, named, card, seed, quiet).save(path)
+    return {
+        "file": str(path),
+        "table": origin,
+        "bytes": path.stat().st_size,
+        "parts": parts,
+        "full_table_bytes": coded.num_values_before * 4,
+        "settings": {**serving, "dtype": coded.dtype, "seed": seed},
+        "values": coded.num_values,
+        "values_before": coded.num_values_before,
+        "relative_error": coded.relative_error,
+        "score_error": coded.score_error,
+        "accuracy": accuracy,
+    }
 
 
 def _rows(assignment: Assignment, codebook: FloatArray) -> CodebookTable:

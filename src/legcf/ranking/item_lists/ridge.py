@@ -68,8 +68,8 @@ def find_candidates(
 def nearest_lists(train: Interactions, count: int, user_power: float) -> ItemLists:
     """Find for each item the `count` items most like it; Σ_{v has i and j} d_v^−p / √(d_i d_j) is the weight."""
     candidates, values = _nearest(train, count, user_power, train.transposed())
-    own = inverse_power(train.item_degrees, 0.5).astype(np.float32)
-    return ItemLists(*_transposed(candidates, values * own[candidates.rows()]), user_power=0.0)
+    item_scale = inverse_power(train.item_degrees, 0.5).astype(np.float32)
+    return ItemLists(*_transposed(candidates, values * item_scale[candidates.rows()]), user_power=0.0)
 
 
 def _nearest(
@@ -79,38 +79,40 @@ def _nearest(
     rows = np.arange(train.num_items) if only is None else np.asarray(only, dtype=np.int64)
     user_scale = inverse_power(train.user_degrees, user_power).astype(np.float32)
     item_scale = inverse_power(train.item_degrees, 0.5).astype(np.float32)
-    found = np.full((len(rows), max(1, min(count, train.num_items - 1))), -1, dtype=np.int32)
-    values = np.zeros(found.shape, dtype=np.float32)
+    nearest = np.full((len(rows), max(1, min(count, train.num_items - 1))), -1, dtype=np.int32)
+    values = np.zeros(nearest.shape, dtype=np.float32)
     lengths = np.repeat(train.user_degrees, train.user_degrees)
     walked = np.bincount(train.items, weights=lengths, minlength=train.num_items)
     shares = distributed.row_partition(_offsets(walked[rows].astype(np.int64)))
     mine = distributed.local_rows(shares)
     find_nearest(
-        by_item.indptr, by_item.items, train.indptr, train.items, user_scale, item_scale, rows, found, values,
-        mine.start, mine.stop, _chunks(len(found)),
+        by_item.indptr, by_item.items, train.indptr, train.items, user_scale, item_scale, rows, nearest, values,
+        mine.start, mine.stop, _chunks(len(nearest)),
     )  # fmt: skip
-    for part in (found, values):
+    for part in (nearest, values):
         distributed.all_gather_rows(part, shares)
-    order = np.argsort(found, axis=1)
-    found, values = np.take_along_axis(found, order, axis=1), np.take_along_axis(values, order, axis=1)
-    present = found >= 0
+    order = np.argsort(nearest, axis=1)
+    nearest, values = np.take_along_axis(nearest, order, axis=1), np.take_along_axis(values, order, axis=1)
+    present = nearest >= 0
     counts = np.zeros(train.num_items, dtype=np.int64)
     counts[rows] = present.sum(axis=1)
-    return Interactions(_offsets(counts), found[present], train.num_items), values[present]
+    return Interactions(_offsets(counts), nearest[present], train.num_items), values[present]
 
 
 def solve(
     train: Interactions, candidates: Interactions, ridges: tuple[float, ...], user_power: float, by_item: Interactions
 ) -> Solved:
     """Solve the weights for each ridge, in units of G's mean diagonal so that one grid suits all data."""
-    own = inverse_power(train.user_degrees, user_power).astype(np.float32)
+    user_weights = inverse_power(train.user_degrees, user_power).astype(np.float32)
     roots = np.empty(0, dtype=np.float32) if by_item.weights is None else np.sqrt(by_item.weights)
-    diagonal = train.user_degrees * own if by_item.weights is None else by_item.weights * own[by_item.items]
+    diagonal = (
+        train.user_degrees * user_weights if by_item.weights is None else by_item.weights * user_weights[by_item.items]
+    )
     unit = float(diagonal.sum() / max(train.num_items, 1))
     whole = np.zeros((0, 0), dtype=np.float32)
     some = np.count_nonzero(candidates.row_lengths) * _FEW_ROWS < train.num_items
     if train.num_items**2 * 4 <= _DENSE_BYTES and not some:
-        whole = whole_gram(train, own)
+        whole = whole_gram(train, user_weights)
     shape = (len(ridges), candidates.num_pairs)
     weights, gains = np.zeros(shape, dtype=np.float32), np.zeros(shape, dtype=np.float32)
     shares = distributed.row_partition(candidates.indptr)
@@ -129,10 +131,10 @@ def solve(
     with progress("Item lists", mine.stop - mine.start, "items", quiet=mine.stop - mine.start <= _ITEMS_A_CALL) as task:
         for start in range(0, len(rows), block):
             some_rows = rows[start : start + block]
-            systems = _systems(train, by_item, candidates, own, some_rows) if walks else no_systems
+            systems = _systems(train, by_item, candidates, user_weights, some_rows) if walks else no_systems
             solve_systems(
-                by_item.indptr, by_item.items, roots, candidates.indptr, candidates.items, own, scaled, weights, gains,
-                train.num_users, whole, systems, some_rows, _chunks(len(some_rows)),
+                by_item.indptr, by_item.items, roots, candidates.indptr, candidates.items, user_weights, scaled,
+                weights, gains, train.num_users, whole, systems, some_rows, _chunks(len(some_rows)),
             )  # fmt: skip
             task.advance(len(some_rows))
     for line in (*weights, *gains):
@@ -173,7 +175,7 @@ def _walks_less(
 
 
 def _systems(
-    train: Interactions, by_item: Interactions, candidates: Interactions, own: FloatArray, rows: LongArray
+    train: Interactions, by_item: Interactions, candidates: Interactions, user_weights: FloatArray, rows: LongArray
 ) -> FloatArray:
     """Return for each of some items G_CC, and G_Ci in one more column."""
     some_candidates = candidates.of_users(rows)
@@ -187,7 +189,7 @@ def _systems(
     none = np.empty(0, dtype=np.float32)
     read_off(
         by_item.indptr, by_item.items, none if by_item.weights is None else np.sqrt(by_item.weights),
-        train.indptr, train.items, none if train.weights is None else np.sqrt(train.weights), own,
+        train.indptr, train.items, none if train.weights is None else np.sqrt(train.weights), user_weights,
         some_candidates.indptr, some_candidates.items, some_candidates.users(), order, needed, firsts, rows, systems,
         _chunks(len(needed)),
     )  # fmt: skip

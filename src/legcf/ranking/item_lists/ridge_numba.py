@@ -10,17 +10,17 @@ _STEPS_LIKE_ALL = 8  # to go back over a row step by step costs this much more t
 
 @njit(cache=True, parallel=True)
 def find_nearest(  # type: ignore[no-untyped-def]
-    item_indptr, item_users, indptr, items, user_scale, item_scale, rows, found, likeness, first, last, chunks
+    item_indptr, item_users, indptr, items, user_scale, item_scale, rows, nearest, likeness, first, last, chunks
 ):
     """Walk to the users of an item and on to their items; a heap keeps the largest."""
-    num_items, count = len(item_indptr) - 1, found.shape[1]
+    num_items, count = len(item_indptr) - 1, nearest.shape[1]
     for chunk in prange(chunks):
         reached = np.zeros(num_items, dtype=np.float32)
         reached_items = np.empty(num_items, dtype=np.int32)
         for row in range(first + chunk, last, chunks):
-            own, values = rows[row], likeness[row]
+            target, values = rows[row], likeness[row]
             size = 0
-            for user in item_users[item_indptr[own] : item_indptr[own + 1]]:
+            for user in item_users[item_indptr[target] : item_indptr[target + 1]]:
                 share = user_scale[user]
                 if share == 0:  # of someone with so many items that its weight rounds to nothing
                     continue
@@ -34,27 +34,27 @@ def find_nearest(  # type: ignore[no-untyped-def]
                 item = reached_items[number]
                 value = reached[item] * item_scale[item]
                 reached[item] = 0
-                if item == own:
+                if item == target:
                     continue
                 if held < count:
-                    at = held
+                    slot = held
                     held += 1
-                    while at > 0 and values[(at - 1) // 2] > value:
-                        values[at], found[row, at] = values[(at - 1) // 2], found[row, (at - 1) // 2]
-                        at = (at - 1) // 2
+                    while slot > 0 and values[(slot - 1) // 2] > value:
+                        values[slot], nearest[row, slot] = values[(slot - 1) // 2], nearest[row, (slot - 1) // 2]
+                        slot = (slot - 1) // 2
                 elif value > values[0]:
-                    at = 0
+                    slot = 0
                     while True:
-                        child = 2 * at + 1
+                        child = 2 * slot + 1
                         if child + 1 < count and values[child + 1] < values[child]:
                             child += 1
                         if child >= count or values[child] >= value:
                             break
-                        values[at], found[row, at] = values[child], found[row, child]
-                        at = child
+                        values[slot], nearest[row, slot] = values[child], nearest[row, child]
+                        slot = child
                 else:
                     continue
-                values[at], found[row, at] = value, item
+                values[slot], nearest[row, slot] = value, item
 
 
 @njit(cache=True, parallel=True)
@@ -192,8 +192,8 @@ def solve_systems(  # type: ignore[no-untyped-def]
                 while at >= 0:
                     right[which[at]] += share * amount[at] if is_weighed else share
                     at = following[at]
-            for found in range(num_seen):
-                user = seen[found]
+            for number_seen in range(num_seen):
+                user = seen[number_seen]
                 share = user_weights[user]
                 count = 0
                 at = head[user]
