@@ -89,21 +89,28 @@ class FullTable(EmbeddingLayer[FullTableConfig]):
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
         shape = (self.weight.shape[0], self.weight.shape[1])
         if self.config.initial == "als":
-            drawn = self._factorised(train, rng)
-        elif self.config.initial == "spectral":
+            self.initialise_from(*factorise(train, self.config.dim, rng, self.config.als), train, rng)
+            return
+        if self.config.initial == "spectral":
             drawn = self._singular(train, rng)
         else:
             drawn = xavier_uniform(shape, rng) if self.config.initial == "xavier" else normal(shape, 0.1, rng)
         self.weight.data.copy_(drawn)
 
-    def _factorised(self, train: Interactions, rng: np.random.Generator) -> torch.Tensor:
-        users, items = factorise(train, self.config.dim, rng, self.config.als)
+    @property
+    def start_factorisation(self) -> AlsSettings | None:
+        return self.config.als if self.config.initial == "als" else None
+
+    def initialise_from(
+        self, users: FloatArray, items: FloatArray, train: Interactions, rng: np.random.Generator
+    ) -> None:
+        """Take these vectors as rows, or those of items that act like them for sums over histories."""
         rows = (
             history_items(train, users, items)
             if self.config.rows == "items"
             else np.vstack(balance(users, items, power=0.5)[:2])
         )
-        return torch.from_numpy(rows * np.float32(self.config.score_scale) ** 0.5)
+        self.weight.data.copy_(torch.from_numpy(rows * np.float32(self.config.score_scale) ** 0.5))
 
     def _singular(self, train: Interactions, rng: np.random.Generator) -> torch.Tensor:
         vectors = singular_vectors(train, self.config.dim, rng)

@@ -11,47 +11,52 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
 
+from legcf.core.arrays import FloatArray
 from legcf.core.config import RankingConfig, RunConfig
-from legcf.core.hill_climb import climb
 from legcf.core.random_streams import Stream
 from legcf.data.interactions import Dataset
-from legcf.factorisation.als import AlsSettings, with_alpha
+from legcf.factorisation.als import AlsSettings, factorise, with_alpha_by_narrow
 from legcf.factorisation.folds import best_factorisation
+from legcf.factorisation.history_vectors import HISTORY_POWER, history_ranking, pooled_ranking
+from legcf.factorisation.spectral import singular_vectors
 from legcf.ranking.builder import RankingBuilder
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.item_lists.recipe import ListFitter, Objective
 from legcf.ranking.ranking import Ranking
-from legcf.ranking.selection_policy import SelectionPolicy
+from legcf.ranking.score import Lead, lead
+from legcf.ranking.selection_policy import SelectionPolicy, is_improvement
 from legcf.ranking.tables.embedding_table import packed_table_bytes
 from legcf.training.loop import Session
 from legcf.training.model import GraphModel
 from legcf.training.registry import resolve
-from legcf.training.shared_work import without_size
+from legcf.training.shared_work import Work, without_size
 
+_Factorised = tuple["Table", tuple[FloatArray, FloatArray], AlsSettings]
+"""A table, the vectors of users and items that it was made of, and their settings."""
 Build = Callable[[RunConfig], GraphModel]
 """Makes a model with its first values."""
 
 # Chosen while tables and lists were made, on validation of Gowalla, Yelp2018, LastFM and ml-1m (docs/study.md, section
 # 11, and docs/results.md). Values without a note on alternatives were not measured one by one.
 _FACTORS = (128, 256, 384)  # columns of a factorisation; wider is better on large data alone
-_FIRST_RIDGE, _LEAST_RIDGE, _MOST_RIDGE = 10.0, 1.25, 80.0  # λ of a factorisation; three values were tried before
-_TRIAL_FACTORS = 64  # columns, wide enough to find α by; a table of 64 needs twice the α of one of 128 (section 9)
+_WIDE_PAIRS = 10**5  # training pairs below which wider ones are not tried: LastFM (42,135) gains nothing by them
+_NARROW_FACTORS = 64  # columns, wide enough to find α and λ by where items are few
+_MOST_RIDGE = 80.0  # λ of a factorisation in a large catalogue; it is doubled while that is better
+_MORE_ROUNDS = 2  # of a factorisation that goes on from another with half its λ; others were not measured
 _POPULARITY_POWERS = (0.3, 0.5)  # c of singular vectors
 _MOST_SINGULAR = 512  # columns
-_HISTORY_POWER = 0.5  # an item of a history weighs its degree to minus this, beside the c of its vectors
-_TABLE_SHARES = (0.25, 0.5, 0.75)  # of the byte budget; the rest is for the lists
-_MOST_TABLE_SHARE = 0.9  # of the byte budget, so that some is left for lists
-_LEAST_WIDTH = 16  # columns
+_DENSE = 0.01  # pairs / (users · items) above which singular vectors are tried: they lose on LastFM (0.005)
+_TABLE_WIDTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # columns; the same for every file size
+_LEAST_TABLE_SHARE, _MOST_TABLE_SHARE = 0.2, 0.8  # of the byte budget; the rest is for the lists
 _LEAST_ITEMS_PER_COLUMN = 4
-_TRIAL_LIST_SHARE, _ENTRY_BYTES, _LEAST_ENTRIES = 0.5, 2, 4.0  # of the byte budget; per entry; entries per item
-_SHORTLIST_RATIO = 0.98  # of the score of the better kind of table: what few bits may still turn round
+FEW_USERS, SOME_USERS = 500, 2000  # users who are evaluated while many, and few, candidates are left; not measured
+_SURE = 2.0  # standard errors by which a candidate is behind when it is dropped
+_HOPELESS = 0.97  # of the score of the codes before training: what another λ does not make up for (Gowalla: 0.963)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,13 +66,27 @@ class Selected:
     model: GraphModel
     ranking: Ranking
     config: RunConfig
+    lead: Lead | None = None
+    """By how much it is ahead of the best of the others, where there were others."""
+    rival: str = ""
+    """Which other that is."""
+
+    @property
+    def reason(self) -> dict[str, Any]:
+        """Return what a run's metrics say of why this model was selected."""
+        if self.lead is None:
+            return {}
+        return {"selected": {"ahead_of": self.rival, "lead": self.lead.difference, "error": self.lead.error}}
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate(Selected):
     """Hold a model that needs no training, and its selection score."""
 
-    score: float
+    score: float = 0.0
+    """Of the users who are evaluated while a model trains."""
+    quick_score: float = 0.0
+    """Of some of these users."""
     weights: Mapping[str, torch.Tensor] | None = None
     """Those it was evaluated with, where the model itself is trained meanwhile."""
 
@@ -91,22 +110,62 @@ class Untrained:
     """Whether the candidate is so far ahead of the model's start that training cannot make up for it."""
 
 
+def with_factorisation(config: RunConfig, dataset: Dataset, work: Work) -> RunConfig:
+    """Fill in α and λ of the factorisation that a run with a selection starts from: tables are made of the same one."""
+    settings = getattr(config.method, "als", None)
+    unknown = isinstance(settings, AlsSettings) and settings.alpha is None
+    if not (unknown and config.ranking.search_representation and dataset.validation.num_pairs):
+        return config
+    assert isinstance(settings, AlsSettings)
+    rng, width = Stream.FACTORISATION.generator(config.seed), config.method.model_dump()["dim"]
+
+    def find() -> AlsSettings:
+        if SelectionPolicy.for_catalogue(dataset.num_items).fits_factorisation_on_folds:
+            return best_factorisation(dataset, min(_NARROW_FACTORS, width), rng, settings)
+        return with_alpha_by_narrow(dataset.train, width, rng, settings)
+
+    found = work.once(dataset.train, without_size(config, "factorisation"), find)
+    return config.model_copy(update={"method": config.method.model_copy(update={"als": found})})
+
+
 def select_untrained(session: Session, builder: RankingBuilder, build: Build, report: bool) -> Untrained:
     """Select the best candidate that needs no training: a quantised table, or the model before its first epoch."""
     config, dataset, byte_budget, fitter = session.config, session.dataset, builder.byte_budget, builder.fitter
     selects = config.ranking.search_representation and session.validates
     if not selects or byte_budget is None or fitter is None:
         return Untrained(config.ranking)
-    objective = session.objective("choose", report=report)
+    race = Race(*(session.objective("choose", most, report) for most in (FEW_USERS, SOME_USERS, None)))
     if config.ranking.fit_lists:
-        builder = replace(builder, config=_list_settings(session, builder, fitter, objective))
+        builder = replace(builder, config=_list_settings(session, builder, fitter, race.some))
+    start = _start(session, builder, race)
     with_lists = config.model_copy(update={"ranking": builder.config})
-    table = TableSearch(with_lists, dataset, byte_budget, fitter, build, objective).best()
-    start = _start(session, builder, objective)
-    if table is None or table.score <= start.score:
-        return Untrained(builder.config, start)
+    search = TableSearch(with_lists, dataset, byte_budget, fitter, build, race, session.options.work)
+    table = search.best(start.quick_score)
     policy = SelectionPolicy.for_catalogue(dataset.num_items)
+    if table is None or (
+        table.score <= start.score if policy.favours_training else is_improvement(start.score, table.score)
+    ):
+        return Untrained(builder.config, start)
+    table = replace(table, lead=lead(table.score, start.score), rival="codes before training")
     return Untrained(builder.config, table, start.score < policy.skip_training_below * table.score)
+
+
+@dataclass(frozen=True)
+class Race:
+    """Hold the objectives of a race: few users evaluate many candidates, more users those that are left."""
+
+    few: Objective
+    some: Objective
+    everyone: Objective
+
+    def leaders(self, candidates: list[Form], score: Callable[[Form, Objective], float]) -> list[Form]:
+        """Drop whoever is behind the leader by two standard errors among few users; the leader comes first."""
+        if len(candidates) < 2:
+            return candidates
+        scores = [score(candidate, self.few) for candidate in candidates]
+        best = max(scores)
+        order = sorted(range(len(scores)), key=lambda index: -scores[index])
+        return [candidates[index] for index in order if not lead(best, scores[index]).exceeds(_SURE)]
 
 
 def _list_settings(
@@ -117,23 +176,21 @@ def _list_settings(
     What lists are best hardly depends on the vectors beside them.
     """
     config, quantised = session.config, builder.quantised(session.model.ranking())
-    selected = session.options.work.once(
-        session.dataset.train,
-        without_size(config, "list settings"),
-        lambda: fitter.settings(quantised, config.ranking, objective),
-    )
+    selected = fitter.settings(quantised, config.ranking, objective, builder.entries(quantised))
     return selected.model_copy(update={"fit_lists": False, "bytes": config.ranking.bytes})
 
 
-def _start(session: Session, builder: RankingBuilder, objective: Objective) -> Candidate:
+def _start(session: Session, builder: RankingBuilder, race: Race) -> Candidate:
     """Evaluate the model before its first epoch, with its lists."""
     config, model = session.config, session.model
-    built = builder.build(model.ranking(), objective)
-    score = objective(built.ranking, {"start": config.method.name})
+    weighs = None if config.ranking.fit_lists else race.some  # else the weight has been selected with the ridge
+    built = builder.build(model.ranking(), weighs)
+    facts = {"start": config.method.name}
+    quick_score, score = race.some(built.ranking, facts), race.everyone(built.ranking, facts)
     zero_epochs = config.training.model_copy(update={"epochs": 0})
     config = config.model_copy(update={"training": zero_epochs, "ranking": built.config})
     weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    return Candidate(model, built.ranking, config, score, weights)
+    return Candidate(model, built.ranking, config, score=score, quick_score=quick_score, weights=weights)
 
 
 def train_or_keep(session: Session, builder: RankingBuilder, untrained: Untrained) -> Selected:
@@ -147,58 +204,56 @@ def train_or_keep(session: Session, builder: RankingBuilder, untrained: Untraine
     if candidate is not None and untrained.skips_training:
         return candidate.restored()
     session.options.work.run(session)
-    objective = session.objective("lists", everyone=True)
-    built = builder.build(session.model.ranking(), objective if session.validates else None)
-    if candidate is not None:
-        handicap = SelectionPolicy.for_catalogue(session.dataset.num_items).trained_handicap
-        score = session.evaluator.selection_score(session.evaluator.metrics(built.ranking))
-        if handicap * score < candidate.score:
-            return candidate.restored()
-    config = session.config.model_copy(update={"ranking": built.config})
-    return Selected(session.model, built.ranking, config)
-
-
-@dataclass(frozen=True)
-class Table:
-    """Hold the settings of a table that is tried: items with vectors of their own, users as their histories."""
-
-    kind: str
-    """als or spectral."""
-    dim: int
-    setting: str
-    """What is tried, as reports name it: λ=20, c=0.3."""
-    config: RunConfig
-
-    @classmethod
-    def of(cls, config: RunConfig, kind: str, setting: str, method: dict[str, Any], item_power: float) -> Table:
-        """Make the settings of a table from those of a run and from what is tried."""
-        overrides = {"method": {"initial": kind, **method}, "backbone": {"item_power": item_power}}
-        made = resolve("full", "history", "items", config.seed, overrides, config.data)
-        made = made.model_copy(update={"ranking": config.ranking, "preset": config.preset})
-        return cls(kind, method["dim"], setting, made)
-
-    def narrowed(self, dim: int, ranking: RankingConfig) -> Table:
-        """Return the same table with fewer columns and these settings of its ranking."""
-        method = self.config.method.model_copy(update={"dim": dim})
-        return replace(self, dim=dim, config=self.config.model_copy(update={"method": method, "ranking": ranking}))
-
-    def named(self, objective: Objective) -> Objective:
-        """Return the objective with the table's name in its reports."""
-        return lambda ranking, facts: objective(ranking, {"start": self.name, **facts})
-
-    @property
-    def name(self) -> str:
-        return f"{self.kind} {self.dim} {self.setting}"
+    built = builder.build(
+        session.model.ranking(), session.objective("lists", SOME_USERS) if session.validates else None
+    )
+    trained = Selected(session.model, built.ranking, session.config.model_copy(update={"ranking": built.config}))
+    if candidate is None:
+        return trained
+    score = session.evaluator.scored(built.ranking)[1]
+    if SelectionPolicy.for_catalogue(session.dataset.num_items).favours_training:
+        keeps = is_improvement(candidate.score, score)
+    else:
+        keeps = not is_improvement(score, candidate.score)
+    if keeps:
+        return replace(candidate.restored(), lead=lead(candidate.score, score), rival="the trained codes")
+    return replace(trained, lead=lead(score, candidate.score), rival="what needs no training")
 
 
 @dataclass(frozen=True, eq=False)
-class _Trial:
-    """Hold a table that was tried as it is, without rounding, and the list weight that suits it."""
+class Table:
+    """Hold a table that is tried: items with vectors of their own, not rounded yet, and users as their histories."""
+
+    setting: str
+    """What is tried, as reports name it: als λ=20, spectral c=0.3."""
+    method: dict[str, Any]
+    """The settings that give it again."""
+    ranking: Ranking
+    item_power: float = HISTORY_POWER
+
+    @property
+    def width(self) -> int:
+        return int(self.ranking.items.shape[1])
+
+    def config(self, run: RunConfig, dim: int, ranking: RankingConfig) -> RunConfig:
+        """Return the settings of a run that makes so many columns of this table."""
+        overrides = {"method": {**self.method, "dim": dim}, "backbone": {"item_power": self.item_power}}
+        made = resolve("full", "history", "items", run.seed, overrides, run.data)
+        return made.model_copy(update={"ranking": ranking, "preset": run.preset})
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """Hold how a table is stored: its first columns, bits per value, and the weight of the lists beside them."""
 
     table: Table
-    model: GraphModel
+    dim: int
+    bits: int
     list_weight: float
-    score: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.table.setting} {self.dim} wide {self.bits} bits"
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,127 +261,156 @@ class TableSearch:
     """Search for the item table, factorised or singular, that ranks best within the byte budget."""
 
     config: RunConfig
-    """The settings of the run; ridge and powers of the lists are as configured here."""
+    """The settings of the run; those of lists and factorisation are as selected."""
     dataset: Dataset
     byte_budget: int
     fitter: ListFitter
     build: Build
-    objective: Objective
+    race: Race
+    work: Work
 
-    def best(self) -> Candidate | None:
-        """Try tables as they are, then those that may still win in every number of bits; None where none fits."""
-        widest = self._widest()
-        if widest < _LEAST_WIDTH:
+    def best(self, start_score: float) -> Candidate | None:
+        """Select a form of the factorisation that the codes started from, then what else it could be made of.
+
+        Returns None where no table fits, or the codes are so far ahead that no λ would make up for it.
+        """
+        widest = min(max((width for width, _ in self._sizes(_MOST_SINGULAR)), default=0), self._most_columns)
+        if not widest:
             return None
-        trials = self._trials(widest)
-        leading = max(trial.score for trial in trials.values())
-        shortlist = [trial for trial in trials.values() if trial.score >= _SHORTLIST_RATIO * leading]
-        candidates = [candidate for trial in shortlist if (candidate := self._quantised(trial)) is not None]
-        return max(candidates, key=lambda candidate: candidate.score, default=None)
+        first = self._factorised(min(_FACTORS[0], widest), self._settings, None)
+        form, score = self._best_form(first[0])
+        if lead(start_score, score).exceeds(_SURE) and score < _HOPELESS * start_score:
+            return None
+        if not SelectionPolicy.for_catalogue(self.dataset.num_items).fits_factorisation_on_folds:
+            form, score, first = self._climb_ridge(form, score, first)
+        form, score = self._widened(form, score, widest)
+        for table in self._singular(widest):
+            other, other_score = self._best_form(table)
+            if lead(other_score, score).exceeds():
+                form, score = other, other_score
+        return self._candidate(form)
 
-    def _trials(self, widest: int) -> dict[str, _Trial]:
-        """Return the best trial of each kind of table."""
-        entries = max(_LEAST_ENTRIES, self.byte_budget * _TRIAL_LIST_SHARE / _ENTRY_BYTES / self._num_items)
-        lists = self.fitter.lists(self.config.ranking, round(entries * self.dataset.num_items), refit=False)
-        best: dict[str, _Trial] = {}
+    def _climb_ridge(self, form: Form, score: float, before: _Factorised) -> tuple[Form, float, _Factorised]:
+        """Double λ while that is better, each time from the vectors that half of it gave."""
+        while (ridge := 2 * before[2].regularisation) <= _MOST_RIDGE:
+            settings = before[2].model_copy(update={"regularisation": ridge})
+            trial = self._factorised(form.table.width, settings, before)
+            other = replace(form, table=trial[0])
+            other_score = self._score(other, self.race.some)
+            if other_score <= score:
+                break
+            form, score, before = other, other_score, trial
+        return form, score, before
 
-        def score(table: Table) -> float:
-            trial = self._tried(table, lists, best.get(table.kind))
-            if table.kind not in best or trial.score > best[table.kind].score:
-                best[table.kind] = trial
-            return trial.score
+    def _widened(self, form: Form, score: float, widest: int) -> tuple[Form, float]:
+        """Factorise in more columns while that is surely better."""
+        settings = AlsSettings(**form.table.method["als"])
+        for factors in _FACTORS[1:]:
+            if factors > widest or self.dataset.train.num_pairs < _WIDE_PAIRS:
+                break
+            other, other_score = self._best_form(self._factorised(factors, settings, None)[0], form.list_weight)
+            if not lead(other_score, score).exceeds():
+                break
+            form, score = other, other_score
+        return form, score
 
-        try_factorisations(self.config, self.dataset, widest, score)
+    def _factorised(self, width: int, settings: AlsSettings, before: _Factorised | None) -> _Factorised:
+        """Factorise anew, or from a factorisation with a smaller λ."""
+        train, rng = self.dataset.train, Stream.FACTORISATION.generator(self.config.seed)
+        if before is None:
+            vectors = self.work.factorise(train, width, rng, settings)
+        else:
+            rounds = settings.model_copy(update={"rounds": min(_MORE_ROUNDS, settings.rounds)})
+            vectors = factorise(train, width, rng, rounds, start=before[1])
+        setting = f"als α={settings.alpha:g} λ={settings.regularisation:g}"
+        method = {"initial": "als", "als": settings.model_dump()}
+        return Table(setting, method, history_ranking(train, *vectors)), vectors, settings
+
+    def _singular(self, widest: int) -> Iterator[Table]:
+        """Return tables of singular vectors where data is dense; all powers of popularity have the same vectors."""
+        train = self.dataset.train
+        if train.num_pairs <= _DENSE * train.num_users * train.num_items:
+            return
+        rng = Stream.FACTORISATION.generator(self.config.seed)
+        vectors = singular_vectors(train, min(_MOST_SINGULAR, widest), rng)
         for power in _POPULARITY_POWERS:
-            method = {"dim": min(_MOST_SINGULAR, widest), "popularity_power": power}
-            score(Table.of(self.config, "spectral", f"c={power:g}", method, _HISTORY_POWER + power))
+            items = vectors * (np.maximum(train.item_degrees, 1) ** power).astype(np.float32)[:, None]
+            ranking = pooled_ranking(train, items, HISTORY_POWER + power)
+            method = {"initial": "spectral", "popularity_power": power}
+            yield Table(f"spectral c={power:g}", method, ranking, HISTORY_POWER + power)
+
+    def _best_form(self, table: Table, list_weight: float | None = None) -> tuple[Form, float]:
+        """Select columns and bits: all forms for few users, those that are left with a list weight of their own."""
+        weight = self.config.ranking.list_weight if list_weight is None else list_weight
+        forms = [Form(table, dim, bits, weight) for dim, bits in self._sizes(table.width)]
+        policy = SelectionPolicy.for_catalogue(self.dataset.num_items)
+        best: tuple[Form, float] | None = None
+        for form in self.race.leaders(forms, self._score)[: policy.forms_weighed]:
+            settings = self._ranking_settings(form)
+            narrow, lists = self._built(form, settings)
+            start = weight if best is None else best[0].list_weight
+            own_weight, score = self.fitter.weighed(narrow, lists, start, self._named(form, self.race.some), settings)
+            if best is None or score > best[1]:
+                best = replace(form, list_weight=own_weight), score
+        assert best is not None
         return best
 
-    def _tried(self, table: Table, lists: ItemLists, before: _Trial | None) -> _Trial:
-        """Evaluate a table beside these lists; `before` is the best of its kind so far."""
-        settings, objective, fitter = self.config.ranking, table.named(self.objective), self.fitter
-        model = self.build(table.config)
-        ranking = model.ranking()
-        weight = settings.list_weight if before is None else before.list_weight
-        if before is None or SelectionPolicy.for_catalogue(self.dataset.num_items).weighs_lists_per_table:
-            weight, score = fitter.weighed(ranking, lists, weight, objective, settings)
-        else:  # what suits the first table of a kind about suits the others, and evaluating takes long
-            score = fitter.score(ranking, lists, weight, objective, settings)
-        return _Trial(table, model, weight, score)
+    def _score(self, form: Form, objective: Objective) -> float:
+        """Evaluate a form beside the lists that the byte budget then allows."""
+        settings = self._ranking_settings(form)
+        narrow, lists = self._built(form, settings)
+        return self.fitter.score(narrow, lists, form.list_weight, self._named(form, objective), settings)
 
-    def _quantised(self, trial: _Trial) -> Candidate | None:
-        """Select the width and bits that rank best beside the lists that the byte budget then allows."""
-        whole, objective = trial.model.ranking(), trial.table.named(self.objective)
-        best: tuple[float, int, RankingConfig] | None = None
-        for width, bits in forms(self.byte_budget, whole.num_items, whole.items.shape[1]):
-            update = {"bits": bits, "lists": None, "fit_lists": False, "list_weight": trial.list_weight}
-            settings = self.config.ranking.model_copy(update=update)
-            builder = RankingBuilder(settings, self.byte_budget, self.fitter)
-            narrow = builder.quantised(_first_columns(whole, width))
-            lists = self.fitter.lists(settings, builder.entries(narrow), refit=False)
-            weight, score = self.fitter.weighed(narrow, lists, trial.list_weight, objective, settings)
-            if best is None or score > best[0]:
-                best = score, width, settings.model_copy(update={"list_weight": weight})
-        if best is None:
-            return None
-        _, width, settings = best
-        table = trial.table.narrowed(width, settings)
-        model = self.build(table.config)
+    def _built(self, form: Form, settings: RankingConfig) -> tuple[Ranking, ItemLists]:
         builder = RankingBuilder(settings, self.byte_budget, self.fitter)
-        built = builder.build(model.ranking(), table.named(self.objective))
-        score = self.objective(built.ranking, {"start": table.name, "chosen": True})
-        return Candidate(model, built.ranking, table.config.model_copy(update={"ranking": built.config}), score)
+        narrow = builder.quantised(_first_columns(form.table.ranking, form.dim))
+        return narrow, self.fitter.lists(settings, builder.entries(narrow), refit=False)
 
-    def _widest(self) -> int:
-        widths = [width for width, _ in forms(self.byte_budget, self.dataset.num_items, _MOST_SINGULAR)]
-        return min(max(widths, default=0), max(self.dataset.num_items // _LEAST_ITEMS_PER_COLUMN, 1))
+    def _candidate(self, form: Form) -> Candidate:
+        """Make the model of a form, and evaluate it."""
+        settings = self._ranking_settings(form)
+        config = form.table.config(self.config, form.dim, settings)
+        model = self.build(config)
+        builder = RankingBuilder(settings, self.byte_budget, self.fitter)
+        built = builder.build(model.ranking(), self._named(form, self.race.some))
+        score = self.race.everyone(built.ranking, {"start": form.name, "chosen": True})
+        return Candidate(model, built.ranking, config.model_copy(update={"ranking": built.config}), score=score)
+
+    def _ranking_settings(self, form: Form) -> RankingConfig:
+        update = {"bits": form.bits, "lists": None, "fit_lists": False, "list_weight": form.list_weight}
+        return self.config.ranking.model_copy(update=update)
+
+    def _sizes(self, most: int) -> Iterator[tuple[int, int]]:
+        return sizes(self.byte_budget, self.dataset.num_items, min(most, self._most_columns))
+
+    def _named(self, form: Form, objective: Objective) -> Objective:
+        """Return the objective with the form's name in its reports."""
+        return lambda ranking, facts: objective(ranking, {"start": form.name, **facts})
 
     @property
-    def _num_items(self) -> int:
-        return max(self.dataset.num_items, 1)
+    def _settings(self) -> AlsSettings:
+        settings = getattr(self.config.method, "als", None)
+        return settings if isinstance(settings, AlsSettings) else AlsSettings()
+
+    @property
+    def _most_columns(self) -> int:
+        return max(self.dataset.num_items // _LEAST_ITEMS_PER_COLUMN, 1)
 
 
-def try_factorisations(config: RunConfig, dataset: Dataset, widest: int, score: Callable[[Table], float]) -> None:
-    """Try one factorisation in a small catalogue, several in a large one.
+def sizes(byte_budget: int, num_items: int, most: int) -> Iterator[tuple[int, int]]:
+    """Return widths up to `most` and bits of tables that take a fifth to four fifths of the byte budget.
 
-    A small catalogue has few validation pairs, and of many tables they prefer one by luck: the one that is tried is
-    best on folds of the training pairs as well. In a large one α is found on training pairs, with the usual λ; then λ
-    by doubling and halving on validation, and wider while that is better.
+    Widths are the same for every budget, so that what is tried for a file is tried for one of twice the size as well,
+    unless it takes less than a fifth of that.
     """
-    rng = Stream.FACTORISATION.generator(config.seed)
-
-    @cache
-    def tried(factors: int, settings: AlsSettings) -> float:
-        method = {"dim": min(factors, widest), "als": settings.model_dump()}
-        return score(Table.of(config, "als", f"λ={settings.regularisation:g}", method, _HISTORY_POWER))
-
-    if SelectionPolicy.for_catalogue(dataset.num_items).fits_factorisation_on_folds:
-        widths = tuple(factors for factors in _FACTORS if factors <= widest) or (widest,)
-        tried(*best_factorisation(dataset, widths, rng, AlsSettings()))
-        return
-    usual = with_alpha(dataset.train, min(_TRIAL_FACTORS, widest), rng, AlsSettings(), quiet=True)
-
-    def with_ridge(ridge: float) -> AlsSettings:
-        return usual.model_copy(update={"regularisation": ridge})
-
-    tried(_FACTORS[0], with_ridge(_FIRST_RIDGE))  # first: a λ too large would give the lists too large a weight
-    best = climb(lambda ridge: tried(_FACTORS[0], with_ridge(ridge)), _FIRST_RIDGE, _LEAST_RIDGE, _MOST_RIDGE)
-    for before, factors in pairwise(_FACTORS):
-        if factors > widest or tried(factors, with_ridge(best)) <= tried(before, with_ridge(best)):
-            break
-
-
-def forms(byte_budget: int, num_items: int, most: int) -> Iterator[tuple[int, int]]:
-    """Return widths up to `most` and bits that take about `_TABLE_SHARES` of the byte budget."""
-    policy, seen = SelectionPolicy.for_catalogue(num_items), set()
+    policy = SelectionPolicy.for_catalogue(num_items)
+    widths = [width for width in _TABLE_WIDTHS if width <= most]
     for bits in (*policy.table_bits, *policy.full_width_bits):
-        least = most if bits in policy.full_width_bits else _LEAST_WIDTH
-        for share in _TABLE_SHARES:
-            width = min(int(share * byte_budget / max(num_items, 1) * 8 / bits) // 8 * 8, most)
-            fits = width >= least and packed_table_bytes(num_items, width, bits) <= _MOST_TABLE_SHARE * byte_budget
-            if fits and (width, bits) not in seen:
+        for width in widths:
+            share = packed_table_bytes(num_items, width, bits) / max(byte_budget, 1)
+            is_whole = width == widths[-1]
+            if share <= _MOST_TABLE_SHARE and (is_whole or (share >= _LEAST_TABLE_SHARE and bits in policy.table_bits)):
                 yield width, bits
-                seen.add((width, bits))
 
 
 def _first_columns(ranking: Ranking, width: int) -> Ranking:
