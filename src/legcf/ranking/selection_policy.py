@@ -38,10 +38,6 @@ class SelectionPolicy:
     pairs of Gowalla and not by its test pairs: 0.1911 / 0.1595 against 0.1945 / 0.1625 (docs/findings.md)."""
     full_width_bits: tuple[int, ...]
     """Bits that are tried after those, and only for a table of all its columns. Not measured one by one."""
-    forms_weighed: int
-    """Forms of a table that are tried with a list weight of their own, of those that few users leave in the race. On
-    LastFM the same table has 0.2663 / 0.1545 with another's weight and 0.2982 / 0.1732 with its own (docs/findings.md);
-    in a large catalogue each weight takes long."""
     fits_factorisation_on_folds: bool
     """Whether α, λ and width of the factorisation are found on folds of the training pairs and validation together
     (`factorisation.folds`; docs/study.md, section 13), so that one table is tried; or α on hidden training pairs, λ and
@@ -65,7 +61,6 @@ SMALL = SelectionPolicy(
     update_candidates=100,
     table_bits=(2, 3, 4),
     full_width_bits=(6,),
-    forms_weighed=3,
     fits_factorisation_on_folds=True,
     skip_training_below=math.inf,
     favours_training=False,
@@ -75,7 +70,6 @@ LARGE = SelectionPolicy(
     update_candidates=64,
     table_bits=(2,),
     full_width_bits=(),
-    forms_weighed=1,
     fits_factorisation_on_folds=False,
     skip_training_below=0.95,
     favours_training=True,

@@ -134,7 +134,7 @@ def _train_once(
     session = Session(model, dataset, sized, stages, rng, options)
     fitter = None
     if sized.ranking.has_lists:
-        key = f"lists {candidate_count(dataset.num_items, byte_budget)}"
+        key = f"lists {candidate_count(dataset.train, byte_budget)}"
         fitter = options.work.once(dataset.train, key, lambda: ListFitter(dataset.train, byte_budget))
     builder = replace(session.builder, byte_budget=byte_budget, fitter=fitter)
     set_up = time.perf_counter() - started
