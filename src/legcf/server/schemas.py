@@ -77,13 +77,9 @@ _FILTER = (
 )
 _CAP = 'At most so many of one value, by attribute, such as {"brand": 3}.'
 Conditions = Annotated[
-    dict[_Text, Annotated[_One | _More | Annotated[Condition, Tag("rule")], Discriminator(_form)]],
-    Field(max_length=20),
+    dict[_Text, Annotated[_One | _More | Annotated[Condition, Tag("rule")], Discriminator(_form)]], Field(max_length=20)
 ]
-CapOf = Annotated[
-    dict[_Text, Annotated[int, Field(strict=True, ge=1), BeforeValidator(_whole)]],
-    Field(max_length=5),
-]
+CapOf = Annotated[dict[_Text, Annotated[int, Field(strict=True, ge=1), BeforeValidator(_whole)]], Field(max_length=5)]
 Diversity = Annotated[
     float, Field(ge=0, le=1, description="0 for the best scores alone, up to 1 for items unlike each other.")
 ]
@@ -136,19 +132,14 @@ class Ask(_Strict):
     diversity: Annotated[Diversity, Field(strict=True)] = 0.0
 
 
+_ASKS: list[Any] = [
+    {"user": "alice", "k": 5, "explain": 2},
+    {"items": ["tea-green", "cup-blue"], "k": 5, "deny": ["tea-black"]},
+]
+
+
 class AskMany(_Strict):
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "requests": [
-                        {"user": "alice", "k": 5, "explain": 2},
-                        {"items": ["tea-green", "cup-blue"], "k": 5, "deny": ["tea-black"]},
-                    ]
-                }
-            ]
-        }
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [{"requests": _ASKS}]})
 
     requests: list[Ask] = Field(min_length=1, max_length=MAX_BATCH)
 
@@ -179,10 +170,7 @@ class ItemNews(_Strict):
     model_config = ConfigDict(
         json_schema_extra={
             "anyOf": [{"required": ["features"]}, {"required": ["available"], "not": {"required": ["title"]}}],
-            "examples": [
-                {"available": True},
-                {"features": {"category": "tea", "price": 12.5}, "title": "White tea"},
-            ],
+            "examples": [{"available": True}, {"features": {"category": "tea", "price": 12.5}, "title": "White tea"}],
         }
     )
 

@@ -2,14 +2,15 @@
 """`legcf compress`: from any embedding table to one small file that serves."""
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from legcf.cli.data_options import option_name, with_data_options
+from legcf.cli.data_options import refuse_without_data, with_data_options
 from legcf.cli.numbers import large_number
-from legcf.cli.output import AsJson, print_json, print_pairs, print_table
+from legcf.cli.output import AsJson, Quiet, print_accuracy, print_json, print_pairs, print_table
 from legcf.core.errors import UserError
 from legcf.data.options import DataOptions
 
@@ -49,47 +50,40 @@ def compress(
     rounds: Annotated[int, typer.Option(min=1, max=1000, help="Rounds of pursuit and least squares.")] = 8,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the codebook's start.")] = 0,
     memory_mb: Annotated[float, typer.Option(min=16, help="Memory beside the table and the codes, in MB.")] = 512.0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Code TABLE as a small codebook and a few weights per row, and write OUT for `legcf serve`."""
     if tolerance is not None and (budget is not None or c is not None or t is not None):
         raise UserError("--tolerance finds the sizes by itself: leave -c, -t and --budget out.")
-    if data is None and data_options.model_fields_set:
-        names = ", ".join(map(option_name, sorted(data_options.model_fields_set)))
-        raise UserError(f"{names} says how interactions are read, but there is no --data.")
+    refuse_without_data(data, data_options, "interactions are")
 
     from legcf.data.reading.vector_table import read_ids, read_table
     from legcf.data.source import load_data
     from legcf.export.compress.compress import compress as code
     from legcf.export.compress.model import name_rows, write_compressed
     from legcf.export.compress.search import Trial, smallest
-    from legcf.export.compress.sizes import Sizes, largest_codebook
+    from legcf.export.compress.sizes import largest_codebook
 
     quiet = quiet or as_json
     read = read_table(table, items, num_users)
     read = read.with_ids(read_ids(user_ids), read_ids(item_ids))
     named = name_rows(read, None if data is None else load_data(data, data_options))
 
-    def coder(sizes: Sizes | None) -> Any:
-        asked = {"c": c, "t": t, "budget": budget} if sizes is None else {"c": sizes.c, "t": sizes.t}
-        return code(
-            named.users,
-            named.items,
-            **asked,
-            seed=seed,
-            dtype=dtype,
-            rounds=rounds,
-            keep_zero_rows=keep_zero_rows,
-            memory_cap_mb=memory_mb,
-            quiet=quiet,
-        )
-
+    how: dict[str, Any] = {
+        "seed": seed,
+        "dtype": dtype,
+        "rounds": rounds,
+        "keep_zero_rows": keep_zero_rows,
+        "quiet": quiet,
+    }
+    coder: Any = partial(code, named.users, named.items, memory_cap_mb=memory_mb, **how)
     trials: list[Trial] = []
     if tolerance is None:
-        coded = coder(None)
+        coded = coder(c, t, budget=budget)
     else:
-        coded, trials = smallest(named, tolerance, coder, largest_codebook(memory_mb), quiet)
+        largest = largest_codebook(memory_mb)
+        coded, trials = smallest(named, tolerance, lambda sizes: coder(sizes.c, sizes.t), largest, quiet)
     if coded.num_values > coded.num_values_before:
         smaller = "choose a smaller -c or -t" if budget is None else f"choose a smaller --budget than {budget:,}"
         raise UserError(
@@ -121,10 +115,4 @@ def _show(report: dict[str, Any]) -> None:
     if report["trials"]:
         sizes = [(f"c = {one['c']:,}, t = {one['t']}", one["values"], f"{one['loss']:.2%}") for one in report["trials"]]
         print_table("Sizes tried", ("", "values", "validation NDCG@20 lost"), sizes)
-    if report["accuracy"]:
-        rows = [
-            (f"{part} {metric}", pair["before"], pair["after"], f"{pair['after'] / max(pair['before'], 1e-12):.1%}")
-            for part, metrics in report["accuracy"].items()
-            for metric, pair in metrics.items()
-        ]
-        print_table("Accuracy", ("", "the table", "this file", "kept"), rows)
+    print_accuracy(report["accuracy"], "the table")

@@ -4,15 +4,14 @@
 Readers are imported inside the commands: no other command should wait for them to load.
 """
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from legcf.cli.data_options import with_data_options
 from legcf.cli.numbers import large_number
-from legcf.cli.output import AsJson, print_json, print_pairs, print_table
+from legcf.cli.output import AsJson, Quiet, print_json, print_pairs, print_table
 from legcf.core.errors import UserError
 from legcf.data.options import DataOptions
 
@@ -24,22 +23,14 @@ app = typer.Typer(help="Look at, fetch, prepare, generate and export datasets.",
 DataArgument = Annotated[str, typer.Argument(metavar="DATA", help="A folder, a file, a glob or a known name.")]
 
 
-class Engine(StrEnum):
-    LOCAL = "local"
-    DASK = "dask"
-
-
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
-
-
 @app.command()
 @with_data_options
 def prepare(
     source: Annotated[list[str], typer.Argument(metavar="SOURCE", help="A folder, files, a glob or a known name.")],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
     engine: Annotated[
-        Engine, typer.Option(help="Who reads: this process, or Dask where one machine is not enough.")
-    ] = (Engine.LOCAL),
+        Literal["local", "dask"], typer.Option(help="Who reads: this process, or Dask where one machine is not enough.")
+    ] = "local",
     scheduler: Annotated[
         str | None, typer.Option(help="Address of a Dask scheduler; its workers must see the files and OUT.")
     ] = None,
@@ -53,9 +44,9 @@ def prepare(
     from legcf.data.summary import summarise, what_was_kept
 
     where = source[0] if len(source) == 1 else source
-    if scheduler is not None and engine is not Engine.DASK:
+    if scheduler is not None and engine != "dask":
         raise UserError("--scheduler goes with --engine dask.")
-    if engine is Engine.DASK:
+    if engine == "dask":
         dataset = prepare_on_cluster(where, out, data_options, scheduler, quiet)
     else:
         dataset = prepare_source(where, out, data_options, quiet)
@@ -119,8 +110,7 @@ def fetch(
     from legcf.data.catalogue.registry import find_entry
 
     entry = find_entry(name)
-    folder = find_local(entry) if entry.downloads else None
-    folder = folder or fetch_dataset(entry, mirror, quiet)
+    folder = (find_local(entry) if entry.downloads else None) or fetch_dataset(entry, mirror, quiet)
     _show(f"{name} is here", {"name": name, "path": str(folder)}, as_json)
 
 
@@ -213,5 +203,6 @@ def _show(title: str, content: dict[str, Any], as_json: bool, sentence: str | No
             flat.update({f"{name}: {key}": inner for key, inner in value.items()})
         else:
             flat[name] = "\n".join(map(str, value)) if isinstance(value, list) else value
-    flat.update({name: f"{value:.6%}" for name, value in flat.items() if name == "density"})
+    if "density" in flat:
+        flat["density"] = f"{flat['density']:.6%}"
     print_pairs(title, flat)

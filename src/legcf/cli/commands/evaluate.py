@@ -6,13 +6,17 @@ from typing import Annotated
 
 import typer
 
-from legcf.cli.data_options import option_name, with_data_options
+from legcf.cli.data_options import refuse_without_data, with_data_options
 from legcf.cli.output import AsJson, print_json, print_table
-from legcf.cli.workers import join as join_ranks
-from legcf.cli.workers import must_start as must_start_workers
-from legcf.cli.workers import start as start_workers
+from legcf.cli.workers import join_ranks, start_ranks
 from legcf.core.errors import UserError
 from legcf.data.options import DataOptions
+
+_NOTES = {
+    "fallback_users": "{:,} users were ranked by what is popular: nothing is known of them.",
+    "unknown_pairs": "{:,} pairs were left out: the model does not know their users or items.",
+    "trained_pairs": "{:,} pairs were left out: the model was trained on them.",
+}
 
 
 @with_data_options
@@ -35,13 +39,10 @@ def evaluate(
     ks = sorted(set(k or [5, 10, 20]))
     if ks[0] < 1:
         raise UserError(f"-k {ks[0]} is not possible; list lengths start at 1.")
-    if data is None and data_options.model_fields_set:
-        names = ", ".join(map(option_name, sorted(data_options.model_fields_set)))
-        raise UserError(f"{names} says how other data is read, but there is no --data.")
+    refuse_without_data(data, data_options, "other data is")
     if part not in ("test", "validation"):
         raise UserError(f"--part {part} is not possible: choose test or validation.")
-    if must_start_workers(workers):
-        start_workers(workers)
+    if start_ranks(workers):
         return
     join_ranks()
     recommender = Recommender.load(run)
@@ -58,15 +59,6 @@ def evaluate(
     rows = [[name, *(metrics[f"{name}@{depth}"] for depth in ks)] for name in (*METRICS, "coverage")]
     title = f"{run}, {part} ({protocol})" if data is None else f"{run}, {data}"
     print_table(title, ["metric", *(f"@{depth}" for depth in ks)], rows)
-    for sentence in _notes(metrics):
-        typer.echo(sentence)
-
-
-def _notes(metrics: dict[str, float]) -> list[str]:
-    """Return what to know beside the numbers."""
-    sentences = {
-        "fallback_users": "{:,} users were ranked by what is popular: nothing is known of them.",
-        "unknown_pairs": "{:,} pairs were left out: the model does not know their users or items.",
-        "trained_pairs": "{:,} pairs were left out: the model was trained on them.",
-    }
-    return [sentence.format(metrics[name]) for name, sentence in sentences.items() if metrics.get(name)]
+    for name, sentence in _NOTES.items():
+        if metrics.get(name):
+            typer.echo(sentence.format(metrics[name]))

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from legcf.cli.output import AsJson, print_json, print_pairs, print_table
+from legcf.cli.output import AsJson, Quiet, print_accuracy, print_json, print_pairs
 
 
 def export(
@@ -59,7 +59,7 @@ def export(
     evaluate: Annotated[
         bool, typer.Option(help="Measure accuracy before and after, if the data is still there.")
     ] = True,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Write RUN as one MODEL file: codebook, codes, ids, titles. Prints size and accuracy before and after."""
@@ -103,10 +103,4 @@ def _show(report: dict[str, Any]) -> None:
     sizes = {f"{name} (bytes)": size for name, size in report["parts"].items() if size}
     total = {"file (bytes)": report["bytes"], "full table in float32 (bytes)": report["full_table_bytes"]}
     print_pairs(report["file"], {**sizes, **total, "smaller by": f"{share:.1f}×"})
-    if report["accuracy"]:
-        rows = [
-            (f"{part} {metric}", pair["before"], pair["after"], f"{pair['after'] / max(pair['before'], 1e-12):.1%}")
-            for part, metrics in report["accuracy"].items()
-            for metric, pair in metrics.items()
-        ]
-        print_table("Accuracy", ("", "with the graph", "this file", "kept"), rows)
+    print_accuracy(report["accuracy"], "with the graph")

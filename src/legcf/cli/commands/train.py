@@ -11,9 +11,7 @@ import typer
 
 from legcf.cli.data_options import with_data_options
 from legcf.cli.output import AsJson, print_json, print_pairs, summary
-from legcf.cli.workers import join as join_ranks
-from legcf.cli.workers import must_start as must_start_workers
-from legcf.cli.workers import start as start_workers
+from legcf.cli.workers import join_ranks, start_ranks
 from legcf.core.config import SECTIONS, merged, parse_assignments, validated, value_from_text, with_current_keys
 from legcf.core.errors import UserError
 from legcf.core.files import lasting, read_json
@@ -51,8 +49,7 @@ def train(
         typer.Option("--bytes", help="Largest size of the model file, such as 1.6MB; the preset decides by default."),
     ] = None,
     warm_start: Annotated[
-        str | None,
-        typer.Option(help="A run or a file of vectors to start the codebook from."),
+        str | None, typer.Option(help="A run or a file of vectors to start the codebook from.")
     ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any configuration key, e.g. --set training.learning_rate=0.01.")
@@ -86,8 +83,7 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train on DATA and write a run folder; ends with accuracy and size."""
-    if must_start_workers(workers):
-        start_workers(workers)
+    if start_ranks(workers):
         return
     from legcf.cli.tracking import tracker
     from legcf.core import distributed, jit
@@ -140,14 +136,17 @@ def train(
     logged = None if log is None or not speaks else tracker(log, out, resolved)
     if logged is not None:
         watching.append(logged.epoch)
+
+    def on_epoch(line: dict[str, Any]) -> None:
+        for watch in watching:
+            watch(line)
+
     trained = None
     is_new = not out.is_dir() or not any(out.iterdir())
     resume = distributed.goes_on(out, may_begin=is_new or resume) or resume
     try:
-        run_options = TrainingOptions(
-            out if speaks else None, resume, quiet or as_json, on_epoch=_all(watching), final=final
-        )
-        trained = run(dataset, resolved, run_options)
+        folder = out if speaks else None
+        trained = run(dataset, resolved, TrainingOptions(folder, resume, quiet or as_json, on_epoch, final=final))
         distributed.leave()  # what follows is done by the one that speaks
         if item_features is not None and speaks:
             trained = _with_features(trained, item_features, dataset, options, out)
@@ -222,29 +221,22 @@ def _teller() -> Callable[[dict[str, Any]], None]:
 
     def tell(line: dict[str, Any]) -> None:
         nonlocal best
+        validation = line.get("validation", {})
         if line["stage"] == "choose":
-            score = line["validation"].get("ndcg@20", 0.0)
+            score = validation.get("ndcg@20", 0.0)
             if score <= best:
                 return
             best = score
-        _tell(line)
+        shown = "  ".join(f"{name} {validation[name]:.4f}" for name in ("recall@20", "ndcg@20") if name in validation)
+        update = f"  S error {line['update']['relative_error']:.3f}" if "update" in line else ""
+        search = ""
+        for name, value in line.get("search", {}).items():
+            search += f"  {name.replace('_', ' ')} {f'{value:.4g}' if isinstance(value, float) else value}"
+        loss = f"loss {line['loss']:.4f}" if line["loss"] is not None else "start      " if line["epoch"] == 0 else ""
+        start = f"{line['stage']:>10} {line['epoch']:3d}"
+        typer.echo(f"{start}  {loss}  {shown}{update}{search}  {line['seconds']:.1f} s", err=True)
 
     return tell
-
-
-def _tell(line: dict[str, Any]) -> None:
-    validation = line.get("validation", {})
-    shown = "  ".join(f"{name} {validation[name]:.4f}" for name in ("recall@20", "ndcg@20") if name in validation)
-    update = f"  S error {line['update']['relative_error']:.3f}" if "update" in line else ""
-    search = "".join(f"  {name.replace('_', ' ')} {_short(value)}" for name, value in line.get("search", {}).items())
-    loss = f"loss {line['loss']:.4f}" if line["loss"] is not None else "start      " if line["epoch"] == 0 else ""
-    typer.echo(
-        f"{line['stage']:>10} {line['epoch']:3d}  {loss}  {shown}{update}{search}  {line['seconds']:.1f} s", err=True
-    )
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else f"{value}"
 
 
 def _from_file(path: Path | None) -> dict[str, Any]:
@@ -256,9 +248,8 @@ def _from_file(path: Path | None) -> dict[str, Any]:
     known = {"preset", "seed", *SECTIONS, "data", "content_hash"}
     for key, value in content.items():
         if key not in known:
-            raise UserError(
-                f"Unknown configuration key `{key}` in {path}: the sections are {', '.join(sorted(known))}."
-            )
+            sections = ", ".join(sorted(known))
+            raise UserError(f"Unknown configuration key `{key}` in {path}: the sections are {sections}.")
         if key in (*SECTIONS, "data") and not isinstance(value, dict):
             raise UserError(f"`{key}` in {path} must be an object of keys and values.")
     return content
@@ -276,11 +267,3 @@ def _options(section: dict[str, Any]) -> dict[str, Any]:
 
 def _first(*values: Any) -> Any:
     return next(value for value in values if value is not None)
-
-
-def _all(watching: list[Callable[[dict[str, Any]], None]]) -> Callable[[dict[str, Any]], None]:
-    def tell(line: dict[str, Any]) -> None:
-        for one in watching:
-            one(line)
-
-    return tell

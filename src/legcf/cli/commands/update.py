@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from legcf.cli.data_options import with_data_options
-from legcf.cli.output import AsJson, print_json, print_pairs, summary
+from legcf.cli.output import AsJson, Quiet, print_json, print_pairs, summary
 from legcf.core.errors import UserError
 from legcf.data.options import DataOptions
 
@@ -45,7 +45,7 @@ def update(
             " weigh the lists by it."
         ),
     ] = True,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Take NEW interactions into RUN without training, and write the updated run.

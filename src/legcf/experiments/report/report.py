@@ -166,12 +166,7 @@ def _grid(table: ResultTable) -> Grid:
     each = ["paper", "ours", "diff."] if compares else ["ours"]
     sizes = ["paper", "ours"] if compares and table.study == "table2" else ["ours"]
     header = ["", *sizes, *(each * len(table.metrics)), "s"]
-    spans = [
-        ("", 1),
-        ("values", len(sizes)),
-        *((_SHORT[name], len(each)) for name in table.metrics),
-        ("time", 1),
-    ]
+    spans = [("", 1), ("values", len(sizes)), *((_SHORT[name], len(each)) for name in table.metrics), ("time", 1)]
     rows = [
         [
             line.label,

@@ -28,11 +28,7 @@ class Trial:
 
 
 def smallest(
-    named: NamedTable,
-    tolerance: float,
-    coder: Callable[[Sizes], Compressed],
-    largest_c: int,
-    quiet: bool = True,
+    named: NamedTable, tolerance: float, coder: Callable[[Sizes], Compressed], largest_c: int, quiet: bool = True
 ) -> tuple[Compressed, list[Trial]]:
     """Return the smallest size of the ladder whose validation NDCG@20 falls by at most `tolerance` (0.03 is 3 %).
 
