@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from legcf.cli.data_options import refuse_without_data, with_data_options
 from legcf.cli.numbers import large_number
@@ -20,36 +20,28 @@ def compress(
     data_options: DataOptions,
     table: Annotated[
         Path,
-        typer.Argument(
-            metavar="TABLE", help="Vectors: .npy, .npz (also of an `implicit` model), .parquet or .safetensors."
-        ),
+        Argument(metavar="TABLE", help="Vectors: .npy, .npz (also of an `implicit` model), .parquet or .safetensors."),
     ],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The model file to write, e.g. model.legcf.")],
-    c: Annotated[int | None, typer.Option("-c", help="Rows of the codebook.  [default: 500]")] = None,
-    t: Annotated[int | None, typer.Option("-t", help="Weights for each user and item.  [default: 4]")] = None,
+    out: Annotated[Path, Argument(metavar="OUT", help="The model file to write, e.g. model.legcf.")],
+    c: Annotated[int | None, Option("-c", help="Rows of the codebook.  [default: 500]")] = None,
+    t: Annotated[int | None, Option("-t", help="Weights for each user and item.  [default: 4]")] = None,
     budget: Annotated[int | None, large_number("Stored values c·d + t·N; c and t are solved from it.")] = None,
     tolerance: Annotated[
         float | None,
-        typer.Option(help="Find the smallest model that loses at most this share of validation NDCG@20; needs --data."),
+        Option(help="Find the smallest model that loses at most this share of validation NDCG@20; needs --data."),
     ] = None,
-    items: Annotated[
-        Path | None, typer.Option(help="A second file with the item vectors; TABLE has the users'.")
-    ] = None,
-    num_users: Annotated[
-        int | None, typer.Option(help="TABLE is one matrix: this many users first, then the items.")
-    ] = None,
-    user_ids: Annotated[Path | None, typer.Option(help="Ids of user rows, one per line.  [default: 0, 1, …]")] = None,
-    item_ids: Annotated[Path | None, typer.Option(help="Ids of item rows, one per line.  [default: 0, 1, …]")] = None,
+    items: Annotated[Path | None, Option(help="A second file with the item vectors; TABLE has the users'.")] = None,
+    num_users: Annotated[int | None, Option(help="TABLE is one matrix: this many users first, then the items.")] = None,
+    user_ids: Annotated[Path | None, Option(help="Ids of user rows, one per line.  [default: 0, 1, …]")] = None,
+    item_ids: Annotated[Path | None, Option(help="Ids of item rows, one per line.  [default: 0, 1, …]")] = None,
     data: Annotated[
-        str | None, typer.Option(help="Interactions: ids, history, and ranking metrics before and after.")
+        str | None, Option(help="Interactions: ids, history, and ranking metrics before and after.")
     ] = None,
-    dtype: Annotated[str, typer.Option(help="Numbers as int8 with scales, or float16.")] = "int8",
-    keep_zero_rows: Annotated[
-        bool, typer.Option("--keep-zero-rows", help="Store all-zero rows without weights.")
-    ] = False,
-    rounds: Annotated[int, typer.Option(min=1, max=1000, help="Rounds of pursuit and least squares.")] = 8,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the codebook's start.")] = 0,
-    memory_mb: Annotated[float, typer.Option(min=16, help="Memory beside the table and the codes, in MB.")] = 512.0,
+    dtype: Annotated[str, Option(help="Numbers as int8 with scales, or float16.")] = "int8",
+    keep_zero_rows: Annotated[bool, Option("--keep-zero-rows", help="Store all-zero rows without weights.")] = False,
+    rounds: Annotated[int, Option(min=1, max=1000, help="Rounds of pursuit and least squares.")] = 8,
+    seed: Annotated[int, Option(min=0, help="Seed of the codebook's start.")] = 0,
+    memory_mb: Annotated[float, Option(min=16, help="Memory beside the table and the codes, in MB.")] = 512.0,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -70,14 +62,8 @@ def compress(
     read = read.with_ids(read_ids(user_ids), read_ids(item_ids))
     named = name_rows(read, None if data is None else load_data(data, data_options))
 
-    how: dict[str, Any] = {
-        "seed": seed,
-        "dtype": dtype,
-        "rounds": rounds,
-        "keep_zero_rows": keep_zero_rows,
-        "quiet": quiet,
-    }
-    coder: Any = partial(code, named.users, named.items, memory_cap_mb=memory_mb, **how)
+    coder: Any = partial(code, named.users, named.items, seed=seed, dtype=dtype, rounds=rounds, quiet=quiet)
+    coder = partial(coder, keep_zero_rows=keep_zero_rows, memory_cap_mb=memory_mb)
     trials: list[Trial] = []
     if tolerance is None:
         coded = coder(c, t, budget=budget)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer import Argument, Option
 
 from legcf.cli.data_options import with_data_options
 from legcf.cli.numbers import large_number
@@ -20,19 +21,19 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Look at, fetch, prepare, generate and export datasets.", no_args_is_help=True)
 
-DataArgument = Annotated[str, typer.Argument(metavar="DATA", help="A folder, a file, a glob or a known name.")]
+DataArgument = Annotated[str, Argument(metavar="DATA", help="A folder, a file, a glob or a known name.")]
 
 
 @app.command()
 @with_data_options
 def prepare(
-    source: Annotated[list[str], typer.Argument(metavar="SOURCE", help="A folder, files, a glob or a known name.")],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
+    source: Annotated[list[str], Argument(metavar="SOURCE", help="A folder, files, a glob or a known name.")],
+    out: Annotated[Path, Argument(metavar="OUT", help="The folder to write.")],
     engine: Annotated[
-        Literal["local", "dask"], typer.Option(help="Who reads: this process, or Dask where one machine is not enough.")
+        Literal["local", "dask"], Option(help="Who reads: this process, or Dask where one machine is not enough.")
     ] = "local",
     scheduler: Annotated[
-        str | None, typer.Option(help="Address of a Dask scheduler; its workers must see the files and OUT.")
+        str | None, Option(help="Address of a Dask scheduler; its workers must see the files and OUT.")
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -69,7 +70,7 @@ def list_known(as_json: AsJson = False) -> None:
 @with_data_options
 def info(
     data: DataArgument,
-    plot: Annotated[Path | None, typer.Option(help="Also draw degrees and parts into this picture.")] = None,
+    plot: Annotated[Path | None, Option(help="Also draw degrees and parts into this picture.")] = None,
     as_json: AsJson = False,
     *,
     data_options: DataOptions,
@@ -97,9 +98,9 @@ def info(
 
 @app.command()
 def fetch(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name that `legcf data list` shows.")],
+    name: Annotated[str, Argument(metavar="NAME", help="A name that `legcf data list` shows.")],
     mirror: Annotated[
-        str | None, typer.Option(help="Fetch NAME/FILE from this address instead of from where the data came from.")
+        str | None, Option(help="Fetch NAME/FILE from this address instead of from where the data came from.")
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -116,18 +117,14 @@ def fetch(
 
 @app.command()
 def generate(
-    out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="A LightGCN folder to write, or a table if it ends in .csv.")
-    ],
-    preset: Annotated[str | None, typer.Option(help="A known size: yelp2020, amazon-book or 1e8.")] = None,
+    out: Annotated[Path, Argument(metavar="OUT", help="A LightGCN folder to write, or a table if it ends in .csv.")],
+    preset: Annotated[str | None, Option(help="A known size: yelp2020, amazon-book or 1e8.")] = None,
     users: Annotated[int | None, large_number("Number of users.")] = None,
     items: Annotated[int | None, large_number("Number of items.")] = None,
     pairs: Annotated[int | None, large_number("Number of pairs.")] = None,
-    communities: Annotated[
-        int | None, typer.Option(help="User u and item i belong together if equal modulo this.")
-    ] = None,
-    noise: Annotated[float | None, typer.Option(help="Share of pairs that leave their community.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of all draws.")] = 0,
+    communities: Annotated[int | None, Option(help="User u and item i belong together if equal modulo this.")] = None,
+    noise: Annotated[float | None, Option(help="Share of pairs that leave their community.")] = None,
+    seed: Annotated[int, Option(min=0, help="Seed of all draws.")] = 0,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -149,7 +146,7 @@ def generate(
 @with_data_options
 def export(
     data: DataArgument,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
+    out: Annotated[Path, Argument(metavar="OUT", help="The folder to write.")],
     as_json: AsJson = False,
     *,
     data_options: DataOptions,

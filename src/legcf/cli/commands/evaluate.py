@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from legcf.cli.data_options import refuse_without_data, with_data_options
 from legcf.cli.output import AsJson, print_json, print_table
@@ -22,13 +23,13 @@ _NOTES = {
 @with_data_options
 def evaluate(
     data_options: DataOptions,
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
-    part: Annotated[str, typer.Option(help="test or validation.")] = "test",
+    run: Annotated[Path, Argument(metavar="RUN", help="A run folder.")],
+    part: Annotated[str, Option(help="test or validation.")] = "test",
     data: Annotated[
-        str | None, typer.Option(help="Other data to measure on; only pairs that the run was not trained on count.")
+        str | None, Option(help="Other data to measure on; only pairs that the run was not trained on count.")
     ] = None,
-    k: Annotated[list[int] | None, typer.Option("-k", help="List length; may be repeated.")] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes of this machine that share the users.")] = 1,
+    k: Annotated[list[int] | None, Option("-k", help="List length; may be repeated.")] = None,
+    workers: Annotated[int, Option(min=1, help="Processes of this machine that share the users.")] = 1,
     as_json: AsJson = False,
 ) -> None:
     """Rank all items for every user of RUN's data and print the metrics."""

@@ -4,13 +4,14 @@
 from typing import Annotated, Any
 
 import typer
+from typer import Argument
 
 from legcf.cli.output import AsJson, print_json, print_table
 
 
 def methods(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="A method or backbone to show with all its options.")
+        str | None, Argument(metavar="NAME", help="A method or backbone to show with all its options.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

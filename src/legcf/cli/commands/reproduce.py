@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from legcf.cli.data_options import with_data_options
 from legcf.cli.output import AsJson, print_json, print_table
@@ -23,34 +24,27 @@ if TYPE_CHECKING:
 def reproduce(
     data_options: DataOptions,
     study: Annotated[
-        str,
-        typer.Argument(
-            metavar="STUDY", help="table2, converged, ablation, hyperparameters, backbones, figures or all."
-        ),
+        str, Argument(metavar="STUDY", help="table2, converged, ablation, hyperparameters, backbones, figures or all.")
     ],
-    data: Annotated[str, typer.Option(help="A folder, a file, or a known name such as gowalla.")],
-    seeds: Annotated[int, typer.Option(help="How many seeds: 0, 1, …")] = 1,
+    data: Annotated[str, Option(help="A folder, a file, or a known name such as gowalla.")],
+    seeds: Annotated[int, Option(help="How many seeds: 0, 1, …")] = 1,
     effort: Annotated[
-        str, typer.Option("--effort", "--preset", help="quick (large batches, capped runs) or full (the paper's).")
+        str, Option("--effort", "--preset", help="quick (large batches, capped runs) or full (the paper's).")
     ] = "quick",
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where the report goes.")] = Path("reproduction"),
+    out: Annotated[Path, Option("--out", "-o", help="Where the report goes.")] = Path("reproduction"),
     store: Annotated[
-        Path | None, typer.Option(help="The results store, to be shared or kept.  [default: OUT/store.sqlite]")
+        Path | None, Option(help="The results store, to be shared or kept.  [default: OUT/store.sqlite]")
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Runs side by side.  [default: the number of cores]")] = None,
+    workers: Annotated[int | None, Option(help="Runs side by side.  [default: the number of cores]")] = None,
     scheduler: Annotated[
-        str | None, typer.Option(help="Address of a Dask scheduler whose workers do the runs; they must see the data.")
+        str | None, Option(help="Address of a Dask scheduler whose workers do the runs; they must see the data.")
     ] = None,
-    minutes_per_run: Annotated[
-        float | None, typer.Option(help="Most minutes of training per run.  [default: none]")
-    ] = None,
+    minutes_per_run: Annotated[float | None, Option(help="Most minutes of training per run.  [default: none]")] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="A configuration key for all runs, e.g. training.epochs=5.")
+        list[str] | None, Option("--set", help="A configuration key for all runs, e.g. training.epochs=5.")
     ] = None,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="Say what there is to do and how long it takes; no run.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No line per run.")] = False,
+    plan: Annotated[bool, Option("--plan", help="Say what there is to do and how long it takes; no run.")] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="No line per run.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run the cells of STUDY that the store does not have yet, then write the report into OUT."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from legcf.cli.data_options import with_data_options
 from legcf.cli.output import AsJson, print_json, print_pairs, summary
@@ -28,58 +29,51 @@ _WIDEST = 4096  # wider vectors only take time, which grows with the cube of the
 @with_data_options
 def train(
     data_options: DataOptions,
-    data: Annotated[
-        str, typer.Argument(metavar="DATA", help="A folder, a file, or a known name such as movielens-small.")
-    ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The run's folder: settings, metrics, checkpoint, model.")],
-    preset: Annotated[str | None, typer.Option(help="Named settings of the method.  [default: default]")] = None,
-    method: Annotated[str | None, typer.Option(help="What makes the embeddings.  [default: legcf]")] = None,
-    backbone: Annotated[str | None, typer.Option(help="What propagates them; the preset names one by default.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of every draw in the run.  [default: 0]")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Largest number of epochs in each stage.")] = None,
-    dim: Annotated[int | None, typer.Option(min=1, help="Width of the method's vectors.")] = None,
+    data: Annotated[str, Argument(metavar="DATA", help="A folder, a file, or a known name such as movielens-small.")],
+    out: Annotated[Path, Option("--out", "-o", help="The run's folder: settings, metrics, checkpoint, model.")],
+    preset: Annotated[str | None, Option(help="Named settings of the method.  [default: default]")] = None,
+    method: Annotated[str | None, Option(help="What makes the embeddings.  [default: legcf]")] = None,
+    backbone: Annotated[str | None, Option(help="What propagates them; the preset names one by default.")] = None,
+    seed: Annotated[int | None, Option(help="Seed of every draw in the run.  [default: 0]")] = None,
+    epochs: Annotated[int | None, Option(help="Largest number of epochs in each stage.")] = None,
+    dim: Annotated[int | None, Option(min=1, help="Width of the method's vectors.")] = None,
     budget: Annotated[
         str | None,
-        typer.Option(
-            help="Number of stored values to fit the method's sizes to: 1e5, or legcf (500·128 + 2·entities)."
-        ),
+        Option(help="Number of stored values to fit the method's sizes to: 1e5, or legcf (500·128 + 2·entities)."),
     ] = None,
     size: Annotated[
         str | None,
-        typer.Option("--bytes", help="Largest size of the model file, such as 1.6MB; the preset decides by default."),
+        Option("--bytes", help="Largest size of the model file, such as 1.6MB; the preset decides by default."),
     ] = None,
-    warm_start: Annotated[
-        str | None, typer.Option(help="A run or a file of vectors to start the codebook from.")
-    ] = None,
+    warm_start: Annotated[str | None, Option(help="A run or a file of vectors to start the codebook from.")] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Any configuration key, e.g. --set training.learning_rate=0.01.")
+        list[str] | None, Option("--set", help="Any configuration key, e.g. --set training.learning_rate=0.01.")
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="A JSON file with the keys of a run's config.json.")] = None,
+    config: Annotated[Path | None, Option(help="A JSON file with the keys of a run's config.json.")] = None,
     item_features: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="A table of items (csv, parquet, jsonl) with features, so that items without users can be recommended."
         ),
     ] = None,
     final: Annotated[
-        bool,
-        typer.Option("--final", help="After choosing and testing, train once more on every pair: the model to use."),
+        bool, Option("--final", help="After choosing and testing, train once more on every pair: the model to use.")
     ] = False,
     baselines: Annotated[
         bool | None,
-        typer.Option(
+        Option(
             "--baselines/--no-baselines",
             help="Compare with popularity and item-knn.  [default: where it takes seconds]",
         ),
     ] = None,
-    log: Annotated[str | None, typer.Option(help="Also log epochs to tensorboard or mlflow.")] = None,
+    log: Annotated[str | None, Option(help="Also log epochs to tensorboard or mlflow.")] = None,
     workers: Annotated[
-        int, typer.Option(min=1, help="Processes of this machine that train together; lost ones are started again.")
+        int, Option(min=1, help="Processes of this machine that train together; lost ones are started again.")
     ] = 1,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue a run that was stopped; the result is the same.")
+        bool, Option("--resume", help="Continue a run that was stopped; the result is the same.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no line per epoch.")] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="No progress and no line per epoch.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Train on DATA and write a run folder; ends with accuracy and size."""
