@@ -61,13 +61,11 @@ def update(
         jit.silence()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} is there already and not empty: choose another --out.")
-    recommender = Recommender.load(run)
+    model = Recommender.load(run)
     share = RESOLVE_SHARE if threshold is None else threshold
-    recommender.update(
-        new, data_options, threshold=share, item_features=item_features, events=events, evaluate=evaluate
-    )
-    write_run(out, recommender.trained)
-    metrics = recommender.metrics
+    model.update(new, data_options, threshold=share, item_features=item_features, events=events, evaluate=evaluate)
+    write_run(out, model.trained)
+    metrics = model.metrics
     if as_json:
         print_json(metrics)
         return
