@@ -83,7 +83,7 @@ def main() -> None:
             for c, t in (map(int, pair.split(":")) for pair in options.sizes.split(",")):
                 for seed in range(options.seeds):
                     start = time.perf_counter()
-                    coded = compress(users, items, c, t, seed=seed, dtype=dtype, keep_zero_rows=True)
+                    coded = compress(users, items, c=c, t=t, seed=seed, dtype=dtype, keep_zero_rows=True)
                     seconds = time.perf_counter() - start
                     after = measure(coded.user_vectors, coded.item_vectors, dataset)
                     line = {"table": name, "c": c, "t": t, "dtype": dtype, "seed": seed, "values": coded.num_values}

@@ -24,7 +24,7 @@ from legcf.cli import app
 from legcf.cli import commands as legcf_cli
 from legcf.data.reading.formats import FORMATS
 from legcf.evaluation.metrics import METRICS
-from legcf.experiments.cells import Setting
+from legcf.experiments.cells import StudyContext
 from legcf.experiments.studies import STUDIES
 from legcf.training.losses import LOSSES, Loss
 from legcf.training.registry import BACKBONES, METHODS
@@ -169,6 +169,9 @@ def test_contributing_names_what_there_is() -> None:
     files = set(re.findall(r"`([a-z_/]+/[a-z_]+\.py)`", text))
     assert {name for name in files if not ((ROOT / "src/legcf" / name).exists() or (ROOT / name).exists())} == set()
     assert len(files) > 15
+    code = "\n".join(path.read_text() for folder in ("src", "tests") for path in (ROOT / folder).rglob("*.py"))
+    names = set(re.findall(r"`(_?[A-Z_]{4,}|_[a-z_]+|[A-Z][a-z]+[A-Z]\w+|[a-z]+_[a-z_]+)`", text))
+    assert {name for name in names if not re.search(rf"(def|class) {name}\b|\b{name}\b( =|:)", code)} == set()
     registries = (METHODS, BACKBONES, LOSSES, SOLVERS, METRICS, FORMATS)
     assert {one.group for one in registries} == set(re.findall(r"`(legcf\.[a-z]+s)`: ", text))
     for module, contract in re.findall(r"`([a-z]+)\.([A-Z]\w+Contract)`", text):
@@ -184,7 +187,7 @@ def test_a_method(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert (metrics["num_params"], metrics["storage_bytes"]) == (160, 640)
     described = json.loads(legcf("methods", "buckets", "--json").out)["methods"]["buckets"]
     assert described["presets"]["default"]["stages"] == ["train"]
-    assert "buckets" in {cell.name for cell in STUDIES["table2"].cells(Setting("planted", 40, 40))}
+    assert "buckets" in {cell.name for cell in STUDIES["table2"].cells(StudyContext("planted", 40, 40))}
     assert "method.bukets" in refused(
         "train", folder, "--out", tmp_path / "no", "--method", "buckets", "--set", "method.bukets=3"
     )

@@ -37,7 +37,7 @@ _PARTS = ("test", "validation")
 class Recommender(Answering):
     """Train on interactions, then ask for recommendations with the ids that went in.
 
-    Options beyond the preset are given by section, under the names that they have in a configuration file.
+    Options beyond the preset go by section, under the names that they have in a configuration file.
 
     Args:
         method: What makes the embeddings; `legcf methods` lists all.
@@ -144,7 +144,7 @@ class Recommender(Answering):
     ) -> Recommender:
         """Take in new pairs, of known and of new users and items, without training. This changes the recommender.
 
-        Tables are read as that of the training was, unless other options are given. Every pair counts, whatever part
+        Tables are read as that of the training was, unless there are other options. Every pair counts, whatever part
         it would be split into. To keep the model as it was, `save` it first.
 
         Args:
@@ -220,8 +220,8 @@ class Recommender(Answering):
             ```
         """
         described = {} if "items" in export_options else self._described
-        chosen = options or ExportOptions(**{"quiet": self._quiet, **described, **export_options})
-        return export_model(self._fitted(), Path(path), chosen, self.dataset)
+        contents = options or ExportOptions(**{"quiet": self._quiet, **described, **export_options})
+        return export_model(self._fitted(), Path(path), contents, self.dataset)
 
     @python_arguments
     def evaluate(

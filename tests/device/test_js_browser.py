@@ -1,25 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The JavaScript reader in Debian's chromium, on a page and in a Worker: the answers of Python's Scorer."""
 
-import functools
-import http.server
 import json
 import shutil
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from .browser import chromium, hosted, opened
 from .conftest import READER
 from .golden import differences
 
 pytestmark = pytest.mark.browser
-playwright = pytest.importorskip("playwright.sync_api", reason="the browser test needs playwright")
 
 HERE = Path(__file__).parent
-CHROMIUM = shutil.which("chromium")
 ON_THE_PAGE = """async (name) => {
     const { Legcf } = await import("./legcf.js"), { answers } = await import("./answers.js");
     const { questions } = await (await fetch(`${name}.json`)).json();
@@ -35,28 +31,15 @@ IN_A_WORKER = """async (name) => {
 }"""  # noqa: E501
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *args: Any) -> None: ...
-
-
 @pytest.fixture(scope="module")
 def page(golden: Path) -> Iterator[Any]:
-    """Open an empty page of a server that has the reader and the golden files."""
-    if CHROMIUM is None:
-        pytest.skip("Debian's chromium is not installed: apt-get install chromium")
+    """Open an empty page of a host that has the reader and the golden files."""
     for source in (READER, HERE / "answers.js", HERE / "worker.js"):
         shutil.copy(source, golden)
     (golden / "index.html").write_text("<!doctype html><link rel=icon href=data:,><title>golden</title>")
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(golden)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--headless", "--disable-gpu"])
-        page = browser.new_page()
-        page.set_default_timeout(60_000)
-        page.goto(f"http://127.0.0.1:{server.server_port}/")
+    with chromium() as browser, hosted(golden) as address, opened(browser) as page:
+        page.goto(address)
         yield page
-        browser.close()
-    server.shutdown()
 
 
 @pytest.mark.parametrize("program", [ON_THE_PAGE, IN_A_WORKER], ids=["page", "worker"])

@@ -5,7 +5,9 @@ import numpy as np
 
 from legcf.data.interactions import Interactions
 from legcf.evaluation import evaluate
-from legcf.factorisation.als import AlsSettings, confidences, factorise, history_metric, solve_side, with_alpha
+from legcf.factorisation.als import AlsSettings, confidences, factorise, with_alpha
+from legcf.factorisation.half_step import solve_side
+from legcf.factorisation.history_vectors import history_metric
 from legcf.graph.adjacency import bipartite, normalised
 from legcf.ranking.ranking import Ranking
 from tests.helpers import planted, random_interactions

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from legcf.data.interactions import Interactions
 from legcf.factorisation import folds as module
-from legcf.factorisation.als import AlsSettings, factorise, history_items
+from legcf.factorisation.als import AlsSettings, factorise
 from legcf.factorisation.folds import Fold, best_factorisation, folds
+from legcf.factorisation.history_vectors import history_items
 from tests.helpers import planted, random_interactions
 
 

@@ -386,6 +386,19 @@ def test_replaced_file_is_taken_and_a_bad_one_is_told(model: ServedModel, tmp_pa
         assert "legcf_model_reloads_total 1.0" in client.get("/metrics").text
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_a_pipe_in_place_of_the_file_stops_nothing(model: ServedModel, tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    model.save(path)
+    with TestClient(create_app(Settings(str(path), reload_seconds=0.05, access_log=False))) as client:
+        os.mkfifo(tmp_path / "pipe")
+        os.replace(tmp_path / "pipe", path)
+        _until(lambda: "is gone" in (client.get("/ready").json()["warning"] or ""))
+        model.save(tmp_path / "again")
+        os.replace(tmp_path / "again", path)
+        _until(lambda: client.get("/ready").json()["warning"] is None)
+
+
 def test_model_without_users(toy: Toy, tmp_path: Path) -> None:
     built = build(toy, ExportOptions(t=3, c=12, users="none", titles=False))
     built.save(tmp_path / "items")

@@ -16,14 +16,16 @@ from legcf.export.build import build, served_ranking
 from legcf.export.options import ExportOptions
 from legcf.ranking import selection_policy
 from legcf.ranking.item_lists.lists import ItemLists
+from legcf.ranking.item_lists.recipe import ListFitter
 from legcf.ranking.tables.embedding_table import CodebookTable, QuantisedTable
 from legcf.recommender import Recommender
 from legcf.scoring.scorer import Request, Scorer
 from legcf.training.loop import TrainingOptions
 from legcf.training.registry import resolve
-from legcf.training.run import train
-from legcf.training.selection import Table, TableSearch, forms, try_factorisations
+from legcf.training.run import build_model, train
+from legcf.training.selection import Table, TableSearch, forms, select_untrained, try_factorisations
 from tests.helpers import planted
+from tests.training.sessions import session
 
 QUICK = {"epochs": 1, "batch_size": 400, "threads": 1}
 SMALL = {"c": 8, "dim": 16}
@@ -152,6 +154,19 @@ def test_a_start_that_training_does_not_better_is_kept(dataset: Dataset, monkeyp
     again = train(dataset, trained.config, TrainingOptions(quiet=True))
     vectors = [one.model.ranking().items for one in (trained, again)]
     np.testing.assert_allclose(*vectors, rtol=1e-5, atol=1e-6)
+
+
+def test_what_is_selected_before_training_is_returned_and_nothing_held_is_changed(dataset: Dataset) -> None:
+    config = resolve(overrides={"method": {**SMALL, "t": 2}, "training": QUICK, "ranking": {"bytes": 20_000}})
+    running = session(dataset, config)
+    builder = replace(running.builder, byte_budget=6_000, fitter=ListFitter(dataset.train))
+    build = lambda table: build_model(table, dataset, np.random.default_rng(table.seed))  # noqa: E731
+    untrained = select_untrained(running, builder, build, report=False)
+    assert untrained.candidate is not None
+    assert not untrained.ranking.fit_lists
+    assert builder.config is running.builder.config is config.ranking
+    assert config.ranking.fit_lists
+    assert running.lines == []
 
 
 def test_six_bits_come_after_all_columns() -> None:

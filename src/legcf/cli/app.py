@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `legcf` command: one file a command, each registered with one word here."""
+"""Run the `legcf` command: one file a command, each registered with one word here."""
 
 import sys
 import warnings
@@ -33,7 +33,7 @@ COMMANDS = (
 
 
 def app_for(arguments: Sequence[str]) -> typer.Typer:
-    """The app with the command that is asked for; with all of them if it is none (help, a slip of the finger).
+    """Return the app with the command that is asked for, or with all if it is none (help, a slip of the finger).
 
     A command does not wait for the imports of the others.
     """
@@ -58,7 +58,7 @@ def app_for(arguments: Sequence[str]) -> typer.Typer:
 def main() -> None:
     """Entry point: a UserError becomes one sentence on stderr and exit code 2, Ctrl-C exit code 130."""
     arguments = sys.argv[1:]
-    warnings.formatwarning = lambda message, *_, **__: f"legcf: {message}\n"  # one line, without a place in the code
+    warnings.formatwarning = lambda message, *_, **__: f"legcf: {message}\n"  # one line, without a line of code
     try:
         with training_packages_for(f"`legcf {' '.join(arguments[:1])}`"):
             app_for(arguments)(standalone_mode=True)
@@ -72,8 +72,8 @@ def main() -> None:
         sys.exit(130)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
         typer.echo(f"legcf {__version__}")
         raise typer.Exit
 
@@ -83,4 +83,4 @@ def _before_any_command(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """The options that stand before a command."""
+    """Take the options that stand before a command."""

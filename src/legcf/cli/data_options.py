@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of DataOptions on the command line of every command that reads data."""
+"""Put the fields of DataOptions on the command line of every command that reads data."""
 
 import functools
 import inspect
@@ -32,10 +32,9 @@ def with_data_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def wrapped(**arguments: Any) -> None:
-        given = {option.name: arguments.pop(option.name) for option in options}
-        typed = {name: value for name, value in given.items() if value is not None}
-        chosen = validated(DataOptions, typed, "data", option_name)
-        command(data_options=chosen, **arguments)
+        values = {option.name: arguments.pop(option.name) for option in options}
+        typed = {name: value for name, value in values.items() if value is not None}
+        command(data_options=validated(DataOptions, typed, "data", option_name), **arguments)
 
     own = [
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
@@ -49,7 +48,7 @@ def with_data_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def option_name(field: str) -> str:
-    """What a field of DataOptions is called on the command line."""
+    """Return what a field of DataOptions is called on the command line."""
     return f"--{field.replace('_', '-')}"
 
 

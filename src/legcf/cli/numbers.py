@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers as people type them."""
+"""Read numbers as people type them."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import typer
 
 
 def whole_number(text: str) -> int:
-    """`100000`, `100_000` or `1e5`."""
+    """Read `100000`, `100_000` or `1e5`."""
     try:
         return int(text)
     except ValueError:
@@ -25,5 +25,5 @@ def _as_float(text: str) -> float:
 
 
 def large_number(help_text: str) -> Any:
-    """An option for a count that may have many zeros."""
+    """Return an option for a count that may have many zeros."""
     return typer.Option(parser=whole_number, metavar="INTEGER", help=help_text)

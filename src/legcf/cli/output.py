@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How commands show results: a table for people, one JSON document for machines.
+"""Show results of commands: a table for people, one JSON document for machines.
 
 Tables are imported when one is drawn: a command should not wait for what it may not need.
 """
@@ -36,7 +36,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]
 
 
 def print_pairs(title: str, pairs: Mapping[str, Any]) -> None:
-    """A two-column table of names and values."""
+    """Print a two-column table of names and values."""
     from rich.console import Console
     from rich.table import Table
 
@@ -49,7 +49,7 @@ def print_pairs(title: str, pairs: Mapping[str, Any]) -> None:
 
 
 def summary(metrics: dict[str, Any]) -> dict[str, Any]:
-    """The lines of a result that a person wants first."""
+    """Return the lines of a result that a person looks for first."""
     test = metrics["test"]
     return {
         **{f"test {name}": test[name] for name in ("recall@20", "ndcg@20", "recall@10", "ndcg@10") if name in test},
@@ -68,7 +68,7 @@ def summary(metrics: dict[str, Any]) -> dict[str, Any]:
 
 
 def best_epochs(metrics: Mapping[str, Any]) -> str:
-    """The best epoch of every stage, and which of them the run ended with; nothing for runs of one stage."""
+    """Name the best epoch of every stage and the one that was kept; nothing for runs of one stage."""
     stages, kept = metrics.get("best_epochs") or {}, (metrics.get("best_epoch") or {}).get("stage")
     if len(stages) < 2:
         return ""

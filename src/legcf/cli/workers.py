@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`--workers N`: the same command as N ranks of this machine.
+"""Run the same command as N ranks of this machine (`--workers N`).
 
 This process starts torch's elastic launcher, which starts the ranks and restarts them all when one is lost; should the
 launcher itself be lost, it is started again. Nobody outlives whoever started it, so a lost one leaves nothing behind.
@@ -29,8 +29,8 @@ _LAUNCHER = "LEGCF_LAUNCHER"  # its process
 _PARENT_DEATH = 1  # prctl's PR_SET_PDEATHSIG
 
 
-def are_wanted(count: int) -> bool:
-    """Whether this process is to start ranks, and not one of them."""
+def must_start(count: int) -> bool:
+    """Return whether this process is to start ranks, and not one of them."""
     return count > 1 and "TORCHELASTIC_RUN_ID" not in os.environ
 
 
@@ -38,12 +38,12 @@ def start(count: int) -> None:
     """Run this process's own command as `count` ranks until they are done."""
     each = str(max(1, threads.available() // count))
     # Ranks that are started again would otherwise look for each other where the lost ones had been.
-    chosen = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS": each}
+    defaults = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS": each}
     if sys.platform == "linux":
-        chosen["GLOO_SOCKET_IFNAME"] = "lo"
+        defaults["GLOO_SOCKET_IFNAME"] = "lo"
     with tempfile.TemporaryDirectory(prefix="legcf-workers-") as folder:
         refusal = Path(folder) / "refusal"
-        variables = {**chosen, **os.environ, _JOB: uuid4().hex, _REFUSAL: str(refusal)}
+        variables = {**defaults, **os.environ, _JOB: uuid4().hex, _REFUSAL: str(refusal)}
         command = [sys.executable, "-m", "legcf.cli.workers", str(count), *sys.argv[1:]]
         for _ in range(_RESTARTS + 1):
             ended = subprocess.run(command, env=variables).returncode
@@ -56,7 +56,7 @@ def start(count: int) -> None:
 
 
 def launch(count: int, arguments: list[str]) -> int:
-    """As the launcher: start the ranks, and start them again when one is lost. Returns an exit code."""
+    """Start the ranks, as the launcher, and start them again when one is lost; return an exit code."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -83,11 +83,11 @@ def launch(count: int, arguments: list[str]) -> int:
 
 
 def join(meet: bool = True) -> None:
-    """As one of several ranks: meet the others, if there is need to, and let only the first speak."""
+    """Meet the other ranks, if there is need to, and let only the first speak."""
     if _REFUSAL in os.environ:
         _end_with_parent(at_once=True)
         if os.getppid() != int(os.environ[_LAUNCHER]):
-            raise typer.Exit(1)  # it is gone already, and another has taken its place
+            raise typer.Exit(1)  # it is gone already, and another goes on in its stead
         if Path(os.environ[_REFUSAL]).exists():
             raise typer.Exit
     from legcf.core import distributed, jit, progress
@@ -101,12 +101,12 @@ def join(meet: bool = True) -> None:
 
 
 def left_for_starter(error: UserError) -> bool:
-    """In a rank that was started here, leave the sentence to whoever started it: the rank then ends as if all is well,
-    for to start it again would not mend what is wrong."""
-    place = os.environ.get(_REFUSAL)
-    if place is None or "TORCHELASTIC_RUN_ID" not in os.environ:
+    """Hand the sentence of an error from a rank to the launcher; the rank then exits with 0, so that it is not started
+    again only to fail again."""
+    path = os.environ.get(_REFUSAL)
+    if path is None or "TORCHELASTIC_RUN_ID" not in os.environ:
         return False
-    with written_whole(Path(place)) as temporary:
+    with written_whole(Path(path)) as temporary:
         temporary.write_text(error.typed or str(error), encoding="utf-8")
     return True
 

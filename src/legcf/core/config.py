@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configuration: frozen, fully resolved, unknown keys refused. The command line and the file use the same names."""
+"""Hold settings: frozen, fully resolved, unknown keys refused. The command line and the file use the same names."""
 
 import difflib
 import json
@@ -14,13 +14,13 @@ from legcf.core.errors import UserError
 
 
 class Frozen(BaseModel):
-    """Base of every configuration section."""
+    """Be the base of every configuration section."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class MethodConfig(Frozen):
-    """Base of every method's options."""
+    """Be the base of every method's options."""
 
     name: str
 
@@ -31,17 +31,17 @@ class MethodConfig(Frozen):
 
 
 class BackboneConfig(Frozen):
-    """Base of every backbone's options."""
+    """Be the base of every backbone's options."""
 
     name: str
 
     @property
     def weighs_added_nodes(self) -> bool:
-        """Whether edges to nodes that a layer adds enter the degrees, so that their weights must not be negative."""
+        """Return whether edges to added nodes enter the degrees, so that their weights must not be negative."""
         return True
 
     def block_widths(self, width: int) -> list[int]:
-        """Widths of the blocks that stand side by side in a final vector, for input rows of this width."""
+        """Return the widths of the blocks that stand side by side in a final vector, for input rows of this width."""
         return [width]
 
 
@@ -49,11 +49,11 @@ _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "m
 
 
 def parse_bytes(text: int | str) -> int:
-    """A size such as 1.6MB, 500 kB or 1600000, in bytes."""
-    found = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([a-z]*)\s*", str(text).lower())
-    if found is None or found[2] not in _UNITS or found[1].count(".") > 1:
+    """Return a size such as 1.6MB, 500 kB or 1600000 in bytes."""
+    number = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([a-z]*)\s*", str(text).lower())
+    if number is None or number[2] not in _UNITS or number[1].count(".") > 1:
         raise ValueError("give a size such as 1.6MB, 500kB or 1600000")
-    size = round(float(found[1]) * _UNITS[found[2]])
+    size = round(float(number[1]) * _UNITS[number[2]])
     if size < 1:
         raise ValueError("a size is at least one byte")
     return size
@@ -63,7 +63,7 @@ _RENAMED_KEEP = {"best": "best-of-all"}  # as it was called while there was one 
 
 
 class TrainingConfig(Frozen):
-    """How parameters are learned; the same keys for every method."""
+    """Hold how parameters are learned; the same keys for every method."""
 
     loss: str = Field(
         "bpr", description="bpr, softmax, cosine (softmax of directions), or squared over all pairs without sampling"
@@ -80,8 +80,8 @@ class TrainingConfig(Frozen):
     negative_weight: float = Field(
         1.0, gt=0, description="how much a negative weighs beside a positive; for squared, any pair not in the data"
     )
-    user_power: float = Field(0.0, description="a pair weighs its user's degree to minus this")
-    item_power: float = Field(0.0, description="a pair weighs its item's degree to minus this")
+    user_power: float = Field(0.0, description="p: a pair weighs degree^−p of its user")
+    item_power: float = Field(0.0, description="p: a pair weighs degree^−p of its item")
     order: Literal["interaction", "user"] = Field(
         "interaction", description="every pair once per epoch, or a uniform user and one of its items"
     )
@@ -162,7 +162,7 @@ class TrainingConfig(Frozen):
 
 
 class RankingConfig(Frozen):
-    """What ranks beside a model's vectors; the same keys for every method."""
+    """Hold what ranks beside a model's vectors; the same keys for every method."""
 
     norm_power: float = Field(
         1.0, ge=0, le=1, description="power of a vector's length that counts in ranking: 1 all of it, 0 none"
@@ -182,10 +182,14 @@ class RankingConfig(Frozen):
         0.0, ge=0, description="entries of item lists, per item on average; 0: none; null: as many as `bytes` allows"
     )
     fit_lists: bool = Field(False, description="choose ridge, powers and weight of the lists on validation")
-    list_ridge: float = Field(1.0, gt=0, description="λ of the lists' regressions, in mean weights of an item")
-    list_user_power: float = Field(0.5, ge=0, description="p: a user weighs its degree to minus this in them")
-    list_power: float = Field(0.0, ge=0, description="a user's lists add up to its degree to minus this")
-    list_weight: float = Field(0.5, gt=0, description="how far the scores of lists spread beside the vectors' products")
+    list_ridge: float = Field(
+        1.0, gt=0, description="λ, the ridge of the lists' regressions, in units of their mean diagonal"
+    )
+    list_user_power: float = Field(0.5, ge=0, description="p: a user weighs degree^−p in these regressions")
+    list_power: float = Field(0.0, ge=0, description="p: what a user's lists add is multiplied by degree^−p")
+    list_weight: float = Field(
+        0.5, gt=0, description="standard deviation of the lists' scores, as a multiple of that of the inner products"
+    )
     list_candidates: int | None = Field(
         None, ge=1, description="items that may speak for an item; null: many, and weights solved again for those kept"
     )
@@ -199,7 +203,7 @@ class RankingConfig(Frozen):
 
     @property
     def chooses(self) -> bool:
-        """Whether anything is left to validation."""
+        """Return whether validation has anything to choose."""
         return self.search_representation or self.fit_lists
 
     @property
@@ -213,8 +217,12 @@ class RankingConfig(Frozen):
         return self
 
 
+SECTIONS = ("method", "backbone", "training", "ranking")
+"""The sections of a configuration whose keys people set."""
+
+
 class RunConfig(Frozen):
-    """Everything that decides a run. `method` and `backbone` hold the name and the options of each."""
+    """Hold everything that decides a run; `method` and `backbone` have the name and the options of each."""
 
     preset: str
     seed: int = Field(0, ge=0)
@@ -351,7 +359,7 @@ def unknown_key(key: str, known: Iterable[str]) -> str:
 
 
 def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested dictionaries laid over each other, later ones on top."""
+    """Merge nested dictionaries; later ones win."""
     result: dict[str, Any] = {}
     for layer in layers:
         for key, value in layer.items():
@@ -363,7 +371,7 @@ def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_assignments(texts: Iterable[str]) -> dict[str, Any]:
-    """`training.learning_rate=0.01` lines, as typed after --set, as a nested dictionary."""
+    """Return `training.learning_rate=0.01` lines, as typed after --set, as a nested dictionary."""
     result: dict[str, Any] = {}
     for text in texts:
         key, value = key_and_value(text, "--set", "training.epochs=5")
@@ -375,7 +383,7 @@ def parse_assignments(texts: Iterable[str]) -> dict[str, Any]:
 
 
 def key_and_value(text: str, option: str, example: str) -> tuple[str, str]:
-    """The two sides of what was typed after an option as key=value."""
+    """Split what was typed after an option as key=value."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise UserError(f"`{option} {text}` is not of the form section.key=value, for instance {option} {example}.")
@@ -383,7 +391,7 @@ def key_and_value(text: str, option: str, example: str) -> tuple[str, str]:
 
 
 def value_from_text(text: str) -> Any:
-    """A value as typed: a number, true, null, a list in brackets; whatever is not JSON is text."""
+    """Return the value of a text: a number, true, null, a list in brackets; whatever is not JSON is text."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:

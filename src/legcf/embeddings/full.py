@@ -14,7 +14,8 @@ from legcf.data.interactions import Interactions
 from legcf.embeddings.base import ComparisonRow, EmbeddingLayer, normal, xavier_uniform
 from legcf.embeddings.budget import Budgeted, width_within
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
-from legcf.factorisation.als import AlsSettings, factorise, history_items
+from legcf.factorisation.als import AlsSettings, factorise
+from legcf.factorisation.history_vectors import history_items
 from legcf.factorisation.spectral import singular_vectors
 
 

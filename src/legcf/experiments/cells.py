@@ -10,14 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from legcf.core.config import RunConfig, merged
+from legcf.core.config import SECTIONS, RunConfig, merged
 from legcf.core.errors import UserError
 from legcf.training.registry import BACKBONES, METHODS, config_from_json, resolve
 
 WIDTH = 128
 _BUCKETS = 500
 _ENTITIES_A_BUCKET = 4  # below 2,000 entities a codebook of 500 would hardly be shared
-_SECTIONS = ("method", "backbone", "training", "ranking")
 _NO_DECISIONS = {"threads", "memory_cap_mb", "checkpoint_seconds"}
 _DEEPER = ("yelp2020", "amazon-book")  # where the paper uses four layers instead of three
 
@@ -160,7 +159,7 @@ def hash_today(config: Mapping[str, Any], config_hash: str) -> str:
         stored = config_from_json(config)
     except UserError:
         return config_hash
-    sections = {name: _deciding(config[name]) for name in _SECTIONS}
+    sections = {name: _deciding(config[name]) for name in SECTIONS}
     version = METHODS[stored.method.name].layer.version
     return digest(_decisions(stored)) if digest({"version": version, **sections}) == config_hash else config_hash
 
@@ -180,7 +179,7 @@ def with_overrides(cell_overrides: Mapping[str, Any], *more: Mapping[str, Any]) 
 def _decisions(config: RunConfig) -> dict[str, Any]:
     """Return all that a result depends on: every setting with its value, so that a default that changes makes another
     run, and the version of the method. What only decides about memory, threads and files stays out."""
-    sections = {name: _deciding(getattr(config, name).model_dump(mode="json")) for name in _SECTIONS}
+    sections = {name: _deciding(getattr(config, name).model_dump(mode="json")) for name in SECTIONS}
     return {"version": METHODS[config.method.name].layer.version, **sections}
 
 

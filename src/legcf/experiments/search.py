@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from legcf.core.config import RunConfig, merged, parse_assignments
+from legcf.core.config import RunConfig, merged
 from legcf.core.errors import MissingExtra, UserError
 from legcf.core.files import read_json, write_json
 from legcf.core.plugins import find_part
@@ -59,7 +59,7 @@ class SearchRequest:
         return {key: _value(self.config({}).to_json(), key) for key in keys}
 
     def config(self, drawn: Mapping[str, Any]) -> RunConfig:
-        nested = parse_assignments([]) if not drawn else merged(*(_nested(key, value) for key, value in drawn.items()))
+        nested = merged(*(_nested(key, value) for key, value in drawn.items()))
         return resolve(self.method, self.backbone, self.preset, self.seed, merged(self.overrides, nested), self.data)
 
     def mark(self, content_hash: str) -> dict[str, Any]:
@@ -211,7 +211,7 @@ def prepare(request: SearchRequest, dataset: Dataset, folder: Path, trials: int)
     if path.exists() and read_json(path) != mark:
         raise UserError(f"{folder} holds a search of other settings or data; choose another --out.")
     if not path.exists():
-        if folder.exists() and any(not found.name.startswith(".") for found in folder.iterdir()):
+        if folder.exists() and any(not entry.name.startswith(".") for entry in folder.iterdir()):
             raise UserError(f"{folder} is not empty and holds no search; choose another --out.")
         write_json(path, mark)
     study = _study(folder, _sampler(request))

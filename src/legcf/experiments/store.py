@@ -181,28 +181,28 @@ class ResultStore:
     def rows(self) -> dict[str, StoredRun]:
         """Return every run by its key."""
         columns = ", ".join((*_PLAIN, *_NESTED))
-        found = self._connection.execute(f"SELECT {columns} FROM runs ORDER BY cell, seed").fetchall()
-        return {values[0]: _row(values) for values in found}
+        rows = self._connection.execute(f"SELECT {columns} FROM runs ORDER BY cell, seed").fetchall()
+        return {values[0]: _row(values) for values in rows}
 
     def status(self, key: str) -> tuple[str, str | None]:
         """Return status and error of a run; ("missing", None) for one that nobody has begun."""
-        found = self._connection.execute("SELECT status, error FROM runs WHERE key = ?", (key,)).fetchone()
-        return ("missing", None) if found is None else (found[0], found[1])
+        row = self._connection.execute("SELECT status, error FROM runs WHERE key = ?", (key,)).fetchone()
+        return ("missing", None) if row is None else (row[0], row[1])
 
     def per_user(self, key: str) -> dict[str, NDArray[np.float32]]:
-        found = self._connection.execute("SELECT metric, float32 FROM per_user WHERE key = ?", (key,)).fetchall()
-        return {name: np.frombuffer(zlib.decompress(blob), dtype="<f4") for name, blob in found}
+        rows = self._connection.execute("SELECT metric, float32 FROM per_user WHERE key = ?", (key,)).fetchall()
+        return {name: np.frombuffer(zlib.decompress(blob), dtype="<f4") for name, blob in rows}
 
     def state(self, key: str) -> bytes | None:
-        found = self._connection.execute("SELECT safetensors FROM states WHERE key = ?", (key,)).fetchone()
-        return None if found is None else zlib.decompress(found[0])
+        row = self._connection.execute("SELECT safetensors FROM states WHERE key = ?", (key,)).fetchone()
+        return None if row is None else zlib.decompress(row[0])
 
     def remember_study(self, study: str, dataset: str, effort: str, plan: Mapping[str, Any]) -> None:
         """Note which runs make up a table, so that the report needs nothing but the store. A drawing stays."""
         name = (study, dataset, effort)
         with self._writing() as connection:
-            found = connection.execute(f"SELECT plan FROM studies WHERE {_THIS_STUDY}", name).fetchone()
-            drawn = {key: value for key, value in json.loads(found[0]).items() if key == DRAWING} if found else {}
+            row = connection.execute(f"SELECT plan FROM studies WHERE {_THIS_STUDY}", name).fetchone()
+            drawn = {key: value for key, value in json.loads(row[0]).items() if key == DRAWING} if row else {}
             connection.execute(
                 "INSERT OR REPLACE INTO studies VALUES (?, ?, ?, ?, ?)",
                 (*name, json.dumps({**drawn, **plan}), time.time()),
@@ -217,8 +217,8 @@ class ResultStore:
             )
 
     def studies(self) -> list[dict[str, Any]]:
-        found = self._connection.execute("SELECT study, dataset, preset, plan FROM studies ORDER BY rowid").fetchall()
-        return [{**dict(zip(_NAME_OF_STUDY, name, strict=True)), **json.loads(plan)} for *name, plan in found]
+        rows = self._connection.execute("SELECT study, dataset, preset, plan FROM studies ORDER BY rowid").fetchall()
+        return [{**dict(zip(_NAME_OF_STUDY, name, strict=True)), **json.loads(plan)} for *name, plan in rows]
 
     def close(self) -> None:
         self._connection.close()

@@ -173,8 +173,8 @@ def _carried_out(job: WorkerJob, folder: Path) -> Outcome:
     if job.per_user:
         ks = sorted({int(name.partition("@")[2]) for name in PUBLISHED_METRICS})
         names = {name.partition("@")[0] for name in PUBLISHED_METRICS}
-        found, _, _ = evaluate_per_user(trained.ranking, dataset.test, ks, metrics=names)
-        per_user = {name: found[name] for name in PUBLISHED_METRICS}
+        values, _, _ = evaluate_per_user(trained.ranking, dataset.test, ks, metrics=names)
+        per_user = {name: values[name] for name in PUBLISHED_METRICS}
     state = _state(trained) if job.keep_state else None
     return Outcome(None, trained.metrics, trained.curve, describe(), per_user, state)
 

@@ -4,15 +4,18 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset
 from legcf.data.reading.item_table import NumberValues, TextValues, read_attributes
+from legcf.device.page import write_folder, write_page
 from legcf.export.accuracy import Compared, compared
 from legcf.export.build import Trained, build, resolved, served_ranking
 from legcf.export.options import ExportOptions
 from legcf.modelfile.attributes import Attributes, number_column, text_column
+from legcf.modelfile.served_model import ServedModel
 
 
 @dataclass(frozen=True)
@@ -46,12 +49,12 @@ def export_model(
     options: ExportOptions | None = None,
     open_data: Callable[[], Dataset] | None = None,
 ) -> ExportReport:
-    """Write `trained` as the model file `path`.
+    """Write `trained` as the model file `path`; as a page that holds it, where `path` ends in .html.
 
     `open_data` gives the data of the training: its validation pairs choose how users are folded in, and both held-out
     parts measure the file. Where it raises a UserError, the training pairs choose, and nothing is measured.
     """
-    options = resolved(options or ExportOptions(), trained)
+    options = resolved(_for_pages(options or ExportOptions(), path), trained)
     dataset, obstacle = _opened(trained, open_data)
     attributes = None if options.items is None else read_item_attributes(trained, options)
     model = build(trained, options, None if dataset is None else dataset.validation)
@@ -65,10 +68,10 @@ def export_model(
         model.card["serving"]["accuracy"] = accuracy
         if not accuracy:
             obstacle = "the data of this run has no test or validation pairs"
-    parts = model.save(path)
+    parts = _save(model, path, options)
     return ExportReport(
         file=str(path),
-        bytes=path.stat().st_size,
+        bytes=sum(parts.values()),
         parts=parts,
         full_table_bytes=model.card["full_table_bytes"],
         settings=settings,
@@ -76,6 +79,30 @@ def export_model(
         accuracy=accuracy,
         unmeasured=obstacle,
     )
+
+
+def _for_pages(options: ExportOptions, path: Path) -> ExportOptions:
+    """Leave users out of pages unless they are asked for: others read what stands in a page."""
+    if options.format == "web" and _is_page(path):
+        raise UserError(f"--format web writes a folder: give a name that does not end in {path.suffix}.")
+    is_for_others = options.format == "web" or _is_page(path)
+    return replace(options, users="none") if is_for_others and options.users is None else options
+
+
+def _is_page(path: Path) -> bool:
+    return path.suffix.lower() in (".html", ".htm")
+
+
+def _save(model: ServedModel, path: Path, options: ExportOptions) -> dict[str, int]:
+    """Write the model, by itself or in a page; return the bytes of each part."""
+    if options.format != "web" and not _is_page(path):
+        return model.save(path)
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "model.legcf"
+        parts = model.save(file)
+        content = file.read_bytes()
+    written = write_folder(content, path) if options.format == "web" else write_page(content, path)
+    return {**parts, "page": written - len(content)}
 
 
 def item_attributes(columns: Mapping[str, TextValues | NumberValues], num_items: int) -> Attributes:

@@ -9,7 +9,7 @@ from legcf.core.errors import UserError
 from legcf.modelfile.served_model import DTYPES
 from legcf.ranking.ranking import Ranking
 
-_CHOICES = {"dtype": (*DTYPES, None), "format": ("coded", "full"), "users": ("coded", "history", "none", None)}
+_CHOICES = {"dtype": (*DTYPES, None), "format": ("coded", "full", "web"), "users": ("coded", "history", "none", None)}
 
 
 @dataclass(frozen=True)
@@ -20,9 +20,10 @@ class ExportOptions:
         t: Meta-embeddings per row: the model's own, else 4.
         c: Meta-embeddings in all: the model's own, else 500.
         dtype: How numbers are stored: `int8` with scales (the default), `float16`, or `float32` (that of `full`).
-        format: `coded`, or `full` for the propagated table.
+        format: `coded`, `full` for the propagated table, or `web` for a folder with a page that any static host serves.
         users: `coded`: asked for by id, with a code of their vector; `history`: by id, with what they have; `none`:
-            every request brings the user's items. By default what the model's users are; `none` after `train --bytes`.
+            every request brings the user's items. By default what the model's users are; `none` after `train --bytes`
+            and in pages, which others read.
         history: Whether to store what users have: yes, unless `users` is `none`.
         titles: Whether to store titles of items, if there are any.
         items: A table with a row for each item: its id, and attributes to filter by.

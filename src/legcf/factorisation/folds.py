@@ -15,7 +15,8 @@ import numpy as np
 from legcf.core.hill_climb import climb
 from legcf.data.interactions import MANY_PAIRS, Dataset, Interactions
 from legcf.evaluation import CHOOSING_SCORES, Evaluator, eval_users
-from legcf.factorisation.als import AlsSettings, factorise, history_items
+from legcf.factorisation.als import AlsSettings, factorise
+from legcf.factorisation.history_vectors import history_items
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.tables.pooling import Pooling
 

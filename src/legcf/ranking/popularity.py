@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from legcf.core.arrays import FloatArray
 
-_SHRINK = 5.0  # users; not measured
+_SHRINK = 5.0  # users; no measurement recorded
 
 
 def at_least_one(popularity: NDArray[np.integer]) -> FloatArray:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers as a file gives them back: what is judged and tested is what is served. Numpy only."""
+"""Round numbers as a file gives them back: what is validated and tested is what is served. Numpy only."""
 
 from dataclasses import replace
 from typing import Any
@@ -12,11 +12,11 @@ from legcf.ranking.ranking import Codes, Ranking
 from legcf.ranking.tables.embedding_table import CodebookTable, EmbeddingTable, QuantisedTable
 from legcf.ranking.tables.packing import dequantise_rows, quantise_rows
 
-_LARGEST_HALF = 65504.0
+_LARGEST_HALF = 65504.0  # of float16
 
 
 def as_stored(ranking: Ranking, bits: int | None) -> Ranking:
-    """The ranking with its items in so many bits per value; without a number codes stay codes, in bytes.
+    """Return the ranking with its items in so many bits per value; without a number codes stay codes, in bytes.
 
     For users that are their histories: they follow from the rounded items. Compiled: needs numba.
     """
@@ -36,18 +36,18 @@ def as_stored(ranking: Ranking, bits: int | None) -> Ranking:
 
 
 def keep_codes(codes: Codes, dtype: str) -> CodebookTable:
-    """Codes that are there already, rounded as the file will give them back."""
+    """Round codes that are there already as the file will give them back."""
     narrow: NDArray[np.unsignedinteger] = codes.items.indices.astype(column_type(len(codes.codebook)))
     return CodebookTable(narrow, rounded(codes.items.weights, dtype), rounded(codes.codebook, dtype))
 
 
 def column_type(c: int) -> type[np.unsignedinteger[Any]]:
-    """The narrowest that numbers c meta-embeddings, of those that numpy gathers by at speed."""
+    """Return the narrowest type that numbers c meta-embeddings, of those that numpy gathers by at speed."""
     return np.uint16 if c <= 2**16 else np.uint32
 
 
 def rounded(matrix: NDArray[np.floating], dtype: str) -> FloatArray:
-    """The matrix as a file of this dtype gives it back."""
+    """Return the matrix as a file of this dtype gives it back."""
     exact = np.asarray(matrix, dtype=np.float32)
     if dtype == "int8":
         return dequantise_rows(*quantise_rows(exact))

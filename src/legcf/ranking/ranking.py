@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A ranking: everything that decides which items a user is shown, in which order. One value, made once, held by all.
+"""Hold everything that decides which items a user is shown, in which order: one value, made once, held by all.
 
     score(u, i) = h_u · h_i + bias_i + what the lists of the user's items add
 
@@ -26,7 +26,7 @@ _TOGETHER = 256  # users without a vector whose scores stand in memory at once
 
 @dataclass(frozen=True, eq=False)
 class Codes:
-    """A codebook and the items' rows of S, whose product is the item vectors."""
+    """Hold a codebook and the items' rows of S, whose product is the item vectors."""
 
     codebook: FloatArray
     items: Assignment
@@ -34,6 +34,8 @@ class Codes:
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
+    """Rank all items for every user."""
+
     users: FloatArray
     """U × d, propagated; zero for users without a history."""
     items: FloatArray
@@ -53,7 +55,7 @@ class Ranking:
     meta: FloatArray | None = None
     """H_meta (c × d), where the layer has meta-embeddings."""
     popularity: NDArray[np.integer] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """How many users have each item; counted in the first histories where it is not given."""
+    """How many users have each item; counted in the first histories by default."""
 
     def __post_init__(self) -> None:
         if len(self.popularity) != len(self.items):
@@ -68,7 +70,7 @@ class Ranking:
         return len(self.items)
 
     def add_bias_and_history(self, scores: FloatArray, users: Positions) -> NDArray[np.bool_]:
-        """Turn the inner products of these users with all items into scores, in place.
+        """Turn the inner products of these users with all items into scores, within the array.
 
         Returns for whom nothing tells one item from another, neither a vector nor what a history adds: such strangers
         are shown what is popular.
@@ -83,30 +85,29 @@ class Ranking:
         return cold_users
 
     def cold_users(self, users: Positions) -> NDArray[np.bool_]:
-        """Who of these users is shown what is popular."""
-        chosen = np.asarray(users)
-        found = np.logical_not(self.users[chosen].any(axis=1))
-        places = np.flatnonzero(found)
-        for some in np.array_split(places, len(places) // _TOGETHER + 1):
-            found[some] = self.add_bias_and_history(
-                np.zeros((len(some), self.num_items), dtype=np.float32), chosen[some]
-            )
-        return found
+        """Mark those of these users who are shown what is popular."""
+        positions = np.asarray(users)
+        cold = np.logical_not(self.users[positions].any(axis=1))
+        without_vector = np.flatnonzero(cold)
+        for some in np.array_split(without_vector, len(without_vector) // _TOGETHER + 1):
+            no_products = np.zeros((len(some), self.num_items), dtype=np.float32)
+            cold[some] = self.add_bias_and_history(no_products, positions[some])
+        return cold
 
     def most_popular(self, k: int) -> tuple[IntArray, FloatArray]:
-        """What anyone is shown of whom nothing is known: k items and their numbers of users."""
+        """Return what anyone is shown of whom nothing is known: k items and their numbers of users."""
         first = np.argsort(-self.popularity, kind="stable")[:k].astype(np.int32)
         return first, self.popularity[first].astype(np.float32)
 
     def with_histories(self, histories: Interactions) -> "Ranking":
-        """The same with more (or less) known of its users; what they are ranked by follows, what was learnt stays."""
+        """Return the same with other histories: vectors made of them follow, what was learnt stays."""
         users, items = self.users, self.items
         if self.pooling is not None:
             users = self.pooling.vectors(histories, items.__getitem__, items.shape[1])
         return replace(self, users=users, histories=histories)
 
     def with_norm_power(self, power: float) -> "Ranking":
-        """Only this power of a vector's length counts; 1 leaves all as it is."""
+        """Raise the lengths of all vectors to this power; 1 leaves them as they are."""
         if power == 1:
             return self
         users, items = _shortened(self.users, power), _shortened(self.items, power)

@@ -18,8 +18,9 @@ from legcf.ranking.topk import rank
 from legcf.ranking.topk_numba import empty_top_k, move_items
 from legcf.ranking.topk_numpy import TopK
 
-_KEPT = 192  # items a user, the best by products alone; whose best are all moved is ranked as usual. Not measured
-_MOVED_PART = 8  # an eighth of the items may be moved, at most, for a user of usual activity. Not measured
+# Both decide speed alone.
+_KEPT = 192  # best items of a user by products alone; whose best are all moved is ranked as usual
+_MOVED_PART = 8  # an eighth of the items may be moved, at most, for a user of usual activity
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,14 +51,14 @@ class Reranker:
         if seen is None or ranking.bias is not None or not _moves_little(ranking):
             return rank(ranking, k, users, seen)
         assert ranking.lists is not None
-        chosen = np.arange(ranking.num_users) if users is None else np.asarray(users)
-        if self._best is None or not self._best.fits(ranking, k, chosen, seen):
-            self._best = _Best(ranking, chosen, seen, k)
+        asked_users = np.arange(ranking.num_users) if users is None else np.asarray(users)
+        if self._best is None or not self._best.fits(ranking, k, asked_users, seen):
+            self._best = _Best(ranking, asked_users, seen, k)
             return rank(ranking, k, users, seen)
         if self._best.top is None:
-            self._best = replace(self._best, top=rank(replace(ranking, lists=None), max(k, _KEPT), chosen, seen))
+            self._best = replace(self._best, top=rank(replace(ranking, lists=None), max(k, _KEPT), asked_users, seen))
         assert self._best.top is not None
-        return _moved(ranking, ranking.lists, k, chosen, seen, self._best.top)
+        return _moved(ranking, ranking.lists, k, asked_users, seen, self._best.top)
 
 
 def _moves_little(ranking: Ranking) -> bool:

@@ -21,13 +21,13 @@ def rank(ranking: Ranking, k: int, users: Positions | None = None, seen: Interac
 
     `seen` are pairs of all users that are left out. Ties go to the lower item number.
     """
-    chosen = np.arange(ranking.num_users) if users is None else np.asarray(users)
-    hidden = Interactions.empty(len(chosen), ranking.num_items) if seen is None else seen.of_users(chosen)
+    asked_users = np.arange(ranking.num_users) if users is None else np.asarray(users)
+    hidden = Interactions.empty(len(asked_users), ranking.num_items) if seen is None else seen.of_users(asked_users)
 
     def complete(scores: FloatArray, rows: slice) -> None:
-        ranking.add_bias_and_history(scores, chosen[rows])
+        ranking.add_bias_and_history(scores, asked_users[rows])
 
-    return _rank(ranking.users, chosen, ranking.items, k, hidden, complete)
+    return _rank(ranking.users, asked_users, ranking.items, k, hidden, complete)
 
 
 def similar(ranking: Ranking, items: Positions, k: int) -> TopK:
@@ -47,21 +47,21 @@ def similar(ranking: Ranking, items: Positions, k: int) -> TopK:
 
 def _rank(
     vectors: FloatArray,
-    chosen: Positions,
+    queries: Positions,
     against: FloatArray,
     k: int,
     hidden: Interactions,
     complete: Callable[[FloatArray, slice], None],
 ) -> TopK:
-    """Return the top k of the chosen vectors' inner products, completed block by block, without the `hidden` items."""
-    ranked, scores = empty_top_k(len(chosen), min(k, len(against)))
+    """Return the top k of the queried vectors' inner products, completed block by block, without the `hidden` items."""
+    ranked, scores = empty_top_k(len(queries), min(k, len(against)))
     across = _tensor(against).T
     rows = max(1, _BLOCK_BYTES // (4 * max(len(against), 1)))
-    buffer = torch.empty((min(rows, max(len(chosen), 1)), len(against)))
-    for start in range(0, len(chosen), rows):
-        block = slice(start, min(start + rows, len(chosen)))
+    buffer = torch.empty((min(rows, max(len(queries), 1)), len(against)))
+    for start in range(0, len(queries), rows):
+        block = slice(start, min(start + rows, len(queries)))
         out = buffer[: block.stop - start]
-        torch.mm(_tensor(vectors[chosen[block]]), across, out=out)
+        torch.mm(_tensor(vectors[queries[block]]), across, out=out)
         complete(out.numpy(), block)
         hidden_here = hidden.of_users(np.arange(start, block.stop))
         ranked[block], scores[block] = top_k(out.numpy(), ranked.shape[1], hidden_here)

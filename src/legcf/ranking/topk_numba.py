@@ -134,7 +134,7 @@ def _contains(values, start, end, value):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, parallel=True)
 def _select(all_scores, indptr, seen, items, scores):  # type: ignore[no-untyped-def]
-    """Most scores fail one comparison with the worst that is kept."""
+    """Compare every score with the worst that is kept; most fail this one comparison."""
     for user in prange(len(all_scores)):
         line = all_scores[user]
         bar = _bar(scores[user])

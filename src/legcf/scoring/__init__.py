@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers from a model in memory. Numpy only."""
+"""Answer from a model in memory. Numpy only."""

@@ -8,7 +8,7 @@ from legcf.core.arrays import FloatArray, Positions
 
 @dataclass(frozen=True)
 class UserProfile:
-    """A request in positions: the user's vector and the items it is known to have."""
+    """Hold a request in positions: the user's vector and the items it is known to have."""
 
     vector: FloatArray
     history: Positions

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recommendations from a serving model with numpy alone: no graph, no N × d table, no torch.
+"""Recommend from a served model with numpy alone: no graph, no N × d table, no torch.
 
     y_ui = s_uᵀ G s_i,  G = H_meta H_metaᵀ
 
@@ -31,13 +31,13 @@ from legcf.scoring.foldin import UserMaker, user_maker
 from legcf.scoring.profile import UserProfile
 from legcf.scoring.rules import Caps, Filter, allowed_items, choose
 
-_POOL = 10  # candidates per place where the best scores alone do not decide
+_POOL = 10  # candidates per recommendation where diversity or caps decide; no measurement recorded
 _NONE = np.zeros(0, dtype=np.int32)
 _NUMBER = "The number of recommendations"
 
 
 class Scored(NamedTuple):
-    """An entity (item or user) with its score; `name` is the title when there is one."""
+    """Hold an entity (item or user) with its score; `name` is the title when there is one."""
 
     id: ExternalId
     score: float
@@ -48,7 +48,7 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True)
 class Request:
-    """One wish for recommendations: a known user, a list of items, or both (a known user with news).
+    """Ask for recommendations: for a known user, for a list of items, or both (a known user with new items).
 
     Args:
         user: The id of a user that the model knows.
@@ -129,12 +129,12 @@ class Scorer:
 
     @cached_property
     def solver(self) -> UserMaker:
-        """What makes a user's vector of its items."""
+        """Return what makes a user's vector of its items."""
         return user_maker(self.model, self._measured[0])
 
     @property
     def item_norms(self) -> FloatArray:
-        """Lengths of the items' vectors."""
+        """Return the lengths of the items' vectors."""
         return self._measured[1]
 
     @cached_property
@@ -153,11 +153,11 @@ class Scorer:
         """
         return self.recommend_for_profile(self.profile(request), request)
 
-    def recommend_for_profile(self, taste: UserProfile, request: Request, hidden: Positions = _NONE) -> list[Scored]:
-        """Do the same for a taste that is at hand already.
+    def recommend_for_profile(self, profile: UserProfile, request: Request, hidden: Positions = _NONE) -> list[Scored]:
+        """Find the best items for a profile that is at hand already.
 
         Args:
-            taste: What `taste(request)` gives.
+            profile: What `profile(request)` returned.
             request: What may be shown.
             hidden: Positions of items that nobody is shown at the moment.
 
@@ -165,60 +165,59 @@ class Scorer:
             The best items, as `recommend` gives them.
         """
         as_count(request.k, _NUMBER)
-        seen = taste.history if request.exclude_seen else _NONE
+        seen = profile.history if request.exclude_seen else _NONE
         left_out = np.concatenate([self.model.items.positions(request.deny), hidden, seen])
         inside = allowed_items(self.model.attributes, request.filter) if request.filter else None
         if request.allow is not None:
             listed = np.zeros(len(self.model.items), dtype=np.bool_)
             listed[self.model.items.positions(request.allow)] = True
             inside = listed if inside is None else inside & listed
-        scores = self.scores(taste)
+        scores = self.scores(profile)
         if request.cap or request.diversity:
-            found = self._chosen(scores, request, left_out, inside)
+            best_items = self._diverse(scores, request, left_out, inside)
         else:
-            found = top_k(scores, request.k, left_out, inside)
-        return _named(self.model.items, self.model.titles, *found, self.fallback(taste))
+            best_items = top_k(scores, request.k, left_out, inside)
+        return _named(self.model.items, self.model.titles, *best_items, self.fallback(profile))
 
-    def _chosen(
+    def _diverse(
         self, scores: FloatArray, request: Request, left_out: Positions, inside: ItemMask | None
     ) -> tuple[NDArray[np.int64], FloatArray]:
-        """By diversity and caps from the best items: from more of them if caps leave too few."""
-        room = _POOL * request.k
+        """Choose by diversity and caps among the best items: among more of them if caps leave too few."""
+        size = _POOL * request.k
         while True:
-            pool, values = top_k(scores, room, left_out, inside)
+            pool, values = top_k(scores, size, left_out, inside)
             vectors = self.model.item_rows.vectors(pool) if request.diversity else None
             caps = Caps(self.model.attributes, request.cap)
             taken = choose(pool.tolist(), values, vectors, request.k, request.diversity, caps)
-            if len(taken) == request.k or len(pool) < room:
+            if len(taken) == request.k or len(pool) < size:
                 return pool[taken], values[taken]
-            room *= _POOL
+            size *= _POOL
 
-    def fallback(self, taste: UserProfile) -> Literal["popular"] | None:
-        """What is recommended in place of a taste of which nothing is known: neither vector nor history tell items
-        apart."""
+    def fallback(self, profile: UserProfile) -> Literal["popular"] | None:
+        """Say what is recommended if nothing is known: neither vector nor history make a difference between items."""
         lists = self.model.lists
-        if taste.vector.any() or (lists is not None and lists.scores(taste.history, taste.relative).any()):
+        if profile.vector.any() or (lists is not None and lists.scores(profile.history, profile.relative).any()):
             return None
         return "popular"
 
-    def scores(self, taste: UserProfile, projected: FloatArray | None = None) -> FloatArray:
-        """Scores of all items, in item order. Someone of whom nothing is known gets what most people like.
+    def scores(self, profile: UserProfile, projected: FloatArray | None = None) -> FloatArray:
+        """Score all items, in item order. Someone of whom nothing is known gets what most people like.
 
         Args:
-            taste: A user's vector and items.
+            profile: A user's vector and items.
             projected: What `item_rows.project` gives for that vector, if it is at hand.
 
         Returns:
             A score per item.
         """
-        if self.fallback(taste) is not None:
+        if self.fallback(profile) is not None:
             return self.model.popularity.astype(np.float32)
         rows = self.model.item_rows
-        scores: FloatArray = rows.scores(rows.project(taste.vector[None]) if projected is None else projected)[0]
+        scores: FloatArray = rows.scores(rows.project(profile.vector[None]) if projected is None else projected)[0]
         if self.model.item_bias is not None:
             scores += self.model.item_bias
         if self.model.lists is not None:
-            self.model.lists.add_to(scores, taste.history, taste.relative)
+            self.model.lists.add_to(scores, profile.history, profile.relative)
         return scores
 
     def profile(self, request: Request, more: Positions = _NONE) -> UserProfile:
@@ -255,7 +254,7 @@ class Scorer:
         return UserProfile(self.solver.vector(history, relative), history, relative)
 
     def history(self, user: int) -> NDArray[np.int32]:
-        """What a user is known to have, both as positions."""
+        """Return what a user is known to have, both as positions."""
         stored = self.model.history
         return _NONE if stored is None else stored.of_user(user)
 
@@ -273,8 +272,8 @@ class Scorer:
         position = self.model.items.position(item)
         cosines = self._cosines(self.model.item_rows, position, self.item_norms)
         cosines *= trust(self.model.popularity)
-        found = top_k(cosines, as_count(k, "The number of similar items"), np.append(hidden, position))
-        return _named(self.model.items, self.model.titles, *found)
+        count = as_count(k, "The number of similar items")
+        return _named(self.model.items, self.model.titles, *top_k(cosines, count, np.append(hidden, position)))
 
     def similar_users(self, user: ExternalId, k: int = 10) -> list[Scored]:
         """Find the users most like one, where the file holds vectors of users (`legcf export --users coded`).
@@ -291,8 +290,7 @@ class Scorer:
             raise UserError("This model stores no users, so none can be compared: export with `--users coded`.")
         cosines = self._cosines(self.model.user_rows, position, self._user_norms)
         count = as_count(k, "The number of similar users")
-        found, scores = top_k(cosines, count, np.array([position]))
-        return _named(self.model.users, None, found, scores)
+        return _named(self.model.users, None, *top_k(cosines, count, np.array([position])))
 
     def recommend_all(
         self, k: int = 20, exclude_seen: bool = True, compiled: bool | None = None
@@ -356,7 +354,7 @@ class Scorer:
         return len(self.model.users)
 
     def _blend(self, trained: FloatArray, news: Positions) -> FloatArray:
-        """Without a stored history the news are all there is beside the trained vector: both count as much."""
+        """Add the new items to the trained vector, as long as it: without a stored history there is nothing else."""
         solved = self.solver.vector(news)
         length = float(np.linalg.norm(solved))
         blended: FloatArray = trained + solved * (float(np.linalg.norm(trained)) / length if length else 0.0)
@@ -379,9 +377,9 @@ class Scorer:
 
 
 def _named(
-    ids: IdMap, titles: list[str] | None, places: NDArray[np.int64], scores: FloatArray, fallback: str | None = None
+    ids: IdMap, titles: list[str] | None, positions: NDArray[np.int64], scores: FloatArray, fallback: str | None = None
 ) -> list[Scored]:
-    known = ids.external(places)
-    names = [str(identifier) for identifier in known] if titles is None else [titles[place] for place in places]
-    found = zip(known, scores.tolist(), names, strict=True)
-    return [Scored(identifier, score, name, fallback) for identifier, score, name in found]
+    named = ids.external(positions)
+    names = [str(identifier) for identifier in named] if titles is None else [titles[index] for index in positions]
+    entries = zip(named, scores.tolist(), names, strict=True)
+    return [Scored(identifier, score, name, fallback) for identifier, score, name in entries]

@@ -129,7 +129,7 @@ class Gate:
         if method not in _WRITING or not origin:
             return None
         _, _, sender = origin.partition("://")
-        if sender == host or {origin, "*"} & self._origins or _host_name(sender) in (accepted or ()):
+        if {origin, "*"} & self._origins or (sender and (sender == host or _host_name(sender) in (accepted or ()))):
             return None
         return f"Pages of {origin[:100]!r} may not send anything: start the server with `--cors-origin` if they should."
 

@@ -83,7 +83,7 @@ def save(path: Path, groups: Mapping[str, Tensors], facts: Mapping[str, Any]) ->
 def load(path: Path) -> tuple[dict[str, Tensors], dict[str, Any]]:
     with _read_as(path), safe_open(path, framework="pt") as file:
         facts: dict[str, Any] = json.loads((file.metadata() or {})["facts"])
-        return _grouped((key, file.get_tensor(key)) for key in file.keys()), facts  # noqa: SIM118 (not a dictionary)
+        return grouped((key, file.get_tensor(key)) for key in file.keys()), facts  # noqa: SIM118 (not a dictionary)
 
 
 def read(path: Path) -> bytes:
@@ -98,7 +98,7 @@ def loaded(content: bytes, path: Path) -> tuple[dict[str, Tensors], dict[str, An
     with _read_as(path):
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
         facts: dict[str, Any] = json.loads(header["__metadata__"]["facts"])
-        return _grouped(from_bytes(content).items()), facts
+        return grouped(from_bytes(content).items()), facts
 
 
 @contextmanager
@@ -111,7 +111,8 @@ def _read_as(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _grouped(tensors: Iterable[tuple[str, torch.Tensor]]) -> dict[str, Tensors]:
+def grouped(tensors: Iterable[tuple[str, torch.Tensor]]) -> dict[str, Tensors]:
+    """Return pairs ("group/name", tensor) as {"group": {"name": tensor}}."""
     groups: dict[str, Tensors] = {}
     for key, tensor in tensors:
         group, _, name = key.partition("/")

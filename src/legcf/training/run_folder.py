@@ -23,7 +23,7 @@ from legcf.core.files import read_json, write_json
 from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
 from legcf.data.interactions import Dataset, Interactions
 from legcf.features.cold_items import ColdItemEncoder
-from legcf.features.known import ItemFeatures
+from legcf.features.item_features import ItemFeatures
 from legcf.ranking.builder import RankingBuilder, arrays
 from legcf.ranking.ranking import Ranking
 from legcf.training import checkpoint

@@ -251,7 +251,7 @@ class TableSearch:
         if before is None or SelectionPolicy.for_catalogue(self.dataset.num_items).weighs_lists_per_table:
             weight, score = fitter.weighed(ranking, lists, weight, objective, settings)
         else:  # what suits the first table of a kind about suits the others, and evaluating takes long
-            score = fitter.judged(ranking, lists, weight, objective, settings)
+            score = fitter.score(ranking, lists, weight, objective, settings)
         return _Trial(table, model, weight, score)
 
     def _quantised(self, trial: _Trial) -> Candidate | None:

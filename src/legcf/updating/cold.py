@@ -14,7 +14,7 @@ from legcf.data.reading.columns import find_column
 from legcf.data.reading.kinds import to_text
 from legcf.features.coder import Kind
 from legcf.features.fitting import coded, fitted_coder
-from legcf.features.known import ItemFeatures
+from legcf.features.item_features import ItemFeatures
 from legcf.features.mapping import fit_map
 from legcf.ranking.popularity import trust
 from legcf.training.run_folder import TrainedModel

@@ -20,7 +20,7 @@ from legcf.data.interactions import Dataset, Interactions
 from legcf.embeddings.budget import without_budget
 from legcf.evaluation import Evaluator, eval_users, evaluate, sample_eval_users
 from legcf.features.cold_items import ColdItemEncoder
-from legcf.features.known import ItemFeatures
+from legcf.features.item_features import ItemFeatures
 from legcf.modelfile.served_model import encoder_bytes
 from legcf.ranking.builder import RankingBuilder
 from legcf.ranking.item_lists.recipe import ListFitter

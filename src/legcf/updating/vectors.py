@@ -16,7 +16,9 @@ from legcf.core.arrays import FloatArray, Positions
 from legcf.core.hill_climb import climb
 from legcf.core.random_streams import fixed_generator
 from legcf.data.interactions import Interactions
-from legcf.factorisation.als import AlsSettings, confidences, linear_map, solve_side
+from legcf.factorisation.als import AlsSettings, confidences
+from legcf.factorisation.half_step import solve_side
+from legcf.factorisation.history_vectors import linear_map
 from legcf.ranking.tables.pooling import Pooling
 from legcf.ranking.tables.pooling_numba import pooled_users
 from legcf.training.run_folder import TrainedModel
@@ -56,9 +58,9 @@ def changed_vectors(
     before = space.half_step(users, items, trained_on, np.arange(count), settings)
     after = space.half_step(_pooled(pooling, train, whole), whole, train, changed, settings)
     across = _map(before, items)
-    known = changed < count
+    trained = changed < count
     vectors = whole[changed] + after @ across
-    vectors[known] -= before[changed[known]] @ across
+    vectors[trained] -= before[changed[trained]] @ across
     return vectors
 
 
@@ -109,8 +111,8 @@ def settings_for(settings: AlsSettings, items: FloatArray, train: Interactions, 
 
     def fit(alpha: float) -> float:
         trial = settings.model_copy(update={"alpha": alpha})
-        found = space.half_step(users, items, train, everything, trial)
-        return -float(np.linalg.norm(found @ _map(found, items[everything]) - items[everything]))
+        half_steps = space.half_step(users, items, train, everything, trial)
+        return -float(np.linalg.norm(half_steps @ _map(half_steps, items[everything]) - items[everything]))
 
     return settings.model_copy(update={"alpha": climb(fit, _FIRST_ALPHA, _LEAST_ALPHA, _MOST_ALPHA)})
 

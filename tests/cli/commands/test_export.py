@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`legcf export`: a run becomes one small file, in every form; what cannot be is one sentence."""
 
+import base64
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -47,6 +49,23 @@ def test_items_only_and_without_history(run: Path, tmp_path: Path) -> None:
     assert ServedModel.load(tmp_path / "both").history is not None
     assert legcf("export", run, tmp_path / "bare", "--no-history", "--no-titles", "--no-evaluate", "-q").code == 0
     assert ServedModel.load(tmp_path / "bare").history is None
+
+
+def test_pages_hold_the_model_without_its_users(run: Path, tmp_path: Path) -> None:
+    answer = legcf("export", run, tmp_path / "page.html", "--json")
+    assert answer.code == 0, answer.err
+    report = json.loads(answer.out)
+    page = (tmp_path / "page.html").read_text()
+    assert report["bytes"] == (tmp_path / "page.html").stat().st_size == sum(report["parts"].values())
+    inside = re.search(r'<script type="application/octet-stream" id="model">(.*?)</script>', page)
+    assert inside is not None
+    (tmp_path / "model").write_bytes(base64.b64decode(inside[1]))
+    assert ServedModel.load(tmp_path / "model").users is None
+    answer = legcf("export", run, tmp_path / "web", "--format", "web", "--users", "history", "--json")
+    assert answer.code == 0, answer.err
+    assert json.loads(answer.out)["bytes"] == sum(file.stat().st_size for file in (tmp_path / "web").iterdir())
+    assert ServedModel.load(tmp_path / "web" / "model.legcf").history is not None
+    assert "writes a folder" in refused("export", run, tmp_path / "page.html", "--format", "web")
 
 
 def test_same_seed_same_file(run: Path, tmp_path: Path) -> None:

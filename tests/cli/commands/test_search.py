@@ -4,7 +4,6 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +14,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
 from legcf.experiments.machine import owner_mark
+from legcf.training.loop import TrainingOptions
 from legcf.training.registry import resolve
 from tests.cli.typed import legcf, refused
 
@@ -51,9 +51,10 @@ def test_search_resumes_and_writes_a_preset(folder: Path, tmp_path: Path) -> Non
 def test_bad_trials_are_pruned(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With trainings whose score is their learning rate."""
 
-    def pretend(dataset: Any, config: Any, quiet: bool, on_epoch: Callable[[dict[str, Any]], None]) -> Any:
+    def pretend(dataset: Any, config: Any, options: TrainingOptions) -> Any:
         for _ in range(5):
-            on_epoch({"validation": {config.training.monitor: config.training.learning_rate}})
+            assert options.on_epoch is not None
+            options.on_epoch({"validation": {config.training.monitor: config.training.learning_rate}})
         return SimpleNamespace(metrics={"num_params": 1})
 
     monkeypatch.setattr("legcf.experiments.search.train", pretend)

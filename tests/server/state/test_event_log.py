@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The event log: what was written is there once, in one order, whoever writes and whenever it is read."""
 
+import os
+import stat
 import threading
 from pathlib import Path
 
@@ -105,3 +107,10 @@ def test_whoever_reads_neither_waits_for_a_transaction_nor_sees_half_of_it(log: 
         reader.start()
         reader.join(10)
     assert (counts, len(log)) == ([0], 1)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights are of another kind")
+def test_nobody_else_can_read_the_log(log: EventLog) -> None:
+    log.write([_events(0, 1)])
+    assert stat.S_IMODE(log.folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(file.stat().st_mode) for file in log.folder.iterdir()} == {0o600}

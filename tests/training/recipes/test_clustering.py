@@ -10,7 +10,7 @@ import torch
 
 from legcf.core.config import RunConfig
 from legcf.data.interactions import Dataset
-from legcf.embeddings.composed.cel import Cel
+from legcf.embeddings.composed.cel import Cel, CelConfig
 from legcf.training.recipes.clustering import busiest, entity_gradients, halved, reassigned, squared_distances
 from legcf.training.registry import resolve
 from tests.helpers import planted
@@ -56,10 +56,11 @@ def test_moves_never_raise_their_cost_and_desert_no_cluster() -> None:
     users, clusters = 40, 10
     assigned = np.concatenate([np.arange(40) % 5, 5 + np.arange(30) % 5]).astype(np.int32)
     vectors, gradients = (rng.standard_normal(shape).astype(np.float32) for shape in ((clusters, 4), (70, 4)))
-    asked = rng.random(70) < 0.8
-    after = reassigned(assigned, vectors, gradients, users, nearest=4, stiffness=0.1, asked=asked)
+    movable = rng.random(70) < 0.8
+    settings = CelConfig(name="cel", nearest_clusters=4, stiffness=0.1)
+    after = reassigned(assigned, vectors, gradients, users, settings, movable)
     assert (after != assigned).any()
-    assert (after[~asked] == assigned[~asked]).all()
+    assert (after[~movable] == assigned[~movable]).all()
     assert (after[:users] < 5).all()
     assert (after[users:] >= 5).all()
     assert np.bincount(after, minlength=clusters).min() > 0

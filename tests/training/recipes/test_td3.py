@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from legcf.training.recipes.td3 import STATE, Replay, SizeSteps, Td3, Td3Settings, fitted, reward
+from legcf.training.recipes.td3 import STATE, Replay, SizeSteps, Td3, Td3Settings, fit_sizes, reward
 
 SMALL = Td3Settings(hidden=32, batch_size=128, discount=0.0)
 
@@ -87,7 +87,7 @@ class TestFitted:
     @given(st.lists(st.integers(1, 128), min_size=1, max_size=50), st.integers(0, 500))
     def test_fits_where_anything_can(self, sizes: list[int], spare: int) -> None:
         given, allowed = np.array(sizes), len(sizes) + spare
-        result = fitted(given, allowed)
+        result = fit_sizes(given, allowed)
         assert result.sum() <= allowed
         assert (result >= 1).all()
         assert (result <= given).all()

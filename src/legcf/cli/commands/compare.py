@@ -18,18 +18,22 @@ def compare(
     from legcf.experiments.report.compare import compare as side_by_side
     from legcf.experiments.statistics import LEVEL
 
-    found = side_by_side(runs, sorted(set(k or [10, 20])))
+    comparison = side_by_side(runs, sorted(set(k or [10, 20])))
     if as_json:
-        print_json(found)
+        print_json(comparison)
         return
-    columns = ["", *(run["run"] for run in found["runs"])]
-    facts = [[name, *(str(run[name]) for run in found["runs"])] for name in ("method", "backbone", "preset", "seed")]
-    sizes: list[list[Any]] = [[name, *(run[name] for run in found["runs"])] for name in ("num_params", "storage_bytes")]
-    print_table(f"{found['dataset']}, protocol {found['protocol']}", columns, [*facts, *sizes])
-    metrics = list(found["runs"][0]["metrics"])
-    rows = [[name, *(run["metrics"][name] for run in found["runs"])] for name in metrics]
-    print_table(f"Means over {found['users']:,} users, test", columns, rows)
-    for run in found["runs"][1:]:
+    columns = ["", *(run["run"] for run in comparison["runs"])]
+    facts = [
+        [name, *(str(run[name]) for run in comparison["runs"])] for name in ("method", "backbone", "preset", "seed")
+    ]
+    sizes: list[list[Any]] = [
+        [name, *(run[name] for run in comparison["runs"])] for name in ("num_params", "storage_bytes")
+    ]
+    print_table(f"{comparison['dataset']}, protocol {comparison['protocol']}", columns, [*facts, *sizes])
+    metrics = list(comparison["runs"][0]["metrics"])
+    rows = [[name, *(run["metrics"][name] for run in comparison["runs"])] for name in metrics]
+    print_table(f"Means over {comparison['users']:,} users, test", columns, rows)
+    for run in comparison["runs"][1:]:
         tests = [
             [name, f"{test['difference']:+.4f}", f"{test['low']:+.4f} … {test['high']:+.4f}"]
             + [f"{test[kind]:.2g}" for kind in ("t_test", "wilcoxon")]
@@ -37,7 +41,7 @@ def compare(
             for name, test in run["against_first"].items()
         ]
         print_table(
-            f"{run['run']} against {found['runs'][0]['run']}",
+            f"{run['run']} against {comparison['runs'][0]['run']}",
             ["", "difference", "95 % interval", "p, paired t", "p, Wilcoxon", f"significant (p < {LEVEL})"],
             tests,
         )

@@ -62,7 +62,7 @@ def compress(
     from legcf.data.reading.vector_table import read_ids, read_table
     from legcf.data.source import load_data
     from legcf.export.compress.compress import compress as code
-    from legcf.export.compress.model import compare, name_rows, to_serving
+    from legcf.export.compress.model import name_rows, write_compressed
     from legcf.export.compress.search import Trial, smallest
     from legcf.export.compress.sizes import Sizes, largest_codebook
 
@@ -96,33 +96,9 @@ def compress(
             f"The table would grow from {coded.num_values_before:,} values to {coded.num_values:,}: {smaller}, or serve"
             " the table as it is."
         )
-    measured = compare(named, coded)
-    serving = {"d": coded.codebook.shape[1], "entities": coded.num_rows, "c": coded.sizes.c, "t": coded.sizes.t}
-    card = {
-        "name": out.stem if named.dataset is None else named.dataset.name,
-        "method": "compressed table",
-        "source": read.origin,
-        "num_params": coded.num_values,
-        "full_table_bytes": coded.num_values_before * 4,
-        "serving": {**serving, "accuracy": measured},
-        "relative_error": coded.relative_error,
-        "seed": seed,
-    }
-    parts = to_serving(coded, named, card, seed, quiet).save(out)
-    report = {
-        "file": str(out),
-        "table": read.origin,
-        "bytes": out.stat().st_size,
-        "parts": parts,
-        "full_table_bytes": coded.num_values_before * 4,
-        "settings": {**serving, "dtype": dtype, "seed": seed, "rounds": rounds},
-        "values": coded.num_values,
-        "values_before": coded.num_values_before,
-        "relative_error": coded.relative_error,
-        "score_error": coded.score_error,
-        "accuracy": measured,
-        "trials": [asdict(trial) for trial in trials],
-    }
+    report = write_compressed(coded, named, out, read.origin, seed, quiet)
+    report["settings"]["rounds"] = rounds
+    report["trials"] = [asdict(trial) for trial in trials]
     if as_json:
         print_json(report)
     else:

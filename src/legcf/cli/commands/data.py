@@ -18,7 +18,6 @@ from legcf.data.options import DataOptions
 
 if TYPE_CHECKING:
     from legcf.data.catalogue.registry import Entry
-    from legcf.data.catalogue.synthetic import Planted
 
 app = typer.Typer(help="Look at, fetch, prepare, generate and export datasets.", no_args_is_help=True)
 
@@ -71,7 +70,7 @@ def list_known(as_json: AsJson = False) -> None:
     if as_json:
         print_json([_described(entry) for entry in REGISTRY.values()])
         return
-    rows = [[entry.name, entry.users, entry.items, entry.pairs, _place(entry)] for entry in REGISTRY.values()]
+    rows = [[entry.name, entry.users, entry.items, entry.pairs, _location(entry)] for entry in REGISTRY.values()]
     print_table("Known datasets", ["name", "users", "items", "pairs", "where"], rows)
 
 
@@ -143,11 +142,13 @@ def generate(
     quiet: Quiet = False,
 ) -> None:
     """Write a synthetic graph with power-law degrees and planted communities, of any size, straight to disk."""
-    from legcf.data.catalogue.synthetic import write_csv, write_folder
+    from legcf.data.catalogue.synthetic import planted_shape, write_csv, write_folder
 
-    shape = _shape(preset, num_users=users, num_items=items, num_pairs=pairs, communities=communities, noise=noise)
+    shape = planted_shape(
+        preset, num_users=users, num_items=items, num_pairs=pairs, communities=communities, noise=noise
+    )
     if out.exists():
-        raise UserError(f"{out} exists: choose another place, nothing was written.")
+        raise UserError(f"{out} exists: choose another path, nothing was written.")
     write = write_csv if out.suffix.lower() == ".csv" else write_folder
     written = write(shape, seed, out, quiet)
     counts = {"users": shape.num_users, "items": shape.num_items, "pairs": written, "seed": seed, "path": str(out)}
@@ -173,23 +174,7 @@ def export(
     _show(f"Exported {out}", {**summarise(dataset), "path": str(out)}, as_json)
 
 
-def _shape(preset: str | None, **sizes: float | None) -> "Planted":
-    from legcf.data.catalogue.synthetic import PRESETS, Planted
-
-    given = {name: value for name, value in sizes.items() if value is not None}
-    if preset is not None and preset not in PRESETS:
-        raise UserError(f"Unknown preset `{preset}`: choose one of {', '.join(PRESETS)}.")
-    base: dict[str, Any] = {}
-    if preset is not None:
-        known = PRESETS[preset]
-        base = {name: getattr(known, name) for name in sizes}
-    missing = [name for name in ("num_users", "num_items", "num_pairs") if name not in {**base, **given}]
-    if missing:
-        raise UserError("Say `--preset`, or all of `--users`, `--items` and `--pairs`.")
-    return Planted(**{**base, **given})
-
-
-def _place(entry: "Entry") -> str:
+def _location(entry: "Entry") -> str:
     from legcf.data.catalogue.cache import find_local
 
     if not entry.downloads:
@@ -209,17 +194,17 @@ def _described(entry: "Entry") -> dict[str, Any]:
         "files": list(entry.files),
         "licence": entry.licence,
         "citation": entry.citation,
-        "where": _place(entry),
+        "where": _location(entry),
     }
 
 
-def _show(title: str, content: dict[str, Any], as_json: bool, told: str | None = None) -> None:
-    """The content; for people with the part `kept` told in a sentence."""
+def _show(title: str, content: dict[str, Any], as_json: bool, sentence: str | None = None) -> None:
+    """Print the content; for people with a sentence instead of the part `kept`."""
     if as_json:
         print_json(content)
         return
-    if told is not None:
-        typer.echo(told)
+    if sentence is not None:
+        typer.echo(sentence)
     flat: dict[str, Any] = {}
     for name, value in content.items():
         if name == "kept":

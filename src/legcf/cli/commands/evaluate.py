@@ -8,8 +8,8 @@ import typer
 
 from legcf.cli.data_options import option_name, with_data_options
 from legcf.cli.output import AsJson, print_json, print_table
-from legcf.cli.workers import are_wanted as workers_are_wanted
 from legcf.cli.workers import join as join_ranks
+from legcf.cli.workers import must_start as must_start_workers
 from legcf.cli.workers import start as start_workers
 from legcf.core.errors import UserError
 from legcf.data.options import DataOptions
@@ -40,7 +40,7 @@ def evaluate(
         raise UserError(f"{names} says how other data is read, but there is no --data.")
     if part not in ("test", "validation"):
         raise UserError(f"--part {part} is not possible: choose test or validation.")
-    if workers_are_wanted(workers):
+    if must_start_workers(workers):
         start_workers(workers)
         return
     join_ranks()
@@ -63,10 +63,10 @@ def evaluate(
 
 
 def _notes(metrics: dict[str, float]) -> list[str]:
-    """What to know beside the numbers."""
-    told = {
+    """Return what to know beside the numbers."""
+    sentences = {
         "fallback_users": "{:,} users were ranked by what is popular: nothing is known of them.",
         "unknown_pairs": "{:,} pairs were left out: the model does not know their users or items.",
         "trained_pairs": "{:,} pairs were left out: the model was trained on them.",
     }
-    return [sentence.format(metrics[name]) for name, sentence in told.items() if metrics.get(name)]
+    return [sentence.format(metrics[name]) for name, sentence in sentences.items() if metrics.get(name)]

@@ -12,7 +12,12 @@ from legcf.cli.output import AsJson, print_json, print_pairs, print_table
 
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder of `legcf train`.")],
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The file to write, e.g. model.legcf.")],
+    model: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL", help="The file to write: model.legcf, or page.html for a page that opens without a server."
+        ),
+    ],
     t: Annotated[
         int | None,
         typer.Option("-t", min=1, max=64, help="Meta-embeddings per row.  [default: the model's own, else 4]"),
@@ -24,7 +29,12 @@ def export(
         str | None,
         typer.Option(help="Numbers as int8 with scales, float16 or float32.  [default: int8; float32 for full]"),
     ] = None,
-    form: Annotated[str, typer.Option("--format", help="coded, or full (the propagated table).")] = "coded",
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format", help="coded, full (the propagated table), or web (a folder with a page, for any static host)."
+        ),
+    ] = "coded",
     users: Annotated[
         str | None,
         typer.Option(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`legcf info`: what a run is and how it went."""
+"""`legcf info`: show what a run is and how it went."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -7,21 +7,19 @@ from typing import Annotated, Any
 import typer
 
 from legcf.cli.output import AsJson, print_json, print_pairs, print_table, summary
-from legcf.core.config import migrated
+from legcf.core.config import SECTIONS, migrated
 from legcf.core.errors import UserError
 from legcf.core.files import read_json
-
-_SECTIONS = ("method", "backbone", "training", "ranking")
 
 
 def info(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     plot: Annotated[
-        Path | None, typer.Option(help="Also draw the sizes that popular and rare entities were given, into this file.")
+        Path | None, typer.Option(help="Also draw the sizes that popular and rare entities have got, into this file.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Settings, size, accuracy and the training curve of RUN."""
+    """Show settings, size, accuracy and the training curve of RUN."""
     from legcf.training.run_folder import read_description
 
     if not (run / "config.json").exists() and not (run / "model.json").exists():
@@ -29,7 +27,7 @@ def info(
     described: dict[str, Any] = read_description(run) if (run / "model.json").exists() else {}
     config = described.get("config") if described else read_json(run / "config.json")
     config = migrated(config) if isinstance(config, dict) else config
-    if not isinstance(config, dict) or not all(isinstance(config.get(section), dict) for section in _SECTIONS):
+    if not isinstance(config, dict) or not all(isinstance(config.get(section), dict) for section in SECTIONS):
         raise UserError(f"{run} was not written by legcf; give a folder that `legcf train` made.")
     if plot is not None:
         _plot(run, described, plot)
@@ -38,7 +36,7 @@ def info(
             {"finished": bool(described), "config": config, **{k: described.get(k) for k in ("metrics", "curve")}}
         )
         return
-    for section in _SECTIONS:
+    for section in SECTIONS:
         print_pairs(section, {key: str(value) for key, value in config[section].items()})
     if not described:
         typer.echo("Not finished yet; `legcf train … --resume` continues it.")

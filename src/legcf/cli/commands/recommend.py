@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from legcf.cli.output import AsJson, print_json, print_table
-from legcf.cli.workers import are_wanted as workers_are_wanted
 from legcf.cli.workers import join as join_ranks
+from legcf.cli.workers import must_start as must_start_workers
 from legcf.cli.workers import start as start_workers
 from legcf.core.columns import FrameColumns
 from legcf.core.errors import UserError
@@ -54,8 +54,8 @@ def recommend(
     if target is None and most > 1:
         raise UserError("Several workers write a folder with a part each: name one with --output FOLDER.")
     write = _writer(target) if target is not None else None
-    chosen = [*(user or []), *(_ids(users) if users is not None else [])] or None
-    if workers_are_wanted(workers):
+    named_users = [*(user or []), *(_ids(users) if users is not None else [])] or None
+    if must_start_workers(workers):
         start_workers(workers)
         return
     join_ranks(meet=False)
@@ -63,7 +63,7 @@ def recommend(
 
     model = Recommender.load(run)
     # Not a range of users: busy ones, who take longer, may stand together.
-    asked = chosen if count == 1 else (chosen or model.users.values.tolist())[rank::count]
+    asked = named_users if count == 1 else (named_users or model.users.values.tolist())[rank::count]
     frame = model.recommend(asked, k, exclude_seen=not include_seen, unknown=unknown)
     if write is not None and target is not None:
         with written_whole(target) as temporary:
@@ -78,11 +78,11 @@ def recommend(
         others = "" if count == 1 else f" The other {count - 1} of {count} workers write their own parts beside it."
         typer.echo(f"{frame.height:,} recommendations written to {target}.{none_left}{others}")
     else:
-        _show(frame, chosen or [])
+        _show(frame, named_users or [])
 
 
 def _target(output: Path, rank: int, count: int) -> Path:
-    """The file that this rank writes: a part, if the output is a folder or there are others who write."""
+    """Return the file that this rank writes: a part, if the output is a folder or there are others who write."""
     if output.is_file() or (output.suffix and not output.is_dir()):
         if count > 1:
             raise UserError(
@@ -122,10 +122,10 @@ def _ids(path: Path) -> list[str]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read as a list of user ids: {error}.") from error
-    found = [line.strip() for line in lines if line.strip()]
-    if not found:
+    ids = [line.strip() for line in lines if line.strip()]
+    if not ids:
         raise UserError(f"{path} holds no user id; write one per line.")
-    return found
+    return ids
 
 
 def _writer(path: Path) -> "Callable[[pl.DataFrame, Path], object]":

@@ -29,7 +29,7 @@ def search(
     seed: Annotated[int, typer.Option(help="Seed of every trial and of the choice of settings.")] = 0,
     over: Annotated[
         list[str] | None,
-        typer.Option(help="Search this key in place of the method's own space, e.g. method.t=1,2,4. May be repeated."),
+        typer.Option(help="Search this key instead of the method's own space, e.g. method.t=1,2,4. May be repeated."),
     ] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="A configuration key for all trials.")] = None,
     workers: Annotated[int, typer.Option(help="Processes of this machine side by side.")] = 1,
@@ -63,13 +63,13 @@ def search(
     if workers > 1:
         one = [word for word in sys.argv[1:] if word != "--json"]
         side_by_side([*one, "--workers", "1"], workers)
-    found = look(request, dataset, out, trials, (lambda _: None) if quiet or as_json else _tell, scheduler)
+    result = look(request, dataset, out, trials, (lambda _: None) if quiet or as_json else _tell, scheduler)
     if as_json:
-        print_json(found)
+        print_json(result)
         return
-    print_pairs(f"Best of {found['trials']} finished trials", found["best"])
-    next_command = shlex.join(["legcf", "train", data, "--config", found["config"], "--out", "RUN"])
-    typer.echo(f"Settings: {found['config']}. Next: {next_command}")
+    print_pairs(f"Best of {result['trials']} finished trials", result["best"])
+    next_command = shlex.join(["legcf", "train", data, "--config", result["config"], "--out", "RUN"])
+    typer.echo(f"Settings: {result['config']}. Next: {next_command}")
 
 
 def _tell(trial: Any) -> None:
@@ -79,10 +79,10 @@ def _tell(trial: Any) -> None:
 
 
 def _values(texts: list[str]) -> dict[str, tuple[Any, ...]]:
-    found = {}
+    values_of = {}
     for text in texts:
         key, values = key_and_value(text, "--over", "method.t=1,2,4")
         if not values or "." not in key:
             raise UserError(f"`--over {text}` names no section or no values, as --over method.t=1,2,4 does.")
-        found[key] = tuple(value_from_text(value) for value in values.split(","))
-    return found
+        values_of[key] = tuple(value_from_text(value) for value in values.split(","))
+    return values_of

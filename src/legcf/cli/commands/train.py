@@ -11,10 +11,10 @@ import typer
 
 from legcf.cli.data_options import with_data_options
 from legcf.cli.output import AsJson, print_json, print_pairs, summary
-from legcf.cli.workers import are_wanted as workers_are_wanted
 from legcf.cli.workers import join as join_ranks
+from legcf.cli.workers import must_start as must_start_workers
 from legcf.cli.workers import start as start_workers
-from legcf.core.config import merged, parse_assignments, validated, value_from_text, with_current_keys
+from legcf.core.config import SECTIONS, merged, parse_assignments, validated, value_from_text, with_current_keys
 from legcf.core.errors import UserError
 from legcf.core.files import lasting, read_json
 from legcf.data.options import DataOptions
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from legcf.data.interactions import Dataset
     from legcf.training.run_folder import TrainedModel
 
-_SECTIONS = ("method", "backbone", "training", "ranking")
 _WIDEST = 4096  # wider vectors only take time, which grows with the cube of the width
 
 
@@ -87,7 +86,7 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train on DATA and write a run folder; ends with accuracy and size."""
-    if workers_are_wanted(workers):
+    if must_start_workers(workers):
         start_workers(workers)
         return
     from legcf.cli.tracking import tracker
@@ -105,18 +104,18 @@ def train(
     quiet = quiet or not speaks
     if quiet:
         jit.silence()
-    given = _from_file(config)
-    chosen_method = _first(method, _name(given, "method"), "legcf")
+    from_file = _from_file(config)
+    chosen_method = _first(method, _name(from_file, "method"), "legcf")
     typed = data_options.model_dump(include=data_options.model_fields_set)
-    options = validated(DataOptions, {**given.get("data", {}).get("options", {}), **typed}, "data")
+    options = validated(DataOptions, {**from_file.get("data", {}).get("options", {}), **typed}, "data")
     typed_settings = parse_assignments(settings or [])
     if not all(isinstance(values, dict) for values in typed_settings.values()):
-        sections = ", ".join(f"{section}.…" for section in _SECTIONS)
+        sections = ", ".join(f"{section}.…" for section in SECTIONS)
         raise UserError(f"--set takes a section and a key ({sections}), as in training.epochs=5.")
     if dim is not None:
         require_width(chosen_method)
     overrides = merged(
-        with_current_keys({key: _options(given[key]) for key in _SECTIONS if key in given}, chosen_method),
+        with_current_keys({key: _options(from_file[key]) for key in SECTIONS if key in from_file}, chosen_method),
         with_current_keys(typed_settings, chosen_method),
         {} if warm_start is None else {"method": {"start": "table", "table": lasting(warm_start)}},
         {} if epochs is None else {"training": {"epochs": epochs}},
@@ -126,9 +125,9 @@ def train(
     )
     resolved = resolve(
         chosen_method,
-        backbone or _name(given, "backbone"),
-        _first(preset, given.get("preset"), "default"),
-        _first(seed, given.get("seed"), 0),
+        backbone or _name(from_file, "backbone"),
+        _first(preset, from_file.get("preset"), "default"),
+        _first(seed, from_file.get("seed"), 0),
         overrides,
         options.reference(data),
     )
@@ -181,13 +180,13 @@ def train(
 
 
 def _simpler(trained: "TrainedModel", dataset: "Dataset", anyway: bool) -> dict[str, float]:
-    """What popularity and item-knn reach on the same test pairs; the model's own method is not compared with itself."""
+    """Return what popularity and item-knn reach on the same test pairs; no method is compared with itself."""
     from legcf.embeddings.baselines.compare import METRIC, baselines
 
     if METRIC not in trained.metrics["test"]:
         return {}
-    found = baselines(dataset.train, dataset.test, anyway)
-    return {name: score for name, score in found.items() if name != trained.config.method.name}
+    scores = baselines(dataset.train, dataset.test, anyway)
+    return {name: score for name, score in scores.items() if name != trained.config.method.name}
 
 
 def _with_features(
@@ -205,7 +204,7 @@ def _with_features(
 
 
 def _refuse_too_wide(dim: int, config: "RunConfig", dataset: "Dataset") -> None:
-    """Say how wide vectors may be, if the method's budget has no room for vectors of --dim or nobody would wait."""
+    """Say how wide vectors may be, if vectors of --dim are beyond the method's budget or nobody would wait."""
     from legcf.embeddings.budget import widest_within
     from legcf.training.registry import METHODS
 
@@ -218,7 +217,7 @@ def _refuse_too_wide(dim: int, config: "RunConfig", dataset: "Dataset") -> None:
 
 
 def _teller() -> Callable[[dict[str, Any]], None]:
-    """Shows a line per epoch; of the many trials of a choice only those that are better than all before."""
+    """Print a line per epoch; of the many trials of a choice only those that are better than all before."""
     best = -1.0
 
     def tell(line: dict[str, Any]) -> None:
@@ -254,24 +253,24 @@ def _from_file(path: Path | None) -> dict[str, Any]:
     content = read_json(path)
     if not isinstance(content, dict):
         raise UserError(f"{path} must hold a JSON object such as {json.dumps({'training': {'epochs': 5}})}.")
-    known = {"preset", "seed", *_SECTIONS, "data", "content_hash"}
+    known = {"preset", "seed", *SECTIONS, "data", "content_hash"}
     for key, value in content.items():
         if key not in known:
             raise UserError(
                 f"Unknown configuration key `{key}` in {path}: the sections are {', '.join(sorted(known))}."
             )
-        if key in (*_SECTIONS, "data") and not isinstance(value, dict):
+        if key in (*SECTIONS, "data") and not isinstance(value, dict):
             raise UserError(f"`{key}` in {path} must be an object of keys and values.")
     return content
 
 
-def _name(given: dict[str, Any], section: str) -> str | None:
-    name = given.get(section, {}).get("name")
+def _name(from_file: dict[str, Any], section: str) -> str | None:
+    name = from_file.get(section, {}).get("name")
     return name if isinstance(name, str) else None
 
 
 def _options(section: dict[str, Any]) -> dict[str, Any]:
-    """A section without its name, which is chosen apart: an option on the command line goes before the file."""
+    """Return a section without its name, which is chosen apart: options go before the file."""
     return {key: value for key, value in section.items() if key != "name"}
 
 

@@ -81,27 +81,27 @@ def update(
     typer.echo(f"Run: {out}. Next: legcf export {out} model.legcf")
 
 
-def _lines(told: dict[str, Any]) -> dict[str, Any]:
+def _lines(report: dict[str, Any]) -> dict[str, Any]:
     return {
-        "pairs since the training": told["pairs"],
-        "new users": told["new_users"],
-        "new items": told["new_items"],
-        "items that nobody has": told["items_nobody_has"],
-        "items solved again": told["solved_items"],
-        "from a new share of": told["threshold"],
-        "lists weighed again": "yes" if told["lists_weighed_again"] else "no",
+        "pairs since the training": report["pairs"],
+        "new users": report["new_users"],
+        "new items": report["new_items"],
+        "items that nobody has": report["items_nobody_has"],
+        "items solved again": report["solved_items"],
+        "from a new share of": report["threshold"],
+        "lists weighed again": "yes" if report["lists_weighed_again"] else "no",
     }
 
 
-def _verdict(told: dict[str, Any]) -> str:
+def _verdict(report: dict[str, Any]) -> str:
     from legcf.updating.update import LEAST_RATIO, MOST_GROWTH
 
-    ratio = told["validation_ratio"]
+    ratio = report["validation_ratio"]
     measured = (
         "There are no held-out pairs to measure drift by"
         if ratio is None
         else f"Validation ndcg@20 is {ratio:.1%} of that of the trained model"
     )
-    grown = f"{told['growth']:.1%} more pairs than it was trained on"
+    grown = f"{report['growth']:.1%} more pairs than it was trained on"
     rule = f"retraining is due below {LEAST_RATIO:.0%} or from {MOST_GROWTH:.0%} more pairs"
-    return f"{measured}, with {grown}; {rule}: {'it is due.' if told['retrain'] else 'not yet.'}"
+    return f"{measured}, with {grown}; {rule}: {'it is due.' if report['retrain'] else 'not yet.'}"

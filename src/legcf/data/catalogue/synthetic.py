@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -220,3 +220,14 @@ PRESETS = {
     "amazon-book": Planted(52_643, 91_599, 2_984_108),
     "1e8": Planted(1_000_000, 500_000, 100_000_000, communities=100),
 }
+
+
+def planted_shape(preset: str | None, **sizes: float | None) -> Planted:
+    """Return the sizes of a preset, with those that are set in its stead."""
+    if preset is not None and preset not in PRESETS:
+        raise UserError(f"Unknown preset `{preset}`: choose one of {', '.join(PRESETS)}.")
+    base = {} if preset is None else vars(PRESETS[preset])
+    shape: dict[str, Any] = {**base, **{name: size for name, size in sizes.items() if size is not None}}
+    if not {"num_users", "num_items", "num_pairs"} <= set(shape):
+        raise UserError("Say `--preset`, or all of `--users`, `--items` and `--pairs`.")
+    return Planted(**shape)

@@ -26,7 +26,8 @@ from legcf.embeddings.base import EmbeddingLayer, normal, smallest_type, xavier_
 from legcf.embeddings.budget import Budgeted, solved, stored_values, too_small
 from legcf.embeddings.composed.legcf_presets import LEGCF_PRESETS
 from legcf.embeddings.search_space import PAPER_GRID, OneOf, Space
-from legcf.factorisation.als import AlsSettings, factorise, history_metric
+from legcf.factorisation.als import AlsSettings, factorise
+from legcf.factorisation.history_vectors import history_metric
 from legcf.graph.adjacency import bipartite, expanded, normalised
 from legcf.graph.partition import communities
 from legcf.ranking.ranking import Codes

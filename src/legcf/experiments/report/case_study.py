@@ -88,23 +88,23 @@ def _shown(table: ResultTable, states: dict[str, AssignmentSnapshot], seed: int)
             }
         )
     buckets = len(states["at-start"].codebook)
-    chosen = np.sort(rng.choice(buckets, min(WEIGHTS, buckets), replace=False))
+    buckets_shown = np.sort(rng.choice(buckets, min(WEIGHTS, buckets), replace=False))
     weights = {
-        title: states[moment].average_weights()[chosen].tolist()
+        title: states[moment].average_weights()[buckets_shown].tolist()
         for moment, title in titles.items()
         if moment != "pretrained"
     }
-    return {"moments": moments, "sampled": chosen.tolist(), "weights": weights}
+    return {"moments": moments, "sampled": buckets_shown.tolist(), "weights": weights}
 
 
 def sample(start: AssignmentSnapshot, rng: np.random.Generator) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
     """Draw some meta-embeddings, and for each entities that have it as anchor at the start (anchors × entities)."""
-    chosen = start.anchors()
-    sizes = np.bincount(chosen, minlength=len(start.codebook))
+    anchor_of = start.anchors()
+    sizes = np.bincount(anchor_of, minlength=len(start.codebook))
     each = min(ENTITIES_EACH, int(np.sort(sizes)[-min(ANCHORS, len(sizes)) :].min()))
     able = np.flatnonzero(sizes >= max(each, 1))
     anchors = np.sort(rng.choice(able, min(ANCHORS, len(able)), replace=False))
-    entities = np.stack([rng.choice(np.flatnonzero(chosen == anchor), each, replace=False) for anchor in anchors])
+    entities = np.stack([rng.choice(np.flatnonzero(anchor_of == anchor), each, replace=False) for anchor in anchors])
     return anchors, entities
 
 

@@ -73,13 +73,13 @@ def write_html(path: Path, title: str, blocks: Sequence[Element]) -> None:
 
 
 def _pictures(blocks: Sequence[Element]) -> list[Picture]:
-    found: list[Picture] = []
+    pictures: list[Picture] = []
     for block in blocks:
         if isinstance(block, Picture):
-            found.append(block)
+            pictures.append(block)
         elif isinstance(block, Folded):
-            found += _pictures(block.blocks)
-    return found
+            pictures += _pictures(block.blocks)
+    return pictures
 
 
 def _markdown(block: Element, pictures: str) -> str:

@@ -19,23 +19,23 @@ _SYMBOLS = {"t": "t", "m": "m (epochs between updates)", "w": "w*", "c": "c"}
 
 def pictures(table: ResultTable, store: ResultStore) -> list[NamedPicture]:
     """Draw the plots of a study."""
-    found: list[NamedPicture] = []
+    plots: list[NamedPicture] = []
     if table.kind == "case study":
         return case_studies(table, store)
     lines = [line for line in table.lines if line.runs]
     if not lines:
         return []
     if table.kind == "sweep":
-        found.append(_sweeps(table))
+        plots.append(_sweeps(table))
     else:
         if table.study == "table2":
-            found.append(_frontier(table))
+            plots.append(_frontier(table))
         if any(line.published for line in lines):
-            found.append(_against_published(table))
+            plots.append(_against_published(table))
     if any(_sizes_of(line) for line in lines):
-        found.append(_sizes(table))
-    found.append(_curves(table))
-    return found
+        plots.append(_sizes(table))
+    plots.append(_curves(table))
+    return plots
 
 
 def _frontier(table: ResultTable) -> NamedPicture:

@@ -118,9 +118,9 @@ def _table(plan: dict[str, Any], rows: Mapping[str, StoredRun], store: ResultSto
 
 
 def _line(plan: Mapping[str, Any], row: Mapping[str, Any], rows: Mapping[str, StoredRun]) -> Line:
-    found = [rows[key] for key in row["runs"] if key in rows]
-    finished = [run for run in found if run.status == "finished"]
-    line = Line(row["cell"], row["label"], row["group"], row["reference"], finished, _problem(row, found))
+    stored = [rows[key] for key in row["runs"] if key in rows]
+    finished = [run for run in stored if run.status == "finished"]
+    line = Line(row["cell"], row["label"], row["group"], row["reference"], finished, _problem(row, stored))
     if plan["has_published"]:
         line.published = published.numbers(plan["dataset"], plan["study"], row["cell"])
     if finished:
@@ -131,13 +131,13 @@ def _line(plan: Mapping[str, Any], row: Mapping[str, Any], rows: Mapping[str, St
     return line
 
 
-def _problem(row: Mapping[str, Any], found: list[StoredRun]) -> str | None:
+def _problem(row: Mapping[str, Any], stored: list[StoredRun]) -> str | None:
     if row["refused"]:
         return str(row["refused"])
-    failed = next((run for run in found if run.status == "failed"), None)
+    failed = next((run for run in stored if run.status == "failed"), None)
     if failed is not None:
         return f"failed (seed {failed.seed}): {failed.error}"
-    missing = len(row["runs"]) - sum(run.status == "finished" for run in found)
+    missing = len(row["runs"]) - sum(run.status == "finished" for run in stored)
     return f"{missing} of {len(row['runs'])} runs not finished yet" if missing else None
 
 

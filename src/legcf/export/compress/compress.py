@@ -75,6 +75,7 @@ def compress(
     item_vectors: Matrix,
     c: int | None = None,
     t: int | None = None,
+    *,
     budget: int | None = None,
     seed: int = 0,
     dtype: str = "int8",

@@ -3,6 +3,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,36 +42,36 @@ def name_rows(table: VectorTable, dataset: Dataset | None) -> NamedTable:
     out, since nothing could be asked of them.
     """
     sides: list[tuple[Matrix | None, IdMap | None]] = []
-    for matrix, ids, known, kind in (
+    for matrix, ids, data_ids, kind in (
         (table.users, table.user_ids, None if dataset is None else dataset.users, "user"),
         (table.items, table.item_ids, None if dataset is None else dataset.items, "item"),
     ):
-        sides.append((None, None) if matrix is None else _named(matrix, ids, known, kind))
+        sides.append((None, None) if matrix is None else _named(matrix, ids, data_ids, kind))
     (users, user_ids), (items, item_ids) = sides
     assert items is not None
     assert item_ids is not None
     return NamedTable(items, users, item_ids, user_ids, dataset)
 
 
-def _named(matrix: Matrix, ids: Sequence[ExternalId] | None, known: IdMap | None, kind: str) -> tuple[Matrix, IdMap]:
+def _named(matrix: Matrix, ids: Sequence[ExternalId] | None, data_ids: IdMap | None, kind: str) -> tuple[Matrix, IdMap]:
     if ids is not None and len(ids) != len(matrix):
         raise UserError(f"There are {len(ids):,} {kind} ids for {len(matrix):,} {kind} vectors: each row needs one.")
     if ids is not None and len(set(ids)) != len(ids):
         raise UserError(f"The {kind} ids repeat ({len(ids) - len(set(ids)):,} times): each row needs its own.")
-    if known is None:
+    if data_ids is None:
         return matrix, IdMap.consecutive(len(matrix), kind) if ids is None else IdMap.of(list(ids), kind)
     if ids is None:
-        if len(known) != len(matrix):
+        if len(data_ids) != len(matrix):
             raise UserError(
-                f"The table has {len(matrix):,} {kind} vectors and the data {len(known):,} {kind}s: give the rows' ids "
-                f"with --{kind}-ids, or the data that the table was trained on."
+                f"The table has {len(matrix):,} {kind} vectors and the data {len(data_ids):,} {kind}s: give the rows' "
+                f"ids with --{kind}-ids, or the data that the table was trained on."
             )
-        return matrix, known
-    rows = IdMap.of(list(ids), kind).find_all(known)
+        return matrix, data_ids
+    rows = IdMap.of(list(ids), kind).find_all(data_ids)
     missing = int((rows < 0).sum())
     if missing:
-        raise UserError(f"{missing:,} of the data's {len(known):,} {kind}s have no vector among the --{kind}-ids.")
-    return matrix[rows], known
+        raise UserError(f"{missing:,} of the data's {len(data_ids):,} {kind}s have no vector among the --{kind}-ids.")
+    return matrix[rows], data_ids
 
 
 def compare(named: NamedTable, coded: Compressed) -> Compared:
@@ -103,6 +104,41 @@ def to_serving(
     model = replace(model, history=PackedHistories.of(dataset.known))
     served = Ranking(user_vectors, coded.item_vectors, dataset.train)
     return calibrated(model, served, dataset.validation, np.random.default_rng(seed), quiet)
+
+
+def write_compressed(
+    coded: Compressed, named: NamedTable, path: Path, origin: str, seed: int = 0, quiet: bool = True
+) -> dict[str, Any]:
+    """Write a coded table as the model file `path`; return its size, errors and accuracy before and after.
+
+    `origin` says where the vectors came from; `seed` is that of the samples that choose how users are folded in.
+    """
+    accuracy = compare(named, coded)
+    serving = {"d": coded.codebook.shape[1], "entities": coded.num_rows, "c": coded.sizes.c, "t": coded.sizes.t}
+    card = {
+        "name": path.stem if named.dataset is None else named.dataset.name,
+        "method": "compressed table",
+        "source": origin,
+        "num_params": coded.num_values,
+        "full_table_bytes": coded.num_values_before * 4,
+        "serving": {**serving, "accuracy": accuracy},
+        "relative_error": coded.relative_error,
+        "seed": seed,
+    }
+    parts = to_serving(coded, named, card, seed, quiet).save(path)
+    return {
+        "file": str(path),
+        "table": origin,
+        "bytes": path.stat().st_size,
+        "parts": parts,
+        "full_table_bytes": coded.num_values_before * 4,
+        "settings": {**serving, "dtype": coded.dtype, "seed": seed},
+        "values": coded.num_values,
+        "values_before": coded.num_values_before,
+        "relative_error": coded.relative_error,
+        "score_error": coded.score_error,
+        "accuracy": accuracy,
+    }
 
 
 def _rows(assignment: Assignment, codebook: FloatArray) -> CodebookTable:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sparse item lists beside the vectors: how they are solved and added."""
+"""Solve sparse item lists and add them beside the vectors."""

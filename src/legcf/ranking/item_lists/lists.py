@@ -61,7 +61,7 @@ class ItemLists:
     @property
     def lengths(self) -> LongArray:
         """Count the items that each item speaks for."""
-        return self.pairs.user_degrees
+        return self.pairs.row_lengths
 
     def scores(self, history: Positions, relative: FloatArray | None = None) -> FloatArray:
         """Return what the lists of a history add to the score of every item."""

@@ -24,10 +24,10 @@ from legcf.ranking.selection_policy import MIN_IMPROVEMENT, SelectionPolicy
 Objective = Callable[[Ranking, dict[str, Any]], float]
 """Returns how good a ranking is; the facts are what is reported of the trial."""
 
-_RIDGES = (0.5, 1.0, 2.0, 4.0, 8.0)
-_MOST_RIDGE = 128.0
+_RIDGES = (0.5, 1.0, 2.0, 4.0, 8.0)  # best between 0.5 and 2 on four data sets (docs/study.md, section 11)
+_MOST_RIDGE = 128.0  # where the search ends; not measured
 _USER_POWERS = (0.0,)  # beside the one that is configured, ½: 1 only seemed better while codes were not trained yet
-_POWERS = (0.0, 0.25, 0.5)
+_POWERS = (0.0, 0.25, 0.5)  # 0 or ¼ were best (docs/study.md, section 11)
 _SAMPLE = 500  # users whose scores tell how far those of lists spread
 _LEAST_WEIGHT, _MOST_WEIGHT = 2.0**-6, 2.0**6
 
@@ -125,13 +125,13 @@ class ListFitter:
         scores: dict[float, float] = {}
 
         def score(weight: float) -> float:
-            scores[weight] = self.judged(ranking, lists, weight, objective, reported)
+            scores[weight] = self.score(ranking, lists, weight, objective, reported)
             return scores[weight]
 
         best = climb(score, start, _LEAST_WEIGHT, _MOST_WEIGHT, steps)
         return best, scores[best]
 
-    def judged(
+    def score(
         self, ranking: Ranking, lists: ItemLists, weight: float, objective: Objective, reported: RankingConfig
     ) -> float:
         """Return how good the ranking is with lists of this weight."""

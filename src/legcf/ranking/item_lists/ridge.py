@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The item lists of a data set in closed form: for each item a ridge regression on the few items that may speak for it.
+"""Solve item lists in closed form: for each item a ridge regression on the few items that may speak for it.
 
 Column i of S solves, over the candidates j ∈ C_i and users weighed by d_u^−p,
 
@@ -25,10 +25,11 @@ from legcf.data.interactions import Interactions
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.item_lists.ridge_numba import find_nearest, read_off, solve_systems
 
+# All of these decide time and memory alone.
 _CHUNKS_PER_THREAD = 16
 _DENSE_BYTES = 2**28  # small catalogues are dense: there the whole of G is smaller and faster than walking
 _FEW_ROWS = 4  # for less than this part of the items, walking is faster all the same
-_BLOCK = 2048
+_BLOCK = 2048  # users at once in the product that makes the whole of G
 _ITEMS_A_CALL = 2**14  # between two looks at the clock
 _SYSTEM_BYTES = 2**28  # of small systems at a time, where they are read off rows of G
 _SAMPLED = 64  # items that tell how much work the users of candidates are
@@ -38,17 +39,17 @@ _STEP, _VALUE, _USER, _TWO = 5.0, 9.0, 5.0, 1.2
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """Weights of the candidates of every item, for several ridges, and what each weight explains."""
+    """Hold the weights of the candidates of every item, for several ridges, and what each weight explains."""
 
     candidates: Interactions
-    """Row i: the items that may speak for i, sorted."""
+    """Row i: the items that may speak for i, sorted. A generic CSR, whose rows are items too."""
     weights: FloatArray
     """ridges × candidates"""
     gains: FloatArray
     """By how much the fit of an item is worse without the weight: s² / (M⁻¹)_jj."""
 
     def lists(self, ridge: int = 0, user_power: float = 0.5) -> ItemLists:
-        """By the item of the history instead of the item that is spoken for."""
+        """Arrange the weights by the item of the history instead of the item that is spoken for."""
         pairs, weights = _transposed(self.candidates, self.weights[ridge])
         return ItemLists(pairs, weights, user_power)
 
@@ -65,51 +66,53 @@ def find_candidates(
 
 
 def nearest_lists(train: Interactions, count: int, user_power: float) -> ItemLists:
-    """For each item the `count` items most like it, by Σ_{v has i and j} d_v^−p / √(d_i d_j), which is the weight."""
+    """Find for each item the `count` items most like it; Σ_{v has i and j} d_v^−p / √(d_i d_j) is the weight."""
     candidates, values = _nearest(train, count, user_power, train.transposed())
-    own = inverse_power(train.item_degrees, 0.5).astype(np.float32)
-    return ItemLists(*_transposed(candidates, values * own[candidates.rows()]), user_power=0.0)
+    item_scale = inverse_power(train.item_degrees, 0.5).astype(np.float32)
+    return ItemLists(*_transposed(candidates, values * item_scale[candidates.rows()]), user_power=0.0)
 
 
 def _nearest(
     train: Interactions, count: int, user_power: float, by_item: Interactions, only: Positions | None = None
 ) -> tuple[Interactions, FloatArray]:
-    """Row i: the items j of the largest Σ_{v has i and j} d_v^−p · d_j^−½, sorted by item, and these values."""
+    """Find in row i the items j of the largest Σ_{v has i and j} d_v^−p · d_j^−½, sorted by item, and these values."""
     rows = np.arange(train.num_items) if only is None else np.asarray(only, dtype=np.int64)
     user_scale = inverse_power(train.user_degrees, user_power).astype(np.float32)
     item_scale = inverse_power(train.item_degrees, 0.5).astype(np.float32)
-    found = np.full((len(rows), max(1, min(count, train.num_items - 1))), -1, dtype=np.int32)
-    values = np.zeros(found.shape, dtype=np.float32)
+    nearest = np.full((len(rows), max(1, min(count, train.num_items - 1))), -1, dtype=np.int32)
+    values = np.zeros(nearest.shape, dtype=np.float32)
     lengths = np.repeat(train.user_degrees, train.user_degrees)
     walked = np.bincount(train.items, weights=lengths, minlength=train.num_items)
     shares = distributed.row_partition(_offsets(walked[rows].astype(np.int64)))
     mine = distributed.local_rows(shares)
     find_nearest(
-        by_item.indptr, by_item.items, train.indptr, train.items, user_scale, item_scale, rows, found, values,
-        mine.start, mine.stop, _chunks(len(found)),
+        by_item.indptr, by_item.items, train.indptr, train.items, user_scale, item_scale, rows, nearest, values,
+        mine.start, mine.stop, _chunks(len(nearest)),
     )  # fmt: skip
-    for part in (found, values):
+    for part in (nearest, values):
         distributed.all_gather_rows(part, shares)
-    order = np.argsort(found, axis=1)
-    found, values = np.take_along_axis(found, order, axis=1), np.take_along_axis(values, order, axis=1)
-    present = found >= 0
+    order = np.argsort(nearest, axis=1)
+    nearest, values = np.take_along_axis(nearest, order, axis=1), np.take_along_axis(values, order, axis=1)
+    present = nearest >= 0
     counts = np.zeros(train.num_items, dtype=np.int64)
     counts[rows] = present.sum(axis=1)
-    return Interactions(_offsets(counts), found[present], train.num_items), values[present]
+    return Interactions(_offsets(counts), nearest[present], train.num_items), values[present]
 
 
 def solve(
     train: Interactions, candidates: Interactions, ridges: tuple[float, ...], user_power: float, by_item: Interactions
 ) -> Solved:
-    """The weights for each ridge, in units of G's mean diagonal so that one grid suits all data."""
-    own = inverse_power(train.user_degrees, user_power).astype(np.float32)
+    """Solve the weights for each ridge, in units of G's mean diagonal so that one grid suits all data."""
+    user_weights = inverse_power(train.user_degrees, user_power).astype(np.float32)
     roots = np.empty(0, dtype=np.float32) if by_item.weights is None else np.sqrt(by_item.weights)
-    diagonal = train.user_degrees * own if by_item.weights is None else by_item.weights * own[by_item.items]
+    diagonal = (
+        train.user_degrees * user_weights if by_item.weights is None else by_item.weights * user_weights[by_item.items]
+    )
     unit = float(diagonal.sum() / max(train.num_items, 1))
     whole = np.zeros((0, 0), dtype=np.float32)
     some = np.count_nonzero(candidates.row_lengths) * _FEW_ROWS < train.num_items
     if train.num_items**2 * 4 <= _DENSE_BYTES and not some:
-        whole = whole_gram(train, own)
+        whole = whole_gram(train, user_weights)
     shape = (len(ridges), candidates.num_pairs)
     weights, gains = np.zeros(shape, dtype=np.float32), np.zeros(shape, dtype=np.float32)
     shares = distributed.row_partition(candidates.indptr)
@@ -128,10 +131,10 @@ def solve(
     with progress("Item lists", mine.stop - mine.start, "items", quiet=mine.stop - mine.start <= _ITEMS_A_CALL) as task:
         for start in range(0, len(rows), block):
             some_rows = rows[start : start + block]
-            systems = _systems(train, by_item, candidates, own, some_rows) if walks else no_systems
+            systems = _systems(train, by_item, candidates, user_weights, some_rows) if walks else no_systems
             solve_systems(
-                by_item.indptr, by_item.items, roots, candidates.indptr, candidates.items, own, scaled, weights, gains,
-                train.num_users, whole, systems, some_rows, _chunks(len(some_rows)),
+                by_item.indptr, by_item.items, roots, candidates.indptr, candidates.items, user_weights, scaled,
+                weights, gains, train.num_users, whole, systems, some_rows, _chunks(len(some_rows)),
             )  # fmt: skip
             task.advance(len(some_rows))
     for line in (*weights, *gains):
@@ -140,7 +143,7 @@ def solve(
 
 
 def _hubs(candidates: Interactions, degrees: NDArray[np.integer]) -> LongArray:
-    """Of every item the most popular of its candidates: items that share it share more of them."""
+    """Return of every item the most popular of its candidates: items that share it share more of them."""
     hubs = np.full(candidates.num_rows, -1, dtype=np.int64)
     able = np.flatnonzero(candidates.row_lengths)
     if len(able):
@@ -152,7 +155,7 @@ def _hubs(candidates: Interactions, degrees: NDArray[np.integer]) -> LongArray:
 def _walks_less(
     train: Interactions, by_item: Interactions, candidates: Interactions, rows: LongArray, block: int
 ) -> bool:
-    """Whether walking to the rows of G that blocks of items need is less work than to go by the users of candidates.
+    """Say whether walking to the rows of G that blocks of items need is less work than going by users of candidates.
 
     A row is walked to once a block, by way of all that its users have. By users it takes the square of how many of an
     item's candidates a user has, which some items tell.
@@ -172,26 +175,29 @@ def _walks_less(
 
 
 def _systems(
-    train: Interactions, by_item: Interactions, candidates: Interactions, own: FloatArray, rows: LongArray
+    train: Interactions, by_item: Interactions, candidates: Interactions, user_weights: FloatArray, rows: LongArray
 ) -> FloatArray:
-    """For each of some items: G_CC, and G_Ci in one more column."""
-    wanted = candidates.of_users(rows)
-    longest = int(wanted.user_degrees.max(initial=0))
+    """Return for each of some items G_CC, and G_Ci in one more column."""
+    some_candidates = candidates.of_users(rows)
+    longest = int(some_candidates.row_lengths.max(initial=0))
     systems = np.zeros((len(rows), longest, longest + 1), dtype=np.float32)
-    order = np.argsort(wanted.items, kind="stable")  # by candidate: what its row of G is needed for stands together
-    needed, first = np.unique(wanted.items[order], return_index=True)
+    order = np.argsort(
+        some_candidates.items, kind="stable"
+    )  # by candidate: what its row of G is needed for stands together
+    needed, first = np.unique(some_candidates.items[order], return_index=True)
     firsts = np.append(first, len(order)).astype(np.int64)
     none = np.empty(0, dtype=np.float32)
     read_off(
         by_item.indptr, by_item.items, none if by_item.weights is None else np.sqrt(by_item.weights),
-        train.indptr, train.items, none if train.weights is None else np.sqrt(train.weights), own,
-        wanted.indptr, wanted.items, wanted.users(), order, needed, firsts, rows, systems, _chunks(len(needed)),
+        train.indptr, train.items, none if train.weights is None else np.sqrt(train.weights), user_weights,
+        some_candidates.indptr, some_candidates.items, some_candidates.users(), order, needed, firsts, rows, systems,
+        _chunks(len(needed)),
     )  # fmt: skip
     return systems
 
 
 def strongest(candidates: Interactions, gains: FloatArray, count: int) -> Interactions:
-    """The `count` candidates that explain most, whichever items they belong to."""
+    """Keep the `count` candidates that explain most, whichever items they belong to."""
     if count >= candidates.num_pairs:
         return candidates
     order = np.argpartition(-gains, count)[:count]
@@ -208,6 +214,7 @@ def _transposed(candidates: Interactions, weights: FloatArray) -> tuple[Interact
 
 
 def whole_gram(train: Interactions, user_weights: FloatArray) -> FloatArray:
+    """Compute G = Rᵀ D R for all items."""
     matrix = train.to_scipy()
     gram = np.zeros((train.num_items, train.num_items), dtype=np.float32)
     mine = distributed.local_rows(distributed.row_partition(train.indptr))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loops of `ridge`, compiled: nearest items, small systems and their solutions."""
+"""Run the loops of `ridge`, compiled: nearest items, small systems and their solutions."""
 
 import numpy as np
 
@@ -10,59 +10,59 @@ _STEPS_LIKE_ALL = 8  # to go back over a row step by step costs this much more t
 
 @njit(cache=True, parallel=True)
 def find_nearest(  # type: ignore[no-untyped-def]
-    item_indptr, item_users, indptr, items, user_scale, item_scale, rows, found, likeness, first, last, chunks
+    item_indptr, item_users, indptr, items, user_scale, item_scale, rows, nearest, likeness, first, last, chunks
 ):
     """Walk to the users of an item and on to their items; a heap keeps the largest."""
-    num_items, count = len(item_indptr) - 1, found.shape[1]
+    num_items, count = len(item_indptr) - 1, nearest.shape[1]
     for chunk in prange(chunks):
         reached = np.zeros(num_items, dtype=np.float32)
-        met = np.empty(num_items, dtype=np.int32)
+        reached_items = np.empty(num_items, dtype=np.int32)
         for row in range(first + chunk, last, chunks):
-            own, values = rows[row], likeness[row]
+            target, values = rows[row], likeness[row]
             size = 0
-            for user in item_users[item_indptr[own] : item_indptr[own + 1]]:
+            for user in item_users[item_indptr[target] : item_indptr[target + 1]]:
                 share = user_scale[user]
                 if share == 0:  # of someone with so many items that its weight rounds to nothing
                     continue
                 for item in items[indptr[user] : indptr[user + 1]]:
                     if reached[item] == 0:
-                        met[size] = item
+                        reached_items[size] = item
                         size += 1
                     reached[item] += share
             held = 0
-            for place in range(size):
-                item = met[place]
+            for number in range(size):
+                item = reached_items[number]
                 value = reached[item] * item_scale[item]
                 reached[item] = 0
-                if item == own:
+                if item == target:
                     continue
                 if held < count:
-                    at = held
+                    slot = held
                     held += 1
-                    while at > 0 and values[(at - 1) // 2] > value:
-                        values[at], found[row, at] = values[(at - 1) // 2], found[row, (at - 1) // 2]
-                        at = (at - 1) // 2
+                    while slot > 0 and values[(slot - 1) // 2] > value:
+                        values[slot], nearest[row, slot] = values[(slot - 1) // 2], nearest[row, (slot - 1) // 2]
+                        slot = (slot - 1) // 2
                 elif value > values[0]:
-                    at = 0
+                    slot = 0
                     while True:
-                        child = 2 * at + 1
+                        child = 2 * slot + 1
                         if child + 1 < count and values[child + 1] < values[child]:
                             child += 1
                         if child >= count or values[child] >= value:
                             break
-                        values[at], found[row, at] = values[child], found[row, child]
-                        at = child
+                        values[slot], nearest[row, slot] = values[child], nearest[row, child]
+                        slot = child
                 else:
                     continue
-                values[at], found[row, at] = value, item
+                values[slot], nearest[row, slot] = value, item
 
 
 @njit(cache=True, parallel=True)
 def read_off(  # type: ignore[no-untyped-def]
-    item_indptr, item_users, item_roots, indptr, items, roots, user_weights, bounds, places, target_of, order, needed,
-    firsts, targets, systems, chunks,
+    item_indptr, item_users, item_roots, indptr, items, roots, user_weights, bounds, candidates, target_of, order,
+    needed, firsts, targets, systems, chunks,
 ):  # fmt: skip
-    """Walk to each row of G that is needed, and copy what the small systems want of it."""
+    """Walk to each row of G that is needed, and copy what the small systems take of it."""
     longest = systems.shape[1]
     for chunk in prange(chunks):
         row = np.zeros(len(item_indptr) - 1, dtype=np.float32)
@@ -74,12 +74,12 @@ def read_off(  # type: ignore[no-untyped-def]
                 share = user_weights[user] * item_roots[spot] if len(item_roots) else user_weights[user]
                 for at in range(indptr[user], indptr[user + 1]):
                     row[items[at]] += share * roots[at] if len(roots) else share
-            for place in order[firsts[number] : firsts[number + 1]]:
-                target = target_of[place]
+            for entry in order[firsts[number] : firsts[number + 1]]:
+                target = target_of[entry]
                 first, last = bounds[target], bounds[target + 1]
-                line = systems[target, place - first]
+                line = systems[target, entry - first]
                 for other in range(first, last):
-                    line[other - first] = row[places[other]]
+                    line[other - first] = row[candidates[other]]
                 line[longest] = row[targets[target]]
             if steps * _STEPS_LIKE_ALL > len(row):
                 row[:] = 0
@@ -92,7 +92,7 @@ def read_off(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, fastmath=True)
 def _factorise(matrix, size):  # type: ignore[no-untyped-def]
-    """Lower Cholesky factor in place, row by row so that the inner loops run along memory."""
+    """Replace a matrix by its lower Cholesky factor, row by row so that the inner loops run along memory."""
     for i in range(size):
         for j in range(i):
             total = matrix[i, j]
@@ -107,7 +107,7 @@ def _factorise(matrix, size):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, fastmath=True)
 def _invert_diagonal(lower, size, inverse, diagonal):  # type: ignore[no-untyped-def]
-    """Diagonal of (L Lᵀ)⁻¹: columns of L⁻¹, squared and summed."""
+    """Compute the diagonal of (L Lᵀ)⁻¹: columns of L⁻¹, squared and summed."""
     for column in range(size):
         inverse[column] = np.float32(1) / lower[column, column]
         total = inverse[column] * inverse[column]
@@ -125,6 +125,7 @@ def solve_systems(  # type: ignore[no-untyped-def]
     item_indptr, item_users, amounts, first_of, candidates, user_weights, ridges, weights, gains, num_users, whole,
     systems, targets, chunks,
 ):  # fmt: skip
+    """Solve the small system of each target for every ridge, and compute what each weight explains."""
     rows = len(first_of) - 1
     largest = 1
     for row in range(rows):
@@ -149,8 +150,8 @@ def solve_systems(  # type: ignore[no-untyped-def]
             dense = len(whole) > 0
             ready = dense or len(systems) > 0
             total = 0
-            for place in range(first, last if not ready else first):
-                item = candidates[place]
+            for index in range(first, last if not ready else first):
+                item = candidates[index]
                 total += item_indptr[item + 1] - item_indptr[item]
             # Lists, one for each user of any candidate, of the candidates that it has.
             following = np.empty(total, dtype=np.int32)
@@ -158,8 +159,8 @@ def solve_systems(  # type: ignore[no-untyped-def]
             seen = np.empty(total, dtype=np.int32)
             amount = np.empty(total if is_weighed else 0, dtype=np.float32)
             filled = num_seen = 0
-            for place in range(size if not ready else 0):
-                item = candidates[first + place]
+            for index in range(size if not ready else 0):
+                item = candidates[first + index]
                 for spot in range(item_indptr[item], item_indptr[item + 1]):
                     user = item_users[spot]
                     if is_weighed:
@@ -167,23 +168,23 @@ def solve_systems(  # type: ignore[no-untyped-def]
                     if head[user] < 0:
                         seen[num_seen] = user
                         num_seen += 1
-                    following[filled], which[filled] = head[user], place
+                    following[filled], which[filled] = head[user], index
                     head[user] = filled
                     filled += 1
-            for place in range(size):
-                gram[place, : place + 1] = 0
-                right[place] = 0
+            for index in range(size):
+                gram[index, : index + 1] = 0
+                right[index] = 0
             if dense:
-                for place in range(size):
-                    line = whole[candidates[first + place]]
-                    right[place] = line[row]
-                    for other in range(place + 1):
-                        gram[place, other] = line[candidates[first + other]]
+                for index in range(size):
+                    line = whole[candidates[first + index]]
+                    right[index] = line[row]
+                    for other in range(index + 1):
+                        gram[index, other] = line[candidates[first + other]]
             elif ready:
-                for place in range(size):
-                    line = systems[number, place]
-                    right[place] = line[len(line) - 1]
-                    gram[place, : place + 1] = line[: place + 1]
+                for index in range(size):
+                    line = systems[number, index]
+                    right[index] = line[len(line) - 1]
+                    gram[index, : index + 1] = line[: index + 1]
             for spot in range(item_indptr[row], item_indptr[row + 1] if not ready else item_indptr[row]):
                 user = item_users[spot]
                 share = user_weights[user] * amounts[spot] if is_weighed else user_weights[user]
@@ -191,8 +192,8 @@ def solve_systems(  # type: ignore[no-untyped-def]
                 while at >= 0:
                     right[which[at]] += share * amount[at] if is_weighed else share
                     at = following[at]
-            for found in range(num_seen):
-                user = seen[found]
+            for number_seen in range(num_seen):
+                user = seen[number_seen]
                 share = user_weights[user]
                 count = 0
                 at = head[user]

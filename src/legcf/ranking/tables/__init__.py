@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How vectors are stored: codes, bits, pooling."""
+"""Store vectors: as codes, in few bits, or pooled from histories."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Users that are nothing but their histories. Numpy only."""
+"""Make users that are nothing but their histories. Numpy only."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _BLOCK = 2**16  # pairs whose vectors stand in memory at once
 
 @dataclass(frozen=True, eq=False)
 class Pooling:
-    """h_u = n_u^−a · Σ_j d_j^−b h_j over the n_u items j of a user, which d_j users have.
+    """Sum the items of a user: h_u = n_u^−a · Σ_j d_j^−b h_j over the n_u items j of a user, which d_j users have.
 
     Where pairs have weights, an item counts by its weight, in units of the user's mean.
     """
@@ -32,43 +32,43 @@ class Pooling:
         return weights
 
     def vectors(self, histories: Interactions, items: Callable[[Positions], FloatArray], width: int) -> FloatArray:
-        """Of everyone whose history is given, from the vectors that `items` gives; zero without a history."""
+        """Return a vector for each history, from the vectors that `items` returns; zero without a history."""
         sums = np.zeros((histories.num_users, width), dtype=np.float32)
         relative = histories.relative_weights
         # Cut between users, at about a block of pairs: a user's items stay together.
         cuts = np.unique(np.searchsorted(histories.indptr, np.arange(0, histories.num_pairs + _BLOCK, _BLOCK)))
         for first, last in zip(cuts[:-1].tolist(), np.minimum(cuts[1:], histories.num_users).tolist(), strict=True):
-            own = np.flatnonzero(histories.user_degrees[first:last]) + first
-            if len(own):
+            filled = np.flatnonzero(histories.user_degrees[first:last]) + first
+            if len(filled):
                 start, stop = int(histories.indptr[first]), int(histories.indptr[last])
                 some = histories.items[start:stop]
                 weighed = items(some) * self.item_weights[some, None]
                 if relative is not None:
                     weighed *= relative[start:stop, None]
-                sums[own] = np.add.reduceat(weighed, histories.indptr[own] - start)
+                sums[filled] = np.add.reduceat(weighed, histories.indptr[filled] - start)
         sums *= self.user_scales(histories)[:, None]
         return sums
 
     def vector(self, history: Positions, vectors: FloatArray, relative: FloatArray | None = None) -> FloatArray:
-        """Of one user, from the vectors of its items, which count alike or so much each."""
+        """Return the vector of one user from those of its items; `relative` says how much each counts (None: alike)."""
         weighed = vectors * self.item_weights[history, None]
         if relative is not None:
             weighed *= relative[:, None]
-        pooled: FloatArray = weighed.sum(axis=0) * self._own(len(history))
+        pooled: FloatArray = weighed.sum(axis=0) * self._user_scale(len(history))
         return pooled
 
     def user_scales(self, histories: Interactions) -> FloatArray:
-        """n_u^−a of everyone."""
+        """Return n_u^−a of everyone."""
         scales: FloatArray = inverse_power(histories.user_degrees, self.user_power).astype(np.float32)
         return scales
 
     def parts(
         self, history: Positions, vectors: FloatArray, targets: FloatArray, relative: FloatArray | None = None
     ) -> FloatArray:
-        """What each item of one history, with these vectors, adds to the score of each target (history × targets)."""
-        weights = self._own(len(history)) * self.item_weights[history]
+        """Return what each item of a history adds to the score of each target (history × targets)."""
+        weights = self._user_scale(len(history)) * self.item_weights[history]
         parts: FloatArray = (vectors * (weights if relative is None else weights * relative)[:, None]) @ targets.T
         return parts
 
-    def _own(self, count: int) -> np.float32:
+    def _user_scale(self, count: int) -> np.float32:
         return np.float32(float(max(count, 1)) ** -self.user_power)

@@ -120,7 +120,8 @@ class EventLog:
             raise UserError(f"{folder} holds no events: give the folder of `legcf serve --accept-events`.")
         try:
             if create:
-                self.folder.mkdir(parents=True, exist_ok=True)
+                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                path.touch(mode=0o600)  # it says who took what; SQLite gives its other files the same rights
                 self._connection.execute("PRAGMA journal_mode = WAL")
                 with self._transaction():
                     self._create()

@@ -88,7 +88,8 @@ class LoadedModel:
 def tag_of(path: Path) -> tuple[str, int]:
     """Return the beginning of the SHA-256 of a file, and its length."""
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256")
+            return digest.hexdigest()[:_TAG_DIGITS], file.tell()
     except OSError:
         return "", 0  # whoever loads it says what is wrong
-    return hashlib.sha256(content).hexdigest()[:_TAG_DIGITS], len(content)

@@ -3,6 +3,7 @@
 keep the one they began with."""
 
 import asyncio
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -109,8 +110,11 @@ class ModelManager:
 
 
 def _file_state(path: Path) -> FileState | None:
+    """Return the state of a file, None if there is none: a pipe, which would be waited for without end, is no file."""
     try:
         state = path.stat()
     except OSError:
+        return None
+    if not stat.S_ISREG(state.st_mode):
         return None
     return state.st_mtime_ns, state.st_size, state.st_ino

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page: choosing whom to recommend for and showing what; the address says what is shown, and can be changed by hand.
-import { $, ask, attempt, bytes, combo, findItems, isDark, make, problem, recommend, say, setHues, withId } from "./ui.js";
+import { ask, keepTaste, keptTaste, tasteHint } from "./backend.js";
+import { $, attempt, bytes, combo, findItems, isDark, make, problem, recommend, say, setHues, withId } from "./ui.js";
 import { action, resultCards, row } from "./results.js";
 import { redrawMap, showMap } from "./map.js";
 import { showCard } from "./card.js";
 import { rules, showRules } from "./rules.js";
 
 const taste = new Map(); // id → title
-const views = ["recommend", "map", "model"];
+const views = ["recommend", "map", "model"].filter((view) => $(`tab-${view}`));
 let user = null;
 let turn = 0;
 let acceptsEvents = false;
@@ -110,6 +111,7 @@ const showTaste = async () => {
   user = null;
   setMode("taste");
   setAddress(tasteAddress());
+  keepTaste([...taste.keys()]);
   if (!taste.size) { await showPopular("Popular items for a start: add one or two things you like, and the best matches appear here."); return; }
   showHistory(`Your taste (${taste.size})`, [...taste].map(([id, title]) => chip({ title }, () => { taste.delete(id); attempt(showTaste); })));
   await showResults({ items: [...taste.keys()] }, taste.size === 1 ? "a taste of 1 item" : `a taste of ${taste.size} items`);
@@ -209,12 +211,16 @@ attempt(async () => {
   const model = await ask("/api/model");
   const name = model.card.name ?? "legcf";
   $("model-name").textContent = name;
-  $("model-line").textContent = `${model.items.toLocaleString("en")} items, ${model.users.toLocaleString("en")} users in ${bytes(model.bytes)}`;
+  $("model-line").textContent = `${model.items.toLocaleString("en")} items${model.users ? `, ${model.users.toLocaleString("en")} users` : ""} in ${bytes(model.bytes)}`;
   document.title = `${name} · recommendations from one small file`;
   setHues(model.hues);
   showCard(model);
   acceptsEvents = model.accepts_events;
   showRules(model.attributes, again);
   if (!model.users) document.querySelector('input[value="user"]').disabled = true;
+  $("mode").hidden = !model.users;
+  $("taste-hint").textContent = tasteHint;
+  const kept = keptTaste();
+  if (!location.hash && kept.length) history.replaceState(null, "", `#items=${encodeURIComponent(JSON.stringify(kept))}`);
   await follow();
 }).then(() => { if ($("model-line").textContent.startsWith("Loading")) $("model-line").textContent = ""; });

@@ -21,7 +21,7 @@ const bar = (name, size, largest, own) => {
 const sizes = (model) => {
   const full = model.card.full_table_bytes;
   if (!full) return;
-  $("size").replaceChildren(make("p", { className: "big", textContent: `${(full / model.bytes).toFixed(1)}× smaller` }), make("p", { className: "hint", textContent: "This whole file, with ids, titles and histories, against the bare table of vectors in float32." }),
+  $("size").replaceChildren(make("p", { className: "big", textContent: `${(full / model.bytes).toFixed(1)}× smaller` }), make("p", { className: "hint", textContent: "This whole file, with all that is in it, against the bare table of vectors in float32." }),
     make("div", { className: "bars" }, bar("This file", model.bytes, Math.max(full, model.bytes), true), bar("Full table", full, Math.max(full, model.bytes), false)));
 };
 

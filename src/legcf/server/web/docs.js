@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The OpenAPI document as a readable page with every operation to be tried, without assets from elsewhere.
-import { attempt, currentKey, make, problem } from "./ui.js";
+import { currentKey } from "./backend.js";
+import { attempt, make, problem } from "./ui.js";
 import { fillIn, tryIt, written } from "./tryit.js";
 
 const kind = (schema) => {

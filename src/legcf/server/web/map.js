@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The map: every point an item, beside those most like it. Drawn on a canvas; drag, wheel, pinch and keys move it.
-import { $, ask, attempt, colour, combo, findItems, isDark, make, say, withId } from "./ui.js";
+import { ask } from "./backend.js";
+import { $, attempt, colour, combo, findItems, isDark, make, say, withId } from "./ui.js";
 
 let data = null, view = { x: 0, y: 0, zoom: 1 }, chosen = -1, hovered = -1, near = [], group = null, places = new Map(), actions = null;
 const canvas = $("map");

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Algorithm 1 of LEGCF: pretrain with S fixed, then alternate between learning E_meta and updating S."""
+"""Define Algorithm 1 of LEGCF: pretrain with S fixed, then alternate between learning E_meta and updating S."""
 
 import time
 from typing import Any
@@ -23,9 +23,9 @@ def stages(settings: LegcfConfig, training: TrainingConfig) -> list[Stage[Legcf]
 
 
 class Alternate(Stage[Legcf]):
-    """Every m epochs S is solved from H_full ≈ S · H_meta; graph and basis are then made anew.
+    """Solve S from H_full ≈ S · H_meta every m epochs, and then make graph and basis anew.
 
-    After epochs m, 2m, … (Alg. 1, line 8), or before epochs 1, m + 1, … as the release does.
+    It is solved after epochs m, 2m, … (Alg. 1, line 8), or before epochs 1, m + 1, … as the release does.
     """
 
     @property
@@ -39,7 +39,7 @@ class Alternate(Stage[Legcf]):
         return self._update(session) if self._due(session, "end", epoch) else {}
 
     def _due(self, session: TrainingView[Legcf], at: str, done: int) -> bool:
-        """Whether S is updated here, at the start or the end of an epoch, when so many of them are done."""
+        """Return whether S is updated here, at the start or the end of an epoch, when so many of them are done."""
         settings = session.layer.config
         return settings.update_at == at and done % settings.update_every == 0
 
@@ -62,11 +62,11 @@ class Alternate(Stage[Legcf]):
             assignment = SOLVERS[settings.update](full, meta, settings.t, cap)
         if settings.update_damping:
             assignment = mixed(previous, assignment, settings.update_damping)
-        told = {"relative_error": relative_error(full, meta, assignment), **assignment.statistics()}
+        report = {"relative_error": relative_error(full, meta, assignment), **assignment.statistics()}
         layer.assignment = assignment
         session.model.rebuild()
         if before is not None and session.validation_score() < before:
             layer.assignment = type(assignment)(*kept, assignment.num_buckets)
             session.model.rebuild()
-            told["refused"] = True
-        return {"update": {**told, "seconds": time.perf_counter() - started}}
+            report["refused"] = True
+        return {"update": {**report, "seconds": time.perf_counter() - started}}

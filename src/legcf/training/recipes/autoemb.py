@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AutoEmb's stages: model and controller take turns, then the model goes on with fixed weights and all pairs."""
+"""Define AutoEmb's stages: model and controller take turns, then the model goes on with fixed weights and all pairs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def stages(settings: AutoEmbConfig, training: TrainingConfig) -> list[Stage[Auto
 
 
 class SearchWidths(Stage[AutoEmb]):
-    """First order: a step of the controller on held-out pairs, then steps of the model on the others."""
+    """Search in first order: a step of the controller on held-out pairs, then steps of the model on the others."""
 
     eligible_as_best, validated, time_share = False, False, 0.4
 
@@ -85,7 +85,7 @@ class SearchWidths(Stage[AutoEmb]):
 
 
 class Settled(Stage[AutoEmb]):
-    """Weights of candidates stand; tables and maps learn on with all training pairs."""
+    """Train tables and maps on all training pairs, with the weights of candidates fixed."""
 
     def begin(self, session: TrainingView[AutoEmb]) -> dict[str, Any]:
         layer = session.layer
@@ -102,7 +102,7 @@ class Settled(Stage[AutoEmb]):
 
 @torch.no_grad()
 def _shares(session: TrainingView[AutoEmb]) -> dict[str, Any]:
-    """The mean weight of every candidate width, over users and over items."""
+    """Return the mean weight of every candidate width, over users and over items."""
     layer = session.layer
     weights = layer.entity_weights()
     named = (("users", weights[: layer.num_users]), ("items", weights[layer.num_users :]))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CIESS: pretrain the full table, search sizes by TD3 on held-out training pairs, retrain with the best.
+"""Define CIESS's stages: pretrain the full table, search sizes by TD3 on held-out training pairs, retrain the best.
 
 A trial gives every entity a size, trains the masked table for some steps, and rewards each entity with the quality of
 its recommendations less a price for its size. One epoch of the search is one trial.
@@ -18,7 +18,8 @@ from legcf.data.interactions import Interactions
 from legcf.embeddings.sized.ciess import Ciess, CiessConfig, allowed_values
 from legcf.evaluation.evaluate import evaluate_per_user
 from legcf.ranking.ranking import Ranking
-from legcf.training.recipes.td3 import SizeSteps, Td3, Td3Settings, fitted, grouped, reward
+from legcf.training.checkpoint import grouped
+from legcf.training.recipes.td3 import SizeSteps, Td3, Td3Settings, fit_sizes, reward
 from legcf.training.sampler import TrainingBatch
 from legcf.training.stage import Stage, TrainingView, seconds_left
 
@@ -35,13 +36,13 @@ def stages(settings: CiessConfig, training: TrainingConfig) -> list[Stage[Ciess]
 
 
 class Pretrain(Stage[Ciess]):
-    """The full table: how well every entity can be served."""
+    """Train the full table: how well every entity can be served."""
 
     eligible_as_best, validated = False, False
 
 
 class SearchSizes(Stage[Ciess]):
-    """Trials of sizes that two agents propose, one for users and one for items."""
+    """Try sizes that two agents propose, one for users and one for items."""
 
     eligible_as_best, validated = False, False
 
@@ -75,7 +76,7 @@ class SearchSizes(Stage[Ciess]):
         self._begun = time.perf_counter()
         if not self._agents:  # a search that goes on after a resume
             self._agents = self._new_agents(session, fixed_generator())  # all it draws is replaced
-            for side, saved in grouped(self._saved_agents).items():
+            for side, saved in grouped(self._saved_agents.items()).items():
                 self._agents[side].load_state(saved)
         settings, kept, layer = self.settings, self._kept, session.layer
         if (epoch - 1) % settings.episode_steps == 0:
@@ -90,7 +91,7 @@ class SearchSizes(Stage[Ciess]):
         proposed = torch.cat(proposals)
         if settings.fit == "every":
             allowed = allowed_values(settings, layer.num_entities)
-            proposed = torch.from_numpy(fitted(proposed.long().numpy(), allowed)).float()
+            proposed = torch.from_numpy(fit_sizes(proposed.long().numpy(), allowed)).float()
         kept["sizes"] = proposed
         layer.set_widths(proposed.int())
         self.start_values(session)
@@ -110,13 +111,13 @@ class SearchSizes(Stage[Ciess]):
         before, after = kept.pop("before"), self._states(session)
         for side, agent in self._agents.items():
             members = _members(layer, side)
-            chosen = members[known[members].numpy()]
-            if settings.replay_rows is not None and len(chosen) > settings.replay_rows:
-                chosen = session.rng.choice(chosen, settings.replay_rows, replace=False)
-            agent.replay.record(before[chosen], kept["sizes"][chosen], rewards[chosen], after[chosen])
+            recorded = members[known[members].numpy()]
+            if settings.replay_rows is not None and len(recorded) > settings.replay_rows:
+                recorded = session.rng.choice(recorded, settings.replay_rows, replace=False)
+            agent.replay.record(before[recorded], kept["sizes"][recorded], rewards[recorded], after[recorded])
             agent.learn(settings.updates, session.rng)
-        judged = known[: layer.num_users]
-        score = float(quality[: layer.num_users][judged].mean()) if judged.any() else 0.0
+        evaluated = known[: layer.num_users]
+        score = float(quality[: layer.num_users][evaluated].mean()) if evaluated.any() else 0.0
         self._keep_if_best(score, layer)
         best, values = kept["best"].tolist()
         return {
@@ -131,7 +132,7 @@ class SearchSizes(Stage[Ciess]):
         }
 
     def _keep_if_best(self, score: float, layer: Ciess) -> None:
-        """The best quality among sizes that are allowed; until there are any, the smallest sizes."""
+        """Keep the best quality among sizes that are allowed; until there are any, the smallest sizes."""
         allowed, values = allowed_values(self.settings, layer.num_entities), layer.num_params()
         best, best_values = self._kept["best"].tolist()
         fits, best_fits = values <= allowed, best_values <= allowed and best >= 0
@@ -141,12 +142,12 @@ class SearchSizes(Stage[Ciess]):
             self._kept["best_sizes"] = self._kept["sizes"].clone()
 
     def best_sizes(self, layer: Ciess) -> NDArray[np.int64]:
-        """The best of the search, scaled down where no trial was small enough."""
-        found = self._kept["best_sizes"].long().numpy()
-        return fitted(found, allowed_values(self.settings, layer.num_entities))
+        """Return the best sizes of the search, scaled down where no trial was small enough."""
+        best = self._kept["best_sizes"].long().numpy()
+        return fit_sizes(best, allowed_values(self.settings, layer.num_entities))
 
     def start_values(self, session: TrainingView[Ciess]) -> None:
-        """Values and optimiser as a trial and the retraining find them."""
+        """Set values and optimiser to what every trial and the retraining start from."""
         model = session.model
         if self.settings.start == "pretrained":
             with torch.no_grad():
@@ -162,7 +163,7 @@ class SearchSizes(Stage[Ciess]):
         return entity_quality(session.ranking(), session.held_out)
 
     def _states(self, session: TrainingView[Ciess]) -> torch.Tensor:
-        """popularity, size and quality, each in [−1, 1]"""
+        """Return popularity, size and quality, each in [−1, 1]."""
         layer = session.layer
         degrees = (session.pairs.user_degrees, session.pairs.item_degrees)
         popularity = np.concatenate([_popularity(side, self.settings.popularity) for side in degrees])
@@ -186,16 +187,16 @@ class SearchSizes(Stage[Ciess]):
         return {f"agents/{name}": tensor for name, tensor in agents.items()} | self.memory()
 
     def load_state(self, state: dict[str, torch.Tensor]) -> None:
-        groups = grouped(state)
+        groups = grouped(state.items())
         self._kept, self._saved_agents = groups["kept"], groups.get("agents", {})
 
     def memory(self) -> dict[str, torch.Tensor]:
-        """What the search knows beside its agents."""
+        """Return what the search knows beside its agents."""
         return {f"kept/{name}": tensor for name, tensor in self._kept.items()}
 
 
 class RetrainSized(Stage[Ciess]):
-    """All training pairs, the best sizes, and values from the start again."""
+    """Train the best sizes on all training pairs, with values from the start again."""
 
     def __init__(self, search: SearchSizes, epochs: int) -> None:
         super().__init__("retrain", epochs)
@@ -217,20 +218,22 @@ class RetrainSized(Stage[Ciess]):
 
 
 def entity_quality(ranking: Ranking, truth: Interactions) -> tuple[torch.Tensor, torch.Tensor]:
-    """Quality of every entity, and for whom it is known; the mean of its side for the others.
+    """Return the quality of every entity, and for whom it is known; the mean of its side for the others.
 
     A user's is the mean of recall and NDCG at 5, 10 and 20; an item's is the mean of the users it was learned from.
     """
-    per_user, _, judged = evaluate_per_user(ranking, truth, (5, 10, 20), metrics=("recall", "ndcg"))
+    per_user, _, evaluated = evaluate_per_user(ranking, truth, (5, 10, 20), metrics=("recall", "ndcg"))
     of_users = np.zeros(truth.num_users)
-    of_users[judged] = np.mean(list(per_user.values()), axis=0)
+    of_users[evaluated] = np.mean(list(per_user.values()), axis=0)
     known_users = np.zeros(truth.num_users, dtype=bool)
-    known_users[judged] = True
+    known_users[evaluated] = True
     relation = ranking.histories.to_scipy().T.tocsr()
     witnesses = relation @ known_users.astype(np.float32)
     of_items = (relation @ of_users) / np.maximum(witnesses, 1)
     sides = [(of_users, known_users), (of_items, witnesses > 0)]
-    quality = np.concatenate([np.where(known, own, own[known].mean() if known.any() else 0.0) for own, known in sides])
+    quality = np.concatenate(
+        [np.where(known, side, side[known].mean() if known.any() else 0.0) for side, known in sides]
+    )
     known = np.concatenate([known for _, known in sides])
     return torch.from_numpy(quality.astype(np.float32)), torch.from_numpy(known)
 

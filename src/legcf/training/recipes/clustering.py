@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CEL's stages: clusters split along their members' gradients and exchange members; then their vectors are trained."""
+"""Define CEL's stages: clusters split along their members' gradients and exchange members; then vectors train."""
 
 from itertools import islice
 from typing import Any
@@ -24,7 +24,7 @@ def stages(settings: CelConfig, training: TrainingConfig) -> list[Stage[Cel]]:
 
 
 class Cluster(Stage[Cel]):
-    """Between epochs the busiest clusters split, and entities move to the cluster that promises least loss."""
+    """Split the busiest clusters between epochs, and move entities to the cluster that promises least loss."""
 
     eligible_as_best = validated = False
     time_share = 0.5
@@ -45,7 +45,7 @@ class Cluster(Stage[Cel]):
 
 
 def entity_gradients(session: TrainingView[Cel], steps: int, rng: np.random.Generator) -> FloatArray:
-    """∂L/∂E0 of every entity, through the graph, summed over some batches."""
+    """Return ∂L/∂E0 of every entity, through the graph, summed over some batches."""
     model = session.model
     vectors = torch.from_numpy(model.entity_vectors()).requires_grad_()
     for batch in islice(session.sampler.epoch(rng), steps):
@@ -60,8 +60,8 @@ def _split(session: TrainingView[Cel], layer: Cel, gradients: FloatArray) -> Non
     assigned, settings = layer.assigned.numpy(), layer.config
     train = session.dataset.train
     busy = np.concatenate([train.user_degrees, train.item_degrees]).astype(np.float64)
-    room = layer.most_clusters - len(layer.clusters)
-    parents = busiest(assigned, busy, min(room, settings.splits_at_once or len(layer.clusters)))
+    left = layer.most_clusters - len(layer.clusters)
+    parents = busiest(assigned, busy, min(left, settings.splits_at_once or len(layer.clusters)))
     moments = session.optimiser.state.get(layer.clusters, {})
     for name in ("exp_avg", "exp_avg_sq"):  # a new cluster goes on like its parent
         if name in moments:
@@ -71,24 +71,22 @@ def _split(session: TrainingView[Cel], layer: Cel, gradients: FloatArray) -> Non
 
 def _move(layer: Cel, gradients: FloatArray, rng: np.random.Generator) -> int:
     before, settings = layer.assigned.numpy().copy(), layer.config
-    asked = rng.random(len(before)) >= settings.stay_probability
+    movable = rng.random(len(before)) >= settings.stay_probability
     vectors = layer.clusters.detach().numpy()
-    after = reassigned(
-        before, vectors, gradients, layer.num_users, settings.nearest_clusters, settings.stiffness, asked
-    )
+    after = reassigned(before, vectors, gradients, layer.num_users, settings, movable)
     layer.assigned.copy_(torch.from_numpy(after))
     return int((after != before).sum())
 
 
 def busiest(assigned: Positions, interactions: NDArray[np.float64], count: int) -> Positions:
-    """Clusters with most interactions among those that have two members or more."""
+    """Return the clusters with most interactions among those that have two members or more."""
     busy, sizes = np.bincount(assigned, interactions), np.bincount(assigned)
     order = np.argsort(-busy, kind="stable")
     return order[sizes[order] > 1][:count]
 
 
 def halved(assigned: Positions, gradients: FloatArray, parents: Positions) -> Positions:
-    """Every parent's members on the negative side of their gradients' first principal direction get a new cluster."""
+    """Give members on the negative side of their gradients' first principal direction a new cluster in each parent."""
     clusters = int(assigned.max()) + 1
     projections = first_component(assigned, gradients)
     leaves = projections < 0
@@ -104,7 +102,7 @@ def halved(assigned: Positions, gradients: FloatArray, parents: Positions) -> Po
 
 
 def first_component(assigned: Positions, gradients: FloatArray) -> FloatArray:
-    """Of every entity: its gradient, centred in its cluster, along the cluster's first principal direction."""
+    """Project every entity's gradient, centred in its cluster, on the cluster's first principal direction."""
     entities, clusters = len(assigned), int(assigned.max()) + 1
     members = sp.csr_matrix((np.ones(entities, np.float32), (assigned, np.arange(entities))), (clusters, entities))
     sizes = np.maximum(np.bincount(assigned, minlength=clusters), 1).astype(np.float32)
@@ -126,27 +124,33 @@ def reassigned(
     vectors: FloatArray,
     gradients: FloatArray,
     num_users: int,
-    nearest: int,
-    stiffness: float,
-    asked: NDArray[np.bool_],
+    settings: CelConfig,
+    movable: NDArray[np.bool_],
 ) -> Positions:
-    """Each entity asked goes where ⟨g, C_k − C_a⟩ + ½ρ‖C_k − C_a‖² is least, on its side; no cluster loses everyone."""
+    """Move every movable entity to where ⟨g, C_k − C_a⟩ + ½ρ‖C_k − C_a‖² is least, on its side.
+
+    No cluster loses everyone.
+    """
     apart = squared_distances(vectors)
     of_items = np.zeros(len(vectors), dtype=bool)
     of_items[assigned[num_users:]] = True
     apart[of_items[:, None] != of_items] = np.inf
-    near = np.argsort(apart, axis=1, kind="stable")[:, : min(nearest, len(vectors))]
-    steepness = stiffness * _typical(np.linalg.norm(gradients, axis=1)) / np.sqrt(_typical(apart[apart < np.inf]))
+    near = np.argsort(apart, axis=1, kind="stable")[:, : min(settings.nearest_clusters, len(vectors))]
+    steepness = (
+        settings.stiffness * _typical(np.linalg.norm(gradients, axis=1)) / np.sqrt(_typical(apart[apart < np.inf]))
+    )
     after, costs = assigned.copy(), np.zeros(len(assigned), np.float32)
     for start in range(0, len(assigned), _BLOCK):
         block = slice(start, start + _BLOCK)
-        own = assigned[block]
-        steps = vectors[near[own]] - vectors[own][:, None]
-        cost = np.einsum("nd,nkd->nk", gradients[block], steps) + 0.5 * steepness * apart[own[:, None], near[own]]
+        present = assigned[block]
+        steps = vectors[near[present]] - vectors[present][:, None]
+        cost = (
+            np.einsum("nd,nkd->nk", gradients[block], steps) + 0.5 * steepness * apart[present[:, None], near[present]]
+        )
         best = cost.argmin(axis=1)
-        costs[block] = cost[np.arange(len(own)), best]
-        wins = asked[block] & (costs[block] < 0)
-        after[block] = np.where(wins, near[own, best], own)
+        costs[block] = cost[np.arange(len(present)), best]
+        wins = movable[block] & (costs[block] < 0)
+        after[block] = np.where(wins, near[present, best], present)
     return _none_deserted(assigned, after, costs)
 
 
@@ -158,7 +162,7 @@ def squared_distances(vectors: FloatArray) -> FloatArray:
 
 
 def _none_deserted(before: Positions, after: Positions, costs: FloatArray) -> Positions:
-    """Where everyone would go, the one that gains least stays."""
+    """Keep the entity that gains least in every cluster that all would leave."""
     staying = np.bincount(before[after == before], minlength=int(before.max()) + 1)
     members = np.flatnonzero(staying[before] == 0)
     order = members[np.lexsort((-costs[members], before[members]))]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ESAPN: sizes grow while the model trains, where policies rewarded on held-out pairs want it; then all pairs train.
+"""Define ESAPN's stages: sizes grow where policies rewarded on held-out pairs enlarge them; then all pairs train.
 
 Every few steps a policy for users and one for items see the popularity and the width of entities. On held-out pairs
 they try actions drawn from their probabilities and learn from the reward, the mean of an entity's last losses less the
@@ -18,13 +18,12 @@ from torch import nn
 from legcf.core.config import TrainingConfig
 from legcf.core.random_streams import fixed_generator
 from legcf.embeddings.sized.esapn import Esapn, EsapnConfig, allowed_values
-from legcf.training.checkpoint import optimiser_tensors, restore_optimiser
-from legcf.training.recipes.td3 import grouped
+from legcf.training.checkpoint import grouped, optimiser_tensors, restore_optimiser
 from legcf.training.sampler import Sampler, TrainingBatch
 from legcf.training.stage import Stage, TrainingView, seconds_left
 
 _POPULARITY_WIDTH = 32
-_NEGATIVES = 5  # a held-out pair is judged against
+_NEGATIVES = 5  # that a held-out pair is compared with
 
 
 def stages(settings: EsapnConfig, training: TrainingConfig) -> list[Stage[Esapn]]:
@@ -32,7 +31,7 @@ def stages(settings: EsapnConfig, training: TrainingConfig) -> list[Stage[Esapn]
 
 
 class Policy(nn.Module):
-    """(popularity, level) → the log-probabilities of keeping and of enlarging; at first both are the same."""
+    """Map (popularity, level) to the log-probabilities of keeping and of enlarging; at first both are the same."""
 
     def __init__(self, popularities: int, levels: int, hidden: int, rate: float, rng: np.random.Generator) -> None:
         super().__init__()
@@ -52,7 +51,7 @@ class Policy(nn.Module):
         return torch.log_softmax(torch.tanh(_normalised(known @ self.first)) @ self.last + self.offset, dim=1)
 
     def learn(self, chances: torch.Tensor, enlarged: torch.Tensor, rewards: torch.Tensor) -> None:
-        """One step on Σ −log π(a) · r."""
+        """Take one step on Σ −log π(a) · r."""
         taken = chances.gather(1, enlarged.long()[:, None])[:, 0]
         self.steps.zero_grad(set_to_none=True)
         (-taken * rewards).sum().backward()  # type: ignore[no-untyped-call]
@@ -69,14 +68,14 @@ class Policy(nn.Module):
 
 
 class RecentLosses:
-    """The last T losses of every entity."""
+    """Remember the last T losses of every entity."""
 
     def __init__(self, num_entities: int, recent: int) -> None:
         self.losses = torch.zeros(num_entities, recent)
         self.count = torch.zeros(num_entities, dtype=torch.int64)
 
     def mean(self, entities: torch.Tensor, otherwise: torch.Tensor) -> torch.Tensor:
-        """Of each entity's losses so far; `otherwise` for one that has none."""
+        """Return the mean of each entity's losses so far; `otherwise` for one that has none."""
         seen = self.count[entities].clamp(max=self.losses.shape[1])
         means = self.losses[entities].sum(dim=1) / seen.clamp(min=1)
         return torch.where(seen > 0, means, otherwise)
@@ -87,7 +86,7 @@ class RecentLosses:
 
 
 class Grow(Stage[Esapn]):
-    """Training on the pairs that are not held out, with a decision on sizes every few steps."""
+    """Train on the pairs that are not held out, with a decision on sizes every few steps."""
 
     eligible_as_best, validated = False, False
 
@@ -117,7 +116,7 @@ class Grow(Stage[Esapn]):
         layer = session.layer
         loss = float(np.mean(self._losses)) if self._losses else 0.0
         self._best = torch.minimum(self._best, torch.tensor(loss))
-        told = {
+        report = {
             "held_out_loss": loss,
             "best": float(self._best),
             "enlarged": self._enlarged,
@@ -125,12 +124,12 @@ class Grow(Stage[Esapn]):
             "mean_size": layer.num_params() / layer.num_entities,
             "seconds_left": round(seconds_left(session, self, epoch, time.perf_counter() - self._begun)),
         }
-        return {"search": told}
+        return {"search": report}
 
     def _prepare(self, session: TrainingView[Esapn]) -> None:
-        """Policies and memory, new or as they were when a run stopped."""
+        """Make policies and memory, new or as they were when a run stopped."""
         settings, layer = self._settings, session.layer
-        saved = grouped(self._saved)
+        saved = grouped(self._saved.items())
         rng = fixed_generator() if saved else session.rng  # what it draws is replaced by what was saved
         for side, degrees in (("user", session.pairs.user_degrees), ("item", session.pairs.item_degrees)):
             kinds = int(_popularity(degrees, settings.popularity).max(initial=0)) + 1
@@ -171,7 +170,7 @@ class Grow(Stage[Esapn]):
     def _after_a_step(
         self, session: TrainingView[Esapn], batch: TrainingBatch, held: TrainingBatch, enlarged: torch.Tensor
     ) -> torch.Tensor:
-        """Losses if the rows, enlarged or not, had taken a step on the training batch."""
+        """Return the losses if the rows, enlarged or not, had taken a step on the training batch."""
         layer, model = session.layer, session.model
         composed = layer.composed().detach().requires_grad_()
         with layer.standing_in(composed):
@@ -192,23 +191,23 @@ class Grow(Stage[Esapn]):
         with torch.no_grad():
             chances = torch.cat(self._chances(session, present))
         levels = layer.levels[present]
-        wanted = (chances[:, 1] > chances[:, 0]) & (levels < len(layer.candidates) - 1)
-        chosen, certainty = present[wanted], chances[wanted, 1]
+        preferred = (chances[:, 1] > chances[:, 0]) & (levels < len(layer.candidates) - 1)
+        enlarged, certainty = present[preferred], chances[preferred, 1]
         allowed = allowed_values(self._settings, layer.num_entities)
         if allowed is not None:
             ranked = torch.argsort(certainty, descending=True, stable=True)
             sizes = torch.tensor([*layer.candidates, layer.candidates[-1]])
-            increments = (sizes[1:] - sizes[:-1])[levels[wanted][ranked]]
-            chosen = chosen[ranked][layer.num_params() + increments.cumsum(0) <= allowed]
-        layer.enlarge(chosen)
+            increments = (sizes[1:] - sizes[:-1])[levels[preferred][ranked]]
+            enlarged = enlarged[ranked][layer.num_params() + increments.cumsum(0) <= allowed]
+        layer.enlarge(enlarged)
         moments = session.optimiser.state.get(layer.weight, {})
         for name in ("exp_avg", "exp_avg_sq"):
             if name in moments:
-                moments[name][chosen] = 0  # of values that are no more
-        self._enlarged += len(chosen)
+                moments[name][enlarged] = 0  # of values that are no more
+        self._enlarged += len(enlarged)
 
     def _chances(self, session: TrainingView[Esapn], entities: torch.Tensor) -> list[torch.Tensor]:
-        """What each policy thinks of its own side's entities."""
+        """Return the log-probabilities that each policy gives its side's entities."""
         layer, scale = session.layer, self._settings.popularity
         degrees = (session.pairs.user_degrees, session.pairs.item_degrees)
         popularity = torch.from_numpy(np.concatenate([_popularity(side, scale) for side in degrees]))
@@ -237,24 +236,24 @@ class Grow(Stage[Esapn]):
 
 
 def entity_losses(vectors: torch.Tensor, batch: TrainingBatch) -> torch.Tensor:
-    """Mean BPR loss of the pairs of every user, and of every item that is a positive; in the order of `_present`."""
+    """Return the mean BPR loss of every user's pairs and of every positive item's, in the order of `_present`."""
     users, positives, negatives = (torch.from_numpy(part) for part in (batch.users, batch.positives, batch.negatives))
     right = (vectors[users] * vectors[positives]).sum(dim=1)
     wrong = torch.einsum("pd,pnd->pn", vectors[users], vectors[negatives])
     losses = nn.functional.softplus(wrong - right[:, None]).mean(dim=1)
-    places = torch.cat([users, positives])
-    totals = torch.zeros(len(batch.entities)).index_add_(0, places, losses.repeat(2))
-    counts = torch.bincount(places, minlength=len(batch.entities))
-    return (totals / counts.clamp(min=1))[_present_places(batch)]
+    rows = torch.cat([users, positives])
+    totals = torch.zeros(len(batch.entities)).index_add_(0, rows, losses.repeat(2))
+    counts = torch.bincount(rows, minlength=len(batch.entities))
+    return (totals / counts.clamp(min=1))[_present_rows(batch)]
 
 
-def _present_places(batch: TrainingBatch) -> torch.Tensor:
-    """Places of the users and the positives of a batch, users first and each once."""
+def _present_rows(batch: TrainingBatch) -> torch.Tensor:
+    """Return the positions of the users and the positives of a batch, users first and each once."""
     return torch.from_numpy(np.concatenate([np.unique(batch.users), np.unique(batch.positives)]))
 
 
 def _present(batch: TrainingBatch) -> torch.Tensor:
-    return torch.from_numpy(batch.entities)[_present_places(batch)]
+    return torch.from_numpy(batch.entities)[_present_rows(batch)]
 
 
 def _by_side(entities: torch.Tensor, layer: Esapn) -> tuple[torch.Tensor, torch.Tensor]:
@@ -265,16 +264,16 @@ def _popularity(degrees: NDArray[np.int64], scale: str) -> NDArray[np.int64]:
     return (4 * np.log2(1 + degrees)).astype(np.int64) if scale == "log" else degrees.astype(np.int64)
 
 
-def _centred(rewards: torch.Tensor, judged: torch.Tensor, of_user: torch.Tensor) -> torch.Tensor:
-    """Rewards beside the mean of their side: what all have in common says nothing about an action."""
+def _centred(rewards: torch.Tensor, has_reward: torch.Tensor, of_user: torch.Tensor) -> torch.Tensor:
+    """Subtract the mean of their side from rewards: what all have in common says nothing about an action."""
     centred = torch.zeros_like(rewards)
     for side in (of_user, ~of_user):
-        chosen = side & judged
-        if chosen.any():
-            centred[chosen] = rewards[chosen] - rewards[chosen].mean()
+        members = side & has_reward
+        if members.any():
+            centred[members] = rewards[members] - rewards[members].mean()
     return centred
 
 
 def _normalised(rows: torch.Tensor) -> torch.Tensor:
-    """BN by the statistics of these rows, also where there is only one."""
+    """Normalise by the statistics of these rows, as BN does, also where there is only one."""
     return (rows - rows.mean(dim=0)) * (rows.var(dim=0, unbiased=False) + 1e-5).rsqrt()

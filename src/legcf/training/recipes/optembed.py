@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OptEmbed's stages: a supernet of all widths, an evolution of the two widths, and training anew with the best."""
+"""Define OptEmbed's stages: a supernet of all widths, an evolution of the two widths, and training of the best."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def stages(settings: OptEmbedConfig, training: TrainingConfig) -> list[Stage[Opt
 
 
 class Supernet(Stage[OptEmbed]):
-    """Every step draws other widths, so that any prefix of a row learns to do without the rest.
+    """Draw other widths in every step, so that any prefix of a row learns to do without the rest.
 
-    It ends when the held-out pairs, judged with full widths, are ranked no better for `patience` epochs.
+    It ends when the held-out pairs, ranked with full widths, are ranked no better for `patience` epochs.
     """
 
     eligible_as_best, validated, time_share = False, False, 0.4
@@ -75,9 +75,9 @@ class Supernet(Stage[OptEmbed]):
 
 
 class Evolve(Stage[OptEmbed]):
-    """A generation per epoch: candidates from the best so far, judged by the supernet on held-out pairs.
+    """Breed a generation per epoch: candidates from the best so far, evaluated by the supernet on held-out pairs.
 
-    All that was tried is all there is to remember: the best of it are the parents of the next generation.
+    What was tried is all there is to remember: the best of it are the parents of the next generation.
     """
 
     eligible_as_best, iterates_batches, time_share = False, False, 0.6
@@ -102,32 +102,32 @@ class Evolve(Stage[OptEmbed]):
         best = self.ranked()[0]
         layer.set_sides(*best)
         left = seconds_left(session, self, epoch, time.perf_counter() - started)
-        told = {"best": self.tried[best], "users": best[0], "items": best[1], "trials": len(self.tried)}
-        return {"search": {**told, "seconds_left": round(left)}}
+        report = {"best": self.tried[best], "users": best[0], "items": best[1], "trials": len(self.tried)}
+        return {"search": {**report, "seconds_left": round(left)}}
 
     def ranked(self) -> list[Genome]:
-        """All that was tried, the best first; of equals the smaller, then the earlier."""
+        """Return all that was tried, the best first; of equals the smaller, then the earlier."""
         return sorted(self.tried, key=lambda genome: (-self.tried[genome], sum(genome)))
 
     def generation(self, layer: OptEmbed, rng: np.random.Generator) -> list[Genome]:
-        """New candidates, fewer only where nothing new is left to try."""
+        """Return new candidates, fewer only where nothing new is left to try."""
         settings, parents = layer.config, self.ranked()[: layer.config.parents]
-        found: dict[Genome, None] = {}
+        candidates: dict[Genome, None] = {}
         sources = [
             (settings.mutants, self._mutants(parents, layer, rng)),
             (settings.crossovers, self._crossovers(parents, rng)),
             (settings.mutants + settings.crossovers, self._random(layer, rng)),
         ]
-        for wanted, source in sources:
-            room = min(wanted, settings.mutants + settings.crossovers - len(found))
+        for most, source in sources:
+            needed = min(most, settings.mutants + settings.crossovers - len(candidates))
             new = 0
             for _, genome in zip(range(_TRIES), source, strict=False):
-                if new == room:
+                if new == needed:
                     break
-                if genome not in self.tried and genome not in found and self._fits(genome, layer):
-                    found[genome] = None
+                if genome not in self.tried and genome not in candidates and self._fits(genome, layer):
+                    candidates[genome] = None
                     new += 1
-        return list(found)
+        return list(candidates)
 
     def _mutants(self, parents: list[Genome], layer: OptEmbed, rng: np.random.Generator) -> Iterator[Genome]:
         while parents:
@@ -159,7 +159,7 @@ class Evolve(Stage[OptEmbed]):
 
 
 class RetrainSettled(Stage[OptEmbed]):
-    """From the first values again, with the rows and widths that were found and with all training pairs."""
+    """Train the rows and widths of the search from their first values again, on all training pairs."""
 
     def begin(self, session: TrainingView[OptEmbed]) -> dict[str, Any]:
         layer = session.layer

@@ -23,7 +23,7 @@ def pushed_stages(settings: CerpConfig, training: TrainingConfig) -> list[Stage[
 
 
 class SearchPruned(Stage[Pruned]):
-    """Values and thresholds together, until few enough values are above their threshold.
+    """Train values and thresholds together, until few enough values are above their threshold.
 
     What raises the thresholds is weight decay inside Adam: their own gradient is next to nothing, and Adam makes full
     steps of the little there is. So thresholds rise by nearly Adam's step size, whatever the decay's size.
@@ -43,7 +43,7 @@ class SearchPruned(Stage[Pruned]):
         return {}
 
     def before_step(self, session: TrainingView[Pruned], batch: TrainingBatch) -> None:
-        """Thresholds rise at a constant rate; the table has a rate of its own, on the loop's schedule."""
+        """Raise thresholds at a constant rate; the table has a rate of its own, on the loop's schedule."""
         thresholds, settings = session.layer.pruned.thresholds, session.layer.config
         for group in session.optimiser.param_groups:
             if group["params"][0] is thresholds:
@@ -63,7 +63,7 @@ class SearchPruned(Stage[Pruned]):
 
 
 class PushedSearch(SearchPruned[Cerp]):
-    """With CERP's push away from null rows; γ shrinks by a factor every epoch."""
+    """Add CERP's push away from null rows; γ shrinks by a factor every epoch."""
 
     def before_epoch(self, session: TrainingView[Cerp], epoch: int) -> dict[str, Any]:
         settings = session.layer.config
@@ -79,7 +79,7 @@ class PushedSearch(SearchPruned[Cerp]):
 
 
 class RetrainPruned(Stage[PrunedLayer[Any]]):
-    """The surviving entries from the values they had at the start, without thresholds."""
+    """Train the surviving entries from the values they had at the start, without thresholds."""
 
     def begin(self, session: TrainingView[PrunedLayer[Any]]) -> dict[str, Any]:
         layer = session.layer

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LightRec's stages: a full teacher, codes and codebooks that learn from it, codebooks alone with the codes fixed."""
+"""Define LightRec's stages: a full teacher, codes and codebooks that learn from it, codebooks with the codes fixed."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def stages(settings: LightRecConfig, training: TrainingConfig) -> list[Stage[Lig
 
 
 class Teach(Stage[LightRec]):
-    """The full table, as it would be trained by itself."""
+    """Train the full table, as it would be trained by itself."""
 
     eligible_as_best = False
     time_share = 0.5
@@ -33,7 +33,7 @@ class Teach(Stage[LightRec]):
 
 
 class Code(Stage[LightRec]):
-    """Codebooks and similarities, from hard choices with the soft choice's gradient."""
+    """Train codebooks and similarities, from hard choices with the soft choice's gradient."""
 
     eligible_as_best = False
     time_share = 0.8
@@ -66,7 +66,7 @@ class Code(Stage[LightRec]):
 
 
 class Tune(Stage[LightRec]):
-    """The codes are final: a sum of codewords is linear in them, so they train on the propagated basis."""
+    """Train with final codes: a sum of codewords is linear in the codebooks, so they train on the propagated basis."""
 
     def trains(self, parameter: str) -> bool:
         return not parameter.endswith(("teacher", "similarity"))
@@ -80,8 +80,8 @@ class Tune(Stage[LightRec]):
 
 
 def residual_codebooks(vectors: torch.Tensor, books: int, codewords: int, rng: np.random.Generator) -> torch.Tensor:
-    """k-means of the vectors, then of what it leaves of them, and so on: one codebook above the other."""
-    found, residual = [], vectors.clone()
+    """Cluster the vectors by k-means, then what it leaves of them, and so on: one codebook above the other."""
+    codebooks, residual = [], vectors.clone()
     for _ in range(books):
         first = rng.choice(len(residual), codewords, replace=len(residual) < codewords)
         words = residual[torch.from_numpy(first)].clone()
@@ -92,8 +92,8 @@ def residual_codebooks(vectors: torch.Tensor, books: int, codewords: int, rng: n
             words = torch.where(sizes[:, None] > 0, sums / sizes.clamp(min=1)[:, None], words)
             nearest = _nearest(residual, words)
         residual = residual - words[nearest]
-        found.append(words)
-    return torch.cat(found)
+        codebooks.append(words)
+    return torch.cat(codebooks)
 
 
 def _nearest(vectors: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
@@ -101,6 +101,6 @@ def _nearest(vectors: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
 
 
 def _used(layer: LightRec) -> dict[str, Any]:
-    """Codewords that someone has: few of them mean that the codebooks collapsed."""
-    places = layer.codes.long() + torch.arange(layer.books) * layer.config.codewords
-    return {"codewords_used": len(torch.unique(places))}
+    """Count the codewords that someone has: few of them mean that the codebooks collapsed."""
+    codewords = layer.codes.long() + torch.arange(layer.books) * layer.config.codewords
+    return {"codewords_used": len(torch.unique(codewords))}

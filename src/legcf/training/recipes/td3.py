@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TD3 for many entities at once: an actor proposes a size for each, twin critics judge it.
+"""Learn by TD3 for many entities at once: an actor proposes a size for each, twin critics evaluate it.
 
 Fujimoto et al., "Addressing Function Approximation Error in Actor-Critic Methods", ICML 2018, with the random walk over
 sizes of Qu et al., "Continuous Input Embedding Size Search For Recommender Systems", SIGIR 2023 (CIESS). States and
@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from legcf.training.checkpoint import optimiser_tensors, restore_optimiser
+from legcf.training.checkpoint import grouped, optimiser_tensors, restore_optimiser
 
 STATE = 3
 """popularity, current size, quality; each in [−1, 1]"""
@@ -25,6 +25,8 @@ _Arrays = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
 @dataclass(frozen=True)
 class Td3Settings:
+    """Hold the settings of an agent; the defaults are those of the original."""
+
     hidden: int = 256
     discount: float = 0.99
     follow: float = 0.005
@@ -38,7 +40,7 @@ class Td3Settings:
 
 
 class SizeSteps:
-    """Whole sizes 1 … most, their scale in [−1, 1], and walks between them."""
+    """Scale whole sizes 1 … most to [−1, 1], and walk between them."""
 
     def __init__(self, most: int, reach: int = 5) -> None:
         self.most = most
@@ -61,18 +63,18 @@ class SizeSteps:
         return sizes.round().clamp(1, self.most)
 
     def walk(self, start: torch.Tensor, steps: int, rng: np.random.Generator) -> torch.Tensor:
-        """Entities × (steps + 1) sizes: the start, then hops of at most `reach` with P ∝ 1/distance."""
-        place = self.whole(start).numpy().astype(np.int64)
-        visited = [place]
+        """Return entities × (steps + 1) sizes: the start, then hops of at most `reach` with P ∝ 1/distance."""
+        size = self.whole(start).numpy().astype(np.int64)
+        visited = [size]
         for _ in range(steps):
-            drawn = rng.random(len(place))[:, None]
-            place = place + self._hops[(self._bounds[place - 1] <= drawn).sum(axis=1)]
-            visited.append(place)
+            drawn = rng.random(len(size))[:, None]
+            size = size + self._hops[(self._bounds[size - 1] <= drawn).sum(axis=1)]
+            visited.append(size)
         return torch.from_numpy(np.stack(visited, axis=1)).float()
 
 
 class Replay:
-    """The last `capacity` transitions."""
+    """Remember the last `capacity` transitions."""
 
     def __init__(self, capacity: int) -> None:
         self._values = torch.zeros(capacity, 2 * STATE + 2)
@@ -83,8 +85,8 @@ class Replay:
 
     def record(self, state: torch.Tensor, action: torch.Tensor, reward: torch.Tensor, after: torch.Tensor) -> None:
         rows = torch.cat([state, action[:, None], reward[:, None], after], dim=1)[-len(self._values) :]
-        places = (int(self._count) + torch.arange(len(rows))) % len(self._values)
-        self._values[places] = rows
+        slots = (int(self._count) + torch.arange(len(rows))) % len(self._values)
+        self._values[slots] = rows
         self._count += len(rows)
 
     def sample(self, count: int, rng: np.random.Generator) -> _Arrays:
@@ -100,7 +102,7 @@ class Replay:
 
 
 class Actor(nn.Module):
-    """state → action in [−1, 1]"""
+    """Map a state to an action in [−1, 1]."""
 
     def __init__(self, hidden: int) -> None:
         super().__init__()
@@ -112,7 +114,7 @@ class Actor(nn.Module):
 
 
 class Critic(nn.Module):
-    """(state, action) → what is to be had from there on"""
+    """Map a state and an action to the return that is expected from there on."""
 
     def __init__(self, hidden: int) -> None:
         super().__init__()
@@ -124,7 +126,7 @@ class Critic(nn.Module):
 
 
 class Td3:
-    """One agent; CIESS has one for users and one for items."""
+    """Hold one agent; CIESS has one for users and one for items."""
 
     def __init__(self, settings: Td3Settings, sizes: SizeSteps, capacity: int, rng: np.random.Generator) -> None:
         self._settings, self._sizes = settings, sizes
@@ -143,11 +145,11 @@ class Td3:
 
     @torch.no_grad()
     def choose(self, state: torch.Tensor, walk_steps: int, noise: float, rng: np.random.Generator) -> torch.Tensor:
-        """A whole size for every entity: the best judged on a walk around the actor's proposal, moved by `noise`."""
+        """Return a whole size for every entity: the best of a walk around the actor's proposal, moved by `noise`."""
         sizes = self._sizes
         candidates = sizes.walk(sizes.unscaled(self.nets["actor"](state)), walk_steps, rng)
-        judged = [self.nets["first"](state, sizes.scaled(column)) for column in candidates.T]
-        best = torch.stack(judged, dim=1).argmax(dim=1)
+        values = [self.nets["first"](state, sizes.scaled(column)) for column in candidates.T]
+        best = torch.stack(values, dim=1).argmax(dim=1)
         return sizes.whole(candidates[torch.arange(len(candidates)), best] + noise)
 
     def learn(self, updates: int, rng: np.random.Generator) -> None:
@@ -168,10 +170,10 @@ class Td3:
         noise = float(np.clip(rng.normal(0, settings.target_noise), -bound, bound))
         with torch.no_grad():
             then = sizes.scaled((sizes.unscaled(targets["actor"](after)) + noise).clamp(1, sizes.most))
-            worth = torch.minimum(targets["first"](after, then), targets["second"](after, then))
-            wanted = reward + settings.discount * worth
+            value = torch.minimum(targets["first"](after, then), targets["second"](after, then))
+            target = reward + settings.discount * value
         action = sizes.scaled(size)
-        errors = [nn.functional.mse_loss(nets[name](state, action), wanted) for name in ("first", "second")]
+        errors = [nn.functional.mse_loss(nets[name](state, action), target) for name in ("first", "second")]
         self._step(self._critic_steps, errors[0] + errors[1], "first", "second")
         self._updates += 1
         if int(self._updates) % settings.actor_every == 0:
@@ -200,7 +202,7 @@ class Td3:
         return {f"{group}/{name}": tensor for group, members in groups.items() for name, tensor in members.items()}
 
     def load_state(self, state: dict[str, torch.Tensor]) -> None:
-        groups = grouped(state)
+        groups = grouped(state.items())
         self.nets.load_state_dict(groups["nets"])
         self.targets.load_state_dict(groups["targets"])
         restore_optimiser(self._critic_steps, groups["critic_steps"])
@@ -209,31 +211,22 @@ class Td3:
         self._updates = groups["agent"]["updates"].clone()
 
 
-def grouped(state: dict[str, torch.Tensor]) -> dict[str, dict[str, torch.Tensor]]:
-    """{"group/name": tensor} as {"group": {"name": tensor}}."""
-    groups: dict[str, dict[str, torch.Tensor]] = {}
-    for key, tensor in state.items():
-        group, _, name = key.partition("/")
-        groups.setdefault(group, {})[name] = tensor
-    return groups
-
-
 def reward(quality: torch.Tensor, sizes: torch.Tensor, most: int, weight: float) -> torch.Tensor:
-    """r = q − λ ((a − 1) / d)²"""
+    """Return r = q − λ ((a − 1) / d)²."""
     return quality - weight * ((sizes - 1) / most).square()
 
 
-def fitted(sizes: NDArray[np.integer], allowed: int) -> NDArray[np.int64]:
-    """Sizes scaled down until their sum is allowed, none below 1; as they are if it is already."""
-    given = np.asarray(sizes, dtype=np.int64)
-    if given.sum() <= allowed:
-        return given
+def fit_sizes(sizes: NDArray[np.integer], allowed: int) -> NDArray[np.int64]:
+    """Scale sizes down until their sum is allowed, none below 1; leave them if it is already."""
+    whole = np.asarray(sizes, dtype=np.int64)
+    if whole.sum() <= allowed:
+        return whole
     low, high = 0.0, 1.0
     for _ in range(50):
         middle = (low + high) / 2
-        fits = np.maximum((given * middle).astype(np.int64), 1).sum() <= allowed
+        fits = np.maximum((whole * middle).astype(np.int64), 1).sum() <= allowed
         low, high = (middle, high) if fits else (low, middle)
-    return np.maximum((given * low).astype(np.int64), 1)
+    return np.maximum((whole * low).astype(np.int64), 1)
 
 
 def _mlp(inputs: int, hidden: int) -> nn.Sequential:
@@ -243,7 +236,7 @@ def _mlp(inputs: int, hidden: int) -> nn.Sequential:
 
 
 def _fill(nets: nn.Module, rng: np.random.Generator) -> None:
-    """As torch fills a linear layer, from the generator that was passed in."""
+    """Fill linear layers as torch does, from the generator that was passed in."""
     for module in nets.modules():
         if isinstance(module, nn.Linear):
             for parameter in module.parameters():

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Check which score picks epochs and which picks tables and lists."""
+
+import numpy as np
+import pytest
+
+from legcf.core.errors import UserError
+from legcf.data.interactions import Interactions
+from legcf.evaluation import Evaluator, evaluate
+from legcf.ranking.ranking import Ranking
+from tests.helpers import random_interactions
+
+
+def test_the_monitor_picks_epochs_and_its_mean_with_recall_picks_tables() -> None:
+    evaluator = Evaluator(Interactions.empty(1, 1), "precision@5")
+    metrics = {"precision@5": 0.09, "recall@5": 0.25, "recall@20": 0.9, "ndcg@20": 0.4}
+    assert evaluator.epoch_score(metrics) == 0.09
+    assert evaluator.selection_score(metrics) == pytest.approx(0.15)
+
+
+def test_metrics_are_those_of_evaluate_for_its_users() -> None:
+    rng = np.random.default_rng(0)
+    users, items = (rng.standard_normal((count, 4)).astype(np.float32) for count in (30, 40))
+    ranking, truth = Ranking(users, items, Interactions.empty(30, 40)), random_interactions(30, 40, 0.2, seed=1)
+    some = np.arange(0, 30, 2)
+    found = Evaluator(truth, "mrr@7", some).metrics(ranking)
+    expected = evaluate(ranking, truth, (7, 20), some, ("mrr", "recall", "ndcg"))
+    assert found == expected
+    assert {"mrr@7", "recall@7", "ndcg@20"} <= found.keys()
+
+
+def test_what_is_no_metric_is_refused_at_once() -> None:
+    with pytest.raises(UserError, match="is not a metric such as ndcg@20"):
+        Evaluator(Interactions.empty(1, 1), "ndcg")
