@@ -5,7 +5,7 @@ import gzip
 import os
 import zlib
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
@@ -35,8 +35,8 @@ def plain_suffix(path: Path) -> str:
 def first_bytes(path: Path) -> bytes:
     """Return the start of a table's text, unpacked; refuse it if no line ends there, as in a bomb or in no text."""
     start = b""
-    with _damage_in_a_sentence(path), closing(_pieces(path, _MAX_FIRST_LINE_BYTES)) as pieces:
-        for piece in pieces:
+    with _damage_in_a_sentence(path):
+        for piece in _pieces(path, _MAX_FIRST_LINE_BYTES):
             start += piece
             if b"\n" in start or len(start) >= _MAX_FIRST_LINE_BYTES:
                 break
