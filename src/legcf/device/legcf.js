@@ -489,7 +489,7 @@ export class Legcf {
 
   constructor(part, config, card) {
     const items = count(config.items), book = "codebook" in config ? new Matrix(part, "codebook", config.codebook) : null;
-    expect(/^(int8|float16|float32)$/.test(config.dtype) && card.constructor === Object, "dtype is wrong");
+    expect(/^(int8|float16|float32)$/.test(config.dtype) && card.constructor === Object && !config.neighbour_scale, "dtype is wrong");
     Object.assign(this, { card, numItems: items, numUsers: 0, users: null, userTable: null, histories: null, weight: null, lists: null });
     this.table = readTable(part, "item_rows", config.item_rows, items, book);
     this.items = new Ids(part, "ids.items", config.item_ids, items, "item");
