@@ -89,10 +89,10 @@ def _histories(pairs: Interactions, rows: NDArray[np.integer]) -> Interactions:
     return some.subset(from_end <= _MOST_PAIRS)
 
 
-def _scale(solved: FloatArray, known: FloatArray) -> float:
-    """Return the factor that brings solved vectors nearest to known ones."""
+def _scale(solved: FloatArray, targets: FloatArray) -> float:
+    """Return the factor that brings solved vectors nearest to their targets."""
     square = float((solved.astype(np.float64) ** 2).sum())
-    factor = float((solved.astype(np.float64) * known).sum()) / square if square > 0 else 1.0
+    factor = float((solved.astype(np.float64) * targets).sum()) / square if square > 0 else 1.0
     return factor if 1e-12 < factor < 1e12 else 1.0
 
 

@@ -22,10 +22,10 @@ _PAIRS_A_ROW = 8  # in a tile, for each row of the other side: fewer, and passin
 Tiles = list[tuple[slice, sp.csr_matrix]]
 
 
-def solve_side(confidence: sp.csr_matrix, own: FloatArray, others: FloatArray, settings: "AlsSettings") -> None:
-    """Solve one side's vectors (`own`, overwritten) from all of the other side's: the half step of ALS."""
+def solve_side(confidence: sp.csr_matrix, side: FloatArray, others: FloatArray, settings: "AlsSettings") -> None:
+    """Solve the vectors of one side (overwritten) from all of the other's: the half step of ALS."""
     gram = _ridged(others.T @ others, settings)
-    _solve_rows(confidence.indptr, confidence.indices, confidence.data, own, others, gram, settings.gradient_steps)
+    _solve_rows(confidence.indptr, confidence.indices, confidence.data, side, others, gram, settings.gradient_steps)
 
 
 def tiles_of(by_user: sp.csr_matrix, width: int) -> Tiles:
@@ -40,15 +40,15 @@ def tiles_of(by_user: sp.csr_matrix, width: int) -> Tiles:
     return [(slice(first, last), by_user[first:last].T.tocsr()) for first, last in pairwise(bounds.tolist())]
 
 
-def solve_shared(tiles: Tiles, own: FloatArray, others: FloatArray, settings: "AlsSettings") -> None:
+def solve_shared(tiles: Tiles, side: FloatArray, others: FloatArray, settings: "AlsSettings") -> None:
     """Do what `solve_side` does where each rank has some of the others: exchange sums over them at every step.
 
     The steps are those of `_solve_rows`, for all rows together; between the sums, a rank works on its share of them.
     """
     gram = _ridged(distributed.all_reduce_sum(others.T @ others), settings)
-    shares = distributed.even_partition(len(own))
+    shares = distributed.even_partition(len(side))
     mine = distributed.local_rows(shares)
-    pulled = np.empty_like(own)
+    pulled = np.empty_like(side)
 
     def pull(towards: FloatArray, target: float) -> FloatArray:
         pulled.fill(0)
@@ -56,9 +56,9 @@ def solve_shared(tiles: Tiles, own: FloatArray, others: FloatArray, settings: "A
             _pull(part.indptr, part.indices, part.data, towards, others[near], np.float32(target), pulled)
         return distributed.reduce_scatter_rows(pulled, shares)
 
-    solved = own[mine].copy()
-    residual = pull(own, 1.0) - solved @ gram
-    directions = np.empty_like(own)
+    solved = side[mine].copy()
+    residual = pull(side, 1.0) - solved @ gram
+    directions = np.empty_like(side)
     directions[mine] = residual
     size = _squares(residual)
     for _ in range(settings.gradient_steps):
@@ -73,11 +73,13 @@ def solve_shared(tiles: Tiles, own: FloatArray, others: FloatArray, settings: "A
         further = np.divide(size, previous, out=np.zeros_like(size), where=goes_on)
         directions[mine] = residual + further[:, None] * direction
     has_pairs = (
-        distributed.all_reduce_sum(sum((np.diff(part.indptr) for _, part in tiles), np.zeros(len(own), dtype=np.int64)))
+        distributed.all_reduce_sum(
+            sum((np.diff(part.indptr) for _, part in tiles), np.zeros(len(side), dtype=np.int64))
+        )
         > 0
     )
-    own[mine] = solved * has_pairs[mine, None]
-    distributed.all_gather_rows(own, shares)
+    side[mine] = solved * has_pairs[mine, None]
+    distributed.all_gather_rows(side, shares)
 
 
 def _squares(rows: FloatArray) -> FloatArray:
@@ -101,11 +103,11 @@ def _times(matrix, vector, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, parallel=True, fastmath=True)
-def _pull(indptr, indices, confidence, own, others, target, pulled):  # type: ignore[no-untyped-def]
+def _pull(indptr, indices, confidence, side, others, target, pulled):  # type: ignore[no-untyped-def]
     """Add Σ (target · c − (c − 1) v·x) v over the others v of every row x."""
-    width = own.shape[1]
-    for row in prange(own.shape[0]):
-        x, out = own[row], pulled[row]
+    width = side.shape[1]
+    for row in prange(side.shape[0]):
+        x, out = side[row], pulled[row]
         for offset in range(indptr[row], indptr[row + 1]):
             other = others[indices[offset]]
             fit = np.float32(0)
@@ -117,15 +119,15 @@ def _pull(indptr, indices, confidence, own, others, target, pulled):  # type: ig
 
 
 @njit(cache=True, parallel=True, fastmath=True)
-def _solve_rows(indptr, indices, confidence, own, others, gram, steps):  # type: ignore[no-untyped-def]
+def _solve_rows(indptr, indices, confidence, side, others, gram, steps):  # type: ignore[no-untyped-def]
     """Conjugate gradient on (G + Σ (c − 1) v vᵀ) u = Σ c v for every row; work memory is a few vectors a thread."""
-    width = own.shape[1]
-    for row in prange(own.shape[0]):
+    width = side.shape[1]
+    for row in prange(side.shape[0]):
         first, last = indptr[row], indptr[row + 1]
         if first == last:
-            own[row] = 0
+            side[row] = 0
             continue
-        x = own[row].copy()
+        x = side[row].copy()
         residual = np.empty(width, dtype=np.float32)
         image = np.empty(width, dtype=np.float32)
         _times(gram, x, residual)
@@ -166,4 +168,4 @@ def _solve_rows(indptr, indices, confidence, own, others, gram, steps):  # type:
                 size += residual[k] * residual[k]
             for k in range(width):
                 direction[k] = residual[k] + size / previous * direction[k]
-        own[row] = x
+        side[row] = x

@@ -116,8 +116,8 @@ class FeatureCoder:
         """
         unknown = set(features) - {column.name for column in self.columns}
         if unknown:
-            known = ", ".join(column.name for column in self.columns)
-            raise UserError(f"Nothing was learnt from a feature {min(unknown)!r} of items: the model knows {known}.")
+            names = ", ".join(column.name for column in self.columns)
+            raise UserError(f"Nothing was learnt from a feature {min(unknown)!r} of items: the model knows {names}.")
         total: dict[int, float] = {}
         first = 0
         for column in self.columns:

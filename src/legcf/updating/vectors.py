@@ -58,9 +58,9 @@ def changed_vectors(
     before = space.half_step(users, items, trained_on, np.arange(count), settings)
     after = space.half_step(_pooled(pooling, train, whole), whole, train, changed, settings)
     across = _map(before, items)
-    known = changed < count
+    trained = changed < count
     vectors = whole[changed] + after @ across
-    vectors[known] -= before[changed[known]] @ across
+    vectors[trained] -= before[changed[trained]] @ across
     return vectors
 
 
@@ -111,8 +111,8 @@ def settings_for(settings: AlsSettings, items: FloatArray, train: Interactions, 
 
     def fit(alpha: float) -> float:
         trial = settings.model_copy(update={"alpha": alpha})
-        found = space.half_step(users, items, train, everything, trial)
-        return -float(np.linalg.norm(found @ _map(found, items[everything]) - items[everything]))
+        half_steps = space.half_step(users, items, train, everything, trial)
+        return -float(np.linalg.norm(half_steps @ _map(half_steps, items[everything]) - items[everything]))
 
     return settings.model_copy(update={"alpha": climb(fit, _FIRST_ALPHA, _LEAST_ALPHA, _MOST_ALPHA)})
 

@@ -42,36 +42,36 @@ def name_rows(table: VectorTable, dataset: Dataset | None) -> NamedTable:
     out, since nothing could be asked of them.
     """
     sides: list[tuple[Matrix | None, IdMap | None]] = []
-    for matrix, ids, known, kind in (
+    for matrix, ids, data_ids, kind in (
         (table.users, table.user_ids, None if dataset is None else dataset.users, "user"),
         (table.items, table.item_ids, None if dataset is None else dataset.items, "item"),
     ):
-        sides.append((None, None) if matrix is None else _named(matrix, ids, known, kind))
+        sides.append((None, None) if matrix is None else _named(matrix, ids, data_ids, kind))
     (users, user_ids), (items, item_ids) = sides
     assert items is not None
     assert item_ids is not None
     return NamedTable(items, users, item_ids, user_ids, dataset)
 
 
-def _named(matrix: Matrix, ids: Sequence[ExternalId] | None, known: IdMap | None, kind: str) -> tuple[Matrix, IdMap]:
+def _named(matrix: Matrix, ids: Sequence[ExternalId] | None, data_ids: IdMap | None, kind: str) -> tuple[Matrix, IdMap]:
     if ids is not None and len(ids) != len(matrix):
         raise UserError(f"There are {len(ids):,} {kind} ids for {len(matrix):,} {kind} vectors: each row needs one.")
     if ids is not None and len(set(ids)) != len(ids):
         raise UserError(f"The {kind} ids repeat ({len(ids) - len(set(ids)):,} times): each row needs its own.")
-    if known is None:
+    if data_ids is None:
         return matrix, IdMap.consecutive(len(matrix), kind) if ids is None else IdMap.of(list(ids), kind)
     if ids is None:
-        if len(known) != len(matrix):
+        if len(data_ids) != len(matrix):
             raise UserError(
-                f"The table has {len(matrix):,} {kind} vectors and the data {len(known):,} {kind}s: give the rows' ids "
-                f"with --{kind}-ids, or the data that the table was trained on."
+                f"The table has {len(matrix):,} {kind} vectors and the data {len(data_ids):,} {kind}s: give the rows' "
+                f"ids with --{kind}-ids, or the data that the table was trained on."
             )
-        return matrix, known
-    rows = IdMap.of(list(ids), kind).find_all(known)
+        return matrix, data_ids
+    rows = IdMap.of(list(ids), kind).find_all(data_ids)
     missing = int((rows < 0).sum())
     if missing:
-        raise UserError(f"{missing:,} of the data's {len(known):,} {kind}s have no vector among the --{kind}-ids.")
-    return matrix[rows], known
+        raise UserError(f"{missing:,} of the data's {len(data_ids):,} {kind}s have no vector among the --{kind}-ids.")
+    return matrix[rows], data_ids
 
 
 def compare(named: NamedTable, coded: Compressed) -> Compared:
