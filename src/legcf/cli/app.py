@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run the `legcf` command: one file a command, each registered with one word here."""
 
+import errno
 import sys
 import warnings
 from collections.abc import Sequence
@@ -67,9 +68,28 @@ def main() -> None:
             sys.exit()
         print(f"legcf: {error.typed or error}", file=sys.stderr)
         sys.exit(2)
+    except (MemoryError, RuntimeError, OSError) as error:
+        sentence = _shortage(error)
+        if sentence is None:
+            raise
+        print(f"legcf: {sentence}", file=sys.stderr)
+        sys.exit(2)
     except KeyboardInterrupt:
         print("legcf: stopped.", file=sys.stderr)
         sys.exit(130)
+
+
+def _shortage(error: Exception) -> str | None:
+    """Return a sentence for what this machine lacks, memory or disk; None for other errors, which are our own."""
+    go_on = "what was written is whole, and a run goes on with --resume."
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):  # of Python and numpy, of torch
+        return (
+            f"There is not enough memory ({str(error).splitlines()[0] if str(error) else 'no more to be had'}): {go_on}"
+        )
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM):
+        where = f" ({error.filename})" if error.filename else ""
+        return f"{error.strerror}{where}: {go_on}"
+    return None
 
 
 def _print_version(is_asked: bool) -> None:
