@@ -2,6 +2,7 @@
 """Run the `legcf` command: one file a command, each registered with one word here."""
 
 import errno
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -31,6 +32,8 @@ COMMANDS = (
     "compare",
     "search",
 )
+
+_LOST = "Another rank has not answered in time (LEGCF_RANK_TIMEOUT): --resume continues from the last checkpoint."
 
 
 def app_for(arguments: Sequence[str]) -> typer.Typer:
@@ -69,10 +72,13 @@ def main() -> None:
         print(f"legcf: {error.typed or error}", file=sys.stderr)
         sys.exit(2)
     except (MemoryError, RuntimeError, OSError) as error:
-        sentence = _shortage(error)
+        is_lost = isinstance(error, RuntimeError) and "Timed out waiting" in str(error)  # of gloo
+        sentence = _LOST if is_lost else _shortage(error)
         if sentence is None:
             raise
-        print(f"legcf: {sentence}", file=sys.stderr)
+        print(f"legcf: {sentence}", file=sys.stderr, flush=True)
+        if is_lost:
+            os._exit(1)  # torch would wait for the other at a usual end; a launcher starts all ranks again
         sys.exit(2)
     except KeyboardInterrupt:
         print("legcf: stopped.", file=sys.stderr)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf.core.arrays import NPY_ERRORS
 from legcf.core.errors import UserError
 from legcf.core.files import folder_written_whole, read_json, write_json
 from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
@@ -95,8 +96,8 @@ def open_prepared(folder: Path, options: DataOptions | None = None) -> Dataset:
         if dataset.train.num_pairs <= _FEW_PAIRS and dataset.content_hash != manifest["content_hash"]:
             raise ValueError("pairs or ids are not those that were prepared")
         vars(dataset)["content_hash"] = str(manifest["content_hash"])
-    except (KeyError, TypeError, ValueError, AttributeError, OSError, EOFError, MemoryError) as error:
-        raise UserError(f"{folder} is damaged ({error}): prepare it again.") from error
+    except (*NPY_ERRORS, AttributeError) as error:
+        raise UserError(f"{folder} is damaged ({' '.join(str(error).split())[:200]}): prepare it again.") from error
     asked = {} if options is None else options.model_dump(exclude_defaults=True)
     for name, value in asked.items():
         if recorded.get(name) != value:
