@@ -78,7 +78,7 @@ numba.config.reload_config()  # type: ignore[no-untyped-call] # for the case tha
 
 def njit(cache: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Apply `numba.njit`; with `cache=True` compiled code is kept where a folder can be written."""
-    keeps = cache and _IS_KEPT and not numba.config.DISABLE_JIT
+    keeps = cache and _IS_KEPT and not getattr(numba.config, "DISABLE_JIT", 0)
     compiler: Callable[[Callable[..., Any]], Any] = numba.njit(cache=keeps, **options)
     if not keeps:
         return compiler
