@@ -197,17 +197,7 @@ _MOVIELENS_SMALL = Entry(
 
 REGISTRY = {
     entry.name: entry
-    for entry in (
-        _GOWALLA,
-        _YELP2018,
-        _YELP2020,
-        _AMAZON_BOOK,
-        _LASTFM,
-        _ML_100K,
-        _ML_1M,
-        _ML_20M,
-        _MOVIELENS_SMALL,
-    )
+    for entry in (_GOWALLA, _YELP2018, _YELP2020, _AMAZON_BOOK, _LASTFM, _ML_100K, _ML_1M, _ML_20M, _MOVIELENS_SMALL)
 }
 
 
