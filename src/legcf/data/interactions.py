@@ -24,8 +24,7 @@ SAMPLE_ITEMS = 2**16
 
 def pair_keys(users: NDArray[np.integer], items: NDArray[np.integer], num_items: int) -> LongArray:
     """Return the key user · num_items + item of every pair: sorted pairs have sorted keys, and no two share one."""
-    keys: LongArray = users.astype(np.int64) * num_items + items
-    return keys
+    return users.astype(np.int64) * num_items + items
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,8 +90,7 @@ class Interactions:
         rows = self.users()
         sums = np.bincount(rows, self.weights, minlength=self.num_users)
         means = sums / np.maximum(self.user_degrees, 1)
-        relative: FloatArray = (self.weights / np.where(means > 0, means, 1)[rows]).astype(np.float32)
-        return relative
+        return (self.weights / np.where(means > 0, means, 1)[rows]).astype(np.float32)
 
     def users(self) -> IntArray:
         """Return the user of every pair, parallel to `items`."""
