@@ -34,9 +34,7 @@ class VectorTable:
         if users is not None and self.users is None:
             raise UserError(f"There are user ids but no user vectors ({self.origin}): see --items and --num-users.")
         return replace(
-            self,
-            user_ids=self.user_ids if users is None else users,
-            item_ids=self.item_ids if items is None else items,
+            self, user_ids=self.user_ids if users is None else users, item_ids=self.item_ids if items is None else items
         )
 
 
@@ -131,6 +129,9 @@ def _read_parquet(path: Path) -> VectorTable:
     """Read a vector from each row: one column of lists, or a column per dimension; at most one more column, of ids."""
     import polars as pl
 
+    from legcf.data.reading.formats.parquet import check_parquet
+
+    check_parquet(path)
     try:
         frame = pl.read_parquet(path)
     except (pl.exceptions.PolarsError, OSError) as error:
