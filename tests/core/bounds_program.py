@@ -38,7 +38,9 @@ from legcf.ranking.tables.pooling import Pooling  # noqa: E402
 from legcf.ranking.tables.pooling_numba import pooled_codes, pooled_users  # noqa: E402
 from legcf.ranking.topk import rank  # noqa: E402
 from legcf.ranking.topk_numba import search_codes, search_codes_and_lists, top_k  # noqa: E402
+from legcf.recommender import Recommender  # noqa: E402
 from legcf.scoring.scorer import Scorer  # noqa: E402
+from tests.helpers import planted  # noqa: E402
 
 RNG = np.random.default_rng(0)
 
@@ -120,6 +122,13 @@ def check_others() -> None:
     kernels.write_numbers(np.array([0, 0, 2]), np.array([1, 2**62]), np.array([0, 2**62]))
 
 
+def check_training() -> None:
+    """Run the loops of graph, sampler, losses and factorisation, with users and items that have no pairs."""
+    for preset in ("graph", "default"):
+        settings = {"method_options": {"c": 8, "dim": 8}, "training": {"epochs": 1, "batch_size": 200}}
+        Recommender("legcf", preset=preset, **settings).fit(planted(45, 45, cold=5))
+
+
 def check_files(folder: Path) -> None:
     """Whatever a file says: it is refused, or all of its users are answered."""
     for path in sorted(folder.glob("*.legcf")):
@@ -137,5 +146,6 @@ if __name__ == "__main__":
     check_top_k()
     check_lists()
     check_others()
+    check_training()
     check_files(Path(sys.argv[1]))
     print("all indices are within their arrays")

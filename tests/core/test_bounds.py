@@ -15,7 +15,7 @@ from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.item_lists.lists import ItemLists
 
 CRAFTED = 150  # files with a changed byte under a right checksum
-PROGRAM = Path(__file__).parent / "bounds_program.py"
+ROOT = Path(__file__).parents[2]
 
 
 def craft_files(model: ServedModel, folder: Path) -> None:
@@ -37,6 +37,7 @@ def craft_files(model: ServedModel, folder: Path) -> None:
 @pytest.mark.slow
 def test_every_index_is_checked_once(model: ServedModel, tmp_path: Path) -> None:
     craft_files(model, tmp_path)
-    done = subprocess.run([sys.executable, str(PROGRAM), str(tmp_path)], capture_output=True, text=True)
+    command = [sys.executable, "-m", "tests.core.bounds_program", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "all indices are within their arrays" in done.stdout

@@ -196,7 +196,8 @@ def questions(model: ServedModel, rng: np.random.Generator) -> Iterator[tuple[st
         yield "explain", {"user": user, "item": items[-1]}
         yield "explain", {"user": user, "items": some, "item": items[0]}
     yield "recommend", {"user": "nobody by this name"}
-    yield "recommend", {"items": ["nothing by this name"]}
+    for spelling in ("nothing by this name", f"0{items[0]}", f"+{items[0]}", f" {items[0]}", ""):
+        yield "recommend", {"items": [spelling]}
     for k in (0, 1, 3, len(items), len(items) + 5):
         yield "recommend", {"items": few, "k": k}
     yield "recommend", {"items": [*some, *few], "k": 10}

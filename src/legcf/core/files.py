@@ -94,11 +94,19 @@ def write_json(path: Path, content: Any) -> None:
 
 def read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_bytes())
     except FileNotFoundError as error:
         raise UserError(f"{path} does not exist.") from error
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read as JSON: {error}.") from error
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON of any origin: whatever is wrong with it is a ValueError, also lists in lists beyond the stack."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
 
 
 def _umask() -> int:

@@ -3,7 +3,8 @@
 
 A stream is a generator of its own. What it draws depends on the seed and its number alone, so a stream that is used
 more or less often, or after a resume, changes no draw of another. Whatever has a seed of its own (the split of the
-data, synthetic data, a file's codes, the first values of a pruned table) makes its generator from that seed.
+data, synthetic data, a file's codes, the first values of a pruned table) makes its generator from that seed. What each
+process of a distributed run draws for itself follows from the stream it shares (`distributed.local_generator`).
 """
 
 from enum import Enum
@@ -40,6 +41,6 @@ def fixed_generator() -> np.random.Generator:
     """Return a new generator that is the same in every run, whatever its seed.
 
     It draws the users who are evaluated where all would take hours, the rotation of quantised tables, the folds of item
-    features, the pairs by which an update finds α, and where items of one code start on the page's map.
+    features, the pairs by which an update finds α, and the start of the page's map.
     """
     return np.random.default_rng(0)

@@ -131,6 +131,9 @@ def _read_parquet(path: Path) -> VectorTable:
     """Read a vector from each row: one column of lists, or a column per dimension; at most one more column, of ids."""
     import polars as pl
 
+    from legcf.data.reading.formats.parquet import check_parquet
+
+    check_parquet(path)
     try:
         frame = pl.read_parquet(path)
     except (pl.exceptions.PolarsError, OSError) as error:

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measure a model file on a device: load, requests and memory of legcf.js in Chromium and Node, beside Python's Scorer.
+
+    python benchmarks/bench_device.py gowalla.legcf [--users 2000] [--output benchmarks/results/bench_device.json]
+
+Every user that is asked for gets its 20 best items from each reader, and items and order are compared. Times are
+medians of single requests, in one run on one machine; what counts is their ratio to the Scorer's.
+"""
+
+import argparse
+import functools
+import http.server
+import json
+import platform
+import shutil
+import statistics
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import legcf
+from legcf.scoring.scorer import Request, Scorer
+
+READER = Path(legcf.__file__).parent / "device" / "legcf.js"
+MEASURE = """
+export const measure = async (Legcf, bytes, users, memory) => {
+  const loads = [];
+  for (let round = 0; round < 5; round++) {
+    const start = performance.now();
+    await Legcf.load(bytes);
+    loads.push(performance.now() - start);
+  }
+  const before = await memory(), model = await Legcf.load(bytes), held = await memory() - before;
+  const items = [], times = [];
+  for (let user = 0; user < Math.min(users, model.numUsers); user++) {
+    const start = performance.now(), found = model.recommend({ user: model.users.at(user) });
+    times.push(performance.now() - start);
+    items.push(found.map(({ id }) => String(id)));
+  }
+  const middle = (values) => values.toSorted((a, b) => a - b)[values.length >> 1];
+  return { load_ms: middle(loads), request_ms: middle(times), memory_above_file_bytes: held, items };
+};
+"""
+IN_NODE = """
+import { readFileSync } from "node:fs";
+import { measure } from "./measure.js";
+import { Legcf } from "./legcf.js";
+const memory = async () => { gc(); await new Promise((next) => setTimeout(next, 50)); gc(); const { heapUsed, arrayBuffers } = process.memoryUsage(); return heapUsed + arrayBuffers; };
+console.log(JSON.stringify(await measure(Legcf, readFileSync("model.legcf"), Number(process.argv[2]), memory)));
+"""  # noqa: E501
+IN_CHROMIUM = """async (users) => {
+    const { measure } = await import("./measure.js"), { Legcf } = await import("./legcf.js");
+    const bytes = await (await fetch("model.legcf")).arrayBuffer();
+    const memory = async () => { gc(); await new Promise((next) => setTimeout(next, 50)); gc(); return performance.memory.usedJSHeapSize; };
+    return measure(Legcf, bytes, users, memory);
+}"""  # noqa: E501
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--users", type=int, default=2000)
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args()
+    folder = Path(f"/dev/shm/legcf-bench-{time.time_ns()}")
+    folder.mkdir()
+    try:
+        for name, source in (("legcf.js", READER), ("model.legcf", options.model)):
+            shutil.copy(source, folder / name)
+        (folder / "measure.js").write_text(MEASURE)
+        (folder / "index.html").write_text("<!doctype html><link rel=icon href=data:,><title>bench</title>")
+        (folder / "package.json").write_text('{"type": "module"}')
+        report = measured(folder, options.users)
+    finally:
+        shutil.rmtree(folder)
+    print(json.dumps(report, indent=2))
+    if options.output is not None:
+        options.output.write_text(json.dumps(report, indent=2) + "\n")
+
+
+def measured(folder: Path, users: int) -> dict[str, Any]:
+    python, expected = of_scorer(folder / "model.legcf", users)
+    readers = {"node": in_node(folder, users), "chromium": in_chromium(folder, users)}
+    report: dict[str, Any] = {
+        "file_bytes": (folder / "model.legcf").stat().st_size,
+        "users": len(expected),
+        "machine": platform.machine(),
+        "scorer": python,
+    }
+    for name, found in readers.items():
+        items = found.pop("items")
+        differing = sum(mine != theirs for mine, theirs in zip(expected, items, strict=True))
+        ratio = found["request_ms"] / python["request_ms"]
+        report[name] = {**found, "ratio_to_scorer": ratio, "users_with_another_order": differing}
+    return report
+
+
+def of_scorer(path: Path, users: int) -> tuple[dict[str, float], list[list[str]]]:
+    start = time.perf_counter()
+    scorer = Scorer.load(path).prepare()
+    load, times, items = time.perf_counter() - start, [], []
+    assert scorer.model.users is not None
+    for user in np.asarray(scorer.model.users.values)[:users].tolist():
+        start = time.perf_counter()
+        found = scorer.recommend(Request(user=user))
+        times.append(time.perf_counter() - start)
+        items.append([str(one.id) for one in found])
+    return {"load_ms": 1e3 * load, "request_ms": 1e3 * statistics.median(times)}, items
+
+
+def in_node(folder: Path, users: int) -> dict[str, Any]:
+    (folder / "node.js").write_text(IN_NODE)
+    command = ["node", "--expose-gc", "node.js", str(users)]
+    found: dict[str, Any] = json.loads(subprocess.run(command, cwd=folder, check=True, capture_output=True).stdout)
+    return found
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args: Any) -> None: ...
+
+
+def in_chromium(folder: Path, users: int) -> dict[str, Any]:
+    from playwright.sync_api import sync_playwright
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    switches = ["--no-sandbox", "--headless", "--disable-gpu", "--js-flags=--expose-gc", "--enable-precise-memory-info"]
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=switches)
+        page = browser.new_page()
+        page.goto(f"http://127.0.0.1:{server.server_port}/")
+        found: dict[str, Any] = page.evaluate(IN_CHROMIUM, users)
+        browser.close()
+    server.shutdown()
+    return found
+
+
+if __name__ == "__main__":
+    main()
