@@ -44,10 +44,7 @@ class ExportReport:
 
 
 def export_model(
-    trained: Trained,
-    path: Path,
-    options: ExportOptions | None = None,
-    open_data: Callable[[], Dataset] | None = None,
+    trained: Trained, path: Path, options: ExportOptions | None = None, open_data: Callable[[], Dataset] | None = None
 ) -> ExportReport:
     """Write `trained` as the model file `path`; as a page that holds it, where `path` ends in .html.
 

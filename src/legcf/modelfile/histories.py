@@ -44,8 +44,7 @@ class PackedWeights:
         return cls(reader, levels)
 
     def some(self, first: int, last: int) -> FloatArray:
-        weights: FloatArray = self.levels[self.codes.read(first, last)]
-        return weights
+        return self.levels[self.codes.read(first, last)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -107,8 +107,7 @@ class CodebookTable:
 
     def project(self, queries: FloatArray) -> FloatArray:
         """Return g = H_meta h_u: after this an item costs t multiply-adds instead of d."""
-        projected: FloatArray = queries @ self.codebook.T
-        return projected
+        return queries @ self.codebook.T
 
     def scores(self, projected: FloatArray) -> FloatArray:
         out = np.empty((len(projected), len(self)), dtype=np.float32)
@@ -172,8 +171,7 @@ class QuantisedTable:
         return None
 
     def vectors(self, which: Positions | slice) -> FloatArray:
-        vectors: FloatArray = table_levels(self.bits)[self.values[which]] * self.scales[which, None]
-        return vectors
+        return table_levels(self.bits)[self.values[which]] * self.scales[which, None]
 
     def project(self, queries: FloatArray) -> FloatArray:
         return queries
@@ -234,8 +232,7 @@ class DenseTable:
         return queries
 
     def scores(self, projected: FloatArray) -> FloatArray:
-        scores: FloatArray = projected @ self.table.T
-        return scores
+        return projected @ self.table.T
 
     def appended(self, vectors: FloatArray) -> "DenseTable":
         return DenseTable(np.concatenate([self.table, vectors]))
