@@ -13,7 +13,7 @@ from legcf.data.interactions import Dataset
 from legcf.export.answers import answer_model
 from legcf.recommender import Recommender
 from legcf.scoring.listing import list_recommendations
-from legcf.training.run_files import ANSWERS, open_answers
+from legcf.scoring.run_files import ANSWERS, open_answers
 from tests.helpers import planted
 
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -12,7 +12,7 @@ import typer
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
 
-HEADLINE = ("recall@20", "ndcg@20", "recall@10", "ndcg@10")
+SHOWN_METRICS = ("recall@20", "ndcg@20", "recall@10", "ndcg@10")
 """The metrics that a person looks for first."""
 
 
@@ -55,7 +55,7 @@ def summary(metrics: dict[str, Any]) -> dict[str, Any]:
     """Return the lines of a result that a person looks for first."""
     test = metrics["test"]
     return {
-        **{f"test {name}": test[name] for name in HEADLINE if name in test},
+        **{f"test {name}": test[name] for name in SHOWN_METRICS if name in test},
         "validation ndcg@20": metrics["validation"].get("ndcg@20"),
         **({"measured on (users)": test["judged_users"]} if "judged_users" in test else {}),
         **({"best epoch of each stage": best} if (best := best_epochs(metrics)) else {}),

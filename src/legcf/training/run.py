@@ -24,13 +24,13 @@ from legcf.core.random_streams import Stream
 from legcf.data.interactions import MANY_PAIRS, SAMPLE_ITEMS, Dataset
 from legcf.evaluation.metrics import parse_metric
 from legcf.ranking.item_lists.recipe import ListFitter
+from legcf.scoring.run_files import read_description
 from legcf.training.assess import ByteBudget, assess, peak_memory_mb
 from legcf.training.build import TrainingGraph, make_model
 from legcf.training.loop import DEFAULT_OPTIONS, Session, TrainingOptions
 from legcf.training.losses import LOSSES, check_loss
 from legcf.training.model import GraphModel
 from legcf.training.registry import BACKBONES, METHODS, config_from_json
-from legcf.training.run_files import read_description
 from legcf.training.run_folder import TrainedModel, prepare_folder, save_model
 from legcf.training.sampler import edge_folds
 from legcf.training.selection import Selected, select_untrained, train_or_keep

@@ -28,11 +28,7 @@ from legcf.features.cold_items import ColdItemEncoder
 from legcf.features.item_features import ItemFeatures
 from legcf.ranking.builder import RankingBuilder, arrays
 from legcf.ranking.ranking import Ranking
-from legcf.training import checkpoint
-from legcf.training.build import make_model
-from legcf.training.model import GraphModel
-from legcf.training.registry import config_from_json
-from legcf.training.run_files import (
+from legcf.scoring.run_files import (
     ANSWERS,
     DESCRIPTION,
     DIGEST,
@@ -42,6 +38,10 @@ from legcf.training.run_files import (
     check_format,
     read_description,
 )
+from legcf.training import checkpoint
+from legcf.training.build import make_model
+from legcf.training.model import GraphModel
+from legcf.training.registry import config_from_json
 
 _BASE = "trained"  # in the folder of an updated model: the one it was updated from
 

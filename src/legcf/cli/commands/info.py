@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from legcf.cli.output import HEADLINE, AsJson, print_json, print_pairs, print_table, summary
+from legcf.cli.output import SHOWN_METRICS, AsJson, print_json, print_pairs, print_table, summary
 from legcf.core.config import SECTIONS, migrated
 from legcf.core.errors import UserError
 from legcf.core.files import read_json
@@ -20,7 +20,7 @@ def info(
     as_json: AsJson = False,
 ) -> None:
     """Show settings, size, accuracy and the training curve of RUN, or what a model file holds."""
-    from legcf.training.run_files import read_description
+    from legcf.scoring.run_files import read_description
 
     if run.is_file():
         _show_file(run, plot, as_json)
@@ -82,7 +82,7 @@ def _show_file(path: Path, plot: Path | None, as_json: bool) -> None:
         **model.item_rows.facts,
         "numbers": model.dtype,
         **({} if model.lists is None else {"list entries": model.lists.num_entries}),
-        **{f"test {name}": metrics["test"][name] for name in HEADLINE if name in (metrics.get("test") or {})},
+        **{f"test {name}": metrics["test"][name] for name in SHOWN_METRICS if name in (metrics.get("test") or {})},
         **{name: model.card[name] for name in ("dataset", "method", "preset") if model.card.get(name) is not None},
     }
     print_pairs(path.name, facts)

@@ -92,7 +92,7 @@ def _recommended(
 ) -> "Columns":
     """Answer from a model file, or from that of a run; for very many users, and without one, from the run itself."""
     from legcf.scoring.listing import list_recommendations
-    from legcf.training.run_files import open_answers
+    from legcf.scoring.run_files import open_answers
 
     rank, count = rank_and_count
     few = named_users is not None and len(named_users) <= _FEW_USERS
