@@ -10,7 +10,7 @@ from legcf.core.errors import UserError
 from legcf.data.ids import ExternalId, as_typed
 from legcf.scoring.scorer import Request, Scored, Scorer
 
-Columns = dict[str, list[Any]]
+ListedColumns = dict[str, list[Any]]
 
 
 def list_recommendations(
@@ -19,7 +19,7 @@ def list_recommendations(
     k: int,
     exclude_seen: bool = True,
     popular_for_strangers: bool = False,
-) -> Columns:
+) -> ListedColumns:
     """Return the columns user, rank, item, score, title (where titles are known) and fallback, a row per item.
 
     Args:
@@ -65,10 +65,10 @@ def _of_everyone(scorer: Scorer, k: int, exclude_seen: bool) -> Iterator[tuple[E
             yield user, [Scored(*one, fallback) for one in zip(ids, values, names, strict=True)]
 
 
-def _columns(scorer: Scorer, lists: Iterator[tuple[ExternalId, list[Scored]]]) -> Columns:
+def _columns(scorer: Scorer, lists: Iterator[tuple[ExternalId, list[Scored]]]) -> ListedColumns:
     names = [FrameColumns.USER, FrameColumns.RANK, FrameColumns.ITEM, FrameColumns.SCORE]
     titles = [FrameColumns.TITLE] if scorer.model.titles is not None else []
-    columns: Columns = {name: [] for name in (*names, *titles, FrameColumns.FALLBACK)}
+    columns: ListedColumns = {name: [] for name in (*names, *titles, FrameColumns.FALLBACK)}
     for user, best in lists:
         columns[FrameColumns.USER] += [user] * len(best)
         columns[FrameColumns.RANK] += range(1, len(best) + 1)

@@ -9,8 +9,8 @@ from legcf.core.errors import UserError
 from legcf.core.files import read_json
 from legcf.scoring.scorer import Scorer
 
-FORMAT = "legcf-model"
-FORMAT_VERSION = 2
+RUN_FORMAT = "legcf-model"
+RUN_FORMAT_VERSION = 2
 _READABLE = (1, 2)  # up to 1, settings and weight of ranking stood among those of training
 MODEL, DESCRIPTION = "model.safetensors", "model.json"
 ANSWERS = "answers.legcf"
@@ -45,10 +45,10 @@ def read_description(folder: Path) -> dict[str, Any]:
 
 def check_format(path: Path, facts: Any) -> None:
     """Refuse what no legcf wrote, and what a later one wrote."""
-    if not isinstance(facts, Mapping) or facts.get("format") != FORMAT:
+    if not isinstance(facts, Mapping) or facts.get("format") != RUN_FORMAT:
         raise UserError(f"{path} was not written by legcf; give a folder that `legcf train` made.")
     if facts.get("format_version") not in _READABLE:
         raise UserError(
-            f"{path} has format version {facts.get('format_version')}, this legcf reads up to {FORMAT_VERSION};"
+            f"{path} has format version {facts.get('format_version')}, this legcf reads up to {RUN_FORMAT_VERSION};"
             " train again."
         )

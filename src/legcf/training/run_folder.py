@@ -32,9 +32,9 @@ from legcf.scoring.run_files import (
     ANSWERS,
     DESCRIPTION,
     DIGEST,
-    FORMAT,
-    FORMAT_VERSION,
     MODEL,
+    RUN_FORMAT,
+    RUN_FORMAT_VERSION,
     check_format,
     read_description,
 )
@@ -175,7 +175,7 @@ def _save_arrays(folder: Path, trained: TrainedModel) -> str:
         "titles": _tensors(text_to_arrays(trained.titles)) if trained.titles is not None else {},
         "features": _tensors(trained.features.arrays()) if trained.features is not None else {},
     }
-    mark = {"format": FORMAT, "format_version": FORMAT_VERSION}
+    mark = {"format": RUN_FORMAT, "format_version": RUN_FORMAT_VERSION}
     checkpoint.save(folder / MODEL, groups, mark)
     digest = _digest(folder / MODEL)
     description = {

@@ -18,7 +18,7 @@ from legcf.core.files import written_whole
 if TYPE_CHECKING:
     import polars as pl
 
-    from legcf.scoring.listing import Columns
+    from legcf.scoring.listing import ListedColumns
 
 _FEW_USERS = 1000  # who are answered for one by one; more are ranked together, which is worth opening the run for
 
@@ -89,7 +89,7 @@ def _recommended(
     k: int,
     exclude_seen: bool,
     unknown: Literal["error", "popular"],
-) -> "Columns":
+) -> "ListedColumns":
     """Answer from a model file, or from that of a run; for very many users, and without one, from the run itself."""
     from legcf.scoring.listing import list_recommendations
     from legcf.scoring.run_files import open_answers
@@ -126,7 +126,7 @@ def _target(output: Path, rank: int, count: int) -> Path:
     return output / names[rank]
 
 
-def _frame(columns: "Columns") -> "pl.DataFrame":
+def _frame(columns: "ListedColumns") -> "pl.DataFrame":
     import polars as pl
 
     return pl.DataFrame(
@@ -139,15 +139,15 @@ def _frame(columns: "Columns") -> "pl.DataFrame":
     )
 
 
-def _rows(columns: "Columns") -> list[dict[str, object]]:
+def _rows(columns: "ListedColumns") -> list[dict[str, object]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _as_dict(columns: "Columns") -> dict[str, object]:
+def _as_dict(columns: "ListedColumns") -> dict[str, object]:
     return {"recommendations": _rows(columns)}
 
 
-def _show(columns: "Columns", asked: list[str]) -> None:
+def _show(columns: "ListedColumns", asked: list[str]) -> None:
     of_users: dict[object, list[dict[str, object]]] = {}
     for row in _rows(columns):
         row[FrameColumns.ITEM] = str(row[FrameColumns.ITEM])  # a name, not a number
