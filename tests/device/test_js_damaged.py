@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Give damaged and hostile files to the JavaScript reader: it refuses each with a sentence, at once, in little memory."""
+"""Give damaged and hostile files to the JavaScript reader: each is refused with a sentence in little memory."""
 
 import json
 import subprocess
