@@ -27,14 +27,14 @@ from legcf.scoring.scorer import Request, Scorer
 
 READER = Path(legcf.__file__).parent / "device" / "legcf.js"
 MEASURE = """
-export const measure = async (Legcf, bytes, users, memory) => {
+export const measure = async (Legcf, bytes, users) => {
   const loads = [];
   for (let round = 0; round < 5; round++) {
     const start = performance.now();
     await Legcf.load(bytes);
     loads.push(performance.now() - start);
   }
-  const before = await memory(), model = await Legcf.load(bytes), held = await memory() - before;
+  const model = await Legcf.load(bytes);
   const items = [], times = [];
   for (let user = 0; user < Math.min(users, model.numUsers); user++) {
     const start = performance.now(), found = model.recommend({ user: model.users.at(user) });
@@ -42,22 +42,26 @@ export const measure = async (Legcf, bytes, users, memory) => {
     items.push(found.map(({ id }) => String(id)));
   }
   const middle = (values) => values.toSorted((a, b) => a - b)[values.length >> 1];
-  return { load_ms: middle(loads), request_ms: middle(times), memory_above_file_bytes: held, items };
+  return { load_ms: middle(loads), request_ms: middle(times), items };
 };
 """
 IN_NODE = """
 import { readFileSync } from "node:fs";
 import { measure } from "./measure.js";
 import { Legcf } from "./legcf.js";
-const memory = async () => { gc(); await new Promise((next) => setTimeout(next, 50)); gc(); const { heapUsed, arrayBuffers } = process.memoryUsage(); return heapUsed + arrayBuffers; };
-console.log(JSON.stringify(await measure(Legcf, readFileSync("model.legcf"), Number(process.argv[2]), memory)));
-"""  # noqa: E501
+const memory = () => {
+  gc();
+  const { heapUsed, arrayBuffers } = process.memoryUsage();
+  return heapUsed + arrayBuffers;
+};
+const bytes = readFileSync("model.legcf"), before = memory(), model = await Legcf.load(bytes);
+const report = { memory_above_file_bytes: memory() - before, items_held: model.numItems };
+console.log(JSON.stringify({ ...report, ...await measure(Legcf, bytes, Number(process.argv[2])) }));
+"""
 IN_CHROMIUM = """async (users) => {
     const { measure } = await import("./measure.js"), { Legcf } = await import("./legcf.js");
-    const bytes = await (await fetch("model.legcf")).arrayBuffer();
-    const memory = async () => { gc(); await new Promise((next) => setTimeout(next, 50)); gc(); return performance.memory.usedJSHeapSize; };
-    return measure(Legcf, bytes, users, memory);
-}"""  # noqa: E501
+    return measure(Legcf, globalThis.bytes, users);
+}"""
 
 
 def main() -> None:
@@ -93,6 +97,7 @@ def measured(folder: Path, users: int) -> dict[str, Any]:
     }
     for name, found in readers.items():
         items = found.pop("items")
+        found.pop("items_held", None)
         differing = sum(mine != theirs for mine, theirs in zip(expected, items, strict=True))
         ratio = found["request_ms"] / python["request_ms"]
         report[name] = {**found, "ratio_to_scorer": ratio, "users_with_another_order": differing}
@@ -153,15 +158,34 @@ def in_chromium(folder: Path, users: int) -> dict[str, Any]:
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(folder)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    switches = ["--no-sandbox", "--headless", "--disable-gpu", "--js-flags=--expose-gc", "--enable-precise-memory-info"]
+    switches = [
+        "--no-sandbox",
+        "--headless",
+        "--disable-gpu",
+    ]
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=switches)
         page = browser.new_page()
         page.goto(f"http://127.0.0.1:{server.server_port}/")
-        found: dict[str, Any] = page.evaluate(IN_CHROMIUM, users)
+        page.evaluate("async () => { globalThis.bytes = await (await fetch('model.legcf')).arrayBuffer(); }")
+        page.evaluate("async () => { await (await import('./legcf.js')).Legcf.load(globalThis.bytes); }")
+        before = _heap_bytes(page)
+        page.evaluate(
+            "async () => { globalThis.held = await (await import('./legcf.js')).Legcf.load(globalThis.bytes); }"
+        )
+        held = _heap_bytes(page) - before
+        found: dict[str, Any] = {**page.evaluate(IN_CHROMIUM, users), "memory_above_file_bytes": held}
         browser.close()
     server.shutdown()
     return found
+
+
+def _heap_bytes(page: Any) -> float:
+    """Return what the page's scripts hold, arrays included."""
+    session = page.context.new_cdp_session(page)
+    session.send("HeapProfiler.collectGarbage")
+    usage = session.send("Runtime.getHeapUsage")
+    return float(usage["usedSize"] + usage.get("backingStorageSize", 0))
 
 
 if __name__ == "__main__":
