@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`legcf evaluate`: metrics of a finished run, computed anew."""
+"""`legcf evaluate`: metrics of a finished run or of a model file, computed anew."""
 
 from pathlib import Path
 from typing import Annotated
@@ -18,19 +18,17 @@ from legcf.data.options import DataOptions
 @with_data_options
 def evaluate(
     data_options: DataOptions,
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a model file.")],
     part: Annotated[str, typer.Option(help="test or validation.")] = "test",
     data: Annotated[
-        str | None, typer.Option(help="Other data to measure on; only pairs that the run was not trained on count.")
+        str | None, typer.Option(help="Other data to measure on; only pairs that the model does not know count.")
     ] = None,
     k: Annotated[list[int] | None, typer.Option("-k", help="List length; may be repeated.")] = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes of this machine that share the users.")] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Rank all items for every user of RUN's data and print the metrics."""
+    """Rank all items for every user of RUN's data, or of --data, and print the metrics."""
     from legcf.core import distributed
-    from legcf.evaluation.metrics import METRICS
-    from legcf.recommender import Recommender
 
     ks = sorted(set(k or [5, 10, 20]))
     if ks[0] < 1:
@@ -43,14 +41,16 @@ def evaluate(
     if must_start_workers(workers):
         start_workers(workers)
         return
+    if run.is_file() and data is None:
+        raise UserError(f"{run} is a model file, which does not name its data: say what to measure it on with --data.")
     join_ranks()
-    recommender = Recommender.load(run)
-    metrics = recommender.evaluate(part if data is None else data, ks, data_options)
+    metrics, protocol = (_of_file if run.is_file() else _of_run)(run, part if data is None else data, ks, data_options)
     speaks = distributed.is_first()
     distributed.leave()
     if not speaks:
         return
-    protocol = recommender.metrics["protocol"]
+    from legcf.evaluation.metrics import METRICS
+
     measured_by = {"part": part, "protocol": protocol} if data is None else {"data": data}
     if as_json:
         print_json({"run": str(run), **measured_by, "metrics": metrics})
@@ -60,6 +60,27 @@ def evaluate(
     print_table(title, ["metric", *(f"@{depth}" for depth in ks)], rows)
     for sentence in _notes(metrics):
         typer.echo(sentence)
+
+
+def _of_run(run: Path, data: str, ks: list[int], options: DataOptions) -> tuple[dict[str, float], str]:
+    """Return metrics on a part of the run's data or on other data, and how its data was split."""
+    from legcf.recommender import Recommender
+
+    recommender = Recommender.load(run)
+    return recommender.evaluate(data, ks, options), recommender.metrics["protocol"]
+
+
+def _of_file(path: Path, data: str, ks: list[int], options: DataOptions) -> tuple[dict[str, float], str]:
+    """Return metrics on data, and how it was split."""
+    from legcf.core import threads
+    from legcf.data.source import load_data
+    from legcf.export.evaluate import evaluate_file
+    from legcf.modelfile.served_model import ServedModel
+
+    model = ServedModel.load(path)
+    threads.use()
+    dataset = load_data(data, options)
+    return evaluate_file(model, dataset, ks), dataset.protocol
 
 
 def _notes(metrics: dict[str, float]) -> list[str]:

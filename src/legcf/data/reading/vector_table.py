@@ -34,9 +34,7 @@ class VectorTable:
         if users is not None and self.users is None:
             raise UserError(f"There are user ids but no user vectors ({self.origin}): see --items and --num-users.")
         return replace(
-            self,
-            user_ids=self.user_ids if users is None else users,
-            item_ids=self.item_ids if items is None else items,
+            self, user_ids=self.user_ids if users is None else users, item_ids=self.item_ids if items is None else items
         )
 
 
