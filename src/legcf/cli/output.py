@@ -13,6 +13,9 @@ import typer
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 
+SHOWN_METRICS = ("recall@20", "ndcg@20", "recall@10", "ndcg@10")
+"""The metrics that a person looks for first."""
+
 
 def print_json(content: Any) -> None:
     print(json.dumps(content, indent=2, ensure_ascii=False))
@@ -64,7 +67,7 @@ def summary(metrics: dict[str, Any]) -> dict[str, Any]:
     """Return the lines of a result that a person looks for first."""
     test = metrics["test"]
     return {
-        **{f"test {name}": test[name] for name in ("recall@20", "ndcg@20", "recall@10", "ndcg@10") if name in test},
+        **{f"test {name}": test[name] for name in SHOWN_METRICS if name in test},
         "validation ndcg@20": metrics["validation"].get("ndcg@20"),
         **({"measured on (users)": test["judged_users"]} if "judged_users" in test else {}),
         **({"best epoch of each stage": best} if (best := best_epochs(metrics)) else {}),
@@ -72,7 +75,7 @@ def summary(metrics: dict[str, Any]) -> dict[str, Any]:
         "values stored (the paper's count)": metrics["num_params"],
         "bytes stored": metrics["storage_bytes"],
         "times smaller than the full table": metrics["full_table_bytes"] / max(metrics["storage_bytes"], 1),
-        "seconds": metrics["seconds"]["this_session"],
+        "seconds": metrics["seconds"].get("whole", metrics["seconds"]["this_session"]),
         "peak memory, MB": metrics["peak_rss_mb"],
         "preset": metrics["preset"],
         "seed": str(metrics["seed"]),

@@ -88,11 +88,13 @@ def join_ranks(meet: bool = True) -> None:
             raise typer.Exit(1)  # it is gone already, and another goes on in its stead
         if Path(os.environ[_REFUSAL]).exists():
             raise typer.Exit
-    from legcf.core import distributed, jit, progress
+    from legcf.core import distributed
 
     if meet:
         distributed.join()
     if distributed.rank_and_world_size()[0] > 0:
+        from legcf.core import jit, progress
+
         jit.silence()
         progress.silence()
         warnings.simplefilter("ignore")

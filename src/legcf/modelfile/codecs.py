@@ -33,6 +33,7 @@ from legcf.ranking.tables.packing import (
 Store = dict[str, NDArray[np.generic]]
 _LARGEST = 1e6
 _MOST_FEATURES = 2**16  # columns of a row of features
+_MOST_MAP_ENTRIES = 2**25  # 128 MB in memory, of which a file holds the rows that are not zero
 
 
 def put_matrix(store: Store, name: str, matrix: FloatArray, dtype: str) -> dict[str, Any]:
@@ -170,6 +171,7 @@ def get_encoder(store: Store, name: str, config: dict[str, Any], width: int) -> 
     packed = array(store, f"{name}.places", np.uint8, None)
     used = unpack_bits(packed, bits_for(coder.width), len(rows) - 1)
     expect(bool(np.all(np.diff(used) > 0)) and int(used.max(initial=0)) < coder.width, f"{name} are out of order")
+    expect(coder.width * width <= _MOST_MAP_ENTRIES, f"{name} are too many for vectors of this width")
     matrix = np.zeros((coder.width, width), dtype=np.float32)
     matrix[used] = rows[1:]
     return ColdItemEncoder(coder, FeatureMap(matrix, rows[0]))

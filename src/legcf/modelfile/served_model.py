@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from legcf.core.arrays import FloatArray
 from legcf.core.errors import UserError
+from legcf.core.files import parse_json
 from legcf.data.ids import IdMap
 from legcf.features.cold_items import ColdItemEncoder
 from legcf.modelfile.attributes import Attributes
@@ -91,6 +92,7 @@ class ServedModel:
     lists: ItemLists | None = None  # what a user's items add to scores beside the vectors
     attributes: Attributes | None = None  # of items, to filter by
     encoder: ColdItemEncoder | None = None  # of new items, by their features
+    list_bits: int = LIST_BITS  # of a weight in the lists, when they are written
 
     def item_name(self, item: int) -> str:
         return self.titles[item] if self.titles is not None else str(self.items.values[item])
@@ -112,15 +114,16 @@ class ServedModel:
     def load(cls, path: Path) -> "ServedModel":
         store, metadata = read_container(path)
         try:
-            config = json.loads(metadata["config"])
+            config = parse_json(metadata["config"])
             if config.get("neighbour_scale"):
                 raise UserError(
                     f"{path} adds what neighbours took to scores, which legcf no longer does; item lists replace it:"
                     " train again with the preset default, and export that."
                 )
-            return _from_store(store, config, json.loads(metadata["card"]))
+            return _from_store(store, config, parse_json(metadata["card"]))
         except (KeyError, ValueError, TypeError, IndexError, AttributeError, OverflowError) as error:
-            raise damaged(path, f"its content is not consistent: {error}") from error
+            reason = " ".join(str(error).split())[:200]  # it may quote the file
+            raise damaged(path, f"its content is not consistent: {reason}") from error
 
 
 def fixed_bytes(items: IdMap, titles: list[str] | None, popularity: NDArray[np.integer]) -> int:
@@ -162,7 +165,7 @@ def _to_store(model: ServedModel) -> tuple[Store, dict[str, Any]]:
     if model.item_bias is not None:
         store["item_bias"] = model.item_bias.astype(np.float32 if model.dtype == "float32" else np.float16)
     if model.lists is not None:
-        config["lists"] = put_lists(store, "lists", model.lists, LIST_BITS)
+        config["lists"] = put_lists(store, "lists", model.lists, model.list_bits)
     if model.titles is not None:
         put_text(store, "titles", model.titles)
     if model.attributes is not None:
@@ -193,7 +196,7 @@ def _from_store(store: Store, config: dict[str, Any], card: dict[str, Any]) -> S
     if "users" in config:
         num_users = count(config["users"])
         # ids that count up take no bytes: what they promise must still be in proportion to what the file holds
-        expect(num_users <= 8 * sum(block.nbytes for block in store.values()), "there are too many users")
+        expect(num_users <= 2 * sum(block.nbytes for block in store.values()), "there are too many users")
         users = get_ids(store, "ids.users", config["user_ids"], num_users, "user")
         if "user_rows" in config:
             user_rows = get_rows(store, "user_rows", config["user_rows"], num_users, codebook)

@@ -224,7 +224,7 @@ class Recommendations(_Answer):
 
 
 class Failed(BaseModel):
-    """Why one request of a batch has no result."""
+    """Say why one request of a batch has no result."""
 
     status: int = Field(description="The HTTP status it would have had by itself.")
     detail: str

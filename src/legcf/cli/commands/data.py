@@ -62,7 +62,7 @@ def list_known(as_json: AsJson = False) -> None:
     if as_json:
         print_json([_described(entry) for entry in REGISTRY.values()])
         return
-    rows = [[entry.name, entry.users, entry.items, entry.pairs, _location(entry)] for entry in REGISTRY.values()]
+    rows = [[entry.name, *entry.sizes, _location(entry)] for entry in REGISTRY.values()]
     print_table("Known datasets", ["name", "users", "items", "pairs", "where"], rows)
 
 
@@ -173,9 +173,7 @@ def _described(entry: "Entry") -> dict[str, Any]:
     return {
         "name": entry.name,
         "summary": entry.summary,
-        "users": entry.users,
-        "items": entry.items,
-        "pairs": entry.pairs,
+        **dict(zip(("users", "items", "pairs"), entry.sizes, strict=True)),
         "sources": [one.address for one in entry.downloads],
         "checksums": [f"{one.checksum.algorithm}:{one.checksum.digest}" for one in entry.downloads if one.checksum],
         "files": list(entry.files),

@@ -92,6 +92,6 @@ def export(
 def _show(report: dict[str, Any]) -> None:
     share = report["full_table_bytes"] / max(report["bytes"], 1)
     sizes = {f"{name} (bytes)": size for name, size in report["parts"].items() if size}
-    total = {"file (bytes)": report["bytes"], "full table in float32 (bytes)": report["full_table_bytes"]}
+    total = {"file (bytes)": report["bytes"], "full table, 128 wide in float32 (bytes)": report["full_table_bytes"]}
     print_pairs(report["file"], {**sizes, **total, "smaller by": f"{share:.1f}×"})
     print_accuracy(report["accuracy"], "with the graph")

@@ -178,7 +178,7 @@ def _simpler(trained: "TrainedModel", dataset: "Dataset", anyway: bool) -> dict[
 
     if METRIC not in trained.metrics["test"]:
         return {}
-    scores = baselines(dataset.train, dataset.test, anyway)
+    scores = baselines(dataset, anyway)
     return {name: score for name, score in scores.items() if name != trained.config.method.name}
 
 

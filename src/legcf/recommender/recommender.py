@@ -22,8 +22,8 @@ from legcf.evaluation.evaluate import DEFAULT_KS
 from legcf.evaluation.new_pairs import new_pairs
 from legcf.export.export import ExportReport, export_model
 from legcf.export.options import ExportOptions
+from legcf.recommender.answering import Answering
 from legcf.training import run
-from legcf.training.answering import Answering
 from legcf.training.loop import TrainingOptions
 from legcf.training.registry import resolve
 from legcf.training.run_folder import TrainedModel, load_model, save_model
