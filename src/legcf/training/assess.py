@@ -71,7 +71,7 @@ def assess(
     measured = accuracies(ranking, {name: part for name, part in parts.items() if part.num_pairs}, among=among)
     return {
         **{name: measured.get(name, {}) for name in parts},
-        "num_params": layer.num_params() + (0 if lists is None else lists.num_params()),
+        "num_params": layer.num_params() + (0 if lists is None else lists.num_entries),
         **({} if sizes is None else {"sizes": sizes_by_popularity(sizes, dataset.train)}),
         "backbone_params": backbone_params,
         "total_trainable": layer.total_trainable() + backbone_params,
