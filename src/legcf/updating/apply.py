@@ -10,7 +10,7 @@ from typing import Any
 
 from legcf.core.config import validated
 from legcf.core.errors import UserError
-from legcf.core.files import folder_written_whole, write_json
+from legcf.core.files import folder_held, folder_written_whole, write_json
 from legcf.data.interactions import Dataset
 from legcf.data.options import DEFAULTS, DataOptions
 from legcf.data.reading.item_table import read_features
@@ -83,7 +83,7 @@ def with_item_features(trained: TrainedModel, dataset: Dataset, table: Any, item
 
 def write_run(folder: Path, trained: TrainedModel) -> None:
     """Write the files of a training but for its checkpoint, and the model as it was last trained in a folder inside."""
-    with folder_written_whole(folder) as temporary:
+    with folder_held(folder), folder_written_whole(folder) as temporary:
         save_model(temporary, trained)
         content = {**trained.config.to_json(), "content_hash": trained.metrics["content_hash"]}
         write_json(temporary / "config.json", content)

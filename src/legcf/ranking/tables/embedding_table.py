@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from legcf.core.arrays import FloatArray, Positions
 from legcf.ranking.tables.packing import bits_for, quantise_table, rotated, row_scales, table_levels
 
+_YARDSTICK_WIDTH = 128  # values a vector
 _BLOCK = 1024  # rows worked on at once: they stay in the cache, and no N × d table ever stands in memory
 
 
@@ -220,6 +221,14 @@ class DenseTable(EmbeddingTable):
 
     def appended(self, vectors: FloatArray) -> "DenseTable":
         return DenseTable(np.concatenate([self.table, vectors]))
+
+
+def full_table_bytes(entities: int) -> int:
+    """Return the bytes that all models are compared with: a vector of 128 float32 for each user and item.
+
+    It is the width of the papers' full tables, and the same for every method, however wide its own vectors are.
+    """
+    return entities * _YARDSTICK_WIDTH * 4
 
 
 def packed_table_bytes(length: int, width: int, bits: int) -> int:
