@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure a model file on a device: load, requests and memory of legcf.js in Chromium and Node, beside Python's Scorer.
+"""Measure a model file on a device: legcf.js in Chromium and Node and legcf.h in C, beside Python's Scorer.
 
     python benchmarks/bench_device.py gowalla.legcf [--users 2000] [--output benchmarks/results/bench_device.json]
 
@@ -88,7 +88,7 @@ def main() -> None:
 
 def measured(folder: Path, users: int) -> dict[str, Any]:
     python, expected = of_scorer(folder / "model.legcf", users)
-    readers = {"node": in_node(folder, users), "chromium": in_chromium(folder, users)}
+    readers = {"node": in_node(folder, users), "chromium": in_chromium(folder, users), "c": in_c(folder, len(expected))}
     report: dict[str, Any] = {
         "file_bytes": (folder / "model.legcf").stat().st_size,
         "users": len(expected),
@@ -124,6 +124,31 @@ def in_node(folder: Path, users: int) -> dict[str, Any]:
     return found
 
 
+def in_c(folder: Path, users: int) -> dict[str, Any]:
+    """Build the program of legcf.h and ask it for users; its mean is that of the processor's clock."""
+    program, model = folder / "legcf-c", folder / "model.legcf"
+    command = ["cc", "-std=c99", "-O3", "-o", program, READER.with_name("legcf-c.c"), "-lm"]
+    subprocess.run(command, check=True)
+    asked = "".join(f"u 20 0 0 {user}\n" for user in range(users))
+    run = subprocess.run([program, "--answers", model], input=asked, check=True, capture_output=True, text=True)
+    start = time.perf_counter()
+    subprocess.run([program, "--answers", model], input="", check=True, capture_output=True, text=True)
+    load = time.perf_counter() - start
+    words = run.stderr.replace(",", "").split()
+    ids = Scorer.load(model).model.items
+    items = [
+        [str(one) for one in ids.external([int(word) for word in line.split()[1::2]])]
+        for line in run.stdout.splitlines()
+    ]
+    memory = int(words[words.index("bytes") - 1])
+    return {
+        "load_ms": 1e3 * load,
+        "request_ms": float(words[words.index("ms") - 1]),
+        "memory_above_file_bytes": memory,
+        "items": items,
+    }
+
+
 class _Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *args: Any) -> None: ...
 
@@ -148,6 +173,7 @@ def in_chromium(folder: Path, users: int) -> dict[str, Any]:
         page.evaluate(
             "async () => { globalThis.held = await (await import('./legcf.js')).Legcf.load(globalThis.bytes); }"
         )
+        page.evaluate("() => { globalThis.held.recommend({ user: globalThis.held.users.at(0) }); }")
         held = _heap_bytes(page) - before
         found: dict[str, Any] = {**page.evaluate(IN_CHROMIUM, users), "memory_above_file_bytes": held}
         browser.close()

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 import torch
 
 from legcf.core.arrays import FloatArray
+from legcf.core.files import reserve
 from legcf.core.jit import get_num_threads, njit, prange
 from legcf.graph.propagate import Operator
 
@@ -100,6 +101,7 @@ def dense_basis(
     if blocks * nodes * columns * 4 > memory_cap_mb * 2**20 and spill is not None:
         spill.parent.mkdir(parents=True, exist_ok=True)
         result: FloatArray = np.lib.format.open_memmap(spill, mode="w+", dtype=np.float32, shape=shape)
+        reserve(spill)
     else:
         result = np.empty(shape, dtype=np.float32)
     group = max(1, min(columns, int(memory_cap_mb * 2**20 / (4 * nodes * (3 + blocks)))))

@@ -9,6 +9,7 @@ files, and what follows are its steps.
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from legcf.core import distributed, threads
 from legcf.core.config import RunConfig
 from legcf.core.errors import UserError
-from legcf.core.files import write_json
+from legcf.core.files import folder_held, write_json
 from legcf.core.random_streams import Stream
 from legcf.data.interactions import MANY_PAIRS, SAMPLE_ITEMS, Dataset
 from legcf.evaluation.metrics import parse_metric
@@ -53,6 +54,15 @@ def train(dataset: Dataset, config: RunConfig, options: TrainingOptions = DEFAUL
     users with popular items are enough to select by (`MANY_PAIRS`, `SAMPLE_ITEMS`). A `final` model is selected and
     tested as usual, in the folder `chosen` of the run, and then trained once more on every pair there is.
     """
+    with ExitStack() as stack:
+        folder = options.folder
+        distributed.run_on_first_and_broadcast(
+            lambda: None if folder is None else stack.enter_context(folder_held(folder))
+        )
+        return _train(dataset, config, options)
+
+
+def _train(dataset: Dataset, config: RunConfig, options: TrainingOptions) -> TrainedModel:
     rehearsal_data = _rehearsal_data(dataset, config, options.final)
     if rehearsal_data is None:
         return _train_once(dataset, config, options)

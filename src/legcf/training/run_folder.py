@@ -8,6 +8,7 @@ No pickle.
 import hashlib
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +21,7 @@ from legcf import __version__
 from legcf.core import distributed, threads
 from legcf.core.config import RunConfig, migrated
 from legcf.core.errors import UserError
-from legcf.core.files import read_json, write_json
+from legcf.core.files import folder_held, read_json, write_json
 from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
 from legcf.data.interactions import Dataset, Interactions
 from legcf.export.answers import answer_model
@@ -145,9 +146,10 @@ def _difference(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Delete the folder of a run that failed before there was anything to resume."""
+    """Delete the folder of a run that failed before there was anything to resume; not one that another process has."""
     if folder.is_dir() and not (folder / "checkpoint" / "state.safetensors").exists():
-        shutil.rmtree(folder)
+        with suppress(UserError), folder_held(folder):
+            shutil.rmtree(folder)
 
 
 def save_model(folder: Path, trained: TrainedModel) -> None:

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from legcf.cli.output import AsJson, print_json, print_table
-from legcf.cli.workers import join as join_ranks
-from legcf.cli.workers import must_start as must_start_workers
-from legcf.cli.workers import start as start_workers
+from legcf.cli.workers import join_ranks, start_ranks
 from legcf.core.columns import FrameColumns
 from legcf.core.errors import UserError
 from legcf.core.files import written_whole
@@ -59,8 +57,7 @@ def recommend(
         raise UserError("Several workers write a folder with a part each: name one with --output FOLDER.")
     write = _writer(target) if target is not None else None
     named_users = [*(user or []), *(_ids(users) if users is not None else [])] or None
-    if must_start_workers(workers):
-        start_workers(workers)
+    if start_ranks(workers):
         return
     join_ranks(meet=False)
     columns = _recommended(run, named_users, (rank, count), k, not include_seen, unknown)
