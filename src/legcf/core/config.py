@@ -181,6 +181,9 @@ class RankingConfig(Frozen):
     """choose the weight of the lists on validation, where there is any"""
     list_bits: int = Field(4, ge=1, le=8)
     """bits per weight in the lists"""
+    popularity_weight: float | None = Field(0.0, ge=0)
+    """standard deviation of log popularity in the scores, as a multiple of that of the inner products; null: chosen
+    on validation"""
 
     @field_validator("bytes")
     @classmethod
@@ -190,7 +193,7 @@ class RankingConfig(Frozen):
     @property
     def chooses(self) -> bool:
         """Return whether validation has anything to choose."""
-        return self.search_representation or self.fit_lists
+        return self.search_representation or self.fit_lists or self.popularity_weight is None
 
     @property
     def has_lists(self) -> bool:

@@ -16,10 +16,12 @@ from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
 from legcf.ranking.item_lists.lists import ItemLists, entries_within
 from legcf.ranking.item_lists.recipe import ListFitter, Objective
+from legcf.ranking.popularity import with_popularity
 from legcf.ranking.precision import as_stored
 from legcf.ranking.ranking import Ranking
 
 _WEIGHT_STEPS = (2.0, 2.0**0.5)  # factors by which the final list weight is climbed; finer ones were not measured
+BIAS_BYTES = 2  # of what a file adds to an item's scores
 _NOTHING_TO_CHOOSE = {"search_representation": False, "fit_lists": False}
 
 
@@ -69,7 +71,10 @@ class RankingBuilder:
         return ranking
 
     def quantised(self, ranking: Ranking) -> Ranking:
-        """Round vectors to what a model file will hold, where its size or precision is configured."""
+        """Round vectors to what a model file will hold, where its size or precision is configured; add popularity."""
+        return with_popularity(self._rounded(ranking), self.config.popularity_weight or 0.0)
+
+    def _rounded(self, ranking: Ranking) -> Ranking:
         if self.config.bits is None and self.config.bytes is None:
             return ranking
         if ranking.pooling is None:
@@ -85,7 +90,8 @@ class RankingBuilder:
             return round(self.config.lists * ranking.num_items)
         assert self.byte_budget is not None
         assert ranking.rows is not None
-        return entries_within(self.byte_budget - ranking.rows.packed_bytes, ranking.num_items, self.config.list_bits)
+        taken = ranking.rows.packed_bytes + (BIAS_BYTES * ranking.num_items if self.config.popularity_weight else 0)
+        return entries_within(self.byte_budget - taken, ranking.num_items, self.config.list_bits)
 
     def with_list_weight(
         self, ranking: Ranking, lists: ItemLists, config: RankingConfig, objective: Objective | None
