@@ -237,9 +237,14 @@ class Dataset:
         return self.train.joined(self.validation, self.test)
 
     def holding_out(self, share: float, rng: np.random.Generator) -> "Dataset":
-        """Take a share (0 to 1) of each user's training pairs as validation, for choices where a protocol has none.
+        """Take a share of each user's training pairs as validation, for choices where a protocol has none.
 
-        At least one pair of a user stays.
+        Args:
+            share: How many, from 0 to 1; at least one pair of a user stays.
+            rng: Draws them.
+
+        Returns:
+            Another dataset over the same users and items.
         """
         users, degrees = self.train.users(), self.train.user_degrees
         counts = np.clip(np.floor(degrees * share + 0.5), 0, np.maximum(degrees - 1, 0))
@@ -257,6 +262,14 @@ class Dataset:
         """Draw users at random who together have so many training pairs with the most popular items.
 
         Popular items, because of a few users' pairs most items would have next to none.
+
+        Args:
+            pairs: How many pairs there are to be, nearly.
+            items: How many items, at most.
+            rng: Draws the users.
+
+        Returns:
+            Another dataset of fewer users and items.
         """
         popular = self if self.num_items <= items else self._of_items(self.train.most_popular(items))
         return popular.of_users(popular.train.some_users(pairs, rng))
@@ -267,7 +280,11 @@ class Dataset:
         return replace(self, items=IdMap(self.items.values[items], self.items.kind), titles=titles, **parts)
 
     def whole(self) -> "Dataset":
-        """Take every pair as training, none to choose or test by."""
+        """Take every pair as training, none to choose or test by.
+
+        Returns:
+            Another dataset over the same users and items.
+        """
         nothing = Interactions.empty(self.num_users, self.num_items)
         return replace(self, train=self.known, validation=nothing, test=nothing)
 
