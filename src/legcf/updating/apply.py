@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from legcf.core.columns import FrameColumns
 from legcf.core.config import validated
 from legcf.core.errors import UserError
 from legcf.core.files import folder_held, folder_written_whole, write_json
@@ -18,7 +19,7 @@ from legcf.data.source import load_data
 from legcf.training.run_folder import TrainedModel, save_model
 from legcf.updating.change import RESOLVE_SHARE
 from legcf.updating.cold import ItemTable
-from legcf.updating.events import new_events, options_of_events
+from legcf.updating.events import new_events
 from legcf.updating.update import update
 
 _READ_ALIKE = {
@@ -69,7 +70,8 @@ def apply(trained: TrainedModel, new: NewData, open_data: Callable[[], Dataset] 
         is_last = reported is None or reported.is_empty  # accuracy is measured once, where all is in
         trained = update(trained, pairs, first if is_last else None, new.threshold, about)
     if reported is not None and not reported.is_empty:
-        reading = options_of_events(options.half_life)
+        columns = {"user_col": FrameColumns.USER, "item_col": FrameColumns.ITEM, "time_col": FrameColumns.TIME}
+        reading = DataOptions(**columns, half_life=options.half_life)
         pairs = None if reported.pairs.is_empty() else load_data(reported.pairs, reading)
         trained = update(trained, pairs, first, new.threshold, reported.about)
         reported.mark.to_card(trained.metrics)
