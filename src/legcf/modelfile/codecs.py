@@ -25,6 +25,8 @@ _LARGEST = 1e6
 _MOST_FEATURES = 2**16  # columns of a row of features
 _MOST_MAP_ENTRIES = 2**25  # 128 MB in memory, of which a file holds the rows that are not zero
 
+_LARGEST_FIRST_ID = 2**62  # of ids that count up: their last fits 64 bits
+
 
 def put_matrix(store: Store, name: str, matrix: FloatArray, dtype: str) -> dict[str, Any]:
     if dtype == "int8":
@@ -181,7 +183,8 @@ def put_ids(store: Store, name: str, ids: IdMap) -> dict[str, Any]:
         put_text(store, name, ids.values.tolist())
         return {"kind": "text"}
     first = int(ids.values[0]) if len(ids) else 0
-    if np.array_equal(ids.values, np.arange(first, first + len(ids))):
+    steps = np.diff(ids.values.astype(np.uint64))  # modulo 2^64: np.arange is of floats from 2^63 on
+    if abs(first) < _LARGEST_FIRST_ID and bool(np.all(steps == 1)):
         return {"kind": "range", "first": first}
     store[f"{name}.values"] = packing.smallest_integers(np.asarray(ids.values, dtype=ids.values.dtype))
     return {"kind": "integers"}
@@ -192,7 +195,7 @@ def get_ids(store: Store, name: str, config: dict[str, Any], count: int, kind: s
         return IdMap(np.array(get_text(store, name, count), dtype=object), kind)
     if config["kind"] == "range":
         first = config["first"]
-        expect(type(first) is int and abs(first) < 2**62, "the first id is wrong")
+        expect(type(first) is int and abs(first) < _LARGEST_FIRST_ID, "the first id is wrong")
         ends = packing.smallest_integers(np.array([first, first + count], dtype=np.int64))
         return IdMap(np.arange(first, first + count, dtype=ends.dtype), kind)
     values = store[f"{name}.values"]
