@@ -45,6 +45,9 @@ class LegcfConfig(Budgeted):
     c: int | None = Field(
         None, ge=1, description="meta-embeddings in the codebook; as many as the budget allows if null"
     )
+    largest_c: int | None = Field(
+        None, ge=1, description="most meta-embeddings where c is null; 4096 without a budget if null"
+    )
     dim: int = Field(128, ge=1, description="d, the width of a meta-embedding")
     t: int = Field(
         2,
@@ -171,13 +174,13 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         if affordable < config.t:
             least = config.t * coded + config.t * config.dim
             raise too_small(budget, least)
-        most = _MAX_BUCKETS if config.budget is None else affordable
+        most = config.largest_c or (_MAX_BUCKETS if config.budget is None else affordable)
         return config.model_copy(update={"c": max(config.t, min(affordable, most, coded // _ENTITIES_PER_BUCKET))})
 
     @classmethod
     def within(cls, config: LegcfConfig, byte_budget: int, num_items: int) -> LegcfConfig:
         """Give an item four meta-embeddings, of more, where a fifth of the bytes holds them; the rest is for lists."""
-        if config.coded != "items" or config.budget is not None or {"c", "t"} & config.model_fields_set:
+        if config.coded != "items" or config.budget is not None or {"c", "t", "largest_c"} & config.model_fields_set:
             return config
         most = min(num_items // _ENTITIES_PER_BUCKET, _MAX_BUCKETS)
         weights = num_items * (1 + _T_OF_LARGE) + num_items * _T_OF_LARGE * bits_for(most) // 8
