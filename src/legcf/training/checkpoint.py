@@ -73,11 +73,10 @@ class RunLog:
 
 def save(path: Path, groups: Mapping[str, Tensors], facts: Mapping[str, Any]) -> None:
     """Write named groups of tensors and JSON facts as one safetensors file."""
-    tensors = {f"{group}/{name}": tensor for group, members in groups.items() for name, tensor in members.items()}
+    named = ((group, name, tensor) for group, members in groups.items() for name, tensor in members.items())
+    tensors = {f"{group}/{name}": tensor.contiguous() for group, name, tensor in named}
     with written_whole(path) as temporary:
-        save_file(
-            {name: tensor.contiguous() for name, tensor in tensors.items()}, temporary, {"facts": json.dumps(facts)}
-        )
+        save_file(tensors, temporary, {"facts": json.dumps(facts)})
 
 
 def load(path: Path) -> tuple[dict[str, Tensors], dict[str, Any]]:

@@ -16,7 +16,9 @@ _MOST_SCORES = _MOST_STEPS = 2e9
 
 def baselines(train: Interactions, truth: Interactions, anyway: bool = False) -> dict[str, float]:
     """Return NDCG@20 of popularity and item-knn; nothing where it would take long, unless asked for `anyway`."""
-    if not (anyway or _takes_seconds(train, truth)):
+    able = int((truth.user_degrees > 0).sum())
+    steps = float(np.square(train.user_degrees.astype(np.float64)).sum())
+    if not anyway and (able * train.num_items > _MOST_SCORES or steps > _MOST_STEPS):
         return {}
     nobody, nothing = np.zeros((train.num_users, 1), np.float32), np.zeros((train.num_items, 1), np.float32)
     popular = Ranking(nobody, nothing, train)
@@ -39,9 +41,3 @@ def _compared(score: float, other: float, name: str) -> str:
         return f"above {name} (0)" if score > 0 else f"no better than {name} (0)"
     share = score / other - 1
     return f"{abs(share):.0%} {'below' if share < 0 else 'above'} {name} ({other:.4f})".replace("%", " %", 1)
-
-
-def _takes_seconds(train: Interactions, truth: Interactions) -> bool:
-    able = int((truth.user_degrees > 0).sum())
-    steps = float(np.square(train.user_degrees.astype(np.float64)).sum())
-    return able * train.num_items <= _MOST_SCORES and steps <= _MOST_STEPS

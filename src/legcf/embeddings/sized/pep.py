@@ -37,10 +37,7 @@ class Pep(PrunedLayer[PepConfig]):
             "training": {"negatives": 1, "batch_size": 1024, "learning_rate": 1e-3},
         },
         # LEGCF's loop around a table of 128.
-        "paper": {
-            "method": {"dim": 128, "initial": "xavier"},
-            "training": PAPER_TRAINING,
-        },
+        "paper": {"method": {"dim": 128, "initial": "xavier"}, "training": PAPER_TRAINING},
         # Few large batches: thresholds rise by the epoch, further than 0, and faster than entries can grow. A narrow
         # table leaves fewer rows without any value, and inner products learn longer than directions do.
         "default": {
@@ -58,7 +55,7 @@ class Pep(PrunedLayer[PepConfig]):
 
     @classmethod
     def sized(cls, config: PepConfig, num_users: int, num_items: int) -> PepConfig:
-        config, entries = config, (num_users + num_items) * config.dim
+        entries = (num_users + num_items) * config.dim
         if config.max_entries is None:
             allowed = stored_values(config.budget or "legcf", num_users + num_items)
             return config.model_copy(update={"max_entries": min(allowed, entries)})

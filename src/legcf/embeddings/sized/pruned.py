@@ -19,9 +19,7 @@ class PruningConfig(Budgeted):
     """Hold the options that methods with learned thresholds share."""
 
     dim: int = Field(64, ge=1, description="width of the table before pruning")
-    max_entries: int | None = Field(
-        None, ge=1, description="entries that survive at most; what the budget allows if null"
-    )
+    max_entries: int | None = Field(None, ge=1, description="most entries that survive; what the budget allows if null")
     initial: Literal["normal", "xavier"] = Field("normal", description="first values: N(0, 0.1²) or Xavier")
     reinitialise: bool = Field(False, description="retrain from freshly drawn values instead of the first ones")
     threshold_initial: float = Field(-15.0, description="threshold logits at the start")
@@ -44,7 +42,7 @@ class PruningConfig(Budgeted):
 
 
 class PrunedTable(nn.Module):
-    """V̂ = sign(V) ⊙ max(|V| − σ(s), 0) while thresholds are learned; then only the entries that survived.
+    """Give V̂ = sign(V) ⊙ max(|V| − σ(s), 0) while thresholds are learned; then only the entries that survived.
 
     The survivors are stored as CSR with row lengths for row pointers: values, a column each, a length per row. First
     values are drawn from a seed of their own, so they come back without having been stored. `thresholds` holds
@@ -87,7 +85,9 @@ class PrunedTable(nn.Module):
     def forward(self) -> torch.Tensor:
         if self.pruned:
             flat = self.values.new_zeros(self.shape[0] * self.shape[1])
-            return flat.index_copy(0, self._places(), self.values).view(self.shape)
+            rows = torch.repeat_interleave(torch.arange(self.shape[0]), self.lengths.long())
+            offsets = rows * self.shape[1] + self.columns.long()
+            return flat.index_copy(0, offsets, self.values).view(self.shape)
         threshold = self._threshold()
         return self.values - torch.clamp(self.values, -threshold, threshold)
 
@@ -98,7 +98,7 @@ class PrunedTable(nn.Module):
 
     @torch.no_grad()
     def survivors(self, most: int) -> torch.Tensor:
-        """V̂ ≠ 0 as a mask; where those are too many, the `most` entries with the largest |V| − σ(s)."""
+        """Return V̂ ≠ 0 as a mask; where those are too many, the `most` entries with the largest |V| − σ(s)."""
         margins = self._margins()
         alive = margins > 0
         if int(torch.count_nonzero(alive)) > most:
@@ -114,10 +114,6 @@ class PrunedTable(nn.Module):
         self.values.grad = self.thresholds.grad = None
         self.values.data = self.first_values(self._settings.reinitialise)[mask]
         self.thresholds.data = torch.zeros(0)
-
-    def _places(self) -> torch.Tensor:
-        rows = torch.repeat_interleave(torch.arange(self.shape[0]), self.lengths.long())
-        return rows * self.shape[1] + self.columns.long()
 
     def _threshold(self) -> torch.Tensor:
         threshold = torch.sigmoid(self.thresholds + self._settings.threshold_final)
