@@ -126,15 +126,9 @@ def resolve(
     method_config = validated(layer.Config, {**options.get("method", {}), "name": method}, "method")
     backbone_config = validated(backbone_type.Config, {**options.get("backbone", {}), "name": backbone}, "backbone")
     layer.check(method_config, backbone_config)
-    values = {
-        "preset": preset,
-        "seed": seed,
-        "method": method_config,
-        "backbone": backbone_config,
-        **{name: validated(model, options.get(name, {}), name) for name, model in COMMON_SECTIONS.items()},
-        "data": dict(data or {}),
-    }
-    config = validated(RunConfig, values, "")
+    parts = {"preset": preset, "seed": seed, "method": method_config, "backbone": backbone_config}
+    common = {name: validated(model, options.get(name, {}), name) for name, model in COMMON_SECTIONS.items()}
+    config = validated(RunConfig, {**parts, **common, "data": dict(data or {})}, "")
     check_batches(config.training)
     return config
 

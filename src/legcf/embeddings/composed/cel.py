@@ -62,17 +62,13 @@ class Cel(EmbeddingLayer[CelConfig]):
     def __init__(self, config: CelConfig, num_users: int, num_items: int) -> None:
         super().__init__(config, num_users, num_items)
         self.most_clusters = solved(self.config.clusters)
+        start = min(config.start, self.most_clusters // 2)
+        self._start = min(start, num_users), min(start, num_items)  # clusters of each side; each has a member
         self.clusters = nn.Parameter(torch.zeros(sum(self._start), config.dim))
         self.register_buffer("assigned", torch.zeros(self.num_entities, dtype=torch.int32))
         take_saved_shapes(self, "clusters")
         if config.average_gradients:
             self.clusters.register_hook(lambda gradient: gradient / self.sizes()[:, None])  # type: ignore[no-untyped-call]
-
-    @property
-    def _start(self) -> tuple[int, int]:
-        """Return clusters of users and of items to begin with; each has a member."""
-        start = min(self.config.start, self.most_clusters // 2)
-        return min(start, self.num_users), min(start, self.num_items)
 
     @classmethod
     def sized(cls, config: CelConfig, num_users: int, num_items: int) -> CelConfig:

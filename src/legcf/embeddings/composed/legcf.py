@@ -117,6 +117,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
 
     def __init__(self, config: LegcfConfig, num_users: int, num_items: int) -> None:
         super().__init__(config, num_users, num_items)
+        self.num_buckets = solved(self.config.c)
         self.codebook = nn.Parameter(torch.zeros(self.num_buckets, config.dim))
         if config.item_bias:
             self.item_bias = nn.Parameter(torch.zeros(num_items))
@@ -128,11 +129,6 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
     @property
     def width(self) -> int:
         return self.config.dim
-
-    @property
-    def num_buckets(self) -> int:
-        """Return c."""
-        return solved(self.config.c)
 
     @property
     def assignment(self) -> Assignment:

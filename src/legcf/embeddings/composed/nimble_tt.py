@@ -60,20 +60,13 @@ class NimbleTT(EmbeddingLayer[NimbleTtConfig]):
 
     def __init__(self, config: NimbleTtConfig, num_users: int, num_items: int) -> None:
         super().__init__(config, num_users, num_items)
+        self.row_shape, self.column_shape = _shape(self.config.row_shape), _shape(self.config.column_shape)
         (p1, p2, p3), (q1, q2, q3) = self.row_shape, self.column_shape
         r1, r2 = _ranks(self.config)
         self.first = nn.Parameter(torch.zeros(p1, q1, r1))
         self.second = nn.Parameter(torch.zeros(r1, p2, q2, r2))
         self.third = nn.Parameter(torch.zeros(r2, p3, q3))
         self.register_buffer("order", torch.arange(self.num_entities, dtype=torch.int32))
-
-    @property
-    def row_shape(self) -> Shape:
-        return _shape(self.config.row_shape)
-
-    @property
-    def column_shape(self) -> Shape:
-        return _shape(self.config.column_shape)
 
     @classmethod
     def sized(cls, config: NimbleTtConfig, num_users: int, num_items: int) -> NimbleTtConfig:

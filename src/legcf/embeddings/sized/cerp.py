@@ -16,7 +16,7 @@ from legcf.core.errors import UserError
 from legcf.embeddings.base import ComparisonRow
 from legcf.embeddings.budget import solved, stored_values
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
-from legcf.embeddings.sized.pruned import PrunedLayer, PrunedTable, PruningConfig
+from legcf.embeddings.sized.pep import PrunedLayer, PrunedTable, PruningConfig
 
 _SPARSITY = 0.8  # where only a budget is set: tables of five times what is kept
 

@@ -56,9 +56,7 @@ class Ciess(WidthTable[CiessConfig]):
     Config = CiessConfig
     summary = "a width of its own for every entity, found by reinforcement learning (TD3)"
     citation = "Qu et al., CIESS, SIGIR 2023"
-    comparison_rows: ClassVar[dict[str, ComparisonRow]] = {
-        "ciess": ComparisonRow("CIESS", "one size", within_budget=False)
-    }
+    comparison_rows: ClassVar[dict[str, ComparisonRow]] = {"ciess": ComparisonRow("CIESS", "one size", False)}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The release's settings for LightGCN; its λ = 1e-4 has a ½ (so 5e-5 here).
         "official": {

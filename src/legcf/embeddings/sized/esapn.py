@@ -78,9 +78,7 @@ class Esapn(WidthTable[EsapnConfig]):
     Config = EsapnConfig
     summary = "widths that a policy network enlarges where it lowers the loss"
     citation = "Liu et al., ESAPN, SIGIR 2020"
-    comparison_rows: ClassVar[dict[str, ComparisonRow]] = {
-        "esapn": ComparisonRow("ESAPN", "one size", within_budget=False)
-    }
+    comparison_rows: ClassVar[dict[str, ComparisonRow]] = {"esapn": ComparisonRow("ESAPN", "one size", False)}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The release: widths, rates and batches of its CTR model; the loss is BPR with one negative.
         "official": {

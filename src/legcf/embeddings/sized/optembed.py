@@ -68,9 +68,7 @@ class OptEmbed(WidthTable[OptEmbedConfig]):
     Config = OptEmbedConfig
     summary = "rows kept by a learned threshold, a width for users and one for items found by evolution"
     citation = "Lyu et al., OptEmbed, CIKM 2022"
-    comparison_rows: ClassVar[dict[str, ComparisonRow]] = {
-        "optembed": ComparisonRow("OptEmbed", "one size", within_budget=False)
-    }
+    comparison_rows: ClassVar[dict[str, ComparisonRow]] = {"optembed": ComparisonRow("OptEmbed", "one size", False)}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The release: D = 64, batches of 2048, 30 epochs at most, which end with the first that is no better.
         "official": {

@@ -37,7 +37,14 @@ class Cluster(Stage[Cel]):
             return {}
         rng = Stream.CLUSTERING.generator(session.config.seed, epoch)
         gradients = entity_gradients(session, settings.gradient_steps, rng)
-        moved = _move(layer, gradients, rng) if moves else 0
+        moved = 0
+        if moves:
+            before = layer.assigned.numpy().copy()
+            movable = rng.random(len(before)) >= settings.stay_probability
+            vectors = layer.clusters.detach().numpy()
+            after = reassigned(before, vectors, gradients, layer.num_users, settings, movable)
+            layer.assigned.copy_(torch.from_numpy(after))
+            moved = int((after != before).sum())
         if grows:
             _split(session, layer, gradients)
         session.model.rebuild()
@@ -66,15 +73,6 @@ def _split(session: TrainingView[Cel], layer: Cel, gradients: FloatArray) -> Non
         if name in moments:
             moments[name] = torch.cat([moments[name], moments[name][torch.from_numpy(parents)]])
     layer.split(parents, halved(assigned, gradients, parents))
-
-
-def _move(layer: Cel, gradients: FloatArray, rng: np.random.Generator) -> int:
-    before, settings = layer.assigned.numpy().copy(), layer.config
-    movable = rng.random(len(before)) >= settings.stay_probability
-    vectors = layer.clusters.detach().numpy()
-    after = reassigned(before, vectors, gradients, layer.num_users, settings, movable)
-    layer.assigned.copy_(torch.from_numpy(after))
-    return int((after != before).sum())
 
 
 def busiest(assigned: Positions, interactions: NDArray[np.float64], count: int) -> Positions:

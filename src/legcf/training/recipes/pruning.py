@@ -7,7 +7,7 @@ import torch
 
 from legcf.core.config import TrainingConfig
 from legcf.embeddings.sized.cerp import Cerp, CerpConfig
-from legcf.embeddings.sized.pruned import PrunedLayer, PruningConfig
+from legcf.embeddings.sized.pep import PrunedLayer, PruningConfig
 from legcf.training.sampler import TrainingBatch
 from legcf.training.stage import Stage, TrainingView
 
