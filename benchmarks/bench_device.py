@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure a model file on a device: load, requests and memory of legcf.js in Chromium and Node, beside Python's Scorer.
+"""Measure a model file on a device: legcf.js in Chromium and Node and legcf.h in C, beside Python's Scorer.
 
     python benchmarks/bench_device.py gowalla.legcf [--users 2000] [--output benchmarks/results/bench_device.json]
 
@@ -27,14 +27,14 @@ from legcf.scoring.scorer import Request, Scorer
 
 READER = Path(legcf.__file__).parent / "device" / "legcf.js"
 MEASURE = """
-export const measure = async (Legcf, bytes, users, memory) => {
+export const measure = async (Legcf, bytes, users) => {
   const loads = [];
   for (let round = 0; round < 5; round++) {
     const start = performance.now();
     await Legcf.load(bytes);
     loads.push(performance.now() - start);
   }
-  const before = await memory(), model = await Legcf.load(bytes), held = await memory() - before;
+  const model = await Legcf.load(bytes);
   const items = [], times = [];
   for (let user = 0; user < Math.min(users, model.numUsers); user++) {
     const start = performance.now(), found = model.recommend({ user: model.users.at(user) });
@@ -42,22 +42,26 @@ export const measure = async (Legcf, bytes, users, memory) => {
     items.push(found.map(({ id }) => String(id)));
   }
   const middle = (values) => values.toSorted((a, b) => a - b)[values.length >> 1];
-  return { load_ms: middle(loads), request_ms: middle(times), memory_above_file_bytes: held, items };
+  return { load_ms: middle(loads), request_ms: middle(times), items };
 };
 """
 IN_NODE = """
 import { readFileSync } from "node:fs";
 import { measure } from "./measure.js";
 import { Legcf } from "./legcf.js";
-const memory = async () => { gc(); await new Promise((next) => setTimeout(next, 50)); gc(); const { heapUsed, arrayBuffers } = process.memoryUsage(); return heapUsed + arrayBuffers; };
-console.log(JSON.stringify(await measure(Legcf, readFileSync("model.legcf"), Number(process.argv[2]), memory)));
-"""  # noqa: E501
+const memory = () => {
+  gc();
+  const { heapUsed, arrayBuffers } = process.memoryUsage();
+  return heapUsed + arrayBuffers;
+};
+const bytes = readFileSync("model.legcf"), before = memory(), model = await Legcf.load(bytes);
+const report = { memory_above_file_bytes: memory() - before, items_held: model.numItems };
+console.log(JSON.stringify({ ...report, ...await measure(Legcf, bytes, Number(process.argv[2])) }));
+"""
 IN_CHROMIUM = """async (users) => {
     const { measure } = await import("./measure.js"), { Legcf } = await import("./legcf.js");
-    const bytes = await (await fetch("model.legcf")).arrayBuffer();
-    const memory = async () => { gc(); await new Promise((next) => setTimeout(next, 50)); gc(); return performance.memory.usedJSHeapSize; };
-    return measure(Legcf, bytes, users, memory);
-}"""  # noqa: E501
+    return measure(Legcf, globalThis.bytes, users);
+}"""
 
 
 def main() -> None:
@@ -84,7 +88,7 @@ def main() -> None:
 
 def measured(folder: Path, users: int) -> dict[str, Any]:
     python, expected = of_scorer(folder / "model.legcf", users)
-    readers = {"node": in_node(folder, users), "chromium": in_chromium(folder, users)}
+    readers = {"node": in_node(folder, users), "chromium": in_chromium(folder, users), "c": in_c(folder, len(expected))}
     report: dict[str, Any] = {
         "file_bytes": (folder / "model.legcf").stat().st_size,
         "users": len(expected),
@@ -93,6 +97,7 @@ def measured(folder: Path, users: int) -> dict[str, Any]:
     }
     for name, found in readers.items():
         items = found.pop("items")
+        found.pop("items_held", None)
         differing = sum(mine != theirs for mine, theirs in zip(expected, items, strict=True))
         ratio = found["request_ms"] / python["request_ms"]
         report[name] = {**found, "ratio_to_scorer": ratio, "users_with_another_order": differing}
@@ -119,6 +124,31 @@ def in_node(folder: Path, users: int) -> dict[str, Any]:
     return found
 
 
+def in_c(folder: Path, users: int) -> dict[str, Any]:
+    """Build the program of legcf.h and ask it for users; its mean is that of the processor's clock."""
+    program, model = folder / "legcf-c", folder / "model.legcf"
+    command = ["cc", "-std=c99", "-O3", "-o", program, READER.with_name("legcf-c.c"), "-lm"]
+    subprocess.run(command, check=True)
+    asked = "".join(f"u 20 0 0 {user}\n" for user in range(users))
+    run = subprocess.run([program, "--answers", model], input=asked, check=True, capture_output=True, text=True)
+    start = time.perf_counter()
+    subprocess.run([program, "--answers", model], input="", check=True, capture_output=True, text=True)
+    load = time.perf_counter() - start
+    words = run.stderr.replace(",", "").split()
+    ids = Scorer.load(model).model.items
+    items = [
+        [str(one) for one in ids.external([int(word) for word in line.split()[1::2]])]
+        for line in run.stdout.splitlines()
+    ]
+    memory = int(words[words.index("bytes") - 1])
+    return {
+        "load_ms": 1e3 * load,
+        "request_ms": float(words[words.index("ms") - 1]),
+        "memory_above_file_bytes": memory,
+        "items": items,
+    }
+
+
 class _Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *args: Any) -> None: ...
 
@@ -128,15 +158,34 @@ def in_chromium(folder: Path, users: int) -> dict[str, Any]:
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(folder)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    switches = ["--no-sandbox", "--headless", "--disable-gpu", "--js-flags=--expose-gc", "--enable-precise-memory-info"]
+    switches = [
+        "--no-sandbox",
+        "--headless",
+        "--disable-gpu",
+    ]
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=switches)
         page = browser.new_page()
         page.goto(f"http://127.0.0.1:{server.server_port}/")
-        found: dict[str, Any] = page.evaluate(IN_CHROMIUM, users)
+        page.evaluate("async () => { globalThis.bytes = await (await fetch('model.legcf')).arrayBuffer(); }")
+        page.evaluate("async () => { await (await import('./legcf.js')).Legcf.load(globalThis.bytes); }")
+        before = _heap_bytes(page)
+        page.evaluate(
+            "async () => { globalThis.held = await (await import('./legcf.js')).Legcf.load(globalThis.bytes); }"
+        )
+        held = _heap_bytes(page) - before
+        found: dict[str, Any] = {**page.evaluate(IN_CHROMIUM, users), "memory_above_file_bytes": held}
         browser.close()
     server.shutdown()
     return found
+
+
+def _heap_bytes(page: Any) -> float:
+    """Return what the page's scripts hold, arrays included."""
+    session = page.context.new_cdp_session(page)
+    session.send("HeapProfiler.collectGarbage")
+    usage = session.send("Runtime.getHeapUsage")
+    return float(usage["usedSize"] + usage.get("backingStorageSize", 0))
 
 
 if __name__ == "__main__":

@@ -15,9 +15,5 @@ SOLVERS: Registry[Solver] = Registry(
     "solver",
     "legcf.solvers",
     callable,
-    {
-        "pinv": pinv.solve,
-        "pinv-refit": pinv_refit.solve,
-        "matching-pursuit": matching_pursuit.solve,
-    },
+    {"pinv": pinv.solve, "pinv-refit": pinv_refit.solve, "matching-pursuit": matching_pursuit.solve},
 )

@@ -129,6 +129,14 @@ def integer_id(text: str) -> int | None:
     return None if number is None or not -(2**63) <= number < 2**64 else number
 
 
+def as_typed(ids: Sequence[ExternalId], is_text: bool) -> Sequence[ExternalId]:
+    """Return ids as numbers if those of the model are (not `is_text`) and all of these are too, as text otherwise."""
+    texts = [str(one) for one in ids]
+    numbers = [integer_id(one) for one in texts]
+    spelled = [one for one in numbers if one is not None]
+    return texts if is_text or len(spelled) < len(texts) else spelled
+
+
 def _checked(ids: NDArray[np.object_], kind: str) -> NDArray[np.generic]:
     types = {type(one) for one in ids.tolist()}
     if all(issubclass(one, str) for one in types):

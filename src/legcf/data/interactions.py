@@ -24,8 +24,7 @@ SAMPLE_ITEMS = 2**16
 
 def pair_keys(users: NDArray[np.integer], items: NDArray[np.integer], num_items: int) -> LongArray:
     """Return the key user · num_items + item of every pair: sorted pairs have sorted keys, and no two share one."""
-    keys: LongArray = users.astype(np.int64) * num_items + items
-    return keys
+    return users.astype(np.int64) * num_items + items
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,26 +90,17 @@ class Interactions:
         rows = self.users()
         sums = np.bincount(rows, self.weights, minlength=self.num_users)
         means = sums / np.maximum(self.user_degrees, 1)
-        relative: FloatArray = (self.weights / np.where(means > 0, means, 1)[rows]).astype(np.float32)
-        return relative
+        return (self.weights / np.where(means > 0, means, 1)[rows]).astype(np.float32)
 
     def users(self) -> IntArray:
         """Return the user of every pair, parallel to `items`."""
         return np.repeat(np.arange(self.num_users, dtype=np.int32), self.user_degrees)
 
-    @property
-    def num_rows(self) -> int:
-        """Return `num_users`, for relations whose rows are not users."""
-        return self.num_users
+    num_rows, rows = num_users, users
 
     @property
     def row_lengths(self) -> NDArray[np.int64]:
-        """Return `user_degrees`, for relations whose rows are not users."""
         return self.user_degrees
-
-    def rows(self) -> IntArray:
-        """Return `users()`, for relations whose rows are not users."""
-        return self.users()
 
     def keys(self) -> LongArray:
         """Return the `pair_keys` of all pairs, ascending."""
@@ -151,17 +141,9 @@ class Interactions:
         enough = int(np.searchsorted(np.cumsum(self.user_degrees[drawn]), pairs, side="right"))
         return np.sort(drawn[: max(enough, 1)])
 
-    def of_range(self, users: slice) -> "Interactions":
-        """Return only the pairs of a range of users, over the same users and items; nothing is copied but `indptr`."""
-        first, last = self.indptr[users.start], self.indptr[users.stop]
-        weights = None if self.weights is None else self.weights[first:last]
-        return Interactions(np.clip(self.indptr, first, last) - first, self.items[first:last], self.num_items, weights)
-
     def relative_of(self, user: int) -> FloatArray | None:
         """Return how much each item of a user counts, in units of their mean; None where all pairs count alike."""
-        if self.weights is None:
-            return None
-        return self.of_users(np.array([user])).relative_weights
+        return None if self.weights is None else self.of_users(np.array([user])).relative_weights
 
     def of(self, user: int) -> IntArray:
         return self.items[self.indptr[user] : self.indptr[user + 1]]
@@ -248,7 +230,6 @@ class Dataset:
     titles: list[str] | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
     weighed_at: float | None = None
-    """With a half-life: the time from which the ages of pairs are counted back, in seconds since 1970."""
 
     @cached_property
     def known(self) -> Interactions:

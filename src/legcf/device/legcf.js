@@ -443,28 +443,32 @@ const best = (scores, k) => {
   return Array.from(byScore(kept.subarray(0, length), scores).subarray(0, k));
 };
 
-// Solve a symmetric positive system: L D Lᵀ.
+// Cholesky: the lower half of the system is read.
 const solve = (system, sides) => {
   const n = sqrt(system.length);
-  for (let j = 0; j < n; j++) {
-    for (let i = j + 1; i < n; i++) {
-      const factor = system[i * n + j] / system[j * n + j];
-      for (let k = j + 1; k <= i; k++) system[i * n + k] -= factor * system[k * n + j];
+  for (let i = 0; i < n; i++) {
+    for (let j = 0; j <= i; j++) {
+      let sum = system[i * n + j];
+      for (let k = 0; k < j; k++) sum -= system[i * n + k] * system[j * n + k];
+      system[i * n + j] = i > j ? sum / system[j * n + j] : sqrt(sum);
     }
   }
   return sides.map((side) => {
     const x = Float64Array.from(side);
-    for (let j = 0; j < n; j++) for (let i = j + 1; i < n; i++) x[i] -= system[i * n + j] / system[j * n + j] * x[j];
-    for (let j = n - 1; j >= 0; j--) {
-      x[j] /= system[j * n + j];
-      for (let i = 0; i < j; i++) x[i] -= system[j * n + i] * x[j];
+    for (let i = 0; i < n; x[i] /= system[i * n + i], i++) for (let k = 0; k < i; k++) x[i] -= system[i * n + k] * x[k];
+    for (let i = n - 1; i >= 0; i--) {
+      x[i] /= system[i * n + i];
+      for (let k = 0; k < i; k++) x[k] -= system[i * n + k] * x[i];
     }
     return x;
   });
 };
 
 const addProduct = (matrix, row, weight) => {
-  for (let i = 0, at = 0; i < row.length; i++) for (let j = 0; j < row.length; j++, at++) matrix[at] += weight * row[i] * row[j];
+  for (let i = 0; i < row.length; i++) {
+    const factor = weight * row[i], from = i * row.length;
+    for (let j = 0; j <= i; j++) matrix[from + j] += factor * row[j];
+  }
 };
 
 const sentence = (opening, items, shared) => {

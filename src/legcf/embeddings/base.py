@@ -15,7 +15,7 @@ from torch import nn
 from legcf.core.arrays import FloatArray, Positions
 from legcf.core.config import BackboneConfig, MethodConfig
 from legcf.core.errors import UserError
-from legcf.data.interactions import Interactions
+from legcf.data.interactions import Dataset, Interactions
 from legcf.embeddings.search_space import PAPER_GRID, Space
 from legcf.factorisation.als import AlsSettings
 from legcf.ranking.item_lists.lists import ItemLists
@@ -90,6 +90,11 @@ class EmbeddingLayer(nn.Module, ABC, Generic[C]):
     @classmethod
     def within(cls, config: C, byte_budget: int, num_items: int) -> C:
         """Return the settings with sizes that nobody set as large as suits a file with so many bytes for items."""
+        return config
+
+    @classmethod
+    def chosen(cls, config: C, dataset: Dataset) -> C:
+        """Return the settings with what the method itself chooses on held-out pairs; most choose nothing."""
         return config
 
     @classmethod

@@ -56,10 +56,7 @@ def plans(request: StudyRequest, dataset: Dataset) -> dict[str, Plan]:
 
 
 def reproduce(
-    request: StudyRequest,
-    dataset: Dataset,
-    store: ResultStore,
-    tell: Callable[[str, Run], None] = lambda event, run: None,
+    request: StudyRequest, dataset: Dataset, store: ResultStore, tell: Callable[[str, Run], None]
 ) -> dict[str, Plan]:
     """Run what the store does not have yet; the tables are in the store afterwards."""
     asked = plans(request, dataset)

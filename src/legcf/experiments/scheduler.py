@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,21 +37,20 @@ class Scheduler:
         source: str,
         options: Mapping[str, Any],
         context: StudyContext,
-        tell: Callable[[str, Run], None] = lambda event, run: None,
+        tell: Callable[[str, Run], None],
     ) -> None:
         self._store, self._source, self._options, self._context = store, source, dict(options), context
         self._tell = tell
 
     def work(self, runs: Sequence[Run]) -> None:
         waiting = list({run.key: run for run in reversed(runs)}.values())[::-1]
-        kept = {run.key for run in waiting if self._store.status(run.key)[0] == "finished"}
-        for run in waiting:
-            if run.key in kept:
-                self._tell("kept", run)
+        kept = [run for run in waiting if self._store.status(run.key)[0] == "finished"]
+        for run in kept:
+            self._tell("kept", run)
         self._store.work_folder.mkdir(parents=True, exist_ok=True)
         busy = f"Another command works on {self._store.path}; wait for it, or choose another --store."
         with held(self._store.work_folder / "lock", busy):
-            self._do([run for run in waiting if run.key not in kept])
+            self._do([run for run in waiting if run not in kept])
 
     def _do(self, runs: list[Run]) -> None:
         raise NotImplementedError
@@ -83,8 +83,8 @@ class _Started:
 class HereScheduler(Scheduler):
     """Do runs in processes of this machine. What was stopped goes on from its checkpoint."""
 
-    def __init__(self, *common: Any, workers: int | None = None, **further: Any) -> None:
-        super().__init__(*common, **further)
+    def __init__(self, *common: Any, workers: int | None) -> None:
+        super().__init__(*common)
         self._workers = workers or cores()
         self._started: list[_Started] = []
 
@@ -148,20 +148,16 @@ class HereScheduler(Scheduler):
 class DaskScheduler(Scheduler):
     """Do runs on the workers of a Dask scheduler, each of which must be able to open the data."""
 
-    def __init__(self, *common: Any, address: str, **further: Any) -> None:
-        super().__init__(*common, **further)
+    def __init__(self, *common: Any, address: str) -> None:
+        super().__init__(*common)
         self._address = address
 
     def _do(self, runs: list[Run]) -> None:
         with dask_client(self._address, "--scheduler") as client:
             from distributed import as_completed
 
-            sent = {
-                client.submit(
-                    done_here, self._begin(run).to_json(), key=f"legcf-{run.key}", retries=RETRIES, pure=False
-                ): run
-                for run in runs
-            }
+            submit = partial(client.submit, done_here, retries=RETRIES, pure=False)
+            sent = {submit(self._begin(run).to_json(), key=f"legcf-{run.key}"): run for run in runs}
             try:
                 for future in as_completed(list(sent)):  # type: ignore[no-untyped-call]
                     self._record(sent.pop(future), _outcome(future))

@@ -18,7 +18,7 @@ from legcf.modelfile.histories import PackedHistories
 from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.precision import keep_codes, rounded
 from legcf.ranking.ranking import Ranking
-from legcf.ranking.tables.embedding_table import DenseTable, EmbeddingTable
+from legcf.ranking.tables.embedding_table import DenseTable, EmbeddingTable, full_table_bytes
 from legcf.scoring.foldin import user_maker
 
 _CURVE_POINTS = 100
@@ -89,7 +89,7 @@ def build(
         titles=trained.titles if options.titles else None,
         history=PackedHistories.of(trained.known) if options.history else None,
         pooling=ranking.pooling,
-        card=_card(trained, item_rows),
+        card=card_of(trained, item_rows),
         dtype=options.dtype,
         lists=ranking.lists,
         encoder=None if encoder is None else encoder.aligned_to(ranking.items, served.items),
@@ -142,13 +142,13 @@ def served_ranking(model: ServedModel, train: Interactions, quiet: bool = False)
     )
 
 
-def _card(trained: Trained, rows: EmbeddingTable) -> dict[str, Any]:
+def card_of(trained: Trained, rows: EmbeddingTable) -> dict[str, Any]:
     """Return what the page shows of the training; the curve is thinned out so that the file stays small."""
     entities = len(trained.users) + len(trained.items)
     card = {key: value for key, value in trained.card.items() if key != "config"}
     curve = [_plain(line) for line in card.get("curve") or [] if "search" not in line]
     card["curve"] = curve[:: max(1, -(-len(curve) // _CURVE_POINTS))]
-    card["full_table_bytes"] = entities * trained.ranking.items.shape[1] * 4
+    card["full_table_bytes"] = full_table_bytes(entities)
     card["serving"] = {"d": rows.width, "entities": entities, **rows.facts}
     if trained.ranking.lists is not None:
         card["serving"]["list_entries"] = trained.ranking.lists.num_entries

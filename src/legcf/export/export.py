@@ -26,7 +26,7 @@ class ExportReport:
         file: The model file.
         bytes: Its size.
         parts: The bytes of each of its parts.
-        full_table_bytes: The size of all vectors in float32.
+        full_table_bytes: The size of 128 numbers in float32 for each user and item, whatever the method's width.
         settings: Sizes, number format and users of the file.
         fold_in: How users are solved from their items, where they are not sums of them.
         accuracy: Recall and NDCG at 20 before and after, on validation and test; empty if they were not measured.
@@ -44,10 +44,7 @@ class ExportReport:
 
 
 def export_model(
-    trained: Trained,
-    path: Path,
-    options: ExportOptions | None = None,
-    open_data: Callable[[], Dataset] | None = None,
+    trained: Trained, path: Path, options: ExportOptions | None = None, open_data: Callable[[], Dataset] | None = None
 ) -> ExportReport:
     """Write `trained` as the model file `path`; as a page that holds it, where `path` ends in .html.
 

@@ -68,8 +68,5 @@ class ExportOptions:
         users = users or "coded"
         history = self.history if self.history is not None else users != "none"
         return replace(
-            self,
-            dtype=self.dtype or ("float32" if self.format == "full" else "int8"),
-            users=users,
-            history=history,
+            self, dtype=self.dtype or ("float32" if self.format == "full" else "int8"), users=users, history=history
         )

@@ -166,8 +166,7 @@ class NumberColumn:
     def between(self, lowest: float | None, highest: float | None) -> ItemMask:
         first = 1 if lowest is None else int(np.searchsorted(self.levels, lowest, "left")) + 1
         last = len(self.levels) if highest is None else int(np.searchsorted(self.levels, highest, "right"))
-        inside: ItemMask = (self.ranks >= first) & (self.ranks <= last)
-        return inside
+        return (self.ranks >= first) & (self.ranks <= last)
 
     def keys(self, item: int) -> Sequence[int]:
         return [int(self.ranks[item])] if self.ranks[item] else []

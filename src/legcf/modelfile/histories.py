@@ -18,7 +18,7 @@ from legcf.ranking.tables.packing import (
     quantise_levels,
 )
 
-WEIGHT_BITS = 8  # at most; weights of few values take fewer
+WEIGHT_BITS, MOST_WEIGHT_BITS = 8, 16  # usual and at most; weights of few values take fewer
 _SMALLEST, _LARGEST = 1e-6, 1e6  # weights of pairs in a file
 
 
@@ -30,13 +30,13 @@ class PackedWeights:
     levels: FloatArray
 
     @classmethod
-    def of(cls, weights: FloatArray) -> "PackedWeights":
-        codes, logarithms = quantise_levels(np.log(np.clip(weights, _SMALLEST, _LARGEST)), WEIGHT_BITS)
+    def of(cls, weights: FloatArray, bits: int = WEIGHT_BITS) -> "PackedWeights":
+        codes, logarithms = quantise_levels(np.log(np.clip(weights, _SMALLEST, _LARGEST)), bits)
         return cls.unpack(pack_bits(codes, bits_for(len(logarithms))), np.exp(logarithms), len(weights))
 
     @classmethod
     def unpack(cls, codes: Bytes, levels: FloatArray, count: int) -> "PackedWeights":
-        if len(levels) > 2**WEIGHT_BITS or not bool(np.all((levels > 0) & np.isfinite(levels))):
+        if len(levels) > 2**MOST_WEIGHT_BITS or not bool(np.all((levels > 0) & np.isfinite(levels))):
             raise ValueError("weights of pairs are wrong")
         reader = BitReader(codes, bits_for(len(levels)), count)
         if count and int(reader.read(0, count).max()) >= len(levels):
@@ -44,8 +44,7 @@ class PackedWeights:
         return cls(reader, levels)
 
     def some(self, first: int, last: int) -> FloatArray:
-        weights: FloatArray = self.levels[self.codes.read(first, last)]
-        return weights
+        return self.levels[self.codes.read(first, last)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,11 +67,11 @@ class PackedHistories:
         return int(self.indptr[-1])
 
     @classmethod
-    def of(cls, pairs: Interactions) -> "PackedHistories":
+    def of(cls, pairs: Interactions, weight_bits: int = WEIGHT_BITS) -> "PackedHistories":
         num_users, num_items = pairs.num_users, pairs.num_items
         packed = encode_sorted(pairs.keys(), num_users * num_items)
         keys = SortedKeys(*packed, pairs.num_pairs, num_users * num_items)
-        weights = None if pairs.weights is None else PackedWeights.of(pairs.weights)
+        weights = None if pairs.weights is None else PackedWeights.of(pairs.weights, weight_bits)
         return cls(_narrow(pairs.indptr), keys, num_items, weights)
 
     @classmethod

@@ -92,6 +92,7 @@ class ServedModel:
     lists: ItemLists | None = None  # what a user's items add to scores beside the vectors
     attributes: Attributes | None = None  # of items, to filter by
     encoder: ColdItemEncoder | None = None  # of new items, by their features
+    list_bits: int = LIST_BITS  # of a weight in the lists, when they are written
 
     def item_name(self, item: int) -> str:
         return self.titles[item] if self.titles is not None else str(self.items.values[item])
@@ -164,7 +165,7 @@ def _to_store(model: ServedModel) -> tuple[Store, dict[str, Any]]:
     if model.item_bias is not None:
         store["item_bias"] = model.item_bias.astype(np.float32 if model.dtype == "float32" else np.float16)
     if model.lists is not None:
-        config["lists"] = put_lists(store, "lists", model.lists, LIST_BITS)
+        config["lists"] = put_lists(store, "lists", model.lists, model.list_bits)
     if model.titles is not None:
         put_text(store, "titles", model.titles)
     if model.attributes is not None:

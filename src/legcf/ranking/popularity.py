@@ -22,5 +22,4 @@ def trust(popularity: NDArray[np.integer]) -> FloatArray:
     point the right way.
     """
     counts = at_least_one(popularity)
-    share: FloatArray = counts / (counts + np.float32(_SHRINK))
-    return share
+    return counts / (counts + np.float32(_SHRINK))

@@ -54,8 +54,7 @@ def _candidates(scores: FloatArray, k: int) -> NDArray[np.int64]:
     columns = np.flatnonzero(maxima >= bar)
     of_columns = (np.arange(0, inside, groups)[:, None] + columns).ravel()
     positions: NDArray[np.int64] = np.concatenate([of_columns, np.arange(inside, len(scores))])
-    reaching: NDArray[np.int64] = positions[scores[positions] >= bar]
-    return reaching
+    return positions[scores[positions] >= bar]
 
 
 def _kth_highest(values: FloatArray, k: int) -> np.float32:

@@ -62,14 +62,12 @@ class FoldInSolver:
         mean = float(np.trace(total)) / len(total) or 1.0
         # the floor keeps the system solvable when VᵀV is singular (fewer rows than dimensions, all-zero vectors)
         ridge = max(self.settings.ridge, 1e-9) * mean
-        whole: Square = self.settings.unobserved * total + ridge * np.eye(len(total))
-        return whole
+        return self.settings.unobserved * total + ridge * np.eye(len(total))
 
     @cached_property
     def _inverse(self) -> Square:
         inverse = np.linalg.inv(self._whole)
-        balanced: Square = (inverse + inverse.T) / 2
-        return balanced
+        return (inverse + inverse.T) / 2
 
     def prepare(self) -> None:
         """Compute what every solution shares, so that the first request does not wait for it."""
@@ -111,8 +109,7 @@ class FoldInSolver:
             turned = (vectors.reshape(-1, self._rows.width) @ self._inverse).reshape(vectors.shape)
             within = np.eye(longest) + turned @ vectors.transpose(0, 2, 1)
             solved = (turned.transpose(0, 2, 1) @ np.linalg.solve(within, roots))[..., 0]
-        result: NDArray[np.floating] = self.settings.scale * solved
-        return result
+        return self.settings.scale * solved
 
     def contributions(self, history: Positions, targets: FloatArray, relative: FloatArray | None = None) -> FloatArray:
         """Return what each entry of the history adds to the score of each target (history × targets).

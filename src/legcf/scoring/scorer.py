@@ -357,8 +357,7 @@ class Scorer:
         """Add the new items to the trained vector, as long as it: without a stored history there is nothing else."""
         solved = self.solver.vector(news)
         length = float(np.linalg.norm(solved))
-        blended: FloatArray = trained + solved * (float(np.linalg.norm(trained)) / length if length else 0.0)
-        return blended
+        return trained + solved * (float(np.linalg.norm(trained)) / length if length else 0.0)
 
     def _cosines(self, rows: EmbeddingTable, position: int, lengths: FloatArray) -> FloatArray:
         vector = rows.vectors(np.array([position]))

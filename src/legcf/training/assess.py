@@ -15,6 +15,7 @@ from legcf.evaluation import accuracies
 from legcf.modelfile.served_model import codebook_reserve, fixed_bytes
 from legcf.ranking.builder import facts
 from legcf.ranking.ranking import Ranking
+from legcf.ranking.tables.embedding_table import full_table_bytes
 from legcf.training.model import GraphModel
 
 # Bytes of `ranking.bytes = auto`: every file of 0.5 MB and more passes a full table on four data sets, and above 1 MB
@@ -75,7 +76,7 @@ def assess(
         + bytes_of(*model.backbone.parameters())
         + (0 if lists is None else lists.storage_bytes()),
         **facts(ranking),
-        "full_table_bytes": layer.num_entities * layer.width * 4,
+        "full_table_bytes": full_table_bytes(layer.num_entities),
         "dataset": dataset.name,
         "protocol": dataset.protocol,
         "content_hash": dataset.content_hash,

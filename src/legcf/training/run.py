@@ -9,6 +9,7 @@ files, and what follows are its steps.
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,18 +20,19 @@ from numpy.typing import NDArray
 from legcf.core import distributed, threads
 from legcf.core.config import RunConfig
 from legcf.core.errors import UserError
-from legcf.core.files import write_json
+from legcf.core.files import folder_held, write_json
 from legcf.core.random_streams import Stream
 from legcf.data.interactions import MANY_PAIRS, SAMPLE_ITEMS, Dataset
 from legcf.evaluation.metrics import parse_metric
 from legcf.ranking.item_lists.recipe import ListFitter
+from legcf.scoring.run_files import read_description
 from legcf.training.assess import ByteBudget, assess, peak_memory_mb
 from legcf.training.build import TrainingGraph, make_model
 from legcf.training.loop import DEFAULT_OPTIONS, Session, TrainingOptions
 from legcf.training.losses import LOSSES, check_loss
 from legcf.training.model import GraphModel
 from legcf.training.registry import BACKBONES, METHODS, config_from_json
-from legcf.training.run_folder import TrainedModel, prepare_folder, read_description, save_model
+from legcf.training.run_folder import TrainedModel, prepare_folder, save_model
 from legcf.training.sampler import edge_folds
 from legcf.training.selection import Selected, select_untrained, train_or_keep
 from legcf.training.shared_work import Work
@@ -50,6 +52,15 @@ def train(dataset: Dataset, config: RunConfig, options: TrainingOptions = DEFAUL
     users with popular items are enough to select by (`MANY_PAIRS`, `SAMPLE_ITEMS`). A `final` model is selected and
     tested as usual, in the folder `chosen` of the run, and then trained once more on every pair there is.
     """
+    with ExitStack() as stack:
+        folder = options.folder
+        distributed.run_on_first_and_broadcast(
+            lambda: None if folder is None else stack.enter_context(folder_held(folder))
+        )
+        return _train(dataset, config, options)
+
+
+def _train(dataset: Dataset, config: RunConfig, options: TrainingOptions) -> TrainedModel:
     rehearsal_data = _rehearsal_data(dataset, config, options.final)
     if rehearsal_data is None:
         return _train_once(dataset, config, options)
@@ -64,6 +75,12 @@ class Rehearsal:
 
     config: RunConfig
     metrics: dict[str, Any]
+
+    @property
+    def seconds(self) -> float:
+        """Return what it took, a rehearsal of its own included."""
+        seconds: dict[str, float] = self.metrics["seconds"]
+        return seconds.get("whole", seconds["this_session"])
 
     @property
     def frozen_config(self) -> RunConfig:
@@ -156,6 +173,7 @@ def _train_once(
         "evaluate": time.perf_counter() - evaluation_started,
         "this_session": time.perf_counter() - started,
     }
+    metrics["seconds"]["whole"] = metrics["seconds"]["this_session"] + (0.0 if rehearsal is None else rehearsal.seconds)
     metrics["peak_rss_mb"] = peak_memory_mb()
     metrics |= _best_epochs(session)
     if rehearsal is not None:
@@ -170,12 +188,12 @@ def _train_once(
 
 
 def _with_sizes(config: RunConfig, dataset: Dataset) -> tuple[RunConfig, int | None]:
-    """Fill in every size that was left to the data, and return the bytes for vectors and lists beside them.
+    """Fill in what the method chooses and every size left to the data; return the bytes for vectors and lists.
 
     The bytes are None where the file may have any size.
     """
     layer, budget = METHODS[config.method.name].layer, ByteBudget.of(config, dataset)
-    method = config.method
+    method = layer.chosen(config.method, dataset)
     if budget is not None:
         method = layer.within(method, budget.left(method), dataset.num_items)
     method = layer(method, dataset.num_users, dataset.num_items).config
@@ -243,7 +261,7 @@ def _rehearsal_metrics(rehearsal: Rehearsal, dataset: Dataset) -> dict[str, Any]
             "final": {"pairs": dataset.train.num_pairs, "accuracy_of": "the model it was chosen as"},
             **{key: rehearsal.metrics[key] for key in ("validation", "test", "content_hash")},
         }
-    return {**metrics, "seconds_to_choose": rehearsal.metrics["seconds"]["this_session"]}
+    return {**metrics, "seconds_to_choose": rehearsal.seconds}
 
 
 def _trained_model(selected: Selected, dataset: Dataset, metrics: dict[str, Any], session: Session) -> TrainedModel:

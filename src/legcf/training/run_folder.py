@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keep runs in folders, and trained models in them.
 
-model.safetensors holds every array, model.json says what they are. No pickle.
+model.safetensors holds every array, model.json says what they are, answers.legcf is what recommendations are read from.
+No pickle.
 """
 
 import hashlib
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,22 +21,30 @@ from legcf import __version__
 from legcf.core import distributed, threads
 from legcf.core.config import RunConfig, migrated
 from legcf.core.errors import UserError
-from legcf.core.files import read_json, write_json
+from legcf.core.files import folder_held, read_json, write_json
 from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
 from legcf.data.interactions import Dataset, Interactions
+from legcf.export.answers import answer_model
 from legcf.features.cold_items import ColdItemEncoder
 from legcf.features.item_features import ItemFeatures
 from legcf.ranking.builder import RankingBuilder, arrays
 from legcf.ranking.ranking import Ranking
+from legcf.scoring.run_files import (
+    ANSWERS,
+    DESCRIPTION,
+    DIGEST,
+    MODEL,
+    RUN_FORMAT,
+    RUN_FORMAT_VERSION,
+    check_format,
+    read_description,
+)
 from legcf.training import checkpoint
 from legcf.training.build import make_model
 from legcf.training.model import GraphModel
 from legcf.training.registry import config_from_json
 
-_FORMAT = "legcf-model"
-_FORMAT_VERSION = 2
 _BASE = "trained"  # in the folder of an updated model: the one it was updated from
-_READABLE = (1, 2)  # up to 1, settings and weight of ranking stood among those of training
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,12 +141,27 @@ def _difference(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Delete the folder of a run that failed before there was anything to resume."""
+    """Delete the folder of a run that failed before there was anything to resume; not one that another process has."""
     if folder.is_dir() and not (folder / "checkpoint" / "state.safetensors").exists():
-        shutil.rmtree(folder)
+        with suppress(UserError), folder_held(folder):
+            shutil.rmtree(folder)
 
 
 def save_model(folder: Path, trained: TrainedModel) -> None:
+    """Write a model, what it answers from, and the model that it was updated from."""
+    digest = _save_arrays(folder, trained)
+    answers = answer_model(trained)
+    if answers is None:
+        (folder / ANSWERS).unlink(missing_ok=True)
+    else:
+        answers.card[DIGEST] = digest
+        answers.save(folder / ANSWERS)
+    if trained.base is not None:
+        _save_arrays(folder / _BASE, trained.base)
+
+
+def _save_arrays(folder: Path, trained: TrainedModel) -> str:
+    """Write arrays and description of a model; return the checksum of the arrays."""
     groups = {
         "model": trained.model.state_dict(),
         "users": _tensors(trained.users.to_arrays()),
@@ -147,35 +172,35 @@ def save_model(folder: Path, trained: TrainedModel) -> None:
         "titles": _tensors(text_to_arrays(trained.titles)) if trained.titles is not None else {},
         "features": _tensors(trained.features.arrays()) if trained.features is not None else {},
     }
-    mark = {"format": _FORMAT, "format_version": _FORMAT_VERSION}
-    checkpoint.save(folder / "model.safetensors", groups, mark)
+    mark = {"format": RUN_FORMAT, "format_version": RUN_FORMAT_VERSION}
+    checkpoint.save(folder / MODEL, groups, mark)
+    digest = _digest(folder / MODEL)
     description = {
         **mark,
-        "sha256": _digest(folder / "model.safetensors"),
+        DIGEST: digest,
         "legcf_version": __version__,
         "config": trained.config.to_json(),
         "metrics": trained.metrics,
         "curve": trained.curve,
         **({} if trained.features is None else {"features": trained.features.facts()}),
     }
-    write_json(folder / "model.json", description)
-    if trained.base is not None:
-        save_model(folder / _BASE, trained.base)
+    write_json(folder / DESCRIPTION, description)
+    return digest
 
 
 def load_model(folder: Path) -> TrainedModel:
     if not folder.is_dir():
         raise UserError(f"{folder} is not a run: it is not a folder. `legcf train DATA --out {folder}` makes one.")
-    if not (folder / "model.json").exists():
+    if not (folder / DESCRIPTION).exists():
         begun = (folder / "config.json").exists()
         hint = "continue it with `legcf train … --resume`" if begun else "name another folder"
         raise UserError(f"{folder} holds no finished model (model.json is missing): {hint}.")
     description = read_description(folder)
     threads.use()
-    groups, facts = checkpoint.load(folder / "model.safetensors")
-    _check_format(folder / "model.safetensors", facts)
-    if _digest(folder / "model.safetensors") != description.get("sha256"):
-        raise UserError(f"{folder / 'model.safetensors'} is damaged or of another run; take another copy.")
+    groups, facts = checkpoint.load(folder / MODEL)
+    check_format(folder / MODEL, facts)
+    if _digest(folder / MODEL) != description.get(DIGEST):
+        raise UserError(f"{folder / MODEL} is damaged or of another run; take another copy.")
     try:
         config = config_from_json(description["config"])
         users = IdMap.from_arrays(_arrays(groups["users"]), "user")
@@ -194,31 +219,14 @@ def load_model(folder: Path) -> TrainedModel:
             f"{folder} is damaged ({str(error).splitlines()[0]}); take another copy or train again."
         ) from error
     ranking = RankingBuilder(config.ranking).from_arrays(model.ranking(), ranking_arrays)
-    base = load_model(folder / _BASE) if (folder / _BASE / "model.json").exists() else None
+    base = load_model(folder / _BASE) if (folder / _BASE / DESCRIPTION).exists() else None
     return TrainedModel(model, ranking, known, config, users, items, titles, metrics, curve, features, base)
-
-
-def read_description(folder: Path) -> dict[str, Any]:
-    """Return model.json of a run, checked to be one."""
-    description = read_json(folder / "model.json")
-    _check_format(folder / "model.json", description)
-    return dict(description)
 
 
 def _digest(path: Path) -> str:
     """Return a checksum: safetensors has none, and a flipped bit in an index must not get as far as compiled code."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _check_format(path: Path, facts: Any) -> None:
-    if not isinstance(facts, Mapping) or facts.get("format") != _FORMAT:
-        raise UserError(f"{path} was not written by legcf; give a folder that `legcf train` made.")
-    if facts.get("format_version") not in _READABLE:
-        raise UserError(
-            f"{path} has format version {facts.get('format_version')}, this legcf reads up to {_FORMAT_VERSION};"
-            " train again."
-        )
 
 
 def _pairs(interactions: Interactions) -> checkpoint.Tensors:

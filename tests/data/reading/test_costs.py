@@ -18,9 +18,9 @@ from legcf.data.reading.compressed import line_chunks
 from legcf.data.reading.item_table import read_features
 from legcf.data.reading.vector_table import read_table
 from legcf.data.source import load_data
-from tests.data.reading import cost_program
 
 MEGABYTES, SECONDS = 200, 5
+COST_PROGRAM = Path(__file__).parent / "cost_program.py"
 
 
 def zst(content: bytes, path: Path) -> bytes:
@@ -60,7 +60,7 @@ def test_what_small_files_cost(tmp_path: Path) -> None:
     for name, content, _ in bombs.values():
         (tmp_path / name).write_bytes(content)
     names = [str(tmp_path / name) for name, _, _ in bombs.values()]
-    command = [sys.executable, cost_program.__file__, *names]
+    command = [sys.executable, str(COST_PROGRAM), *names]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=dict(os.environ))
     assert done.returncode == 0, done.stderr
     for label, line in zip(bombs, done.stdout.splitlines(), strict=True):
@@ -72,7 +72,7 @@ def test_what_small_files_cost(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="resource is of Unix")
 def test_wide_table_of_pairs(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"user,item" + b"," * 3000 + b"\n" + wide(3000) + b"\n\n" + wide(3000))
-    command = [sys.executable, cost_program.__file__, str(tmp_path / "a.csv")]
+    command = [sys.executable, str(COST_PROGRAM), str(tmp_path / "a.csv")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=dict(os.environ))
     sentence, _, megabytes = json.loads(done.stdout)
     assert not sentence

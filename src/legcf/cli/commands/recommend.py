@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from legcf.cli.output import AsJson, print_json, print_table
-from legcf.cli.workers import join as join_ranks
-from legcf.cli.workers import must_start as must_start_workers
-from legcf.cli.workers import start as start_workers
+from legcf.cli.workers import join_ranks, start_ranks
 from legcf.core.columns import FrameColumns
 from legcf.core.errors import UserError
 from legcf.core.files import written_whole
@@ -18,9 +16,13 @@ from legcf.core.files import written_whole
 if TYPE_CHECKING:
     import polars as pl
 
+    from legcf.scoring.listing import ListedColumns
+
+_FEW_USERS = 1000  # who are answered for one by one; more are ranked together, which is worth opening the run for
+
 
 def recommend(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a model file.")],
     user: Annotated[list[str] | None, typer.Option("--user", "-u", help="A user's id; may be repeated.")] = None,
     users: Annotated[
         Path | None, typer.Option(help="A text file with one user id per line; all users without it.")
@@ -55,30 +57,54 @@ def recommend(
         raise UserError("Several workers write a folder with a part each: name one with --output FOLDER.")
     write = _writer(target) if target is not None else None
     named_users = [*(user or []), *(_ids(users) if users is not None else [])] or None
-    if must_start_workers(workers):
-        start_workers(workers)
+    if start_ranks(workers):
         return
     join_ranks(meet=False)
-    from legcf.recommender import Recommender
-
-    model = Recommender.load(run)
-    # Not a range of users: busy ones, who take longer, may stand together.
-    asked = named_users if count == 1 else (named_users or model.users.values.tolist())[rank::count]
-    frame = model.recommend(asked, k, exclude_seen=not include_seen, unknown=unknown)
+    columns = _recommended(run, named_users, (rank, count), k, not include_seen, unknown)
+    rows = len(columns[FrameColumns.USER])
     if write is not None and target is not None:
+        frame = _frame(columns)
         with written_whole(target) as temporary:
             write(frame, temporary)
     if rank > 0:
         return
     if as_json:
         parts = {} if count == 1 else {"part": str(target), "parts": count}
-        print_json({"output": str(output), "rows": frame.height, **parts} if output is not None else _as_dict(frame))
+        print_json({"output": str(output), "rows": rows, **parts} if output is not None else _as_dict(columns))
     elif target is not None:
-        none_left = "" if frame.height else " Every user has every item already."
+        none_left = "" if rows else " Every user has every item already."
         others = "" if count == 1 else f" The other {count - 1} of {count} workers write their own parts beside it."
-        typer.echo(f"{frame.height:,} recommendations written to {target}.{none_left}{others}")
+        typer.echo(f"{rows:,} recommendations written to {target}.{none_left}{others}")
     else:
-        _show(frame, named_users or [])
+        _show(columns, named_users or [])
+
+
+def _recommended(
+    run: Path,
+    named_users: list[str] | None,
+    rank_and_count: tuple[int, int],
+    k: int,
+    exclude_seen: bool,
+    unknown: Literal["error", "popular"],
+) -> "ListedColumns":
+    """Answer from a model file, or from that of a run; for very many users, and without one, from the run itself."""
+    from legcf.scoring.listing import list_recommendations
+    from legcf.scoring.run_files import open_answers
+
+    rank, count = rank_and_count
+    few = named_users is not None and len(named_users) <= _FEW_USERS
+    scorer = open_answers(run) if few or run.is_file() else None
+    if scorer is not None:
+        everyone = named_users or (scorer.model.users.values.tolist() if scorer.model.users is not None else [])
+        asked = named_users if count == 1 else everyone[rank::count]
+        return list_recommendations(scorer, asked, k, exclude_seen, unknown == "popular")
+    from legcf.recommender import Recommender
+
+    model = Recommender.load(run)
+    # Not a range of users: busy ones, who take longer, may stand together.
+    asked = named_users if count == 1 else (named_users or model.users.values.tolist())[rank::count]
+    frame = model.recommend(asked, k, exclude_seen=exclude_seen, unknown=unknown)
+    return frame.to_dict(as_series=False)
 
 
 def _target(output: Path, rank: int, count: int) -> Path:
@@ -97,21 +123,37 @@ def _target(output: Path, rank: int, count: int) -> Path:
     return output / names[rank]
 
 
-def _as_dict(frame: "pl.DataFrame") -> dict[str, object]:
-    return {"recommendations": frame.to_dicts()}
-
-
-def _show(frame: "pl.DataFrame", asked: list[str]) -> None:
+def _frame(columns: "ListedColumns") -> "pl.DataFrame":
     import polars as pl
 
-    for (name,), rows in frame.group_by(FrameColumns.USER, maintain_order=True):
-        instead = (
-            "" if rows[FrameColumns.FALLBACK][0] is None else ": popular items, since nothing is known of this user"
-        )
-        rows = rows.drop(FrameColumns.USER, FrameColumns.FALLBACK)
-        rows = rows.with_columns(pl.col(FrameColumns.ITEM).cast(pl.String))  # a name, not a number
-        print_table(f"For user {name}{instead}", rows.columns, rows.rows())
-    served = {str(one) for one in frame[FrameColumns.USER]}
+    return pl.DataFrame(
+        columns,
+        schema_overrides={
+            FrameColumns.RANK: pl.Int32,
+            FrameColumns.SCORE: pl.Float32,
+            FrameColumns.FALLBACK: pl.String,
+        },
+    )
+
+
+def _rows(columns: "ListedColumns") -> list[dict[str, object]]:
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _as_dict(columns: "ListedColumns") -> dict[str, object]:
+    return {"recommendations": _rows(columns)}
+
+
+def _show(columns: "ListedColumns", asked: list[str]) -> None:
+    of_users: dict[object, list[dict[str, object]]] = {}
+    for row in _rows(columns):
+        row[FrameColumns.ITEM] = str(row[FrameColumns.ITEM])  # a name, not a number
+        of_users.setdefault(row.pop(FrameColumns.USER), []).append(row)
+    for name, rows in of_users.items():
+        marks = [row.pop(FrameColumns.FALLBACK) for row in rows]
+        instead = "" if marks[0] is None else ": popular items, since nothing is known of this user"
+        print_table(f"For user {name}{instead}", list(rows[0]), [list(row.values()) for row in rows])
+    served = {str(one) for one in columns[FrameColumns.USER]}
     for one in asked:
         if one not in served:
             typer.echo(f"User {one} has every item already: nothing is left to recommend.")

@@ -23,7 +23,6 @@ _UNREADABLE = (
     struct.error,
     EOFError,
     IndexError,
-    NotImplementedError,
     RuntimeError,
     ValueError,
 )

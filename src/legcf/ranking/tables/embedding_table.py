@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from legcf.core.arrays import FloatArray, Positions
 from legcf.ranking.tables.packing import bits_for, quantise_table, rotated, row_scales, table_levels
 
+_YARDSTICK_WIDTH = 128  # values a vector
 _BLOCK = 1024  # rows worked on at once: they stay in the cache, and no N × d table ever stands in memory
 
 
@@ -106,8 +107,7 @@ class CodebookTable:
 
     def project(self, queries: FloatArray) -> FloatArray:
         """Return g = H_meta h_u: after this an item costs t multiply-adds instead of d."""
-        projected: FloatArray = queries @ self.codebook.T
-        return projected
+        return queries @ self.codebook.T
 
     def scores(self, projected: FloatArray) -> FloatArray:
         out = np.empty((len(projected), len(self)), dtype=np.float32)
@@ -171,8 +171,7 @@ class QuantisedTable:
         return None
 
     def vectors(self, which: Positions | slice) -> FloatArray:
-        vectors: FloatArray = table_levels(self.bits)[self.values[which]] * self.scales[which, None]
-        return vectors
+        return table_levels(self.bits)[self.values[which]] * self.scales[which, None]
 
     def project(self, queries: FloatArray) -> FloatArray:
         return queries
@@ -233,11 +232,18 @@ class DenseTable:
         return queries
 
     def scores(self, projected: FloatArray) -> FloatArray:
-        scores: FloatArray = projected @ self.table.T
-        return scores
+        return projected @ self.table.T
 
     def appended(self, vectors: FloatArray) -> "DenseTable":
         return DenseTable(np.concatenate([self.table, vectors]))
+
+
+def full_table_bytes(entities: int) -> int:
+    """Return the bytes that all models are compared with: a vector of 128 float32 for each user and item.
+
+    It is the width of the papers' full tables, and the same for every method, however wide its own vectors are.
+    """
+    return entities * _YARDSTICK_WIDTH * 4
 
 
 def packed_table_bytes(length: int, width: int, bits: int) -> int:
