@@ -96,10 +96,7 @@ class TrainedModel:
 
 
 def prepare_folder(folder: Path, config: RunConfig, dataset: Dataset, resume: bool) -> bool:
-    """Make or check the folder of a run: a resumed run must have the same configuration and the same data.
-
-    Returns whether there is a run to go on with.
-    """
+    """Make the folder of a run, or return that it has a run of the same configuration and data to go on with."""
     path = folder / "config.json"
     content = {**config.to_json(), "content_hash": dataset.content_hash}
     if folder.exists() and not folder.is_dir():

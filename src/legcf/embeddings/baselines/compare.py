@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from legcf.data.interactions import Dataset, Interactions
+from legcf.data.interactions import Dataset
 from legcf.embeddings.baselines.item_knn import ItemKnn, ItemKnnConfig, item_knn_ranking
 from legcf.evaluation.evaluate import evaluate
 

@@ -73,10 +73,8 @@ class PrunedTable(nn.Module):
         self.shape = (sum(parts), settings.dim)
         self._parts, self._settings, self._granularity = parts, settings, granularity
         shared = {"global": 1, "dim": 1, "field": 2, "field-dim": 2}
-        self.values = nn.Parameter(torch.zeros(self.shape))
-        self.thresholds = nn.Parameter(
-            torch.zeros(shared.get(granularity, self.shape[0]), settings.dim if "dim" in granularity else 1)
-        )
+        rows, columns = shared.get(granularity, self.shape[0]), settings.dim if "dim" in granularity else 1
+        self.values, self.thresholds = nn.Parameter(torch.zeros(self.shape)), nn.Parameter(torch.zeros(rows, columns))
         self.sizes_in_training = self.values.numel() + self.thresholds.numel()
         self.register_buffer("seed", torch.zeros((), dtype=torch.int64))
         self.register_buffer("columns", torch.zeros(0, dtype=smallest_type(settings.dim)))

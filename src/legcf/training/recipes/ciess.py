@@ -177,10 +177,8 @@ class SearchSizes(Stage[Ciess]):
         return agents
 
     def state(self) -> dict[str, torch.Tensor]:
-        agents = (
-            (side, name, tensor) for side, agent in self._agents.items() for name, tensor in agent.state().items()
-        )
-        return {f"agents/{side}/{name}": tensor for side, name, tensor in agents} | self.memory()
+        agents = {f"agents/{side}/{name}": t for side, own in self._agents.items() for name, t in own.state().items()}
+        return agents | self.memory()
 
     def load_state(self, state: dict[str, torch.Tensor]) -> None:
         groups = grouped(state.items())
