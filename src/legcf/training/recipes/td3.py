@@ -115,7 +115,7 @@ class Critic(nn.Module):
 
 
 class Actor(Critic):
-    """Map a state to an action in [−1, 1]."""
+    """Map a state to an action in [−1, 1], by the layers of a critic."""
 
     def __init__(self, hidden: int) -> None:
         super().__init__(hidden, STATE)
