@@ -43,6 +43,7 @@ _T_OF_LARGE, _MIN_C_OF_LARGE, _CODES_ONE_IN = 4, 1000, 5
 class LegcfConfig(Budgeted):
     name: Literal["legcf"] = "legcf"
     c: int | None = Field(None, ge=1, description="meta-embeddings in the codebook; what the budget allows if null")
+    largest_c: int | None = Field(None, ge=1, description="most meta-embeddings where c is null; without a budget 4096")
     dim: int = Field(128, ge=1, description="d, the width of a meta-embedding")
     t: int = Field(2, ge=1, description="meta-embeddings an entity; 4 if neither t nor c is set and bytes allow it")
     coded: Literal["all", "items"] = Field(
@@ -155,13 +156,13 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         affordable = (budget - config.t * coded) // config.dim
         if affordable < config.t:
             raise too_small(budget, config.t * (coded + config.dim))
-        most = _MAX_BUCKETS if config.budget is None else affordable
+        most = config.largest_c or (_MAX_BUCKETS if config.budget is None else affordable)
         return config.model_copy(update={"c": max(config.t, min(affordable, most, coded // _ENTITIES_PER_BUCKET))})
 
     @classmethod
     def within(cls, config: LegcfConfig, byte_budget: int, num_items: int) -> LegcfConfig:
         """Give an item four meta-embeddings, of more, where a fifth of the bytes holds them; the rest is for lists."""
-        if config.coded != "items" or config.budget is not None or {"c", "t"} & config.model_fields_set:
+        if config.coded != "items" or config.budget is not None or {"c", "t", "largest_c"} & config.model_fields_set:
             return config
         most = min(num_items // _ENTITIES_PER_BUCKET, _MAX_BUCKETS)
         weights = num_items * (1 + _T_OF_LARGE) + num_items * _T_OF_LARGE * bits_for(most) // 8
