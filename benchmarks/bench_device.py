@@ -173,6 +173,7 @@ def in_chromium(folder: Path, users: int) -> dict[str, Any]:
         page.evaluate(
             "async () => { globalThis.held = await (await import('./legcf.js')).Legcf.load(globalThis.bytes); }"
         )
+        page.evaluate("() => { globalThis.held.recommend({ user: globalThis.held.users.at(0) }); }")
         held = _heap_bytes(page) - before
         found: dict[str, Any] = {**page.evaluate(IN_CHROMIUM, users), "memory_above_file_bytes": held}
         browser.close()

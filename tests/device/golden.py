@@ -122,6 +122,7 @@ def make_kinds() -> dict[str, ServedModel]:
     kinds["table-many"] = replace(wide, item_rows=QuantisedTable.of(vectors(rng, 3000, 40), 3))
     kinds["lists"] = replace(base(5), lists=lists(rng, ITEMS, 0.1, 16, 0.5), item_rows=coded(rng, ITEMS, 9, 33, 2))
     kinds["lists-one-level"] = replace(base(6), lists=lists(rng, ITEMS, 0.02, 1, 0.0))
+    kinds["lists-fine"] = replace(base(6), lists=lists(rng, ITEMS, 0.2, 700, 0.4), list_bits=10)
     kinds["lists-empty"] = replace(base(6), lists=lists(rng, ITEMS, 0.0, 1, 1.0))
     kinds["lists-alone"] = replace(base(7, width=2), item_rows=DenseTable(np.zeros((ITEMS, 2), dtype=np.float32)),
                                    lists=lists(rng, ITEMS, 0.3, 200, 0.3))  # fmt: skip

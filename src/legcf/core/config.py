@@ -181,6 +181,9 @@ class RankingConfig(Frozen):
     """choose the weight of the lists on validation, where there is any"""
     list_bits: int = Field(4, ge=1, le=8)
     """bits per weight in the lists"""
+    popularity_weight: float | None = Field(0.0, ge=0)
+    """standard deviation of log popularity in the scores, as a multiple of that of the inner products; null: chosen
+    on validation"""
 
     @field_validator("bytes")
     @classmethod
@@ -190,7 +193,7 @@ class RankingConfig(Frozen):
     @property
     def chooses(self) -> bool:
         """Return whether validation has anything to choose."""
-        return self.search_representation or self.fit_lists
+        return self.search_representation or self.fit_lists or self.popularity_weight is None
 
     @property
     def has_lists(self) -> bool:
@@ -258,12 +261,9 @@ _reported_keys: set[str] = set()
 
 
 def current_key(key: str, method: Any, report: bool = True) -> str:
-    """Return what `section.key` is called now; a former key is reported, once in a process.
+    """Return what `section.key` is called now; a former key, of `method` too, is reported once in a process.
 
-    Args:
-        key: The section and the key.
-        method: The method's name, whose former keys count in the section `method`.
-        report: Whether to warn of a former key; saved runs are read in silence.
+    Without `report` it is not: saved runs are read in silence.
     """
     section, _, option = key.partition(".")
     former = f"{method}.{option}" if section == "method" else key
@@ -281,7 +281,11 @@ def with_current_keys(content: Mapping[str, Any], method: Any, report: bool = Tr
         for key, value in values.items() if isinstance(values, Mapping) else ():
             current = current_key(f"{section}.{key}", method, report)
             if current in _DROPPED_KEYS:
-                _refuse_dropped(current, value)
+                if value:
+                    raise UserError(
+                        f"{current} = {value!r} is not possible: legcf no longer adds what neighbours took; item lists "
+                        "replace it (ranking.lists, or the preset default)."
+                    )
                 continue
             target, _, name = current.partition(".")
             if not isinstance(result.setdefault(target, {}), dict):
@@ -290,15 +294,6 @@ def with_current_keys(content: Mapping[str, Any], method: Any, report: bool = Tr
                 raise UserError(f"`{current}` is set twice, once under its former name: leave that out.")
             result[target][name] = value
     return result
-
-
-def _refuse_dropped(key: str, value: Any) -> None:
-    """Refuse a setting that legcf no longer has, unless it is switched off."""
-    if value:
-        raise UserError(
-            f"{key} = {value!r} is not possible: legcf no longer adds what neighbours took; item lists replace it"
-            " (ranking.lists, or the preset default)."
-        )
 
 
 def migrated(content: Mapping[str, Any]) -> dict[str, Any]:

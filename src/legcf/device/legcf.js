@@ -53,7 +53,7 @@ const readHeader = (bytes) => {
   let header;
   try {
     const length = Number(new DataView(bytes.buffer, bytes.byteOffset, 8).getBigUint64(0, true));
-    expect(length <= min(bytes.length - 8, 2 ** 24), "");
+    expect(length <= min(bytes.length - 8, 2 ** 20), "");
     header = [JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes.subarray(8, 8 + length))), 8 + length];
   } catch { /* not ours */ }
   const metadata = header?.[0]?.__metadata__;
@@ -64,13 +64,13 @@ const readHeader = (bytes) => {
   return header;
 };
 
-// Return a function that gives an array by name, types and shape (by default of one dimension).
+// Return a function that gives an array by name, types and shape.
 const readParts = (header, data) => {
   const parts = new Map();
   for (const [name, entry] of Object.entries(header)) {
     if (name === "__metadata__") continue;
     const { dtype, shape, data_offsets: [start, end] } = entry, type = TYPES.get(dtype);
-    expect(type && [...shape, start, end].every((n) => isSize(n, data.length)), `${name} is wrong`);
+    expect(type && shape.length < 3 && [...shape, start, end].every((n) => isSize(n, data.length)), `${name} is wrong`);
     expect(end - start === shape.reduce((size, n) => size * n, type.BYTES_PER_ELEMENT), `${name} is wrong`);
     parts.set(name, { dtype, shape, type, start, end });
   }
@@ -230,7 +230,7 @@ class Ids {
     return Number.isSafeInteger(Number(id)) ? Number(id) : id;
   }
 
-  // Find an id: the text "42" finds the integer 42, and the other way round.
+  // The text "42" finds the integer 42, and the other way round.
   position(id) {
     const key = String(id);
     let position = 0;
@@ -313,12 +313,13 @@ class CodebookTable {
   }
 
   scores(query, out) {
-    const { book, width, terms, columns: { view, bits }, weights: { values, steps, factors } } = this, mask = (1 << bits) - 1;
-    const products = filled(book.length / width, (code) => dot(query, book, code * width));
-    for (let row = 0, at = 0, bit = 0; row < out.length; row++) {
-      const scale = steps ? factors[steps[row]] : 1;
+    const { book, width, terms, weights: { values } } = this, products = filled(book.length / width, (code) => dot(query, book, code * width));
+    // unpacked once: twice as fast
+    const columns = this.codes ??= new Uint32Array(values.length).map((_, at) => this.columns.at(at));
+    const weights = this.factors ??= filled(values.length, (at) => values[at] * this.weights.scale(floor(at / terms)));
+    for (let row = 0, at = 0; row < out.length; row++) {
       let sum = 0;
-      for (let term = 0; term < terms; term++, at++, bit += bits) sum = fround(sum + fround(products[read(view, bit) & mask] * fround(values[at] * scale)));
+      for (let term = 0; term < terms; term++, at++) sum = fround(sum + fround(products[columns[at]] * weights[at]));
       out[row] = sum;
     }
     return out;
@@ -502,11 +503,9 @@ export class Legcf {
     this.titles = part.has("titles.text") ? new Texts(part, "titles", items) : null;
     this.pooling = config.pooling ?? null;
     expect(this.counts.bits <= 32 && (!this.pooling || within(this.pooling.user_power, -4, 4) && within(this.pooling.item_power, -4, 4)), "pooling is wrong");
-    for (const side of ["item", "user"]) {
-      this.foldIn = { unobserved: 0.1, ridge: 1e-3, damping: 0.5, scale: 1, ...config.fold_in[side] };
-      const values = Object.values(this.foldIn);
-      expect(values.length === 4 && values.every((value) => within(value, 0, 1e12)), "fold_in is wrong");
-    }
+    this.foldIn = { unobserved: 0.1, ridge: 1e-3, damping: 0.5, scale: 1, ...config.fold_in.user };
+    const settings = Object.values(this.foldIn);
+    expect(settings.length === 4 && settings.every((value) => within(value, 0, 1e12)), "fold_in is wrong");
     if ("users" in config) this.readUsers(part, config, items, book);
     if ("lists" in config) {
       const { entries, bits, levels, user_power: exponent } = config.lists, values = part.floats("lists.levels", count(levels));

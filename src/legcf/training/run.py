@@ -24,6 +24,8 @@ from legcf.core.files import folder_held, write_json
 from legcf.core.random_streams import Stream
 from legcf.data.interactions import MANY_PAIRS, SAMPLE_ITEMS, Dataset
 from legcf.evaluation.metrics import parse_metric
+from legcf.evaluation.popularity_weight import choose_popularity_weight
+from legcf.ranking.builder import RankingBuilder
 from legcf.ranking.item_lists.recipe import ListFitter
 from legcf.scoring.run_files import read_description
 from legcf.training.assess import ByteBudget, assess, peak_memory_mb
@@ -163,6 +165,7 @@ def _train_once(
     if resumes:
         session.resume()
     selected = train_or_keep(session, replace(builder, config=untrained.ranking), untrained)
+    selected = _with_popularity(selected, builder, dataset)
 
     evaluation_started = time.perf_counter()
     metrics = assess(selected.model, selected.ranking, dataset, selected.config)
@@ -185,6 +188,21 @@ def _train_once(
         for spilled in (folder / "checkpoint").glob("basis*.npy"):
             spilled.unlink()
     return trained
+
+
+def _with_popularity(selected: Selected, builder: RankingBuilder, dataset: Dataset) -> Selected:
+    """Weigh popularity in the scores by validation pairs, where the configuration leaves it to them."""
+    config = selected.config
+    if config.ranking.popularity_weight is not None:
+        return selected
+    weight = 0.0
+    if dataset.validation.num_pairs:
+        weight = choose_popularity_weight(selected.ranking, dataset.validation, config.seed)
+    settings = config.ranking.model_copy(update={"popularity_weight": weight})
+    selected = replace(selected, config=config.model_copy(update={"ranking": settings}))
+    if not weight:
+        return selected
+    return replace(selected, ranking=replace(builder, config=settings).build(selected.model.ranking(), None).ranking)
 
 
 def _with_sizes(config: RunConfig, dataset: Dataset) -> tuple[RunConfig, int | None]:
