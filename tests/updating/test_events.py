@@ -21,5 +21,5 @@ def test_a_damaged_log_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).write_bytes(content[: len(content) // 2] + b"\xff" * (len(content) // 2))
     ids = IdMap.of(["a"])
     trained: Any = SimpleNamespace(metrics={}, features=None, users=ids, items=ids)
-    with pytest.raises(UserError, match="damaged|cannot be opened"):
+    with pytest.raises(UserError, match=r"damaged|cannot be opened"):
         new_events(tmp_path, trained)
