@@ -42,11 +42,9 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]
 def print_pairs(title: str, pairs: Mapping[str, Any]) -> None:
     """Print a two-column table of names and values."""
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table(title=title, title_justify="left", show_header=False)
-    table.add_column(justify="left")
-    table.add_column(justify="right")
+    table = Table("", Column(justify="right"), title=title, title_justify="left", show_header=False)
     for name, value in pairs.items():
         table.add_row(name, _cell(value))
     Console().print(table)

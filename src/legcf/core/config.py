@@ -261,12 +261,9 @@ _reported_keys: set[str] = set()
 
 
 def current_key(key: str, method: Any, report: bool = True) -> str:
-    """Return what `section.key` is called now; a former key is reported, once in a process.
+    """Return what `section.key` is called now; a former key, of `method` too, is reported once in a process.
 
-    Args:
-        key: The section and the key.
-        method: The method's name, whose former keys count in the section `method`.
-        report: Whether to warn of a former key; saved runs are read in silence.
+    Without `report` it is not: saved runs are read in silence.
     """
     section, _, option = key.partition(".")
     former = f"{method}.{option}" if section == "method" else key
@@ -284,22 +281,17 @@ def with_current_keys(content: Mapping[str, Any], method: Any, report: bool = Tr
         for key, value in values.items() if isinstance(values, Mapping) else ():
             current = current_key(f"{section}.{key}", method, report)
             if current in _DROPPED_KEYS:
-                _refuse_dropped(current, value)
+                if value:
+                    raise UserError(
+                        f"{current} = {value!r} is not possible: legcf no longer adds what neighbours took; item lists "
+                        "replace it (ranking.lists, or the preset default)."
+                    )
                 continue
             target, _, name = current.partition(".")
             if name in result.setdefault(target, {}):
                 raise UserError(f"`{current}` is set twice, once under its former name: leave that out.")
             result[target][name] = value
     return result
-
-
-def _refuse_dropped(key: str, value: Any) -> None:
-    """Refuse a setting that legcf no longer has, unless it is switched off."""
-    if value:
-        raise UserError(
-            f"{key} = {value!r} is not possible: legcf no longer adds what neighbours took; item lists replace it"
-            " (ranking.lists, or the preset default)."
-        )
 
 
 def migrated(content: Mapping[str, Any]) -> dict[str, Any]:

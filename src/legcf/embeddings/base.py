@@ -84,10 +84,7 @@ class EmbeddingLayer(nn.Module, ABC, Generic[C]):
 
     @classmethod
     def sized(cls, config: C, num_users: int, num_items: int) -> C:
-        """Return the settings with every size that was left to the data filled in, within the budget they name.
-
-        The constructor asks for it, and `config` of the layer has the answer; `budget.widest_within` tries widths.
-        """
+        """Return the settings with every size that was left to the data filled in, within the budget they name."""
         return config
 
     @classmethod
@@ -207,7 +204,7 @@ def _within(change: Callable[[StateDict], None], state: StateDict, prefix: str, 
     """Change that part of a whole model's state which is the layer's."""
     part = {name.removeprefix(prefix): state.pop(name) for name in list(state) if name.startswith(prefix)}
     change(part)
-    state.update({prefix + name: tensor for name, tensor in part.items()})
+    state |= {prefix + name: tensor for name, tensor in part.items()}
 
 
 def take_saved_shapes(module: nn.Module, *names: str) -> None:

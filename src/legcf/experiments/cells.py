@@ -137,8 +137,7 @@ def plan(cells: tuple[Cell, ...], seeds: int, content_hash: str) -> Plan:
     runs: list[Run] = []
     refused: dict[str, str] = {}
     for cell in cells:
-        reason = cell.unavailable()
-        if reason is not None:
+        if (reason := cell.unavailable()) is not None:
             refused[cell.name] = reason
             continue
         try:

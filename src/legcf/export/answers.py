@@ -5,12 +5,17 @@ It ranks as the run does: rows are kept as they were tested, in float32 where th
 all pairs that are known. Users that are their histories have no vectors in it, so it is about as large as an export.
 """
 
-from legcf.export.build import Trained, card_of
+from typing import TYPE_CHECKING
+
+from legcf.export.build import card_of
 from legcf.modelfile.histories import PackedHistories
 from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.precision import keep_codes
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.tables.embedding_table import DenseTable, EmbeddingTable
+
+if TYPE_CHECKING:
+    from legcf.training.run_folder import TrainedModel
 
 _MOST_BYTES = 2**28
 """Of users' and items' vectors in float32: a run with more of them is opened itself. A rule of thumb, not measured."""
@@ -20,7 +25,7 @@ _EXACT_BITS = 16
 """Of a weight in a list or of a pair. Lists that were rounded to fewer when they were tested keep their values."""
 
 
-def answer_model(trained: Trained) -> ServedModel | None:
+def answer_model(trained: "TrainedModel") -> ServedModel | None:
     """Return the model to answer from; None where it would be too large to open at once."""
     ranking = trained.ranking
     rows = _item_rows(ranking)

@@ -4,13 +4,13 @@
 What is left to choose is chosen by an `Objective` of the caller; this module knows neither held-out pairs nor metrics.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf.core.arrays import NamedArrays
 from legcf.core.config import RankingConfig
 from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
@@ -22,7 +22,7 @@ from legcf.ranking.ranking import Ranking
 
 _WEIGHT_STEPS = (2.0, 2.0**0.5)  # factors by which the final list weight is climbed; finer ones were not measured
 BIAS_BYTES = 2  # of what a file adds to an item's scores
-Arrays = Mapping[str, NDArray[np.generic]]
+_NOTHING_TO_CHOOSE = {"search_representation": False, "fit_lists": False}
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class RankingBuilder:
         ranking = self.quantised(self.base(ranking))
         return self._with_lists(ranking, objective) if self.config.has_lists else BuiltRanking(ranking, self.config)
 
-    def from_arrays(self, ranking: Ranking, stored: Arrays) -> Ranking:
+    def from_arrays(self, ranking: Ranking, stored: NamedArrays) -> Ranking:
         """Restore a built ranking from a model's vectors and from what `arrays` returned for it."""
         ranking = self.quantised(ranking.with_norm_power(self.config.norm_power))
         if "list_weights" in stored:
@@ -101,7 +101,9 @@ class RankingBuilder:
         if objective is not None and config.fit_weight:
             weight, _ = fitter.weighed(ranking, lists, config.list_weight, objective, config, _WEIGHT_STEPS)
             config = config.model_copy(update={"list_weight": weight})
-        return BuiltRanking(fitter.added(ranking, lists, config.list_weight), _nothing_to_choose(config))
+        return BuiltRanking(
+            fitter.added(ranking, lists, config.list_weight), config.model_copy(update=_NOTHING_TO_CHOOSE)
+        )
 
     def _with_lists(self, ranking: Ranking, objective: Objective | None) -> BuiltRanking:
         builder, config = replace(self, fitter=self._fitter_for(ranking)), self.config
@@ -115,10 +117,6 @@ class RankingBuilder:
         if self.fitter is None or self.fitter.train is not ranking.histories:
             return ListFitter(ranking.histories)
         return self.fitter
-
-
-def _nothing_to_choose(config: RankingConfig) -> RankingConfig:
-    return config.model_copy(update={"search_representation": False, "fit_lists": False})
 
 
 def arrays(ranking: Ranking) -> dict[str, NDArray[np.generic]]:

@@ -9,8 +9,8 @@ from legcf.core.arrays import FloatArray, Positions
 from legcf.data.interactions import Interactions
 from legcf.ranking.popularity import trust
 from legcf.ranking.ranking import Ranking
-from legcf.ranking.topk_numba import empty_top_k, top_k
-from legcf.ranking.topk_numpy import TopK
+from legcf.ranking.topk_numba import top_k
+from legcf.ranking.topk_numpy import TopK, empty_top_k
 
 _BLOCK_BYTES = 64 * 2**20  # scores held at a time: large enough for a fast product, small enough to stay near the cache
 

@@ -14,6 +14,11 @@ TopK = tuple[IntArray, FloatArray]
 """Item numbers and scores of several users, users × k: −1 and −inf where a user has fewer."""
 
 
+def empty_top_k(num_users: int, k: int) -> TopK:
+    """Return lists without items."""
+    return np.full((num_users, k), -1, dtype=np.int32), np.full((num_users, k), -np.inf, dtype=np.float32)
+
+
 def top_k(
     scores: FloatArray, k: int, left_out: Positions, inside: NDArray[np.bool_] | None = None
 ) -> tuple[NDArray[np.int64], FloatArray]:

@@ -27,8 +27,7 @@ from legcf.ranking.popularity import trust
 from legcf.ranking.tables.embedding_table import EmbeddingTable, measure
 from legcf.ranking.topk_numpy import top_k
 from legcf.scoring.batch import blocks
-from legcf.scoring.foldin import UserMaker, user_maker
-from legcf.scoring.profile import UserProfile
+from legcf.scoring.foldin import UserMaker, UserProfile, user_maker
 from legcf.scoring.rules import Caps, Filter, allowed_items, choose
 
 _POOL = 10  # candidates per recommendation where diversity or caps decide; no measurement recorded

@@ -40,8 +40,7 @@ class ByteBudget:
         if size is None:
             return None
         if size == "auto":
-            most = max(_AUTO_BYTES, _AUTO_BYTES_PER_ITEM * dataset.num_items)
-            return cls(most, None, dataset.num_items)
+            return cls(max(_AUTO_BYTES, _AUTO_BYTES_PER_ITEM * dataset.num_items), None, dataset.num_items)
         fixed = fixed_bytes(dataset.items, dataset.titles, dataset.train.item_degrees)
         return cls(int(size), fixed, dataset.num_items)
 
@@ -61,10 +60,7 @@ class ByteBudget:
 def assess(
     model: GraphModel, ranking: Ranking, dataset: Dataset, config: RunConfig, among: Positions | None = None
 ) -> dict[str, Any]:
-    """Return accuracy, sizes, split, protocol, preset and seed of a model.
-
-    Accuracy is a mean over everyone, or over the users `among` them who are named.
-    """
+    """Return accuracy (over all users, or those `among` them), sizes, split, protocol, preset and seed of a model."""
     layer, lists = model.layer, ranking.lists
     sizes = layer.entity_sizes()
     backbone_params = sum(parameter.numel() for parameter in model.backbone.parameters())
@@ -72,7 +68,7 @@ def assess(
     measured = accuracies(ranking, {name: part for name, part in parts.items() if part.num_pairs}, among=among)
     return {
         **{name: measured.get(name, {}) for name in parts},
-        "num_params": layer.num_params() + (0 if lists is None else lists.num_params()),
+        "num_params": layer.num_params() + (0 if lists is None else lists.num_entries),
         **({} if sizes is None else {"sizes": sizes_by_popularity(sizes, dataset.train)}),
         "backbone_params": backbone_params,
         "total_trainable": layer.total_trainable() + backbone_params,

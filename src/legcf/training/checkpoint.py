@@ -76,11 +76,11 @@ class RunLog:
 
 def save(path: Path, groups: Mapping[str, Tensors], facts: Mapping[str, Any]) -> None:
     """Write named groups of tensors and JSON facts as one safetensors file."""
-    tensors = {f"{group}/{name}": tensor for group, members in groups.items() for name, tensor in members.items()}
-    contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    named = ((group, name, tensor) for group, members in groups.items() for name, tensor in members.items())
+    tensors = {f"{group}/{name}": tensor.contiguous() for group, name, tensor in named}
     with written_whole(path) as temporary:
         try:
-            save_file(contiguous, temporary, {"facts": json.dumps(facts)})
+            save_file(tensors, temporary, {"facts": json.dumps(facts)})
         except SafetensorError as error:  # a full disk
             raise OSError(str(error).removeprefix("Error while serializing: ")) from error
 

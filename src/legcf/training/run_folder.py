@@ -96,22 +96,16 @@ class TrainedModel:
 
 
 def prepare_folder(folder: Path, config: RunConfig, dataset: Dataset, resume: bool) -> bool:
-    """Make or check the folder of a run: a resumed run must have the same configuration and the same data.
-
-    Returns whether there is a run to go on with.
-    """
+    """Make the folder of a run, or return that it has a run of the same configuration and data to go on with."""
     path = folder / "config.json"
     content = {**config.to_json(), "content_hash": dataset.content_hash}
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; choose another --out.")
-    if not resume:
-        if _has_other_files(folder):
-            raise UserError(f"{folder} is not empty: add --resume to continue that run, or choose another --out.")
+    if not _has_other_files(folder):  # a new run, or one that stopped before anything was written
         write_json(path, content)
         return False
-    if not path.exists() and not _has_other_files(folder):
-        write_json(path, content)  # stopped before anything was written
-        return False
+    if not resume:
+        raise UserError(f"{folder} is not empty: add --resume to continue that run, or choose another --out.")
     if not path.exists():
         raise UserError(f"{folder} holds no run to resume, but other files: choose another --out.")
     before = read_json(path)
@@ -119,8 +113,7 @@ def prepare_folder(folder: Path, config: RunConfig, dataset: Dataset, resume: bo
         raise UserError(f"{path} is not the configuration of a run; choose another --out.")
     if before.get("content_hash") != content["content_hash"]:
         raise UserError(f"{folder} was started on other data (or another split); resume it with the same data.")
-    changed = _difference(migrated(before), content)
-    if changed:
+    if changed := _difference(migrated(before), content):
         raise UserError(
             f"{folder} was started with {changed[0]} = {changed[1]!r}, now it is {changed[2]!r};"
             " resume with the same settings or start a new run."
@@ -137,8 +130,7 @@ def _difference(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str
     for key in sorted({*before, *after}):
         old, new = before.get(key), after.get(key)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
-            changed = _difference(old, new, f"{prefix}{key}.")
-            if changed:
+            if changed := _difference(old, new, f"{prefix}{key}."):
                 return changed
         elif old != new:
             return f"{prefix}{key}", old, new
@@ -197,9 +189,8 @@ def load_model(folder: Path) -> TrainedModel:
     if not folder.is_dir():
         raise UserError(f"{folder} is not a run: it is not a folder. `legcf train DATA --out {folder}` makes one.")
     if not (folder / DESCRIPTION).exists():
-        hint = (
-            "continue it with `legcf train … --resume`" if (folder / "config.json").exists() else "name another folder"
-        )
+        begun = (folder / "config.json").exists()
+        hint = "continue it with `legcf train … --resume`" if begun else "name another folder"
         raise UserError(f"{folder} holds no finished model (model.json is missing): {hint}.")
     description = read_description(folder)
     threads.use()

@@ -10,7 +10,6 @@ import polars as pl
 
 from legcf.core.columns import FrameColumns
 from legcf.data.ids import IdMap
-from legcf.data.options import DataOptions
 from legcf.data.reading.encode import as_integers
 from legcf.features.coder import FeatureColumn, as_written, float_or_none
 from legcf.server.state.event_log import Described, EventLog, LogMark
@@ -69,13 +68,6 @@ def _column(column: FeatureColumn, said: list[Any]) -> pl.Series:
     if any(isinstance(value, list) for value in said):
         return pl.Series(column.name, [column.tokens(value) for value in said], dtype=pl.List(pl.String))
     return pl.Series(column.name, [None if value is None else as_written(value) for value in said], dtype=pl.String)
-
-
-def options_of_events(half_life: str | None) -> DataOptions:
-    """Return how the pairs of `new_events` are read."""
-    return DataOptions(
-        user_col=FrameColumns.USER, item_col=FrameColumns.ITEM, time_col=FrameColumns.TIME, half_life=half_life
-    )
 
 
 def _as_in(ids: IdMap, written: pl.Series) -> pl.Series:

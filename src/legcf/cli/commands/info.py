@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from legcf.cli.output import SHOWN_METRICS, AsJson, print_json, print_pairs, print_table, summary
 from legcf.core.config import SECTIONS, migrated
@@ -13,9 +14,9 @@ from legcf.core.files import read_json
 
 
 def info(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a model file.")],
+    run: Annotated[Path, Argument(metavar="RUN", help="A run folder, or a model file.")],
     plot: Annotated[
-        Path | None, typer.Option(help="Also draw the sizes that popular and rare entities have got, into this file.")
+        Path | None, Option(help="Also draw the sizes that popular and rare entities have got, into this file.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -35,26 +36,18 @@ def info(
     if plot is not None:
         _plot(run, described, plot)
     if as_json:
-        print_json(
-            {"finished": bool(described), "config": config, **{k: described.get(k) for k in ("metrics", "curve")}}
-        )
+        results = {key: described.get(key) for key in ("metrics", "curve")}
+        print_json({"finished": bool(described), "config": config, **results})
         return
     for section in SECTIONS:
         print_pairs(section, {key: str(value) for key, value in config[section].items()})
     if not described:
         typer.echo("Not finished yet; `legcf train … --resume` continues it.")
         return
-    curve = [
-        [
-            line["stage"],
-            line["epoch"],
-            line["loss"],
-            line.get("validation", {}).get("recall@20"),
-            line.get("validation", {}).get("ndcg@20"),
-            line["seconds"],
-        ]
-        for line in described["curve"]
-    ]
+    curve = []
+    for line in described["curve"]:
+        scores = [line.get("validation", {}).get(name) for name in ("recall@20", "ndcg@20")]
+        curve.append([line["stage"], line["epoch"], line["loss"], *scores, line["seconds"]])
     print_table("Epochs", ["stage", "epoch", "loss", "val recall@20", "val ndcg@20", "seconds"], curve)
     print_pairs(f"{config['method']['name']} on {described['metrics']['dataset']}", summary(described["metrics"]))
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`legcf recommend`: what to show to one user, some users, or all of them."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from typer import Argument, Option
 
 from legcf.cli.output import AsJson, print_json, print_table
 from legcf.cli.workers import join_ranks, start_ranks
@@ -18,30 +18,25 @@ if TYPE_CHECKING:
 
     from legcf.scoring.listing import ListedColumns
 
+_WRITERS = {".parquet": "write_parquet", ".csv": "write_csv", ".jsonl": "write_ndjson"}  # methods of a frame
 _FEW_USERS = 1000  # who are answered for one by one; more are ranked together, which is worth opening the run for
 
 
 def recommend(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a model file.")],
-    user: Annotated[list[str] | None, typer.Option("--user", "-u", help="A user's id; may be repeated.")] = None,
-    users: Annotated[
-        Path | None, typer.Option(help="A text file with one user id per line; all users without it.")
-    ] = None,
-    k: Annotated[int, typer.Option("-k", help="Items per user.")] = 20,
+    run: Annotated[Path, Argument(metavar="RUN", help="A run folder, or a model file.")],
+    user: Annotated[list[str] | None, Option("--user", "-u", help="A user's id; may be repeated.")] = None,
+    users: Annotated[Path | None, Option(help="A text file with one user id per line; all users without it.")] = None,
+    k: Annotated[int, Option("-k", help="Items per user.")] = 20,
     output: Annotated[
-        Path | None,
-        typer.Option(help="Write to a .parquet, .csv or .jsonl file instead, or to a folder of Parquet parts."),
+        Path | None, Option(help="Write to a .parquet, .csv or .jsonl file instead, or to a folder of Parquet parts.")
     ] = None,
-    include_seen: Annotated[
-        bool, typer.Option("--include-seen", help="Also recommend what a user already has.")
-    ] = False,
+    include_seen: Annotated[bool, Option("--include-seen", help="Also recommend what a user already has.")] = False,
     unknown: Annotated[
         Literal["error", "popular"],
-        typer.Option(help="What a user gets whom the run does not know: an error, or popular items."),
+        Option(help="What a user gets whom the run does not know: an error, or popular items."),
     ] = "error",
     workers: Annotated[
-        int,
-        typer.Option(min=1, help="Processes of this machine that share the users; each writes its part of a folder."),
+        int, Option(min=1, help="Processes of this machine that share the users; each writes its part of a folder.")
     ] = 1,
     as_json: AsJson = False,
 ) -> None:
@@ -55,22 +50,24 @@ def recommend(
     target = None if output is None else _target(output, rank, most)
     if target is None and most > 1:
         raise UserError("Several workers write a folder with a part each: name one with --output FOLDER.")
-    write = _writer(target) if target is not None else None
+    if target is not None and target.suffix not in _WRITERS:
+        raise UserError(f"{target} has no known ending: use {', '.join(_WRITERS)}.")
     named_users = [*(user or []), *(_ids(users) if users is not None else [])] or None
     if start_ranks(workers):
         return
     join_ranks(meet=False)
     columns = _recommended(run, named_users, (rank, count), k, not include_seen, unknown)
     rows = len(columns[FrameColumns.USER])
-    if write is not None and target is not None:
-        frame = _frame(columns)
+    if target is not None:
+        write = getattr(_frame(columns), _WRITERS[target.suffix])
         with written_whole(target) as temporary:
-            write(frame, temporary)
+            write(temporary)
     if rank > 0:
         return
     if as_json:
         parts = {} if count == 1 else {"part": str(target), "parts": count}
-        print_json({"output": str(output), "rows": rows, **parts} if output is not None else _as_dict(columns))
+        written = {"output": str(output), "rows": rows, **parts}
+        print_json({"recommendations": _rows(columns)} if output is None else written)
     elif target is not None:
         none_left = "" if rows else " Every user has every item already."
         others = "" if count == 1 else f" The other {count - 1} of {count} workers write their own parts beside it."
@@ -111,9 +108,8 @@ def _target(output: Path, rank: int, count: int) -> Path:
     """Return the file that this rank writes: a part, if the output is a folder or there are others who write."""
     if output.is_file() or (output.suffix and not output.is_dir()):
         if count > 1:
-            raise UserError(
-                f"{count} workers cannot write one file: name a folder for their parts instead of {output}."
-            )
+            instead = f"name a folder for their parts instead of {output}."
+            raise UserError(f"{count} workers cannot write one file: {instead}")
         return output
     names = [f"part-{number:05}-of-{count:05}.parquet" for number in range(count)]
     there = [path.name for path in output.iterdir() if not path.name.startswith(".")] if output.is_dir() else []
@@ -126,22 +122,12 @@ def _target(output: Path, rank: int, count: int) -> Path:
 def _frame(columns: "ListedColumns") -> "pl.DataFrame":
     import polars as pl
 
-    return pl.DataFrame(
-        columns,
-        schema_overrides={
-            FrameColumns.RANK: pl.Int32,
-            FrameColumns.SCORE: pl.Float32,
-            FrameColumns.FALLBACK: pl.String,
-        },
-    )
+    types = {FrameColumns.RANK: pl.Int32, FrameColumns.SCORE: pl.Float32, FrameColumns.FALLBACK: pl.String}
+    return pl.DataFrame(columns, schema_overrides=types)
 
 
 def _rows(columns: "ListedColumns") -> list[dict[str, object]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
-def _as_dict(columns: "ListedColumns") -> dict[str, object]:
-    return {"recommendations": _rows(columns)}
 
 
 def _show(columns: "ListedColumns", asked: list[str]) -> None:
@@ -168,14 +154,3 @@ def _ids(path: Path) -> list[str]:
     if not ids:
         raise UserError(f"{path} holds no user id; write one per line.")
     return ids
-
-
-def _writer(path: Path) -> "Callable[[pl.DataFrame, Path], object]":
-    writers: dict[str, Callable[[pl.DataFrame, Path], object]] = {
-        ".parquet": lambda frame, to: frame.write_parquet(to),
-        ".csv": lambda frame, to: frame.write_csv(to),
-        ".jsonl": lambda frame, to: frame.write_ndjson(to),
-    }
-    if path.suffix not in writers:
-        raise UserError(f"{path} has no known ending: use {', '.join(writers)}.")
-    return writers[path.suffix]

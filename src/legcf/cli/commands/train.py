@@ -60,11 +60,7 @@ def train(
         bool, Option("--final", help="After choosing and testing, train once more on every pair: the model to use.")
     ] = False,
     baselines: Annotated[
-        bool | None,
-        Option(
-            "--baselines/--no-baselines",
-            help="Compare with popularity and item-knn.  [default: where it takes seconds]",
-        ),
+        bool | None, Option(help="Compare with popularity and item-knn.  [default: where it takes seconds]")
     ] = None,
     log: Annotated[str | None, Option(help="Also log epochs to tensorboard or mlflow.")] = None,
     workers: Annotated[
@@ -113,14 +109,9 @@ def train(
         {} if budget is None else {"method": {"budget": value_from_text(budget)}},
         {} if dim is None else {"method": {"dim": dim}},
     )
-    resolved = resolve(
-        chosen_method,
-        backbone or _name(from_file, "backbone"),
-        _first(preset, from_file.get("preset"), "default"),
-        _first(seed, from_file.get("seed"), 0),
-        overrides,
-        options.reference(data),
-    )
+    backbone = backbone or _name(from_file, "backbone")
+    preset, seed = _first(preset, from_file.get("preset"), "default"), _first(seed, from_file.get("seed"), 0)
+    resolved = resolve(chosen_method, backbone, preset, seed, overrides, options.reference(data))
     dataset = load_training_data(data, options)
     if not (quiet or as_json):
         typer.echo(what_was_kept(dataset), err=True)

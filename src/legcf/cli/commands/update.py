@@ -54,8 +54,8 @@ def update(
     """
     from legcf.core import jit
     from legcf.recommender import Recommender
+    from legcf.updating.apply import write_run
     from legcf.updating.change import RESOLVE_SHARE
-    from legcf.updating.folder import write_run
 
     if quiet or as_json:
         jit.silence()

@@ -35,11 +35,7 @@ def is_prepared(path: Path) -> bool:
 
 def prepare(source: PairSource, options: DataOptions, out: Path, quiet: bool = False) -> Dataset:
     """Read, split and write a source; a prepared folder at `out` is replaced once the new one is complete."""
-
-    def build_here(folder: Path, parts: Sequence[PartWriter]) -> tuple[PairSource, Built]:
-        return source, build(source, options, parts, scratch=folder, quiet=quiet)
-
-    return write_prepared(out, options, build_here)
+    return write_prepared(out, options, lambda folder, parts: (source, build(source, options, parts, folder, quiet)))
 
 
 def write_prepared(

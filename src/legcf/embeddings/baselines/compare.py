@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from legcf.data.interactions import Dataset, Interactions
+from legcf.data.interactions import Dataset
 from legcf.embeddings.baselines.item_knn import ItemKnn, ItemKnnConfig, item_knn_ranking
 from legcf.evaluation.evaluate import evaluate
 
@@ -21,7 +21,9 @@ def baselines(dataset: Dataset, anyway: bool = False) -> dict[str, float]:
     Return nothing where it would take long, unless asked for `anyway`.
     """
     train, truth = dataset.train, dataset.test
-    if not (anyway or _takes_seconds(train, truth)):
+    able = int((truth.user_degrees > 0).sum())
+    steps = float(np.square(train.user_degrees.astype(np.float64)).sum())
+    if not anyway and (able * train.num_items > _MOST_SCORES or steps > _MOST_STEPS):
         return {}
     near = item_knn_ranking(ItemKnn.chosen(ItemKnnConfig(), dataset), train)
     return {
@@ -41,9 +43,3 @@ def _compared(score: float, other: float, name: str) -> str:
         return f"above {name} (0)" if score > 0 else f"no better than {name} (0)"
     share = score / other - 1
     return f"{abs(share):.0%} {'below' if share < 0 else 'above'} {name} ({other:.4f})".replace("%", " %", 1)
-
-
-def _takes_seconds(train: Interactions, truth: Interactions) -> bool:
-    able = int((truth.user_degrees > 0).sum())
-    steps = float(np.square(train.user_degrees.astype(np.float64)).sum())
-    return able * train.num_items <= _MOST_SCORES and steps <= _MOST_STEPS

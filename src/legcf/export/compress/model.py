@@ -128,11 +128,9 @@ def write_compressed(
         "seed": seed,
     }
     parts = to_serving(coded, named, card, seed, quiet).save(path)
+    file = {"file": str(path), "table": origin, "bytes": path.stat().st_size, "parts": parts}
     return {
-        "file": str(path),
-        "table": origin,
-        "bytes": path.stat().st_size,
-        "parts": parts,
+        **file,
         "full_table_bytes": coded.num_values_before * 4,
         "settings": {**serving, "dtype": coded.dtype, "seed": seed},
         "values": coded.num_values,

@@ -104,10 +104,6 @@ class ItemLists:
         """Return n_u^−p of everyone."""
         return inverse_power(histories.user_degrees, self.user_power).astype(np.float32)
 
-    def num_params(self) -> int:
-        """Count the stored values."""
-        return self.num_entries
-
     def storage_bytes(self) -> int:
         """Return the bytes in a model file: sorted keys, and levels of weights in as few bits as they are many."""
         levels = len(np.unique(self.weights))

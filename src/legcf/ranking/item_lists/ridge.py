@@ -130,12 +130,11 @@ def solve(
     longest = int(candidates.row_lengths.max(initial=0))
     block = max(1, min(_ITEMS_A_CALL, _SYSTEM_BYTES // (4 * (longest + 1) * max(longest, 1))))
     rows = np.arange(mine.start, mine.stop)
+    walks = False
     if not len(whole) and not some:
         together = rows[np.argsort(_hubs(candidates, train.item_degrees)[mine], kind="stable")]
         walks = _walks_less(train, by_item, candidates, together, block)
         rows = together if walks else rows
-    else:
-        walks = False
     with progress("Item lists", mine.stop - mine.start, "items", quiet=mine.stop - mine.start <= _ITEMS_A_CALL) as task:
         for start in range(0, len(rows), block):
             some_rows = rows[start : start + block]
@@ -189,9 +188,7 @@ def _systems(
     some_candidates = candidates.of_users(rows)
     longest = int(some_candidates.row_lengths.max(initial=0))
     systems = np.zeros((len(rows), longest, longest + 1), dtype=np.float32)
-    order = np.argsort(
-        some_candidates.items, kind="stable"
-    )  # by candidate: what its row of G is needed for stands together
+    order = np.argsort(some_candidates.items, kind="stable")  # what a candidate's row of G is needed for, together
     needed, first = np.unique(some_candidates.items[order], return_index=True)
     firsts = np.append(first, len(order)).astype(np.int64)
     none = np.empty(0, dtype=np.float32)

@@ -40,7 +40,6 @@ CREATE TABLE IF NOT EXISTS items (
 );
 """
 _MAX_ROWS = 1000  # in one statement
-_OF_USER = "SELECT position, item FROM events WHERE user = ? AND position > ? ORDER BY position"
 
 
 @dataclass(frozen=True)
@@ -196,7 +195,8 @@ class EventLog:
 
     def of_user(self, user: str, after: int = 0) -> list[tuple[int, str]]:
         """Return positions and items of a user's events behind a position."""
-        return self._connection.execute(_OF_USER, (user, after)).fetchall()
+        question = "SELECT position, item FROM events WHERE user = ? AND position > ? ORDER BY position"
+        return self._connection.execute(question, (user, after)).fetchall()
 
     def changes(self, after: int = 0) -> list[tuple[int, str, int]]:
         """Return position, item and availability of every change behind a position."""
