@@ -192,8 +192,8 @@ class RankingConfig(Frozen):
 
     @property
     def chooses(self) -> bool:
-        """Return whether validation has anything to choose."""
-        return self.search_representation or self.fit_lists or self.popularity_weight is None
+        """Return whether validation has anything to choose of tables and lists."""
+        return self.search_representation or self.fit_lists
 
     @property
     def has_lists(self) -> bool:

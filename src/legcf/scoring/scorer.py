@@ -129,7 +129,8 @@ class Scorer:
     @cached_property
     def solver(self) -> UserMaker:
         """Return what makes a user's vector of its items."""
-        return user_maker(self.model, self._measured[0])
+        # Users that are sums of their items need no Gram matrix, which takes longer than all else of one answer.
+        return user_maker(self.model, None if self.model.pooling is not None else self._measured[0])
 
     @property
     def item_norms(self) -> FloatArray:

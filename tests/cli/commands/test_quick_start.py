@@ -94,3 +94,14 @@ def test_many_users_of_a_file_are_written(file: Path, run: Path, tmp_path: Path)
     of_file, of_run = (pl.read_parquet(tmp_path / f"{name}.parquet") for name in ("file", "run"))
     assert of_file.schema == of_run.schema
     assert of_file["user"].to_list() == of_run["user"].to_list()
+
+
+def test_completion_and_the_list_of_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "recommend" in started("--help")
+    variables = {"_LEGCF_COMPLETE": "complete_bash", "COMP_WORDS": "legcf recommend --u", "COMP_CWORD": "2"}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    program = [sys.executable, "-X", "importtime", "-c", "import sys; sys.argv = ['legcf']; import legcf.__main__"]
+    done = subprocess.run(program, check=False, capture_output=True, text=True, timeout=120)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert not imported & set(_HEAVY)
