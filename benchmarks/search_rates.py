@@ -25,12 +25,13 @@ from typing import Any
 
 import numpy as np
 
+from legcf.core.config import merged
 from legcf.core.errors import UserError
 from legcf.core.files import write_json
 from legcf.data.interactions import Dataset
 from legcf.data.source import DataOptions, load_data
 from legcf.embeddings.presets import PAPER_TRAINING
-from legcf.experiments.cells import Cell, StudyContext, with_overrides
+from legcf.experiments.cells import Cell, StudyContext
 from legcf.experiments.studies import rate_at, searched
 from legcf.training.loop import TrainingOptions
 from legcf.training.registry import resolve
@@ -101,7 +102,7 @@ def trial(cell: Cell, rate: float, l2: float, epochs: int, dataset: Dataset) -> 
     """LEGCF has the L2 of its preset; a loss that is no number any more scores nothing."""
     training: dict[str, Any] = {"learning_rate": rate_at(rate, cell.config(0).training.batch_size)}
     training |= {"epochs": epochs} | ({} if cell.method == "legcf" else {"l2": l2})
-    overrides = with_overrides(cell.overrides, {"training": training})
+    overrides = merged(cell.overrides, {"training": training})
     started = time.process_time()
     try:
         metrics = train(

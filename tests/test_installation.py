@@ -101,6 +101,8 @@ def test_a_wheel_in_an_empty_environment_serves(
         assert [item["id"] for item in answer["items"]]
         assert b"<title>" in urllib.request.urlopen(f"{base}/").read()  # the page is in the wheel
 
+    assert "For user u1" in _run(legcf, "recommend", file, "--user", "u1", "-k", 3)
+    assert "times smaller" in _run(legcf, "info", file)
     assert "serve" in _run(legcf, "--help")
     assert "--final" in _run(legcf, "train", "--help")
     for command in ("train data.csv --out run", "recommend run --user 1", "methods", "data info data.csv"):

@@ -58,6 +58,12 @@ def test_pages_ask_no_other_host(site: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_live_page_is_on_the_site(site: Path) -> None:
+    assert 'src="live/movielens-small.html"' in (site / "device.html").read_text()
+    assert 'id="model"' in (site / "live" / "movielens-small.html").read_text()
+
+
+@pytest.mark.slow
 def test_search_works_from_a_folder(site: Path) -> None:
     index = json.loads((site / "search" / "search_index.js").read_text().removeprefix("var __index = "))
     found = {entry["location"].partition("#")[0] for entry in index["docs"] if "matching pursuit" in entry["text"]}

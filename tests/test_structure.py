@@ -3,7 +3,7 @@
 
 import ast
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +11,17 @@ import legcf
 
 SOURCE = Path(legcf.__file__).parent
 ROOT = Path(__file__).parents[1]
+MOST_LINES, MOST_MODULES, MOST_AT_THE_TOP = 400, 14, 1
+NO_VERBS = frozenset(
+    re.findall(
+        r"\w+",
+        """a an the this these that those it its their what whatever whether which who whom whose where when while how
+        why if as so such of off for from to into in on at by with without beside between among about after before than
+        then and or but not no none nothing nobody anything something someone everyone one two three all any both each
+        every either some many few more most less least other another same only also there here yes""",
+    )
+)
+VERBS = {"apply", "breed", "bring", "embed", "feed", "focus", "multiply", "need", "proceed", "seed", "spread", "string"}
 LICENCE = "SPDX-License-Identifier: Apache-2.0"
 
 
@@ -26,8 +37,8 @@ def named_in_the_map() -> list[str]:
         if line.startswith("**"):
             heading = re.match(r"\*\*`(.+/)`\*\*", line)
             folder = heading[1] if heading else ""
-        elif file := re.match(r"    (\w+\.py) +\S", line):
-            found.append(folder + file[1])
+        elif line.startswith("    "):
+            found += [f"{folder}{name}.py" for name in line.split()]
     return found
 
 
@@ -58,6 +69,28 @@ def test_no_class_or_constant_is_defined_twice() -> None:
             if not name.startswith("_"):
                 homes[name].append(module)
     assert {name: sorted(where) for name, where in homes.items() if len(where) > 1} == {}
+
+
+def test_folders_and_modules_are_of_a_size_one_can_see() -> None:
+    lengths = {module: len((SOURCE / module).read_text().splitlines()) for module in modules()}
+    assert {module: length for module, length in lengths.items() if length > MOST_LINES} == {}
+    folders = Counter(str(Path(module).parent) for module in lengths if not module.endswith("__init__.py"))
+    assert {folder: count for folder, count in folders.items() if count > MOST_MODULES} == {}
+    assert folders["."] <= MOST_AT_THE_TOP
+
+
+def test_docstrings_begin_with_a_verb() -> None:
+    """Nouns in the plural, participles and words that never begin an order are found; other nouns are not."""
+    found = []
+    for module in modules():
+        for node in ast.walk(ast.parse((SOURCE / module).read_text())):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                first = re.match(r"\W*([A-Za-z]+)", ast.get_docstring(node) or "Do")
+                word = first[1].lower() if first else ""
+                plural = word.endswith("s") and not word.endswith("ss")
+                if word in NO_VERBS or (word not in VERBS and (plural or word.endswith(("ed", "ing", "ly")))):
+                    found.append(f"{module}:{getattr(node, 'lineno', 1)} {word}")
+    assert found == []
 
 
 def test_every_source_file_names_its_licence() -> None:

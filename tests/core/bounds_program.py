@@ -37,7 +37,7 @@ from legcf.ranking.tables.embedding_table import CodebookTable  # noqa: E402
 from legcf.ranking.tables.pooling import Pooling  # noqa: E402
 from legcf.ranking.tables.pooling_numba import pooled_codes, pooled_users  # noqa: E402
 from legcf.ranking.topk import rank  # noqa: E402
-from legcf.ranking.topk_numba import search_codes, search_codes_and_lists, top_k  # noqa: E402
+from legcf.ranking.topk_numba import search_codes, top_k  # noqa: E402
 from legcf.recommender import Recommender  # noqa: E402
 from legcf.scoring.scorer import Scorer  # noqa: E402
 from tests.helpers import planted  # noqa: E402
@@ -83,9 +83,9 @@ def check_top_k() -> None:
             for left_out in (nothing, seen, everything):
                 top_k(random_floats(users, items), k, left_out)
                 for bias in (None, random_floats(items)):
-                    search_codes(codes, projected, k, bias, left_out)
+                    search_codes(codes, projected, k, bias, left_out, None, seen)
                     for some in (lists, none):
-                        search_codes_and_lists(codes, projected, k, bias, left_out, some, seen)
+                        search_codes(codes, projected, k, bias, left_out, some, seen)
                 for some in (None, lists, none):
                     ranking = Ranking(random_floats(users, 3), random_floats(items, 3), seen, lists=some)
                     rank(ranking, k, seen=left_out)

@@ -1,13 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files are written whole or not at all."""
 
+import errno
+import os
+import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from legcf.core import files
 from legcf.core.errors import UserError
-from legcf.core.files import cache_folder, folder_written_whole, read_json, write_json, written_whole
+from legcf.core.files import cache_folder, folder_held, folder_written_whole, read_json, write_json, written_whole
+
+HELD_PROGRAM = Path(__file__).parent / "held_program.py"
 
 
 def test_replaced_only_when_complete(tmp_path: Path) -> None:
@@ -55,3 +62,116 @@ def test_json(tmp_path: Path) -> None:
     for name in ("b.json", "none.json", "."):
         with pytest.raises(UserError):
             read_json(tmp_path / name)
+
+
+def test_odd_json_is_a_sentence(tmp_path: Path) -> None:
+    for content in ("[" * 100_000, "9" * 5000, '{"a": 1'):
+        (tmp_path / "a.json").write_text(content)
+        with pytest.raises(UserError, match="cannot be read as JSON"):
+            read_json(tmp_path / "a.json")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+def test_a_folder_that_another_process_writes_is_refused_until_that_is_killed(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    other = subprocess.Popen([sys.executable, str(HELD_PROGRAM), str(folder)], stdout=subprocess.PIPE)
+    try:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(UserError, match=f"{folder} is being written by another process"), folder_held(folder):
+            pass
+    finally:
+        other.kill()
+        other.wait()
+        other.stdout.close()
+    with folder_held(folder):
+        assert list(folder.iterdir()) == []
+
+
+def test_a_folder_that_was_made_for_nothing_goes(tmp_path: Path) -> None:
+    with folder_held(tmp_path / "a" / "b"):
+        pass
+    assert not (tmp_path / "a" / "b").exists()
+    (tmp_path / "empty").mkdir()
+    with folder_held(tmp_path / "empty"):
+        pass
+    assert (tmp_path / "empty").exists()
+
+
+def test_where_there_are_no_locks_work_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fcntl = pytest.importorskip("fcntl")
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with folder_held(tmp_path / "run"):
+        assert (tmp_path / "run").is_dir()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such exchange")
+def test_a_folder_is_replaced_without_a_moment_when_it_is_gone(tmp_path: Path) -> None:
+    path, replacing = tmp_path / "folder", threading.Event()
+    missing = 0
+
+    def look() -> None:
+        nonlocal missing
+        while not replacing.is_set():
+            missing += not path.exists()
+
+    with folder_written_whole(path):
+        pass
+    looking = threading.Thread(target=look)
+    looking.start()
+    for _ in range(300):
+        with folder_written_whole(path) as temporary:
+            (temporary / "one").write_text("one")
+    replacing.set()
+    looking.join()
+    assert missing == 0
+    assert [entry.name for entry in tmp_path.iterdir()] == ["folder"]
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_a_folder_that_cannot_be_replaced_stays(
+    exchanges: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second of two renames fails: the first is undone."""
+    path = tmp_path / "folder"
+    path.mkdir()
+    (path / "old").write_text("old")
+    before, calls = os.replace, []
+
+    def second_fails(*names: object) -> None:
+        calls.append(names)
+        if len(calls) == 2:
+            raise OSError(errno.EIO, "Input/output error")
+        before(*names)  # type: ignore[arg-type]
+
+    if exchanges:
+        with folder_written_whole(path) as temporary:
+            (temporary / "new").write_text("new")
+        assert [entry.name for entry in path.iterdir()] == ["new"]
+        return
+    monkeypatch.setattr(files, "_exchanged", lambda *_: False)
+    monkeypatch.setattr(os, "replace", second_fails)
+    with pytest.raises(UserError, match="Input/output error"), folder_written_whole(path) as temporary:
+        (temporary / "new").write_text("new")
+    assert [entry.name for entry in path.iterdir()] == ["old"]
+
+
+def test_disk_space_of_a_mapped_file_is_taken_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "mapped"
+    with open(path, "wb") as file:
+        file.truncate(1 << 20)
+    files.reserve(path)
+    if sys.platform == "linux":
+        assert path.stat().st_blocks * 512 >= 1 << 20
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    with pytest.raises(UserError, match="No space left"):
+        files.reserve(path)
+    assert not path.exists()

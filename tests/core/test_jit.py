@@ -99,3 +99,38 @@ def test_the_run_that_compiles_is_repeated_to_the_bit(tmp_path: Path) -> None:
     ]
     assert ["Compiling for this machine" in one.stderr for one in done] == [True, False]
     assert done[0].stdout == done[1].stdout
+
+
+COUNTING = """
+import sys
+from legcf.core import jit
+from numba.core import event
+class Count(event.Listener):
+    def on_start(self, event): print("compiled", flush=True)
+    def on_end(self, event): pass
+event.register("numba:compile", Count())
+from triple import triple
+print(triple(14))
+"""
+
+
+def test_damaged_code_is_compiled_anew_and_never_run(tmp_path: Path) -> None:
+    """One bit of the machine code makes another number, or the end of the process."""
+    source = "from legcf.core.jit import njit\n\n@njit(cache=True)\ndef triple(value):\n    return 3 * value\n"
+    (tmp_path / "triple.py").write_text(source)
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "kept"), "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    def said() -> list[str]:
+        command = [sys.executable, "-c", COUNTING]
+        done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+    assert said() == ["compiled", "42"]
+    for pattern, spoil in (
+        ("*.nbc", lambda content: content.replace(content[len(content) // 2 :][:9], b"\x90" * 9)),
+        ("*.nbi", lambda content: content[:-3] + b"???"),
+    ):
+        (path,) = (tmp_path / "kept").rglob(pattern)
+        path.write_bytes(spoil(path.read_bytes()))
+        assert said() == ["compiled", "42"]
+    assert said() == ["42"]

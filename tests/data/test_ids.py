@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One map from ids to positions and back."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -86,3 +88,21 @@ def test_gathered_integers_are_sorted_and_found(arrays: list[list[int]]) -> None
     for array in arrays:
         encoded = ids.encode(np.array(array, dtype=np.uint64))
         assert [expected[position] for position in encoded.tolist()] == array
+
+
+def test_ids_that_count_up_need_no_dictionary() -> None:
+    ids = IdMap(np.arange(5, 1_000_005, dtype=np.uint32), "user")
+    tracemalloc.start()
+    found = [ids.find(one) for one in (5, "6", 1_000_004, np.int64(7), 4, 1_000_005, -1, 2**70, "05")]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == [0, 1, 999_999, 2, None, None, None, None, None]
+    assert peak < 10e6
+
+
+@pytest.mark.parametrize("values", [[0, 1, 2, 0], [3, 2, 1], [254, 255, 0, 1], [1, 3, 2, 4], [7], [2, 2]], ids=str)
+def test_ids_that_nearly_count_up(values: list[int]) -> None:
+    for kind in (np.uint8, np.int64, np.uint64):
+        ids = IdMap(np.array(values, dtype=kind))
+        expected = {value: position for position, value in enumerate(values)}
+        assert [ids.find(value) for value in range(256)] == [expected.get(value) for value in range(256)]

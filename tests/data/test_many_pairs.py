@@ -24,12 +24,6 @@ def test_users_are_found(many: Interactions) -> None:
     assert many.of_users(np.array([1, 1])).items.tolist() == [7] * 10
 
 
-def test_ranges_of_users_are_views(many: Interactions) -> None:
-    part = many.of_range(slice(1, 3))
-    assert part.indptr.tolist() == [0, 0, 5, PAIRS - 2**31]
-    assert part.items.strides == (0,)
-
-
 def test_row_pointers_are_wide_enough(many: Interactions) -> None:
     assert index_type(2**31 - 1) is np.int32
     assert index_type(PAIRS) is np.int64

@@ -23,7 +23,7 @@ FOREIGN = (
     (17 * 2**20).to_bytes(8, "little") + b" " * 17 * 2**20,
 )
 LIES: tuple[tuple[str, Any], ...] = (
-    ("items", 10**9), ("items", -1), ("items", 2**53), ("users", 2**39), ("users", -3),
+    ("neighbour_scale", 1.0), ("items", 10**9), ("items", -1), ("items", 2**53), ("users", 2**39), ("users", -3),
     ("history", 10**12), ("history", 1.5),
     ("codebook", {"shape": [2**30, 2**30]}), ("codebook", {"shape": [20, 12], "top": 1e300}), ("codebook", None),
     ("codebook", {"shape": [20]}), ("codebook", {"shape": [0, 12]}), ("codebook", []),

@@ -8,6 +8,7 @@ none is rounded on the way. The answer of a question that is refused is null.
 """
 
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -32,6 +33,7 @@ from legcf.ranking.tables.pooling import Pooling
 from legcf.scoring.explain import Explanation, explain, explain_popular
 from legcf.scoring.scorer import Request, Scored, Scorer
 
+KEPT = Path(__file__).parents[1] / "modelfile" / "golden"  # files of former versions
 USERS, ITEMS, WIDTH = 24, 130, 12
 ODD_TEXTS = ("", "é ☕ 日本 \u202e", "😀", "a\nb", "\ufeffmark", "42", "-7", "<b>&'\"\\", "x" * 300)
 
@@ -120,6 +122,7 @@ def make_kinds() -> dict[str, ServedModel]:
     kinds["table-many"] = replace(wide, item_rows=QuantisedTable.of(vectors(rng, 3000, 40), 3))
     kinds["lists"] = replace(base(5), lists=lists(rng, ITEMS, 0.1, 16, 0.5), item_rows=coded(rng, ITEMS, 9, 33, 2))
     kinds["lists-one-level"] = replace(base(6), lists=lists(rng, ITEMS, 0.02, 1, 0.0))
+    kinds["lists-fine"] = replace(base(6), lists=lists(rng, ITEMS, 0.2, 700, 0.4), list_bits=10)
     kinds["lists-empty"] = replace(base(6), lists=lists(rng, ITEMS, 0.0, 1, 1.0))
     kinds["lists-alone"] = replace(base(7, width=2), item_rows=DenseTable(np.zeros((ITEMS, 2), dtype=np.float32)),
                                    lists=lists(rng, ITEMS, 0.3, 200, 0.3))  # fmt: skip
@@ -196,7 +199,8 @@ def questions(model: ServedModel, rng: np.random.Generator) -> Iterator[tuple[st
         yield "explain", {"user": user, "item": items[-1]}
         yield "explain", {"user": user, "items": some, "item": items[0]}
     yield "recommend", {"user": "nobody by this name"}
-    yield "recommend", {"items": ["nothing by this name"]}
+    for spelling in ("nothing by this name", f"0{items[0]}", f"+{items[0]}", f" {items[0]}", ""):
+        yield "recommend", {"items": [spelling]}
     for k in (0, 1, 3, len(items), len(items) + 5):
         yield "recommend", {"items": few, "k": k}
     yield "recommend", {"items": [*some, *few], "k": 10}
@@ -274,12 +278,17 @@ def _explained(one: Explanation) -> dict[str, Any]:
 
 
 def write_golden(folder: Path) -> list[str]:
-    """Write a file of every kind with its questions and answers; return the names of the kinds."""
-    kinds = make_kinds()
-    for seed, (name, model) in enumerate(kinds.items()):
-        path = folder / f"{name}.legcf"
-        model.save(path)
-        scorer = Scorer.load(path)
+    """Write a file of every kind, and those that were kept of former versions, with questions and answers.
+
+    Return the names of the files.
+    """
+    for name, model in make_kinds().items():
+        model.save(folder / f"{name}.legcf")
+    for path in KEPT.glob("*.legcf"):
+        shutil.copyfile(path, folder / f"kept-{path.name}")
+    names = sorted(path.stem for path in folder.glob("*.legcf"))
+    for seed, name in enumerate(names):
+        scorer = Scorer.load(folder / f"{name}.legcf")
         asked = questions(scorer.model, np.random.default_rng(seed))
         lines = [
             {"ask": ask, "options": options, "answer": answer(scorer, ask, options)}
@@ -287,7 +296,7 @@ def write_golden(folder: Path) -> list[str]:
             if ask == "explain" or _is_clear(scorer, ask, options)
         ]
         (folder / f"{name}.json").write_text(json.dumps({"questions": lines}))
-    return list(kinds)
+    return names
 
 
 def _is_clear(scorer: Scorer, ask: str, options: dict[str, Any]) -> bool:

@@ -47,7 +47,7 @@ def test_every_field_of_a_model_has_a_golden_file() -> None:
     kinds = make_kinds().values()
     defaults = {field.name: field.default for field in dataclasses.fields(ServedModel)}
     used = {name for model in kinds for name in defaults if getattr(model, name) is not defaults[name]}
-    assert set(defaults) - used - UNWRITTEN - {"fold_in_item"} == set()  # an item from its users is no question
+    assert set(defaults) - used - UNWRITTEN == set()
 
 
 def test_every_key_of_the_configuration_and_kind_of_number_has_a_golden_file(golden: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JavaScript reader in Debian's chromium, on a page and in a Worker: the answers of Python's Scorer."""
+"""Ask the JavaScript reader in Debian's chromium, on a page and in a Worker: its answers are the Scorer's."""
 
 import json
 import shutil

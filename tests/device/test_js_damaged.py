@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damaged and hostile files in the JavaScript reader: an error with a sentence each, in no time and little memory."""
+"""Give damaged and hostile files to the JavaScript reader: each is refused with a sentence in little memory."""
 
 import json
 import subprocess

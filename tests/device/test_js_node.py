@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JavaScript reader in Node: on every golden file the answers of Python's Scorer."""
+"""Ask the JavaScript reader in Node: on every golden file its answers are the Scorer's."""
 
 import json
 import subprocess

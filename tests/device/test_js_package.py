@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JavaScript reader as a package: how small it is, and that `npm pack` gives what package.json promises."""
+"""Check the JavaScript reader as a package: how small it is, and that `npm pack` gives what package.json promises."""
 
 import gzip
 import json

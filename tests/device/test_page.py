@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages without a server, as a person uses them: from a file with the network off, and from a static host."""
+"""Use pages without a server as a person does: from a file with the network off, and from a static host."""
 
 from collections.abc import Iterator
 from dataclasses import replace

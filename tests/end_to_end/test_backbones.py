@@ -84,7 +84,7 @@ def test_backbone_parameters_are_told_apart_and_stored(backbone: str, dataset: D
     assert trained.metrics["backbone_params"] == inside
     assert trained.metrics["num_params"] == layer.num_params()
     assert trained.metrics["storage_bytes"] == layer.storage_bytes() + 4 * inside
-    assert trained.metrics["full_table_bytes"] == 140 * 8 * 4
+    assert trained.metrics["full_table_bytes"] == 140 * 128 * 4
 
 
 @pytest.mark.parametrize("update_on", ["mean", "concat", "first", "last"])

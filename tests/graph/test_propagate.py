@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from legcf.assignment.assignment import Assignment
 from legcf.data.interactions import Interactions
 from legcf.graph.adjacency import bipartite, expanded, normalised
-from legcf.graph.basis import basis_rows, dense_basis
+from legcf.graph.basis import dense_basis
 from legcf.graph.propagate import Operator, polynomial, product
 from tests.helpers import assigned_graphs, dense_bipartite, dense_normalised, graphs, layer_mean, random_interactions
 
@@ -61,16 +61,6 @@ def test_basis_equals_stepwise_in_value_and_gradient(assigned: Assigned, layers:
     assert torch.allclose(on_basis.grad, stepwise.grad, atol=1e-4)
     wanted = layer_mean(operator.matrix.toarray().astype(np.float64), rows.detach().numpy(), layers)
     assert np.allclose(reference.detach().numpy(), wanted, atol=1e-5)
-
-
-@given(assigned_graphs(), st.integers(0, 3))
-def test_chosen_rows_equal_all_rows(assigned: Assigned, layers: int) -> None:
-    operator, selection = setting(assigned)
-    coefficients = np.vstack([mean_of(layers), np.eye(1, layers + 1, layers, dtype=np.float32)])
-    whole = dense_basis(operator, selection, coefficients, 1024.0)
-    half = len(whole) // 2
-    for rows in (np.arange(half), np.arange(half, len(whole)), np.array([len(whole) - 1, 0])):
-        assert np.allclose(basis_rows(operator, selection, coefficients, rows), whole[rows], atol=1e-6)
 
 
 @given(assigned_graphs(), st.integers(0, 3), st.sampled_from([1e-9, 1e-4, 1e-3]))

@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The file format: whatever is wrong with a file, the answer is one sentence."""
 
+import hashlib
 import json
+import math
 import random
+import tracemalloc
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from legcf.core.errors import UserError
+from legcf.modelfile.codecs import get_encoder
 from legcf.modelfile.container import read_container, write_container
 from legcf.modelfile.served_model import ServedModel
 
@@ -59,9 +66,11 @@ def test_every_flipped_bit_is_refused(model_file: Path, tmp_path: Path) -> None:
         (2).to_bytes(8, "little") + b"{}",
         (2).to_bytes(8, "little") + b"[]",
         (40_000).to_bytes(8, "little") + b"[" * 40_000,
-        (17 * 2**20).to_bytes(8, "little") + b" " * 17 * 2**20,
+        (200_000).to_bytes(8, "little") + b"[" * 200_000,
+        (6002).to_bytes(8, "little") + b"[" + b"9" * 6000 + b"]",
+        (2 * 2**20).to_bytes(8, "little") + b" " * 2 * 2**20,
     ],
-    ids=["empty", "zip", "huge length", "no metadata", "list", "deep", "header above the cap"],
+    ids=["empty", "zip", "huge length", "no metadata", "list", "deep", "deeper", "digits", "header above the cap"],
 )
 def test_foreign_files(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "foreign"
@@ -110,6 +119,83 @@ def test_lies_with_a_right_checksum(key: str, value: object, model_file: Path, t
     write_container(path, arrays, {**metadata, "config": json.dumps(config)})
     with pytest.raises(UserError):
         ServedModel.load(path)
+
+
+def write_header(path: Path, header: dict[str, object], data: bytes = b"") -> None:
+    """A file with a right checksum, whatever its header says."""
+    blank = {"__metadata__": {"format": "legcf-serving", "version": "2", "checksum": "0" * 64}, **header}
+    encoded = json.dumps(blank, separators=(",", ":")).encode()
+    digest = hashlib.sha256(len(encoded).to_bytes(8, "little") + encoded + data).hexdigest()
+    encoded = encoded.replace(b"0" * 64, digest.encode(), 1)
+    path.write_bytes(len(encoded).to_bytes(8, "little") + encoded + data)
+
+
+@pytest.mark.parametrize("shape", [[0] * 100, [8, 8, 8, 8, 0], [8, 1, 1], []], ids=str)
+def test_shapes_of_more_than_two_sizes(shape: list[int], tmp_path: Path) -> None:
+    size = math.prod(shape)
+    write_header(tmp_path / "a", {"a": {"dtype": "U8", "shape": shape, "data_offsets": [0, size]}}, bytes(size))
+    with pytest.raises(UserError, match="the entry of 'a'"):
+        read_container(tmp_path / "a")
+
+
+@pytest.mark.parametrize("text", ["[" * 50_000, '{"items":' + "9" * 5000 + "}"], ids=["deep", "digits"])
+@pytest.mark.parametrize("part", ["config", "card"])
+def test_odd_json_inside(part: str, text: str, model_file: Path, tmp_path: Path) -> None:
+    arrays, metadata = read_container(model_file)
+    write_container(tmp_path / "lie", arrays, {**metadata, part: text})
+    with pytest.raises(UserError, match="not consistent"):
+        ServedModel.load(tmp_path / "lie")
+
+
+def peak_bytes(action: Callable[[], object]) -> int:
+    tracemalloc.start()
+    try:
+        action()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_header_of_braces_takes_little_memory(tmp_path: Path) -> None:
+    """Of fifteen megabytes of them, a third of a gigabyte of objects was made."""
+    encoded = b"[" + b"{}," * (5 * 2**20) + b"{}]"
+    (tmp_path / "a").write_bytes(len(encoded).to_bytes(8, "little") + encoded)
+
+    def load() -> None:
+        with pytest.raises(UserError, match="is not a legcf model file"):
+            read_container(tmp_path / "a")
+
+    assert peak_bytes(load) < 2**20
+
+
+def test_users_by_the_million_take_memory_by_the_bytes_of_the_file(model: ServedModel, tmp_path: Path) -> None:
+    """Ids that count up take no bytes of a file: what they take in memory is still in proportion to it."""
+    size = 10**6
+    padded = replace(model, titles=["x" * size, *(model.titles or [])[1:]])
+    padded.save(tmp_path / "padded")
+    arrays, metadata = read_container(tmp_path / "padded")
+    config = json.loads(metadata["config"])
+    for users in (8 * size, 2 * size):
+        promise = {**config, "users": users, "user_ids": {"kind": "range", "first": 0}}
+        for part in ("user_rows", "history"):
+            promise.pop(part, None)
+        write_container(tmp_path / "lie", arrays, {**metadata, "config": json.dumps(promise)})
+
+        def load() -> None:
+            with suppress(UserError):
+                ids = ServedModel.load(tmp_path / "lie").users
+                assert ids is not None
+                assert ids.find("12345") == 12345
+
+        assert peak_bytes(load) < 40 * size, users
+
+
+def test_features_of_a_wide_vector_are_refused() -> None:
+    """A map from 65,536 features to vectors of 4,096 numbers is a gigabyte, of which a file may hold a row."""
+    store = {"features.rows.values": np.zeros((1, 4096), np.float16), "features.places": np.zeros(0, np.uint8)}
+    coder = [{"name": "a", "kind": "category", "width": 2**16, "edges": []}]
+    with pytest.raises(ValueError, match="features are too many"):
+        get_encoder(store, "features", {"coder": coder, "rows": {"shape": [1, 4096]}}, 4096)
 
 
 def test_columns_outside_the_codebook(model_file: Path, tmp_path: Path) -> None:

@@ -5,9 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from legcf.data.ids import IdMap
 from legcf.export.accuracy import headline
 from legcf.export.build import build, served_ranking
 from legcf.export.options import ExportOptions
+from legcf.modelfile.codecs import Store, get_ids, put_ids
 from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.tables.embedding_table import CodebookTable, DenseTable, QuantisedTable
 
@@ -88,3 +90,13 @@ def test_a_table_of_few_bits_comes_back(bits: int, model: ServedModel, tmp_path:
     assert isinstance(again, QuantisedTable)
     np.testing.assert_array_equal(again.values, packed.values)
     np.testing.assert_allclose(again.scales, packed.scales, rtol=1e-6)
+
+
+@pytest.mark.parametrize("first", [0, -5, 2**62 - 1, 2**62, 2**63 - 50, 2**63, 2**64 - 50])
+@pytest.mark.parametrize("permuted", [False, True])
+def test_ids_of_any_size_come_back(first: int, permuted: bool) -> None:
+    values = [first + number for number in range(40)]
+    ids = IdMap.of(values[::-1] if permuted else values, "item")
+    store: Store = {}
+    config = put_ids(store, "ids", ids)
+    assert get_ids(store, "ids", config, len(ids), "item").values.tolist() == ids.values.tolist()

@@ -19,7 +19,7 @@ from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.tables.embedding_table import CodebookTable, DenseTable
 from legcf.scoring.batch import _lists_are_short
 from legcf.scoring.explain import explain
-from legcf.scoring.profile import UserProfile
+from legcf.scoring.foldin import UserProfile
 from legcf.scoring.scorer import Request, Scorer
 from tests.ranking.item_lists.test_lists import random_lists
 

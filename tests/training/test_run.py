@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from legcf.cli.output import summary
 from legcf.core.config import RunConfig
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset, Interactions
 from legcf.embeddings.budget import Budgeted
 from legcf.embeddings.full import FullTable, FullTableConfig
+from legcf.export.build import build
+from legcf.export.options import ExportOptions
 from legcf.training.loop import TrainingOptions
 from legcf.training.registry import METHODS, resolve
 from legcf.training.run import build_model, train
@@ -136,3 +139,18 @@ def test_fast_has_lists_and_chooses_nothing(dataset: Dataset) -> None:
     assert trained.metrics["test"]["recall@20"] > 0.99
     assert not {"choose", "lists"} & {line["stage"] for line in trained.curve}
     assert trained.config.ranking.list_weight == config.ranking.list_weight
+
+
+def test_seconds_are_those_of_choosing_as_well(dataset: Dataset) -> None:
+    config = resolve("popularity")
+    alone, final = (train(dataset, config, TrainingOptions(quiet=True, final=final)).metrics for final in (False, True))
+    assert alone["seconds"]["whole"] == alone["seconds"]["this_session"]
+    assert final["seconds"]["whole"] == final["seconds"]["this_session"] + final["seconds_to_choose"]
+    assert summary(final)["seconds"] == final["seconds"]["whole"]
+
+
+@pytest.mark.parametrize("width", [8, 16])
+def test_all_methods_are_compared_with_one_full_table(width: int, dataset: Dataset) -> None:
+    trained = train(dataset, resolve("als", overrides={"method": {"dim": width}}), TrainingOptions(quiet=True))
+    assert trained.metrics["full_table_bytes"] == 80 * 128 * 4
+    assert build(trained, ExportOptions(quiet=True)).card["full_table_bytes"] == 80 * 128 * 4

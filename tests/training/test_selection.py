@@ -25,7 +25,8 @@ from legcf.training import shared_work
 from legcf.training.loop import TrainingOptions
 from legcf.training.registry import resolve
 from legcf.training.run import build_model, train
-from legcf.training.selection import TableSearch, select_untrained, sizes
+from legcf.training.selection import select_untrained
+from legcf.training.table_search import TableSearch, sizes
 from tests.helpers import planted
 from tests.training.sessions import session
 

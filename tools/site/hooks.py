@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import live
 import reference
 from formulas import with_formulas
 from mkdocs.config.defaults import MkDocsConfig
@@ -31,6 +32,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, path, content=(ROOT / name).read_text()))
     for path, content in reference.pages().items():
         files.append(File.generated(config, path, content=content))
+    files.append(File.generated(config, "live/movielens-small.html", content=live.page()))
     for file in list(files.documentation_pages()):
         for name in sorted(_outside(file)):
             if files.get_file_from_path(f"{TREE}/{name}") is None:

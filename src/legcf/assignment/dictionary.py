@@ -107,10 +107,7 @@ def learn(
 
 
 def fit(
-    vectors: FloatArray,
-    codebook: FloatArray,
-    assignment: Assignment,
-    memory_cap_mb: float = DEFAULT_MEMORY_CAP_MB,
+    vectors: FloatArray, codebook: FloatArray, assignment: Assignment, memory_cap_mb: float = DEFAULT_MEMORY_CAP_MB
 ) -> FloatArray:
     """Solve the codebook that fits the codes best: (SᵀS + λI) D = SᵀH + λ D_before."""
     matrix = assignment.to_csr()
@@ -126,11 +123,7 @@ def fit(
 
 
 def _revive(
-    vectors: FloatArray,
-    codebook: FloatArray,
-    assignment: Assignment,
-    rng: np.random.Generator,
-    memory_cap_mb: float,
+    vectors: FloatArray, codebook: FloatArray, assignment: Assignment, rng: np.random.Generator, memory_cap_mb: float
 ) -> int:
     """Restart atoms that hardly any row uses at what badly coded rows still lack; returns how many."""
     use = np.bincount(assignment.indices[assignment.weights != 0], minlength=len(codebook))

@@ -16,9 +16,8 @@ from legcf.core.jit import njit, prange
 DEFAULT_MEMORY_CAP_MB = 256.0
 _SWAP_PASSES = 1  # at c = 2000, t = 4 it keeps 98.7 % of a table's recall, without 98.1 % (docs/study.md, section 2)
 _RIDGE = 1e-7  # relative to the atom's own norm; keeps near-copies among the atoms from blowing up the weights
-_INDEPENDENT = (
-    1e-3  # an atom must keep this share of its squared norm outside the span of those chosen, or weights explode
-)
+# An atom must keep this share of its squared norm outside the span of those chosen, or weights explode.
+_INDEPENDENT = 1e-3
 _DEPENDENT = 1e-6  # the same, once it is computed anew in double precision
 _WORTHWHILE = 1e-12  # a gain below this share of what is explained is rounding noise
 _BETTER = 1.0001  # a swap must win by more than rounding, or near-copies would swap for ever

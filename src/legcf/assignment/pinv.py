@@ -5,6 +5,7 @@ import numpy as np
 
 from legcf.assignment.assignment import Assignment
 from legcf.assignment.matching_pursuit import DEFAULT_MEMORY_CAP_MB, rows_within
+from legcf.assignment.update import refitted
 from legcf.core.arrays import FloatArray
 
 
@@ -28,3 +29,15 @@ def solve(
         indices[block] = np.take_along_axis(largest, order, axis=1)
         weights[block] = np.maximum(np.take_along_axis(kept, order, axis=1), 0)
     return Assignment(indices, weights, num_buckets)
+
+
+def solve_and_refit(
+    vectors: FloatArray, dictionary: FloatArray, t: int, memory_cap_mb: float = DEFAULT_MEMORY_CAP_MB
+) -> Assignment:
+    """Choose meta-embeddings by the closed form, and set their weights by least squares.
+
+    With more meta-embeddings than columns (c > d) the pseudo-inverse gives S · P, P a projection whose diagonal is d/c
+    on average. Its largest entries still name the right meta-embeddings, but what is left of their size is about that
+    share.
+    """
+    return refitted(vectors, dictionary, solve(vectors, dictionary, t, memory_cap_mb), memory_cap_mb)

@@ -3,7 +3,7 @@
 
 from collections.abc import Callable
 
-from legcf.assignment import matching_pursuit, pinv, pinv_refit
+from legcf.assignment import matching_pursuit, pinv
 from legcf.assignment.assignment import Assignment
 from legcf.core.arrays import FloatArray
 from legcf.core.plugins import Registry
@@ -15,9 +15,5 @@ SOLVERS: Registry[Solver] = Registry(
     "solver",
     "legcf.solvers",
     callable,
-    {
-        "pinv": pinv.solve,
-        "pinv-refit": pinv_refit.solve,
-        "matching-pursuit": matching_pursuit.solve,
-    },
+    {"pinv": pinv.solve, "pinv-refit": pinv.solve_and_refit, "matching-pursuit": matching_pursuit.solve},
 )

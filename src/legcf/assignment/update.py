@@ -32,10 +32,7 @@ def aggregated(vectors: FloatArray, widths: Sequence[int], how: str) -> FloatArr
 
 
 def refitted(
-    vectors: FloatArray,
-    dictionary: FloatArray,
-    assignment: Assignment,
-    memory_cap_mb: float = DEFAULT_MEMORY_CAP_MB,
+    vectors: FloatArray, dictionary: FloatArray, assignment: Assignment, memory_cap_mb: float = DEFAULT_MEMORY_CAP_MB
 ) -> Assignment:
     """Solve the non-negative weights that fit best with every entity's meta-embeddings left as they are."""
     weights = np.empty_like(assignment.weights)

@@ -92,10 +92,7 @@ class Backbone(nn.Module, ABC, Generic[B]):
 
 
 class LayeredBackbone(Backbone[B]):
-    """Set E0 and the output of every layer side by side; a layer maps rows and what their neighbours send.
-
-    One that is linear with some settings gives `coefficients` for those.
-    """
+    """Set E0 and every layer's output side by side; one that is linear with some settings gives `coefficients`."""
 
     num_layers: int
 

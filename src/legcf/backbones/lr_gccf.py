@@ -47,9 +47,7 @@ class LRGCCF(LayeredBackbone[LRGCCFConfig]):
         return Operator(normalised(with_self_loops(graph)), symmetric=True)
 
     def coefficients(self) -> FloatArray | None:
-        if len(self.transforms):
-            return None
-        return np.eye(self.config.layers + 1, dtype=np.float32)
+        return None if len(self.transforms) else np.eye(self.config.layers + 1, dtype=np.float32)
 
     def layer(
         self, number: int, rows: torch.Tensor, neighbours: torch.Tensor, rng: np.random.Generator | None

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run the `legcf` command: one file a command, each registered with one word here."""
 
+import errno
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -30,6 +32,8 @@ COMMANDS = (
     "compare",
     "search",
 )
+
+_LOST = "Another rank has not answered in time (LEGCF_RANK_TIMEOUT): --resume continues from the last checkpoint."
 
 
 def app_for(arguments: Sequence[str]) -> typer.Typer:
@@ -67,9 +71,31 @@ def main() -> None:
             sys.exit()
         print(f"legcf: {error.typed or error}", file=sys.stderr)
         sys.exit(2)
+    except (MemoryError, RuntimeError, OSError) as error:
+        is_lost = isinstance(error, RuntimeError) and "Timed out waiting" in str(error)  # of gloo
+        sentence = _LOST if is_lost else _shortage(error)
+        if sentence is None:
+            raise
+        print(f"legcf: {sentence}", file=sys.stderr, flush=True)
+        if is_lost:
+            os._exit(1)  # torch would wait for the other at a usual end; a launcher starts all ranks again
+        sys.exit(2)
     except KeyboardInterrupt:
         print("legcf: stopped.", file=sys.stderr)
         sys.exit(130)
+
+
+def _shortage(error: Exception) -> str | None:
+    """Return a sentence for what this machine lacks, memory or disk; None for other errors, which are our own."""
+    go_on = "what was written is whole, and a run goes on with --resume."
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):  # of Python and numpy, of torch
+        return (
+            f"There is not enough memory ({str(error).splitlines()[0] if str(error) else 'no more to be had'}): {go_on}"
+        )
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM):
+        where = f" ({error.filename})" if error.filename else ""
+        return f"{error.strerror}{where}: {go_on}"
+    return None
 
 
 def _print_version(is_asked: bool) -> None:

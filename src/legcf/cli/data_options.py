@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from legcf.core.config import validated
+from legcf.core.errors import UserError
 from legcf.data.options import DataOptions
 
 
@@ -17,18 +18,14 @@ def with_data_options(command: Callable[..., None]) -> Callable[..., None]:
 
     Name, type and help come from the record itself, so that the two can never differ.
     """
-    options = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[
-                _optional(field.annotation),
-                typer.Option(_declared(name, field.annotation), help=field.description, rich_help_panel="Data"),
-            ],
-        )
-        for name, field in DataOptions.model_fields.items()
-    ]
+    options = []
+    for name, field in DataOptions.model_fields.items():
+        is_switch = field.annotation in (bool, bool | None)
+        names = f"{option_name(name)}/{option_name('no_' + name)}" if is_switch else option_name(name)
+        option = typer.Option(names, help=field.description, rich_help_panel="Data")
+        kind: Any = field.annotation
+        annotation = Annotated[kind | None, option]
+        options.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation))
 
     @functools.wraps(command)
     def wrapped(**arguments: Any) -> None:
@@ -52,10 +49,8 @@ def option_name(field: str) -> str:
     return f"--{field.replace('_', '-')}"
 
 
-def _declared(field: str, annotation: Any) -> str:
-    is_switch = annotation in (bool, bool | None)
-    return f"{option_name(field)}/{option_name('no_' + field)}" if is_switch else option_name(field)
-
-
-def _optional(annotation: Any) -> Any:
-    return annotation | None
+def refuse_without_data(data: str | None, data_options: DataOptions, what_is: str) -> None:
+    """Refuse options that say how data are read where there is no --data; `what_is` names them, with is or are."""
+    if data is None and data_options.model_fields_set:
+        names = ", ".join(map(option_name, sorted(data_options.model_fields_set)))
+        raise UserError(f"{names} says how {what_is} read, but there is no --data.")

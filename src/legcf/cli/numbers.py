@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read numbers as people type them."""
 
+from contextlib import suppress
 from typing import Any
 
 import typer
@@ -11,17 +12,10 @@ def whole_number(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        value = _as_float(text)
-    if not value.is_integer():
-        raise typer.BadParameter(f"{text!r} is not a whole number, such as 100000 or 1e5.")
-    return int(value)
-
-
-def _as_float(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")
+        with suppress(ValueError):
+            if (value := float(text)).is_integer():
+                return int(value)
+    raise typer.BadParameter(f"{text!r} is not a whole number, such as 100000 or 1e5.")
 
 
 def large_number(help_text: str) -> Any:

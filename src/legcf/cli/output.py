@@ -11,6 +11,10 @@ from typing import Annotated, Any
 import typer
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+
+SHOWN_METRICS = ("recall@20", "ndcg@20", "recall@10", "ndcg@10")
+"""The metrics that a person looks for first."""
 
 
 def print_json(content: Any) -> None:
@@ -38,21 +42,30 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]
 def print_pairs(title: str, pairs: Mapping[str, Any]) -> None:
     """Print a two-column table of names and values."""
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table(title=title, title_justify="left", show_header=False)
-    table.add_column(justify="left")
-    table.add_column(justify="right")
+    table = Table("", Column(justify="right"), title=title, title_justify="left", show_header=False)
     for name, value in pairs.items():
         table.add_row(name, _cell(value))
     Console().print(table)
+
+
+def print_accuracy(accuracy: Mapping[str, Mapping[str, Mapping[str, float]]], origin: str) -> None:
+    """Print metrics of `origin` and of the file that was made of it, if any were measured."""
+    rows = [
+        (f"{part} {metric}", pair["before"], pair["after"], f"{pair['after'] / max(pair['before'], 1e-12):.1%}")
+        for part, metrics in accuracy.items()
+        for metric, pair in metrics.items()
+    ]
+    if rows:
+        print_table("Accuracy", ("", origin, "this file", "kept"), rows)
 
 
 def summary(metrics: dict[str, Any]) -> dict[str, Any]:
     """Return the lines of a result that a person looks for first."""
     test = metrics["test"]
     return {
-        **{f"test {name}": test[name] for name in ("recall@20", "ndcg@20", "recall@10", "ndcg@10") if name in test},
+        **{f"test {name}": test[name] for name in SHOWN_METRICS if name in test},
         "validation ndcg@20": metrics["validation"].get("ndcg@20"),
         **({"measured on (users)": test["judged_users"]} if "judged_users" in test else {}),
         **({"best epoch of each stage": best} if (best := best_epochs(metrics)) else {}),
@@ -60,7 +73,7 @@ def summary(metrics: dict[str, Any]) -> dict[str, Any]:
         "values stored (the paper's count)": metrics["num_params"],
         "bytes stored": metrics["storage_bytes"],
         "times smaller than the full table": metrics["full_table_bytes"] / max(metrics["storage_bytes"], 1),
-        "seconds": metrics["seconds"]["this_session"],
+        "seconds": metrics["seconds"].get("whole", metrics["seconds"]["this_session"]),
         "peak memory, MB": metrics["peak_rss_mb"],
         "preset": metrics["preset"],
         "seed": str(metrics["seed"]),
@@ -76,9 +89,7 @@ def best_epochs(metrics: Mapping[str, Any]) -> str:
 
 
 def _cell(value: Any) -> str:
-    if isinstance(value, bool) or value is None:
-        return str(value)
-    if isinstance(value, int):
+    if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:.4f}" if abs(value) < 100 else f"{value:,.1f}"

@@ -49,11 +49,10 @@ class TensorBoard:
         self._epochs += 1
 
     def close(self, metrics: Mapping[str, Any] | None) -> None:
-        if self._writer is None:
-            return
-        for name, value in numbers((metrics or {}).get("test", {}), "test/").items():
-            self._writer.add_scalar(name, value, self._epochs)
-        self._writer.close()
+        if self._writer is not None:
+            for name, value in numbers((metrics or {}).get("test", {}), "test/").items():
+                self._writer.add_scalar(name, value, self._epochs)
+            self._writer.close()
 
 
 class MLflow:
@@ -80,15 +79,19 @@ class MLflow:
     def epoch(self, line: Mapping[str, Any]) -> None:
         if self._epochs == 0:
             self._open()
-        self._mlflow.log_metrics(_without_at(numbers(line)), step=self._epochs)
+        self._log(numbers(line), self._epochs)
         self._epochs += 1
 
     def close(self, metrics: Mapping[str, Any] | None) -> None:
         if self._epochs == 0:
             return
         if metrics is not None:
-            self._mlflow.log_metrics(_without_at(numbers(metrics.get("test", {}), "test/")))
+            self._log(numbers(metrics.get("test", {}), "test/"))
         self._mlflow.end_run("FINISHED" if metrics is not None else "FAILED")
+
+    def _log(self, values: Mapping[str, float], step: int | None = None) -> None:
+        """Log values under names without @, which MLflow does not allow."""
+        self._mlflow.log_metrics({name.replace("@", "_at_"): value for name, value in values.items()}, step=step)
 
 
 TRACKERS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "mlflow": MLflow}
@@ -109,8 +112,3 @@ def numbers(line: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
         elif isinstance(value, int | float) and not isinstance(value, bool):
             flat[f"{prefix}{key}"] = float(value)
     return flat
-
-
-def _without_at(values: Mapping[str, float]) -> dict[str, float]:
-    """Replace @ in names, which MLflow does not allow."""
-    return {name.replace("@", "_at_"): value for name, value in values.items()}

@@ -29,13 +29,10 @@ _LAUNCHER = "LEGCF_LAUNCHER"  # its process
 _PARENT_DEATH = 1  # prctl's PR_SET_PDEATHSIG
 
 
-def must_start(count: int) -> bool:
-    """Return whether this process is to start ranks, and not one of them."""
-    return count > 1 and "TORCHELASTIC_RUN_ID" not in os.environ
-
-
-def start(count: int) -> None:
-    """Run this process's own command as `count` ranks until they are done."""
+def start_ranks(count: int) -> bool:
+    """Run this process's command as `count` ranks until they are done; False if it is to do the work itself."""
+    if count == 1 or "TORCHELASTIC_RUN_ID" in os.environ:
+        return False
     each = str(max(1, threads.available() // count))
     # Ranks that are started again would otherwise look for each other where the lost ones had been.
     defaults = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS": each}
@@ -53,6 +50,7 @@ def start(count: int) -> None:
             raise UserError(refusal.read_text(encoding="utf-8"))
     if ended:
         raise UserError("The workers failed too often (see above); --resume continues from the last checkpoint.")
+    return True
 
 
 def launch(count: int, arguments: list[str]) -> int:
@@ -82,7 +80,7 @@ def launch(count: int, arguments: list[str]) -> int:
     return 0
 
 
-def join(meet: bool = True) -> None:
+def join_ranks(meet: bool = True) -> None:
     """Meet the other ranks, if there is need to, and let only the first speak."""
     if _REFUSAL in os.environ:
         _end_with_parent(at_once=True)
@@ -90,11 +88,13 @@ def join(meet: bool = True) -> None:
             raise typer.Exit(1)  # it is gone already, and another goes on in its stead
         if Path(os.environ[_REFUSAL]).exists():
             raise typer.Exit
-    from legcf.core import distributed, jit, progress
+    from legcf.core import distributed
 
     if meet:
         distributed.join()
     if distributed.rank_and_world_size()[0] > 0:
+        from legcf.core import jit, progress
+
         jit.silence()
         progress.silence()
         warnings.simplefilter("ignore")

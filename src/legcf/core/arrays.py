@@ -2,6 +2,7 @@
 """Name the array types of the whole package, and add what numpy lacks."""
 
 from collections.abc import Mapping
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ Positions = NDArray[np.integer]
 """Positions of users or items in their id maps."""
 Square = NDArray[np.float64]
 """A square matrix, to be solved with."""
+NPY_ERRORS = (ValueError, OSError, EOFError, KeyError, TypeError, SyntaxError, TokenError, OverflowError, MemoryError)
+"""What `np.load` raises for damaged files: their headers are Python, and say how much memory to take."""
 
 
 def sorted_unique(values: NDArray[Any]) -> NDArray[Any]:

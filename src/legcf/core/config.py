@@ -2,7 +2,6 @@
 """Hold settings: frozen, fully resolved, unknown keys refused. The command line and the file use the same names."""
 
 import difflib
-import json
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -11,6 +10,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator, model_validator
 
 from legcf.core.errors import UserError
+from legcf.core.files import parse_json
 
 
 class Frozen(BaseModel):
@@ -65,87 +65,73 @@ _RENAMED_KEEP = {"best": "best-of-all"}  # as it was called while there was one 
 class TrainingConfig(Frozen):
     """Hold how parameters are learned; the same keys for every method."""
 
-    loss: str = Field(
-        "bpr", description="bpr, softmax, cosine (softmax of directions), or squared over all pairs without sampling"
-    )
-    temperature: float = Field(1.0, gt=0, description="divides the scores in the loss; about 0.1 suits cosines")
-    negatives: int = Field(
-        5, ge=1, description="negatives per pair (bpr) or shared by a batch (softmax, cosine); squared draws none"
-    )
-    negative_pool: int | None = Field(
-        None,
-        ge=1,
-        description="with bpr, a batch draws its negatives from this many items, drawn anew for each batch; null: all",
-    )
-    negative_weight: float = Field(
-        1.0, gt=0, description="how much a negative weighs beside a positive; for squared, any pair not in the data"
-    )
-    user_power: float = Field(0.0, description="p: a pair weighs degree^−p of its user")
-    item_power: float = Field(0.0, description="p: a pair weighs degree^−p of its item")
-    order: Literal["interaction", "user"] = Field(
-        "interaction", description="every pair once per epoch, or a uniform user and one of its items"
-    )
-    batch_size: int = Field(
-        2048,
-        ge=1,
-        description="pairs per step; with bpr each brings all its negatives; squared takes all pairs at once",
-    )
-    learning_rate: float = Field(1e-3, gt=0, description="step size of Adam")
-    scale_lr_by_rms: bool = Field(
-        False, description="multiply the learning rate by each parameter's root mean square at the start"
-    )
-    beta2: float = Field(0.999, ge=0, lt=1, description="β₂, how long Adam remembers squared gradients")
-    schedule: Literal["constant", "cosine"] = Field(
-        "constant", description="cosine goes to zero at a stage's last step"
-    )
-    l2: float = Field(0.0, ge=0, description="weight of the squared norms")
-    l2_on: Literal["rows", "final", "parameters"] = Field(
-        "rows",
-        description="the batch's input rows or final vectors (per pair), or all parameters of the embedding layer",
-    )
-    exclude_target: bool = Field(
-        False, description="learn a pair from its user's vector without that pair; for backbones that can (history)"
-    )
-    edge_folds: int = Field(
-        0,
-        ge=0,
-        le=16,
-        description="learn pairs from the graph without their edges, left out in this many folds; 0: off",
-    )
-    gradient_clip: float | None = Field(None, gt=0, description="clip every gradient entry to ± this")
-    epochs: int = Field(1000, ge=0, description="most epochs of a stage")
-    patience: int = Field(10, ge=1, description="evaluations without a better validation result that end a stage")
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    loss: str = "bpr"
+    """bpr, softmax, cosine (softmax of directions), or squared over all pairs without sampling"""
+    temperature: float = Field(1.0, gt=0)
+    """divides the scores in the loss; about 0.1 suits cosines"""
+    negatives: int = Field(5, ge=1)
+    """negatives per pair (bpr) or shared by a batch (softmax, cosine); squared draws none"""
+    negative_pool: int | None = Field(None, ge=1)
+    """with bpr, a batch draws its negatives from this many items, drawn anew for each batch; null: all"""
+    negative_weight: float = Field(1.0, gt=0)
+    """how much a negative weighs beside a positive; for squared, any pair not in the data"""
+    user_power: float = 0.0
+    """p: a pair weighs degree^−p of its user"""
+    item_power: float = 0.0
+    """p: a pair weighs degree^−p of its item"""
+    order: Literal["interaction", "user"] = "interaction"
+    """every pair once per epoch, or a uniform user and one of its items"""
+    batch_size: int = Field(2048, ge=1)
+    """pairs per step; with bpr each brings all its negatives; squared takes all pairs at once"""
+    learning_rate: float = Field(1e-3, gt=0)
+    """step size of Adam"""
+    scale_lr_by_rms: bool = False
+    """multiply the learning rate by each parameter's root mean square at the start"""
+    beta2: float = Field(0.999, ge=0, lt=1)
+    """β₂, how long Adam remembers squared gradients"""
+    schedule: Literal["constant", "cosine"] = "constant"
+    """cosine goes to zero at a stage's last step"""
+    l2: float = Field(0.0, ge=0)
+    """weight of the squared norms"""
+    l2_on: Literal["rows", "final", "parameters"] = "rows"
+    """the batch's input rows or final vectors (per pair), or all parameters of the embedding layer"""
+    exclude_target: bool = False
+    """learn a pair from its user's vector without that pair; for backbones that can (history)"""
+    edge_folds: int = Field(0, ge=0, le=16)
+    """learn pairs from the graph without their edges, left out in this many folds; 0: off"""
+    gradient_clip: float | None = Field(None, gt=0)
+    """clip every gradient entry to ± this"""
+    epochs: int = Field(1000, ge=0)
+    """most epochs of a stage"""
+    patience: int = Field(10, ge=1)
+    """evaluations without a better validation result that end a stage"""
     monitor: str = Field(
         "ndcg@20",
         description="validation metric that picks the best epoch; tables, lists and their settings are picked by the"
         " geometric mean of it and of recall at the same length",
     )
-    evaluate_every: int = Field(1, ge=1, description="epochs between validations")
-    validation_users: int | None = Field(
-        None, ge=1, description="validate on this many users (a seeded draw) instead of all while training"
-    )
-    continue_from: Literal["best", "last"] = Field("best", description="which weights the next stage starts from")
-    keep: Literal["best-of-all", "last-stage", "last"] = Field(
-        "best-of-all",
-        description="which weights the run ends with: the best of all stages, the best of its last stage, or the last",
-    )
-    propagation: Literal["auto", "basis", "stepwise"] = Field(
-        "auto", description="train on the propagated basis where the layer allows it, or propagate at every step"
-    )
-    memory_cap_mb: float = Field(
-        1024, gt=0, description="cap for the basis in memory and for the work arrays of basis and assignment update"
-    )
-    checkpoint_seconds: float = Field(
-        10, ge=0, description="least time between checkpoints: what a killed run loses at most, beside its epoch"
-    )
-    max_minutes: float | None = Field(None, gt=0, description="end the run after the epoch that passes this time")
-    clock: Literal["wall", "cpu"] = Field(
-        "wall",
-        description="what max_minutes counts: time that passes, or that of the cores, which other work does not use up",
-    )
-    threads: int | None = Field(
-        None, ge=1, description="threads to use; by default as many as affinity and the container's quota allow"
-    )
+    evaluate_every: int = Field(1, ge=1)
+    """epochs between validations"""
+    validation_users: int | None = Field(None, ge=1)
+    """validate on this many users (a seeded draw) instead of all while training"""
+    continue_from: Literal["best", "last"] = "best"
+    """which weights the next stage starts from"""
+    keep: Literal["best-of-all", "last-stage", "last"] = "best-of-all"
+    """which weights the run ends with: the best of all stages, the best of its last stage, or the last"""
+    propagation: Literal["auto", "basis", "stepwise"] = "auto"
+    """train on the propagated basis where the layer allows it, or propagate at every step"""
+    memory_cap_mb: float = Field(1024, gt=0)
+    """cap for the basis in memory and for the work arrays of basis and assignment update"""
+    checkpoint_seconds: float = Field(10, ge=0)
+    """least time between checkpoints: what a killed run loses at most, beside its epoch"""
+    max_minutes: float | None = Field(None, gt=0)
+    """end the run after the epoch that passes this time"""
+    clock: Literal["wall", "cpu"] = "wall"
+    """what max_minutes counts: time that passes, or that of the cores, which other work does not use up"""
+    threads: int | None = Field(None, ge=1)
+    """threads to use; by default as many as affinity and the container's quota allow"""
 
     @field_validator("keep", mode="before")
     @classmethod
@@ -164,37 +150,40 @@ class TrainingConfig(Frozen):
 class RankingConfig(Frozen):
     """Hold what ranks beside a model's vectors; the same keys for every method."""
 
-    norm_power: float = Field(
-        1.0, ge=0, le=1, description="power of a vector's length that counts in ranking: 1 all of it, 0 none"
-    )
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    norm_power: float = Field(1.0, ge=0, le=1)
+    """power of a vector's length that counts in ranking: 1 all of it, 0 none"""
     bytes: int | str | None = Field(
         None,
         description="size of the model file to make the most of, such as 1.6MB;"
         " auto: 1MB or 48 bytes per item, whichever is more, and the names",
     )
-    search_representation: bool = Field(
-        False, description="choose on validation what the items' vectors are made of: codes, or tables in few bits"
-    )
-    bits: int | None = Field(
-        None, ge=1, le=8, description="bits per value of the items' vectors; null: codes stay codes, in bytes"
-    )
-    lists: float | None = Field(
-        0.0, ge=0, description="entries of item lists, per item on average; 0: none; null: as many as `bytes` allows"
-    )
-    fit_lists: bool = Field(False, description="choose ridge, powers and weight of the lists on validation")
-    list_ridge: float = Field(
-        1.0, gt=0, description="λ, the ridge of the lists' regressions, in units of their mean diagonal"
-    )
-    list_user_power: float = Field(0.5, ge=0, description="p: a user weighs degree^−p in these regressions")
-    list_power: float = Field(0.0, ge=0, description="p: what a user's lists add is multiplied by degree^−p")
-    list_weight: float = Field(
-        0.5, gt=0, description="standard deviation of the lists' scores, as a multiple of that of the inner products"
-    )
-    list_candidates: int | None = Field(
-        None, ge=1, description="items that may speak for an item; null: many, and weights solved again for those kept"
-    )
-    fit_weight: bool = Field(True, description="choose the weight of the lists on validation, where there is any")
-    list_bits: int = Field(4, ge=1, le=8, description="bits per weight in the lists")
+    search_representation: bool = False
+    """choose on validation what the items' vectors are made of: codes, or tables in few bits"""
+    bits: int | None = Field(None, ge=1, le=8)
+    """bits per value of the items' vectors; null: codes stay codes, in bytes"""
+    lists: float | None = Field(0.0, ge=0)
+    """entries of item lists, per item on average; 0: none; null: as many as `bytes` allows"""
+    fit_lists: bool = False
+    """choose ridge, powers and weight of the lists on validation"""
+    list_ridge: float = Field(1.0, gt=0)
+    """λ, the ridge of the lists' regressions, in units of their mean diagonal"""
+    list_user_power: float = Field(0.5, ge=0)
+    """p: a user weighs degree^−p in these regressions"""
+    list_power: float = Field(0.0, ge=0)
+    """p: what a user's lists add is multiplied by degree^−p"""
+    list_weight: float = Field(0.5, gt=0)
+    """standard deviation of the lists' scores, as a multiple of that of the inner products"""
+    list_candidates: int | None = Field(None, ge=1)
+    """items that may speak for an item; null: many, and weights solved again for those kept"""
+    fit_weight: bool = True
+    """choose the weight of the lists on validation, where there is any"""
+    list_bits: int = Field(4, ge=1, le=8)
+    """bits per weight in the lists"""
+    popularity_weight: float | None = Field(0.0, ge=0)
+    """standard deviation of log popularity in the scores, as a multiple of that of the inner products; null: chosen
+    on validation"""
 
     @field_validator("bytes")
     @classmethod
@@ -203,7 +192,7 @@ class RankingConfig(Frozen):
 
     @property
     def chooses(self) -> bool:
-        """Return whether validation has anything to choose."""
+        """Return whether validation has anything to choose of tables and lists."""
         return self.search_representation or self.fit_lists
 
     @property
@@ -272,12 +261,9 @@ _reported_keys: set[str] = set()
 
 
 def current_key(key: str, method: Any, report: bool = True) -> str:
-    """Return what `section.key` is called now; a former key is reported, once in a process.
+    """Return what `section.key` is called now; a former key, of `method` too, is reported once in a process.
 
-    Args:
-        key: The section and the key.
-        method: The method's name, whose former keys count in the section `method`.
-        report: Whether to warn of a former key; saved runs are read in silence.
+    Without `report` it is not: saved runs are read in silence.
     """
     section, _, option = key.partition(".")
     former = f"{method}.{option}" if section == "method" else key
@@ -295,32 +281,31 @@ def with_current_keys(content: Mapping[str, Any], method: Any, report: bool = Tr
         for key, value in values.items() if isinstance(values, Mapping) else ():
             current = current_key(f"{section}.{key}", method, report)
             if current in _DROPPED_KEYS:
-                _refuse_dropped(current, value)
+                if value:
+                    raise UserError(
+                        f"{current} = {value!r} is not possible: legcf no longer adds what neighbours took; item lists "
+                        "replace it (ranking.lists, or the preset default)."
+                    )
                 continue
             target, _, name = current.partition(".")
-            if name in result.setdefault(target, {}):
+            if not isinstance(result.setdefault(target, {}), dict):
+                raise UserError(f"`{target}` must hold keys and values.")
+            if name in result[target]:
                 raise UserError(f"`{current}` is set twice, once under its former name: leave that out.")
             result[target][name] = value
     return result
 
 
-def _refuse_dropped(key: str, value: Any) -> None:
-    """Refuse a setting that legcf no longer has, unless it is switched off."""
-    if value:
-        raise UserError(
-            f"{key} = {value!r} is not possible: legcf no longer adds what neighbours took; item lists replace it"
-            " (ranking.lists, or the preset default)."
-        )
-
-
 def migrated(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a saved run as they are written now, whatever version wrote them."""
+    if not isinstance(content, Mapping):
+        raise UserError("This is not a configuration of legcf: it is no object of sections.")
     method = content.get("method")
     result = with_current_keys(content, method.get("name") if isinstance(method, Mapping) else None, report=False)
     training = result.get("training")
     if isinstance(training, dict):
         result.setdefault("ranking", {})  # up to format 1 its keys stood among the training's
-        if training.get("keep") in _RENAMED_KEEP:
+        if isinstance(training.get("keep"), str) and training["keep"] in _RENAMED_KEEP:
             training["keep"] = _RENAMED_KEEP[training["keep"]]
     return result
 
@@ -393,6 +378,6 @@ def key_and_value(text: str, option: str, example: str) -> tuple[str, str]:
 def value_from_text(text: str) -> Any:
     """Return the value of a text: a number, true, null, a list in brackets; whatever is not JSON is text."""
     try:
-        return json.loads(text)
-    except json.JSONDecodeError:
+        return parse_json(text)
+    except ValueError:
         return text

@@ -29,7 +29,10 @@ from legcf.core.files import written_whole
 if TYPE_CHECKING:
     import torch
 
-_TIMEOUT = timedelta(hours=6)  # a rank that has died is noticed at once; this is for one that works for long
+_TIMEOUT = "LEGCF_RANK_TIMEOUT"
+"""The variable with the seconds after which a rank that does not answer counts as lost. One that has died is noticed at
+once, one that hangs only by this."""
+_TIMEOUT_SECONDS = 6 * 3600.0  # a rank may work alone for long
 _UNSHARED_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 JOB = "job"  # the file in a run's folder that says which job of ranks has begun it
 
@@ -52,7 +55,7 @@ def join() -> None:
         return
     import torch.distributed as dist
 
-    dist.init_process_group("gloo", timeout=_TIMEOUT)
+    dist.init_process_group("gloo", timeout=_timeout())
     _group.size, _group.rank = dist.get_world_size(), dist.get_rank()
     if (
         _group.rank == 0
@@ -63,6 +66,17 @@ def join() -> None:
             f"Set {_UNSHARED_STORE}=1 for torchrun: without it, a job does not recover from the loss of a rank.",
             file=sys.stderr,
         )
+
+
+def _timeout() -> timedelta:
+    text = os.environ.get(_TIMEOUT)
+    try:
+        seconds = _TIMEOUT_SECONDS if text is None else float(text)
+        if seconds <= 0:
+            raise ValueError
+        return timedelta(seconds=seconds)
+    except (ValueError, OverflowError) as error:
+        raise UserError(f"{_TIMEOUT}={text} is not a number of seconds above 0.") from error
 
 
 def rank_and_world_size() -> tuple[int, int]:

@@ -1,19 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write files whole or not at all: under a temporary name in the same folder, then renamed. Find the cache folder."""
 
+import ctypes
+import errno
 import glob
 import json
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from platformdirs import user_cache_path
 
 from legcf.core.errors import UserError
+
+_HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 
 
 def cache_folder() -> Path:
@@ -65,6 +70,43 @@ def held(path: Path, otherwise: str) -> Iterator[None]:
 
 
 @contextmanager
+def folder_held(folder: Path) -> Iterator[None]:
+    """Lock a folder, which is made if it is not there, while this process writes in it; another gets a sentence.
+
+    The lock ends with its process, however that ends, and leaves no file. Without locks (Windows, some network file
+    systems) nothing is refused.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    if folder.exists() and not folder.is_dir():
+        yield  # whoever writes says what is wrong
+        return
+    is_new = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise UserError(f"Cannot write {folder}: {error.strerror or error}.") from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(handle)
+        raise UserError(f"{folder} is being written by another process: wait until it ends, or stop it.") from error
+    except OSError:
+        pass  # a file system without locks
+    try:
+        yield
+    finally:
+        os.close(handle)
+        if is_new:
+            with suppress(OSError):
+                folder.rmdir()  # nothing was written
+
+
+@contextmanager
 def folder_written_whole(path: Path) -> Iterator[Path]:
     """Do as `written_whole` for a folder; an existing folder is replaced only once the new one is complete."""
     temporary: Path | None = None
@@ -73,18 +115,42 @@ def folder_written_whole(path: Path) -> Iterator[Path]:
         temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
         yield temporary
         os.chmod(temporary, 0o777 & ~_umask())
-        if path.exists():
+        if not path.exists():
+            os.replace(temporary, path)
+        elif not _exchanged(temporary, path):
             previous = temporary.with_suffix(".old")
             os.replace(path, previous)
-            os.replace(temporary, path)
+            try:
+                os.replace(temporary, path)
+            except OSError:
+                os.replace(previous, path)
+                raise
             shutil.rmtree(previous)
-        else:
-            os.replace(temporary, path)
     except OSError as error:
         raise UserError(f"Cannot write {path}: {error.strerror or error}.") from error
     finally:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Exchange two names in one step, so that neither is missing for a moment; return whether this system can."""
+    exchange = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
+    return exchange is not None and not exchange(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE)
+
+
+def reserve(path: Path) -> None:
+    """Take the disk space of a file that is mapped into memory: to lack it later ends the process without a word."""
+    if not hasattr(os, "posix_fallocate"):
+        return
+    try:
+        with open(path, "r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.EOPNOTSUPP):
+            return  # a file system that cannot tell
+        path.unlink(missing_ok=True)
+        raise UserError(f"Cannot write {path}: {error.strerror or error}.") from error
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -94,11 +160,19 @@ def write_json(path: Path, content: Any) -> None:
 
 def read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_bytes())
     except FileNotFoundError as error:
         raise UserError(f"{path} does not exist.") from error
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read as JSON: {error}.") from error
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON of any origin: whatever is wrong with it is a ValueError, also lists in lists beyond the stack."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
 
 
 def _umask() -> int:

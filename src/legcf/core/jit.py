@@ -11,6 +11,7 @@ differ in their last bits, and the first run on a machine would not be repeated 
 """
 
 import contextlib
+import hashlib
 import importlib
 import os
 import pickle
@@ -26,6 +27,8 @@ from legcf.core.files import cache_folder
 
 _VARIABLE = "NUMBA_CACHE_DIR"  # numba reads it when it is imported
 _COMPILES_FOR_ANOTHER = "LEGCF_COMPILES_FOR_ANOTHER"  # set in the process that compiles a parallel loop
+
+_CHECKSUM_BYTES = hashlib.sha256().digest_size
 
 
 def is_writable(folder: Path) -> bool:
@@ -65,6 +68,7 @@ _spare_torch_a_temporary_folder()
 import numba  # noqa: E402 - once its folder is settled
 from numba import get_num_threads, prange  # noqa: E402
 from numba.core import event  # noqa: E402
+from numba.core.caching import IndexDataCacheFile  # noqa: E402
 
 __all__ = ["get_num_threads", "is_writable", "njit", "prange", "settle_cache", "silence"]
 # Where /dev/shm is read-only, numba cannot lock its start against forks of this process and says so; there are none.
@@ -74,17 +78,52 @@ numba.config.reload_config()  # type: ignore[no-untyped-call] # for the case tha
 
 def njit(cache: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Apply `numba.njit`; with `cache=True` compiled code is kept where a folder can be written."""
-    keeps = cache and _IS_KEPT
+    keeps = cache and _IS_KEPT and not getattr(numba.config, "DISABLE_JIT", 0)
     compiler: Callable[[Callable[..., Any]], Any] = numba.njit(cache=keeps, **options)
-    if not (keeps and options.get("parallel") and options.get("fastmath")) or _COMPILES_FOR_ANOTHER in os.environ:
+    if not keeps:
         return compiler
+    is_elsewhere = options.get("parallel") and options.get("fastmath") and _COMPILES_FOR_ANOTHER not in os.environ
 
     def compiled(function: Callable[..., Any]) -> Any:
         dispatcher = compiler(function)
-        dispatcher._cache = _CompiledElsewhere(dispatcher._cache, function)
+        dispatcher._cache._cache_file.__class__ = _CheckedFiles
+        if is_elsewhere:
+            dispatcher._cache = _CompiledElsewhere(dispatcher._cache, function)
         return dispatcher
 
     return compiled
+
+
+class _CheckedFiles(IndexDataCacheFile):
+    """Keep compiled code with a checksum behind it: what is damaged is compiled anew, and never run."""
+
+    def _dump(self, content: Any) -> bytes:
+        data: bytes = super()._dump(content)  # type: ignore[no-untyped-call]
+        return data + hashlib.sha256(data).digest()
+
+    def _load_index(self) -> Any:
+        try:
+            data = Path(self._index_path).read_bytes()
+            version = pickle.dumps(self._version, protocol=-1)
+            stamp, overloads = _checked(data.removeprefix(version)) if data.startswith(version) else (None, {})
+        except (OSError, EOFError):
+            return {}
+        return overloads if stamp == self._source_stamp else {}
+
+    def _load_data(self, name: str) -> Any:
+        return _checked((Path(self._cache_path) / name).read_bytes())
+
+    def save(self, key: Any, data: Any) -> None:
+        with contextlib.suppress(OSError):  # a full disk: the next process compiles again
+            super().save(key, data)  # type: ignore[no-untyped-call]
+
+
+def _checked(data: bytes) -> Any:
+    """Unpickle what `_CheckedFiles` has written; anything else is an OSError, after which numba compiles."""
+    content, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
+    if hashlib.sha256(content).digest() != checksum:
+        raise OSError("damaged")
+    return pickle.loads(content)
 
 
 class _CompiledElsewhere:

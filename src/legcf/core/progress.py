@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -13,61 +13,42 @@ if TYPE_CHECKING:
 _PLAIN_EVERY_SECONDS = 10.0
 
 
-class Task(Protocol):
-    """Count work under way; call `advance` as it goes on."""
+class Task:
+    """Count work under way; call `advance` as it goes on. This one shows nothing."""
 
-    def advance(self, amount: float = 1, note: str = "") -> None: ...
-
-
-class _Silent:
     def advance(self, amount: float = 1, note: str = "") -> None:
         pass
 
 
-class _Measured:
-    """Measure how much is done and how fast."""
-
-    def __init__(self, title: str, total: float | None, unit: str) -> None:
-        self._title, self._total, self._unit = title, total, unit
-        self._done = 0.0
-        self._start = time.monotonic()
-
-    def _count(self, amount: float) -> float:
-        self._done += amount
-        return self._done / max(time.monotonic() - self._start, 1e-9)
-
-
-class _Live(_Measured):
+class _Live(Task):
     def __init__(self, bar: "Progress", title: str, total: float | None, unit: str) -> None:
-        super().__init__(title, total, unit)
-        self._bar = bar
-        self._id = bar.add_task(title, total=total, rate="", note="")
+        self._bar, self._unit = bar, unit
+        self._task = bar.tasks[bar.add_task(title, total=total, rate="", note="")]
 
     def advance(self, amount: float = 1, note: str = "") -> None:
-        rate = self._count(amount)
-        self._bar.update(self._id, advance=amount, rate=f"{rate:,.1f} {self._unit}/s", note=note)
+        rate = (self._task.completed + amount) / max(self._task.elapsed or 0, 1e-9)
+        self._bar.update(self._task.id, advance=amount, rate=f"{rate:,.1f} {self._unit}/s", note=note)
 
 
-class _Plain(_Measured):
+class _Plain(Task):
     """Print a line every ten seconds, none for what ends sooner."""
 
     def __init__(self, title: str, total: float | None, unit: str) -> None:
-        super().__init__(title, total, unit)
-        self._printed_at = self._start
+        self._title, self._total, self._unit, self._done = title, total, unit, 0.0
+        self._start = self._printed_at = time.monotonic()
 
     def advance(self, amount: float = 1, note: str = "") -> None:
-        rate = self._count(amount)
+        self._done += amount
         now = time.monotonic()
         if now - self._printed_at < _PLAIN_EVERY_SECONDS:
             return
         self._printed_at = now
-        has_total = self._total is not None
-        of = f"/{self._total:,.0f}" if has_total else ""
-        left = f", {((self._total or 0) - self._done) / max(rate, 1e-9):,.0f} s left" if has_total else ""
-        print(
-            f"{self._title}: {self._done:,.0f}{of} {self._unit}, {rate:,.1f}/s{left}{', ' if note else ''}{note}",
-            file=sys.stderr,
-        )
+        rate = max(self._done / max(now - self._start, 1e-9), 1e-9)
+        of, left = "", ""
+        if self._total is not None:
+            of, left = f"/{self._total:,.0f}", f", {(self._total - self._done) / rate:,.0f} s left"
+        line = f"{self._title}: {self._done:,.0f}{of} {self._unit}, {rate:,.1f}/s{left}"
+        print(f"{line}, {note}" if note else line, file=sys.stderr)
 
 
 _silent = False
@@ -83,7 +64,7 @@ def silence() -> None:
 def progress(title: str, total: float | None, unit: str = "steps", quiet: bool = False) -> Iterator[Task]:
     """Yield a task to advance: `with progress("Reading", size, "bytes") as task: task.advance(n)`."""
     if quiet or _silent:
-        yield _Silent()
+        yield Task()
     elif sys.stderr.isatty():
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

@@ -3,6 +3,7 @@
 
 import math
 import os
+import sys
 from pathlib import Path
 
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -60,11 +61,11 @@ def use(count: int | None = None) -> int:
     default torch takes more than a container's quota.
     """
     import numba
-    import torch
     from threadpoolctl import threadpool_limits
 
     number = available() if count is None else count
-    torch.set_num_threads(number)
+    if (torch := sys.modules.get("torch")) is not None:  # what does not need it must not import it
+        torch.set_num_threads(number)
     numba.set_num_threads(min(number, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
     threadpool_limits(number, user_api="blas")
     return number

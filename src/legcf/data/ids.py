@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,8 +49,24 @@ class IdMap:
         return self.values.dtype == object
 
     @cached_property
-    def _position(self) -> dict[ExternalId, int]:
+    def _first(self) -> int | None:
+        """Return the first id where each is one more than that before it; else None."""
+        values: NDArray[Any] = self.values
+        if self.is_text or not len(self) or int(values[-1]) - int(values[0]) != len(self) - 1:
+            return None
+        return int(values[0]) if bool((values[1:] - values[:-1] == 1).all()) else None
+
+    @cached_property
+    def _dictionary(self) -> dict[ExternalId, int]:
         return {identifier: position for position, identifier in enumerate(self.values.tolist())}
+
+    def _position(self, identifier: ExternalId) -> int | None:
+        """Return the position by subtraction where ids count up, for a dictionary takes a hundred bytes for each; by a
+        dictionary otherwise, ten times as fast as a bisection."""
+        if self._first is None:
+            return self._dictionary.get(identifier)
+        position = int(identifier) - self._first
+        return position if 0 <= position < len(self) else None
 
     def find(self, identifier: ExternalId) -> int | None:
         """Return the position of an id, or None. "42" finds the integer 42, since a shell only knows text; other
@@ -58,8 +75,8 @@ class IdMap:
             return None
         if isinstance(identifier, str) and not self.is_text:
             number = integer_id(identifier)
-            return None if number is None else self._position.get(number)
-        return self._position.get(str(identifier) if self.is_text else identifier)
+            return None if number is None else self._position(number)
+        return self._position(str(identifier) if self.is_text else int(identifier))
 
     def find_all(self, ids: "IdMap") -> LongArray:
         """Return the position in this map of every id of another, −1 where it is absent."""
@@ -110,6 +127,14 @@ def integer_id(text: str) -> int | None:
     """Return the 64-bit integer that a text spells as Python writes it, or None ("010", "+1", "1_0", " 1", 10**22)."""
     number = int(text) if _CANONICAL_INTEGER.fullmatch(text) else None
     return None if number is None or not -(2**63) <= number < 2**64 else number
+
+
+def as_typed(ids: Sequence[ExternalId], is_text: bool) -> Sequence[ExternalId]:
+    """Return ids as numbers if those of the model are (not `is_text`) and all of these are too, as text otherwise."""
+    texts = [str(one) for one in ids]
+    numbers = [integer_id(one) for one in texts]
+    spelled = [one for one in numbers if one is not None]
+    return texts if is_text or len(spelled) < len(texts) else spelled
 
 
 def _checked(ids: NDArray[np.object_], kind: str) -> NDArray[np.generic]:

@@ -24,8 +24,7 @@ SAMPLE_ITEMS = 2**16
 
 def pair_keys(users: NDArray[np.integer], items: NDArray[np.integer], num_items: int) -> LongArray:
     """Return the key user · num_items + item of every pair: sorted pairs have sorted keys, and no two share one."""
-    keys: LongArray = users.astype(np.int64) * num_items + items
-    return keys
+    return users.astype(np.int64) * num_items + items
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +66,17 @@ class Interactions:
     def empty(cls, num_users: int, num_items: int) -> "Interactions":
         return cls(np.zeros(num_users + 1, dtype=np.int64), np.empty(0, dtype=np.int32), num_items)
 
+    def checked(self, kind: str) -> "Interactions":
+        """Return these pairs if offsets and items point inside, for compiled loops do not look; else a ValueError."""
+        indptr, items = self.indptr, self.items
+        if indptr.ndim != 1 or items.ndim != 1 or not len(indptr) or items.dtype != np.int32:
+            raise ValueError(f"the {kind} pairs have the wrong form")
+        if int(indptr[0]) != 0 or int(indptr[-1]) != len(items) or bool((indptr[1:] < indptr[:-1]).any()):
+            raise ValueError(f"the {kind} pairs are out of order")
+        if len(items) and not 0 <= int(items.min()) <= int(items.max()) < self.num_items:
+            raise ValueError(f"the {kind} pairs have items that are not there")
+        return self
+
     @property
     def num_users(self) -> int:
         return len(self.indptr) - 1
@@ -91,26 +101,17 @@ class Interactions:
         rows = self.users()
         sums = np.bincount(rows, self.weights, minlength=self.num_users)
         means = sums / np.maximum(self.user_degrees, 1)
-        relative: FloatArray = (self.weights / np.where(means > 0, means, 1)[rows]).astype(np.float32)
-        return relative
+        return (self.weights / np.where(means > 0, means, 1)[rows]).astype(np.float32)
 
     def users(self) -> IntArray:
         """Return the user of every pair, parallel to `items`."""
         return np.repeat(np.arange(self.num_users, dtype=np.int32), self.user_degrees)
 
-    @property
-    def num_rows(self) -> int:
-        """Return `num_users`, for relations whose rows are not users."""
-        return self.num_users
+    num_rows, rows = num_users, users
 
     @property
     def row_lengths(self) -> NDArray[np.int64]:
-        """Return `user_degrees`, for relations whose rows are not users."""
         return self.user_degrees
-
-    def rows(self) -> IntArray:
-        """Return `users()`, for relations whose rows are not users."""
-        return self.users()
 
     def keys(self) -> LongArray:
         """Return the `pair_keys` of all pairs, ascending."""
@@ -151,17 +152,9 @@ class Interactions:
         enough = int(np.searchsorted(np.cumsum(self.user_degrees[drawn]), pairs, side="right"))
         return np.sort(drawn[: max(enough, 1)])
 
-    def of_range(self, users: slice) -> "Interactions":
-        """Return only the pairs of a range of users, over the same users and items; nothing is copied but `indptr`."""
-        first, last = self.indptr[users.start], self.indptr[users.stop]
-        weights = None if self.weights is None else self.weights[first:last]
-        return Interactions(np.clip(self.indptr, first, last) - first, self.items[first:last], self.num_items, weights)
-
     def relative_of(self, user: int) -> FloatArray | None:
         """Return how much each item of a user counts, in units of their mean; None where all pairs count alike."""
-        if self.weights is None:
-            return None
-        return self.of_users(np.array([user])).relative_weights
+        return None if self.weights is None else self.of_users(np.array([user])).relative_weights
 
     def of(self, user: int) -> IntArray:
         return self.items[self.indptr[user] : self.indptr[user + 1]]
@@ -248,7 +241,6 @@ class Dataset:
     titles: list[str] | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
     weighed_at: float | None = None
-    """With a half-life: the time from which the ages of pairs are counted back, in seconds since 1970."""
 
     @cached_property
     def known(self) -> Interactions:

@@ -58,9 +58,8 @@ def load_data(data: Any, options: DataOptions = DEFAULTS) -> Dataset:
         return data
     if not _is_location(data):
         where = "Frame 'frame'"
-        return build_in_memory(
-            open_frame(select_pairs(frame_of(data), options, where), options, "frame", where), options
-        )
+        frame = select_pairs(frame_of(data), options, where)
+        return build_in_memory(open_frame(frame, options, "frame", where), options)
     folder = _prepared_folder(data)
     if folder is not None:
         return open_prepared(folder, options)
@@ -143,7 +142,8 @@ def _resolved(source: Location, options: DataOptions, stack: ExitStack) -> tuple
         return partial(open_files, paths, options), options
     entry = find_entry(source)
     filled = _filled(entry, options)
-    return partial(open_known, entry, _known_folder(entry), filled), filled
+    local = (find_local(entry) or fetch(entry)) if entry.downloads else None
+    return partial(open_known, entry, local, filled), filled
 
 
 def _prepared_folder(source: Location) -> Path | None:
@@ -153,12 +153,6 @@ def _prepared_folder(source: Location) -> Path | None:
     if not path.exists() and str(source) in REGISTRY:
         path = find_local(REGISTRY[str(source)]) or path
     return path if is_prepared(path) else None
-
-
-def _known_folder(entry: Entry) -> Path | None:
-    if not entry.downloads:
-        return None
-    return find_local(entry) or fetch(entry)
 
 
 def _filled(entry: Entry, options: DataOptions) -> DataOptions:

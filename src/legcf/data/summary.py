@@ -87,12 +87,8 @@ def plot(dataset: Dataset, path: Path) -> None:
 
 def _degrees(dataset: Dataset) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Count the pairs of each user and item in all parts together."""
-    users = np.zeros(dataset.num_users, dtype=np.int64)
-    items = np.zeros(dataset.num_items, dtype=np.int64)
-    for part in (dataset.train, dataset.validation, dataset.test):
-        users += part.user_degrees
-        items += part.item_degrees
-    return users, items
+    parts = (dataset.train, dataset.validation, dataset.test)
+    return np.sum([part.user_degrees for part in parts], axis=0), np.sum([part.item_degrees for part in parts], axis=0)
 
 
 def _distribution(degrees: NDArray[np.int64]) -> dict[str, float]:

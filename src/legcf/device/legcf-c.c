@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * legcf-c: ask a model file from C.   cc -std=c99 -O2 -o legcf-c legcf-c.c -lm
+ * legcf-c: ask a model file from C.   cc -std=c99 -O3 -o legcf-c legcf-c.c -lm
  *
  *     legcf-c model.legcf ITEM ITEM ...     ten recommendations for somebody who has these items
  *     legcf-c --similar model.legcf ITEM    ten items like it

@@ -321,14 +321,15 @@ static unsigned legcf__bits_for(uint64_t count) {
     return bits ? bits : 1;
 }
 
+static uint64_t legcf__word(const uint8_t *p) { /* eight bytes; compilers make one load of it */
+    return (uint64_t)p[0] | (uint64_t)p[1] << 8 | (uint64_t)p[2] << 16 | (uint64_t)p[3] << 24 | (uint64_t)p[4] << 32
+         | (uint64_t)p[5] << 40 | (uint64_t)p[6] << 48 | (uint64_t)p[7] << 56;
+}
+
 static uint64_t legcf__bits(legcf_bytes packed, uint64_t number, unsigned bits) { /* value `number` of packed values, up to 56 bits */
     uint64_t position = number * bits, byte = position >> 3, word;
-    if (byte + 8 <= packed.size) {
-        const uint8_t *p = packed.at + byte;
-        word = (uint64_t)p[0] | (uint64_t)p[1] << 8 | (uint64_t)p[2] << 16 | (uint64_t)p[3] << 24 | (uint64_t)p[4] << 32
-             | (uint64_t)p[5] << 40 | (uint64_t)p[6] << 48 | (uint64_t)p[7] << 56;
-    } else
-        word = legcf__little(packed.at + byte, byte < packed.size ? (unsigned)(packed.size - byte) : 0);
+    if (byte + 8 <= packed.size) word = legcf__word(packed.at + byte);
+    else word = legcf__little(packed.at + byte, byte < packed.size ? (unsigned)(packed.size - byte) : 0);
     return word >> (position & 7) & (((uint64_t)1 << bits) - 1);
 }
 
@@ -921,19 +922,33 @@ static void legcf__profile(legcf_model *m, const legcf_request *r) { /* the vect
     }
 }
 
+static float legcf__product(const legcf_matrix *m, uint32_t row, const float *vector) { /* of a row with a vector */
+    float sum[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    uint32_t x = 0, l, d = m->columns;
+    if (m->type == 1) {
+        const int8_t *values = (const int8_t *)m->values.at + (uint64_t)row * d;
+        for (; x + 8 <= d; x += 8)
+            for (l = 0; l < 8; l++) sum[l] += (float)values[x + l] * vector[x + l];
+        for (; x < d; x++) sum[x & 7] += (float)values[x] * vector[x];
+        return ((sum[0] + sum[1]) + (sum[2] + sum[3]) + ((sum[4] + sum[5]) + (sum[6] + sum[7]))) * m->factors[m->scale.at[row]];
+    }
+    for (; x < d; x++) sum[x & 7] += legcf__value(m, row, x) * vector[x];
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+}
+
 static void legcf__products(legcf_model *m) { /* scores: inner products of the vector with all items */
     uint32_t i, k, x, d = m->width;
     if (m->table == 'c') {
         uint32_t t = m->rows.columns;
-        for (i = 0; i < m->codebook.rows; i++) {
-            float sum[4] = {0, 0, 0, 0};
-            for (x = 0; x < d; x++) sum[x & 3] += legcf__value(&m->codebook, i, x) * m->vector[x];
-            m->projected[i] = sum[0] + sum[1] + (sum[2] + sum[3]);
-        }
+        uint64_t position = 0, safe = m->columns.size < 8 ? 0 : m->columns.size - 7, mask = ((uint64_t)1 << m->column_bits) - 1;
+        const int8_t *weight = (const int8_t *)m->rows.values.at;
+        for (i = 0; i < m->codebook.rows; i++) m->projected[i] = legcf__product(&m->codebook, i, m->vector);
         for (i = 0; i < m->num_items; i++) {
-            float score = 0;
-            for (k = 0; k < t; k++) {
-                float term = legcf__value(&m->rows, i, k) * m->projected[legcf__bits(m->columns, (uint64_t)i * t + k, m->column_bits)];
+            float score = 0, factor = m->rows.type == 1 ? m->rows.factors[m->rows.scale.at[i]] : 0;
+            for (k = 0; k < t; k++, position += m->column_bits) {
+                uint64_t byte = position >> 3;
+                uint64_t code = byte < safe ? legcf__word(m->columns.at + byte) >> (position & 7) & mask : legcf__bits(m->columns, (uint64_t)i * t + k, m->column_bits);
+                float term = (m->rows.type == 1 ? (float)*weight++ * factor : legcf__value(&m->rows, i, k)) * m->projected[code];
                 score = k ? score + term : term;
             }
             m->scores[i] = score;
@@ -963,7 +978,7 @@ static void legcf__products(legcf_model *m) { /* scores: inner products of the v
                 x = 0;
                 if (at * bits % 8 == 0) /* eight values are as many bytes as a value has bits */
                     for (; x + 8 <= d && ((at + x) * bits / 8 + 8) <= m->packed.size; x += 8) {
-                        uint64_t word = legcf__little(m->packed.at + (at + x) * bits / 8, 8);
+                        uint64_t word = legcf__word(m->packed.at + (at + x) * bits / 8);
                         const float *v = m->vector + x;
                         for (k = 0; k < 8; k += 4) {
                             sum[0] += ((float)(word & (levels - 1)) - middle) * v[k];
@@ -977,11 +992,7 @@ static void legcf__products(legcf_model *m) { /* scores: inner products of the v
                 m->scores[i] = (sum[0] + sum[1] + (sum[2] + sum[3])) * (step * m->rows.factors[m->rows.scale.at[i]]);
             }
     } else
-        for (i = 0; i < m->num_items; i++) {
-            float sum[4] = {0, 0, 0, 0};
-            for (x = 0; x < d; x++) sum[x & 3] += legcf__value(&m->rows, i, x) * m->vector[x];
-            m->scores[i] = sum[0] + sum[1] + (sum[2] + sum[3]);
-        }
+        for (i = 0; i < m->num_items; i++) m->scores[i] = legcf__product(&m->rows, i, m->vector);
 }
 
 static int legcf__add_lists(legcf_model *m, const legcf_request *r, int add) { /* add what lists say; whether they say anything */

@@ -22,12 +22,15 @@ const filled = (length, value) => new Float32Array(length).map((_, i) => value(i
 const toMean = (values) => { const mean = values.reduce((sum, value) => sum + value, 0) / values.length; return values.map((value) => value / mean); };
 const sum32 = (values) => values.reduce((sum, value) => fround(sum + value), 0);
 const power = (value, exponent) => fround(max(value, 1) ** -exponent);
-const order = (values) => [...values.keys()].sort((a, b) => values[b] - values[a] || a - b);
+const order = (values) => byScore([...values.keys()], values);
 
 const dot = (a, b, from = 0) => {
-  let sum = 0;
-  for (let i = 0; i < a.length; i++) sum += a[i] * b[from + i];
-  return sum;
+  let even = 0, odd = 0, i = 0;
+  for (; i + 1 < a.length; i += 2) {
+    even += a[i] * b[from + i];
+    odd += a[i + 1] * b[from + i + 1];
+  }
+  return even + odd + (i < a.length ? a[i] * b[from + i] : 0);
 };
 
 // Parse Python's JSON, which has NaN.
@@ -50,7 +53,7 @@ const readHeader = (bytes) => {
   let header;
   try {
     const length = Number(new DataView(bytes.buffer, bytes.byteOffset, 8).getBigUint64(0, true));
-    expect(length <= min(bytes.length - 8, 2 ** 24), "");
+    expect(length <= min(bytes.length - 8, 2 ** 20), "");
     header = [JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes.subarray(8, 8 + length))), 8 + length];
   } catch { /* not ours */ }
   const metadata = header?.[0]?.__metadata__;
@@ -61,13 +64,13 @@ const readHeader = (bytes) => {
   return header;
 };
 
-// Return a function that gives an array by name, types and shape (by default of one dimension).
+// Return a function that gives an array by name, types and shape.
 const readParts = (header, data) => {
   const parts = new Map();
   for (const [name, entry] of Object.entries(header)) {
     if (name === "__metadata__") continue;
     const { dtype, shape, data_offsets: [start, end] } = entry, type = TYPES.get(dtype);
-    expect(type && [...shape, start, end].every((n) => isSize(n, data.length)), `${name} is wrong`);
+    expect(type && shape.length < 3 && [...shape, start, end].every((n) => isSize(n, data.length)), `${name} is wrong`);
     expect(end - start === shape.reduce((size, n) => size * n, type.BYTES_PER_ELEMENT), `${name} is wrong`);
     parts.set(name, { dtype, shape, type, start, end });
   }
@@ -114,27 +117,28 @@ const verify = async (bytes, start, checksum) => {
 class Bits {
   constructor(bytes, bits, length, limit = Infinity) {
     expect(bits >= 1 && bits <= 53 && bytes.length === ceil(length * bits / 8), "packed values are wrong");
-    const size = bytes.length + 4; // `read` looks ahead; beyond the end of an array that is slow
-    this.bytes = bytes.byteOffset + size > bytes.buffer.byteLength ? new Uint8Array(size) : new Uint8Array(bytes.buffer, bytes.byteOffset, size);
-    if (this.bytes.buffer !== bytes.buffer) this.bytes.set(bytes);
+    const size = bytes.length + 4; // `read` looks ahead
+    if (bytes.byteOffset + size > bytes.buffer.byteLength) {
+      const longer = new Uint8Array(size);
+      longer.set(bytes);
+      bytes = longer;
+    }
+    this.view = new DataView(bytes.buffer, bytes.byteOffset, size);
     this.bits = bits;
     for (let i = 0; i < length && limit < 2 ** bits; i++) expect(this.at(i) < limit, "packed values are wrong");
   }
 
   at(index) {
-    const { bytes, bits } = this, start = index * bits;
-    if (bits < 26) return read(bytes, start) & (1 << bits) - 1;
+    const { view, bits } = this, start = index * bits;
+    if (bits < 26) return read(view, start) & (1 << bits) - 1;
     let value = 0;
-    for (let done = 0; done < bits; done += 24) value += (read(bytes, start + done) & (1 << min(24, bits - done)) - 1) * 2 ** done;
+    for (let done = 0; done < bits; done += 24) value += (read(view, start + done) & (1 << min(24, bits - done)) - 1) * 2 ** done;
     return value;
   }
 }
 
 // Read 25 bits.
-const read = (bytes, bit) => {
-  const at = bit >>> 3;
-  return (bytes[at] | bytes[at + 1] << 8 | bytes[at + 2] << 16 | bytes[at + 3] << 24) >>> (bit & 7);
-};
+const read = (view, bit) => view.getInt32(bit >>> 3, true) >> (bit & 7);
 
 // Sorted pairs: Elias-Fano codes of the keys row · columns + column.
 class Pairs {
@@ -226,11 +230,11 @@ class Ids {
     return Number.isSafeInteger(Number(id)) ? Number(id) : id;
   }
 
-  // Find an id: the text "42" finds the integer 42, and the other way round.
+  // The text "42" finds the integer 42, and the other way round.
   position(id) {
-    let key = String(id), position = 0;
-    if (this.isText || /^\s*[+-]?\d+\s*$/.test(key)) {
-      if (!this.isText) key = String(BigInt(key));
+    const key = String(id);
+    let position = 0;
+    if (this.isText || /^(0|-?[1-9]\d*)$/.test(key)) {
       if (this.first === null) position = (this.slots ?? this.index())[this.slot(key)];
       else position = Number(BigInt(key) - this.first) + 1;
     }
@@ -309,12 +313,13 @@ class CodebookTable {
   }
 
   scores(query, out) {
-    const { book, width, terms, columns: { bytes, bits }, weights: { values, steps, factors } } = this, mask = (1 << bits) - 1;
-    const products = filled(book.length / width, (code) => dot(query, book, code * width));
-    for (let row = 0, at = 0, bit = 0; row < out.length; row++) {
-      const scale = steps ? factors[steps[row]] : 1;
+    const { book, width, terms, weights: { values } } = this, products = filled(book.length / width, (code) => dot(query, book, code * width));
+    // unpacked once: twice as fast
+    const columns = this.codes ??= new Uint32Array(values.length).map((_, at) => this.columns.at(at));
+    const weights = this.factors ??= filled(values.length, (at) => values[at] * this.weights.scale(floor(at / terms)));
+    for (let row = 0, at = 0; row < out.length; row++) {
       let sum = 0;
-      for (let term = 0; term < terms; term++, at++, bit += bits) sum = fround(sum + fround(products[read(bytes, bit) & mask] * fround(values[at] * scale)));
+      for (let term = 0; term < terms; term++, at++) sum = fround(sum + fround(products[columns[at]] * weights[at]));
       out[row] = sum;
     }
     return out;
@@ -338,7 +343,7 @@ class QuantisedTable {
 
   // Look up what a few neighbouring values add together.
   scores(query, out) {
-    const { width, bits, levels, steps, factors, values: { bytes } } = this, group = max(1, floor(TOGETHER / bits)), size = 1 << group * bits;
+    const { width, bits, levels, steps, factors, values: { view } } = this, group = max(1, floor(TOGETHER / bits)), size = 1 << group * bits;
     const sums = new Float32Array(ceil(width / group) * size), unit = fround(levels[1] - levels[0]);
     query.forEach((factor, i) => {
       const from = floor(i / group) * size, known = 2 ** (i % group * bits);
@@ -350,8 +355,8 @@ class QuantisedTable {
     for (let row = 0, bit = 0; row < out.length; row++) {
       const end = bit + width * bits;
       let sum = 0, from = 0;
-      for (; bit + groupBits <= end; bit += groupBits, from += size) sum += sums[from + (read(bytes, bit) & size - 1)];
-      if (bit < end) sum += sums[from + (read(bytes, bit) & (1 << end - bit) - 1)];
+      for (; bit + groupBits <= end; bit += groupBits, from += size) sum += sums[from + (read(view, bit) & size - 1)];
+      if (bit < end) sum += sums[from + (read(view, bit) & (1 << end - bit) - 1)];
       bit = end;
       out[row] = fround(sum) * fround(unit * factors[steps[row]]);
     }
@@ -423,48 +428,48 @@ const mask = (column, condition) => {
   return all ?? column.equal([]);
 };
 
+const byScore = (items, scores) => items.sort((a, b) => scores[b] - scores[a] || a - b);
+
 // Return the positions of the k highest scores, lower positions first among equals, −∞ left out.
 const best = (scores, k) => {
   expect(Number.isSafeInteger(k) && k > 0, "k is a whole number of at least 1.");
   const kept = new Uint32Array(min(scores.length, max(2 * k, 64)));
   let length = 0, bar = -Infinity;
-  const trim = () => {
-    kept.subarray(0, length).sort((a, b) => scores[b] - scores[a] || a - b);
-    length = min(length, k);
-    if (length === k) bar = scores[kept[k - 1]];
-  };
   for (let item = 0; item < scores.length; item++) {
     if (scores[item] > bar) {
       kept[length++] = item;
-      if (length === kept.length) trim();
+      if (length > k && length === kept.length) bar = scores[byScore(kept, scores)[(length = k) - 1]];
     }
   }
-  trim();
-  return Array.from(kept.subarray(0, length));
+  return Array.from(byScore(kept.subarray(0, length), scores).subarray(0, k));
 };
 
-// Solve a symmetric positive system: L D Lᵀ.
+// Cholesky: the lower half of the system is read.
 const solve = (system, sides) => {
   const n = sqrt(system.length);
-  for (let j = 0; j < n; j++) {
-    for (let i = j + 1; i < n; i++) {
-      const factor = system[i * n + j] / system[j * n + j];
-      for (let k = j + 1; k <= i; k++) system[i * n + k] -= factor * system[k * n + j];
+  for (let i = 0; i < n; i++) {
+    for (let j = 0; j <= i; j++) {
+      let sum = system[i * n + j];
+      for (let k = 0; k < j; k++) sum -= system[i * n + k] * system[j * n + k];
+      system[i * n + j] = i > j ? sum / system[j * n + j] : sqrt(sum);
     }
   }
   return sides.map((side) => {
     const x = Float64Array.from(side);
-    for (let j = 0; j < n; j++) for (let i = j + 1; i < n; i++) x[i] -= system[i * n + j] / system[j * n + j] * x[j];
-    for (let j = n - 1; j >= 0; j--) {
-      x[j] /= system[j * n + j];
-      for (let i = 0; i < j; i++) x[i] -= system[j * n + i] * x[j];
+    for (let i = 0; i < n; x[i] /= system[i * n + i], i++) for (let k = 0; k < i; k++) x[i] -= system[i * n + k] * x[k];
+    for (let i = n - 1; i >= 0; i--) {
+      x[i] /= system[i * n + i];
+      for (let k = 0; k < i; k++) x[k] -= system[i * n + k] * x[i];
     }
     return x;
   });
 };
 
 const addProduct = (matrix, row, weight) => {
-  for (let i = 0, at = 0; i < row.length; i++) for (let j = 0; j < row.length; j++, at++) matrix[at] += weight * row[i] * row[j];
+  for (let i = 0; i < row.length; i++) {
+    const factor = weight * row[i], from = i * row.length;
+    for (let j = 0; j <= i; j++) matrix[from + j] += factor * row[j];
+  }
 };
 
 const sentence = (opening, items, shared) => {
@@ -489,7 +494,7 @@ export class Legcf {
 
   constructor(part, config, card) {
     const items = count(config.items), book = "codebook" in config ? new Matrix(part, "codebook", config.codebook) : null;
-    expect(/^(int8|float16|float32)$/.test(config.dtype) && card.constructor === Object, "dtype is wrong");
+    expect(/^(int8|float16|float32)$/.test(config.dtype) && card.constructor === Object && !config.neighbour_scale, "dtype is wrong");
     Object.assign(this, { card, numItems: items, numUsers: 0, users: null, userTable: null, histories: null, weight: null, lists: null });
     this.table = readTable(part, "item_rows", config.item_rows, items, book);
     this.items = new Ids(part, "ids.items", config.item_ids, items, "item");
@@ -498,11 +503,9 @@ export class Legcf {
     this.titles = part.has("titles.text") ? new Texts(part, "titles", items) : null;
     this.pooling = config.pooling ?? null;
     expect(this.counts.bits <= 32 && (!this.pooling || within(this.pooling.user_power, -4, 4) && within(this.pooling.item_power, -4, 4)), "pooling is wrong");
-    for (const side of ["item", "user"]) {
-      this.foldIn = { unobserved: 0.1, ridge: 1e-3, damping: 0.5, scale: 1, ...config.fold_in[side] };
-      const values = Object.values(this.foldIn);
-      expect(values.length === 4 && values.every((value) => within(value, 0, 1e12)), "fold_in is wrong");
-    }
+    this.foldIn = { unobserved: 0.1, ridge: 1e-3, damping: 0.5, scale: 1, ...config.fold_in.user };
+    const settings = Object.values(this.foldIn);
+    expect(settings.length === 4 && settings.every((value) => within(value, 0, 1e12)), "fold_in is wrong");
     if ("users" in config) this.readUsers(part, config, items, book);
     if ("lists" in config) {
       const { entries, bits, levels, user_power: exponent } = config.lists, values = part.floats("lists.levels", count(levels));

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make pages that answer from a model file without a server: one HTML file, or a folder for any static host.
 
-Both are the server's page (`legcf/server/web`) with `backend.js` of this folder in place of the one that asks a server.
+Both are the server's page (`legcf/server/web`) with `backend.js` of this folder instead of the one that asks a server.
 """
 
 import base64

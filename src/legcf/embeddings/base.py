@@ -15,7 +15,7 @@ from torch import nn
 from legcf.core.arrays import FloatArray, Positions
 from legcf.core.config import BackboneConfig, MethodConfig
 from legcf.core.errors import UserError
-from legcf.data.interactions import Interactions
+from legcf.data.interactions import Dataset, Interactions
 from legcf.embeddings.search_space import PAPER_GRID, Space
 from legcf.factorisation.als import AlsSettings
 from legcf.ranking.item_lists.lists import ItemLists
@@ -84,15 +84,17 @@ class EmbeddingLayer(nn.Module, ABC, Generic[C]):
 
     @classmethod
     def sized(cls, config: C, num_users: int, num_items: int) -> C:
-        """Return the settings with every size that was left to the data filled in, within the budget they name.
-
-        The constructor asks for it, and `config` of the layer has the answer; `budget.widest_within` tries widths.
-        """
+        """Return the settings with every size that was left to the data filled in, within the budget they name."""
         return config
 
     @classmethod
     def within(cls, config: C, byte_budget: int, num_items: int) -> C:
         """Return the settings with sizes that nobody set as large as suits a file with so many bytes for items."""
+        return config
+
+    @classmethod
+    def chosen(cls, config: C, dataset: Dataset) -> C:
+        """Return the settings with what the method itself chooses on held-out pairs; most choose nothing."""
         return config
 
     @classmethod
@@ -207,7 +209,7 @@ def _within(change: Callable[[StateDict], None], state: StateDict, prefix: str, 
     """Change that part of a whole model's state which is the layer's."""
     part = {name.removeprefix(prefix): state.pop(name) for name in list(state) if name.startswith(prefix)}
     change(part)
-    state.update({prefix + name: tensor for name, tensor in part.items()})
+    state |= {prefix + name: tensor for name, tensor in part.items()}
 
 
 def take_saved_shapes(module: nn.Module, *names: str) -> None:

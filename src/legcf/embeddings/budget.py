@@ -19,7 +19,7 @@ _HOW = 'a number of stored values, "legcf" (c·d + t·N with c = 500, d = 128, t
 
 
 class Budgeted(MethodConfig):
-    """Base of every configuration of a layer whose sizes can follow from a budget."""
+    """Hold the option of every layer whose sizes can follow from a budget."""
 
     budget: int | str | None = Field(None, description=_HOW)
 
@@ -43,10 +43,7 @@ def stored_values(budget: int | str, num_entities: int) -> int:
 
 
 def widest_within(layer: type["EmbeddingLayer[Any]"], config: MethodConfig, shape: tuple[int, int], most: int) -> int:
-    """Return the largest `dim` up to `most` whose sizes the method's budget allows, 0 if none is.
-
-    `shape` is (users, items). The sizes a layer finds grow with its width, so the width is found by bisection.
-    """
+    """Return the largest `dim` up to `most` that the budget allows for `shape` (users, items), 0 if it allows none."""
 
     def is_refused(dim: int) -> bool:
         try:
@@ -55,7 +52,7 @@ def widest_within(layer: type["EmbeddingLayer[Any]"], config: MethodConfig, shap
             return True
         return False
 
-    return bisect_left(range(1, most + 1), True, key=is_refused)
+    return bisect_left(range(1, most + 1), True, key=is_refused)  # sizes grow with the width
 
 
 def without_budget(config: MethodConfig) -> MethodConfig:

@@ -27,11 +27,9 @@ class FullTableConfig(Budgeted):
     )
     initial: Literal["normal", "xavier", "als", "spectral"] = Field(
         "normal",
-        description="N(0, 0.1²) as LightGCN's code, Xavier, a factorisation, or singular vectors (rows = items)",
+        description="N(0, 0.1²) as LightGCN's code, Xavier, a factorisation, singular vectors (rows = items)",
     )
-    popularity_power: float = Field(
-        0.5, description="singular vectors are multiplied by the item's degree to this power"
-    )
+    popularity_power: float = Field(0.5, description="singular vectors are multiplied by item degree to this power")
     als: AlsSettings = Field(AlsSettings(), description="settings of that factorisation")
     score_scale: float = Field(10.0, gt=0, description="multiplies the factorisation's scores, for the softmax")
 
@@ -82,20 +80,20 @@ class FullTable(EmbeddingLayer[FullTableConfig]):
 
     @classmethod
     def sized(cls, config: FullTableConfig, num_users: int, num_items: int) -> FullTableConfig:
-        entities = num_items if config.rows == "items" else num_users + num_items
-        width = width_within(config.budget, entities, num_users + num_items, config.dim)
-        return config.model_copy(update={"dim": width})
+        rows = num_items if config.rows == "items" else num_users + num_items
+        return config.model_copy(update={"dim": width_within(config.budget, rows, num_users + num_items, config.dim)})
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
-        shape = (self.weight.shape[0], self.weight.shape[1])
-        if self.config.initial == "als":
+        initial, rows = self.config.initial, self.weight.data
+        if initial == "als":
             self.initialise_from(*factorise(train, self.config.dim, rng, self.config.als), train, rng)
-            return
-        if self.config.initial == "spectral":
-            drawn = self._singular(train, rng)
+        elif initial == "spectral":
+            vectors = singular_vectors(train, self.config.dim, rng)
+            scale = np.maximum(train.item_degrees, 1) ** self.config.popularity_power
+            rows.zero_()[:, : vectors.shape[1]] = torch.from_numpy(vectors * scale[:, None])
         else:
-            drawn = xavier_uniform(shape, rng) if self.config.initial == "xavier" else normal(shape, 0.1, rng)
-        self.weight.data.copy_(drawn)
+            shape = (len(rows), self.config.dim)
+            rows.copy_(xavier_uniform(shape, rng) if initial == "xavier" else normal(shape, 0.1, rng))
 
     @property
     def start_factorisation(self) -> AlsSettings | None:
@@ -105,19 +103,9 @@ class FullTable(EmbeddingLayer[FullTableConfig]):
         self, users: FloatArray, items: FloatArray, train: Interactions, rng: np.random.Generator
     ) -> None:
         """Take these vectors as rows, or those of items that act like them for sums over histories."""
-        rows = (
-            history_items(train, users, items)
-            if self.config.rows == "items"
-            else np.vstack(balance(users, items, power=0.5)[:2])
-        )
-        self.weight.data.copy_(torch.from_numpy(rows * np.float32(self.config.score_scale) ** 0.5))
-
-    def _singular(self, train: Interactions, rng: np.random.Generator) -> torch.Tensor:
-        vectors = singular_vectors(train, self.config.dim, rng)
-        rows = np.zeros((self.num_items, self.config.dim), dtype=np.float32)
-        scale = np.maximum(train.item_degrees, 1) ** self.config.popularity_power
-        rows[:, : vectors.shape[1]] = vectors * scale[:, None]
-        return torch.from_numpy(rows)
+        items_only = self.config.rows == "items"
+        found = history_items(train, users, items) if items_only else np.vstack(balance(users, items, 0.5)[:2])
+        self.weight.data.copy_(torch.from_numpy(found * np.float32(self.config.score_scale) ** 0.5))
 
     @property
     def als_settings(self) -> AlsSettings:
@@ -127,9 +115,8 @@ class FullTable(EmbeddingLayer[FullTableConfig]):
         if self.config.rows != "items":
             super().take_items(other, changed, vectors)
             return
-        rows = self.weight.data
-        rows[: other.num_items] = other.weight.data
-        rows[torch.from_numpy(changed)] = torch.from_numpy(vectors)
+        self.weight.data[: other.num_items] = other.weight.data
+        self.weight.data[torch.from_numpy(changed)] = torch.from_numpy(vectors)
 
     def table(self) -> torch.Tensor:
         if not self._first:

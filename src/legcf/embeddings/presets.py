@@ -14,6 +14,11 @@ DEFAULT_TRAINING: dict[str, Any] = {
 }  # fmt: skip
 DEFAULT_RANKING: dict[str, Any] = {"norm_power": 0.5}
 
+PLAIN_PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {"training": PAPER_TRAINING},
+    "default": {"training": DEFAULT_TRAINING, "ranking": DEFAULT_RANKING},
+}
+
 # For the smallest layers: directions of rows that have two or three values, or share all of theirs, are soon learnt by
 # heart (validation falls after an epoch); inner products take more epochs and end higher (docs/methods.md).
 SMALL_TRAINING: dict[str, Any] = {**DEFAULT_TRAINING, "loss": "softmax", "temperature": 1.0}

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from legcf.core.config import SECTIONS, RunConfig, merged
+from legcf.core.config import SECTIONS, RunConfig
 from legcf.core.errors import UserError
 from legcf.training.registry import BACKBONES, METHODS, config_from_json, resolve
 
@@ -137,8 +137,7 @@ def plan(cells: tuple[Cell, ...], seeds: int, content_hash: str) -> Plan:
     runs: list[Run] = []
     refused: dict[str, str] = {}
     for cell in cells:
-        reason = cell.unavailable()
-        if reason is not None:
+        if (reason := cell.unavailable()) is not None:
             refused[cell.name] = reason
             continue
         try:
@@ -170,10 +169,6 @@ def key_of(config_hash: str, content_hash: str, seed: int) -> str:
 
 def digest(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def with_overrides(cell_overrides: Mapping[str, Any], *more: Mapping[str, Any]) -> dict[str, Any]:
-    return merged(cell_overrides, *more)
 
 
 def _decisions(config: RunConfig) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset
 from legcf.experiments import published
 from legcf.experiments.cells import Plan, Run, StudyContext, plan
+from legcf.experiments.machine import cores
 from legcf.experiments.scheduler import DaskScheduler, HereScheduler, Scheduler
 from legcf.experiments.store import ResultStore
 from legcf.experiments.studies import EFFORTS, STUDIES, chosen_studies
@@ -56,10 +57,7 @@ def plans(request: StudyRequest, dataset: Dataset) -> dict[str, Plan]:
 
 
 def reproduce(
-    request: StudyRequest,
-    dataset: Dataset,
-    store: ResultStore,
-    tell: Callable[[str, Run], None] = lambda event, run: None,
+    request: StudyRequest, dataset: Dataset, store: ResultStore, tell: Callable[[str, Run], None]
 ) -> dict[str, Plan]:
     """Run what the store does not have yet; the tables are in the store afterwards."""
     asked = plans(request, dataset)
@@ -67,7 +65,7 @@ def reproduce(
         store.remember_study(name, dataset.name, request.effort, _remembered(planned, request, dataset))
     common = (store, request.source, request.options, _study_context(request, dataset), tell)
     scheduler: Scheduler = (
-        HereScheduler(*common, workers=request.workers)
+        HereScheduler(*common, workers=request.workers or cores())
         if request.scheduler is None
         else DaskScheduler(*common, address=request.scheduler)
     )

@@ -9,7 +9,8 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,48 +28,43 @@ _BASE_MB, _COPIES_OF_A_TABLE, _BASIS_MB = 500.0, 12, 1024.0
 RETRIES = 2  # of a run whose process on a Dask worker dies; a lost worker's runs are moved by Dask itself
 
 
+@dataclass
 class Scheduler:
     """Work through runs until every one is finished or has failed."""
 
-    def __init__(
-        self,
-        store: ResultStore,
-        source: str,
-        options: Mapping[str, Any],
-        context: StudyContext,
-        tell: Callable[[str, Run], None] = lambda event, run: None,
-    ) -> None:
-        self._store, self._source, self._options, self._context = store, source, dict(options), context
-        self._tell = tell
+    store: ResultStore
+    source: str
+    options: Mapping[str, Any]
+    context: StudyContext
+    tell: Callable[[str, Run], None]
 
     def work(self, runs: Sequence[Run]) -> None:
         waiting = list({run.key: run for run in reversed(runs)}.values())[::-1]
-        kept = {run.key for run in waiting if self._store.status(run.key)[0] == "finished"}
-        for run in waiting:
-            if run.key in kept:
-                self._tell("kept", run)
-        self._store.work_folder.mkdir(parents=True, exist_ok=True)
-        busy = f"Another command works on {self._store.path}; wait for it, or choose another --store."
-        with held(self._store.work_folder / "lock", busy):
-            self._do([run for run in waiting if run.key not in kept])
+        kept = [run for run in waiting if self.store.status(run.key)[0] == "finished"]
+        for run in kept:
+            self.tell("kept", run)
+        self.store.work_folder.mkdir(parents=True, exist_ok=True)
+        busy = f"Another command works on {self.store.path}; wait for it, or choose another --store."
+        with held(self.store.work_folder / "lock", busy):
+            self._do([run for run in waiting if run not in kept])
 
     def _do(self, runs: list[Run]) -> None:
         raise NotImplementedError
 
     def _begin(self, run: Run) -> WorkerJob:
-        self._store.begin(run, self._context.dataset, code_version())
+        self.store.begin(run, self.context.dataset, code_version())
         return WorkerJob(
-            self._source, self._options, run.content_hash, run.config.to_json(), code_version(),
+            self.source, dict(self.options), run.content_hash, run.config.to_json(), code_version(),
             keep_state=run.cell.keep_state,
         )  # fmt: skip
 
     def _record(self, run: Run, outcome: Outcome) -> None:
         if outcome.error is not None:
-            self._store.fail(run.key, outcome.error)
-            self._tell("failed", run)
+            self.store.fail(run.key, outcome.error)
+            self.tell("failed", run)
             return
-        self._store.finish(run.key, outcome, run.cell.command(self._source, run.seed, self._options))
-        self._tell("finished", run)
+        self.store.finish(run.key, outcome, run.cell.command(self.source, run.seed, self.options))
+        self.tell("finished", run)
 
 
 @dataclass
@@ -80,13 +76,12 @@ class _Started:
     log: Path
 
 
+@dataclass
 class HereScheduler(Scheduler):
     """Do runs in processes of this machine. What was stopped goes on from its checkpoint."""
 
-    def __init__(self, *common: Any, workers: int | None = None, **further: Any) -> None:
-        super().__init__(*common, **further)
-        self._workers = workers or cores()
-        self._started: list[_Started] = []
+    workers: int = field(default_factory=cores)
+    _started: list[_Started] = field(default_factory=list)
 
     def _do(self, runs: list[Run]) -> None:
         waiting = list(runs)
@@ -103,19 +98,19 @@ class HereScheduler(Scheduler):
         """Return whether a worker is free and memory lasts for what runs and one more; a single run is always tried."""
         if not self._started:
             return True
-        expected = expected_memory_mb(self._context)
+        expected = expected_memory_mb(self.context)
         still_growing = sum(max(0.0, started.expected_mb - _resident_mb(started.process)) for started in self._started)
-        return len(self._started) < self._workers and free_memory_mb() - still_growing > expected
+        return len(self._started) < self.workers and free_memory_mb() - still_growing > expected
 
     def _start(self, run: Run) -> None:
-        folder = self._store.work_folder / run.key[:16]
+        folder = self.store.work_folder / run.key[:16]
         folder.mkdir(parents=True, exist_ok=True)
         (folder / OUTCOME).unlink(missing_ok=True)
         job = replace(self._begin(run), folder=str(folder.resolve()), parent=os.getpid())
-        log = self._store.work_folder / f"{run.key[:16]}.log"
-        process = started(job, max(1, cores() // self._workers), log)
-        self._started.append(_Started(run, process, expected_memory_mb(self._context), folder, log))
-        self._tell("started", run)
+        log = self.store.work_folder / f"{run.key[:16]}.log"
+        process = started(job, max(1, cores() // self.workers), log)
+        self._started.append(_Started(run, process, expected_memory_mb(self.context), folder, log))
+        self.tell("started", run)
 
     def _collect(self) -> None:
         """Take in what has ended; a process that could not say why was killed."""
@@ -142,26 +137,21 @@ class HereScheduler(Scheduler):
                 one.process.wait(timeout=20)
             except subprocess.TimeoutExpired:
                 one.process.kill()
-            self._store.release(one.run.key)
+            self.store.release(one.run.key)
 
 
+@dataclass
 class DaskScheduler(Scheduler):
     """Do runs on the workers of a Dask scheduler, each of which must be able to open the data."""
 
-    def __init__(self, *common: Any, address: str, **further: Any) -> None:
-        super().__init__(*common, **further)
-        self._address = address
+    address: str
 
     def _do(self, runs: list[Run]) -> None:
-        with dask_client(self._address, "--scheduler") as client:
+        with dask_client(self.address, "--scheduler") as client:
             from distributed import as_completed
 
-            sent = {
-                client.submit(
-                    done_here, self._begin(run).to_json(), key=f"legcf-{run.key}", retries=RETRIES, pure=False
-                ): run
-                for run in runs
-            }
+            submit = partial(client.submit, done_here, retries=RETRIES, pure=False)
+            sent = {submit(self._begin(run).to_json(), key=f"legcf-{run.key}"): run for run in runs}
             try:
                 for future in as_completed(list(sent)):  # type: ignore[no-untyped-call]
                     self._record(sent.pop(future), _outcome(future))
@@ -169,7 +159,7 @@ class DaskScheduler(Scheduler):
             finally:
                 client.cancel(list(sent))
                 for run in sent.values():
-                    self._store.release(run.key)
+                    self.store.release(run.key)
 
 
 def _outcome(future: Any) -> Outcome:

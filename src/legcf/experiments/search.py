@@ -99,7 +99,13 @@ def search(
     refused = [trial.user_attrs["error"] for trial in study.trials if "error" in trial.user_attrs]
     if refused and not complete:
         raise UserError(f"Every trial failed; the last one said: {refused[-1]}")
-    return _write_best(request, complete, folder)
+    if not complete:
+        raise UserError("No trial was finished; raise --trials.")
+    best = max(complete, key=lambda trial: trial.value)
+    config, path = request.config(best.params), folder / "best.json"
+    write_json(path, config.to_json())
+    reached = {"trial": best.number, f"validation {config.training.monitor}": best.value, **best.params}
+    return {"trials": len(complete), "best": reached, "config": str(path)}
 
 
 def side_by_side(command: Sequence[str], workers: int) -> None:
@@ -151,16 +157,20 @@ def _attempt(trial: Any, request: SearchRequest, train_with: _Train, trials: int
     earlier = [one for one in _counted(trial.study) if one.number < trial.number]
     if len(earlier) >= trials:
         raise _Enough
-    drawn = {key: _draw(trial, key, part) for key, part in request.space().items()}
+    drawn = {
+        key: trial.suggest_categorical(key, list(part.values))
+        if isinstance(part, OneOf)
+        else trial.suggest_float(key, part.low, part.high, log=part.log)
+        for key, part in request.space().items()
+    }
     config = request.config(drawn)
     monitor = config.training.monitor
     scores: list[float] = []
 
     def prune_or_go_on(line: dict[str, Any]) -> None:
-        score = line.get("validation", {}).get(monitor)
-        if score is None:
+        if monitor not in line.get("validation", {}):
             return
-        scores.append(score)
+        scores.append(line["validation"][monitor])
         trial.report(max(scores), len(scores))
         if trial.number and trial.should_prune():  # the first is the default, which the best must not fall below
             raise optuna.TrialPruned
@@ -215,7 +225,7 @@ def prepare(request: SearchRequest, dataset: Dataset, folder: Path, trials: int)
             raise UserError(f"{folder} is not empty and holds no search; choose another --out.")
         write_json(path, mark)
     study = _study(folder, _sampler(request))
-    if request.space() and not study.get_trials(deepcopy=False):
+    if not study.get_trials(deepcopy=False):
         study.enqueue_trial(request.usual(request.space()))
 
 
@@ -233,31 +243,8 @@ def _revive(study: Any) -> None:
 def _counted(study: Any) -> list[Any]:
     """Return trials that are finished, pruned, refused or under way; those whose process is gone are tried again."""
     states = _optuna().trial.TrialState
-    return [one for one in study.get_trials(deepcopy=False) if _counts(one, states)]
-
-
-def _counts(trial: Any, states: Any) -> bool:
-    return trial.state not in (states.FAIL, states.WAITING) or "error" in trial.user_attrs
-
-
-def _write_best(request: SearchRequest, complete: Sequence[Any], folder: Path) -> dict[str, Any]:
-    if not complete:
-        raise UserError("No trial was finished; raise --trials.")
-    best = max(complete, key=lambda trial: trial.value)
-    config = request.config(best.params)
-    path = folder / "best.json"
-    write_json(path, config.to_json())
-    return {
-        "trials": len(complete),
-        "best": {"trial": best.number, f"validation {config.training.monitor}": best.value, **best.params},
-        "config": str(path),
-    }
-
-
-def _draw(trial: Any, key: str, part: Any) -> Any:
-    if isinstance(part, OneOf):
-        return trial.suggest_categorical(key, list(part.values))
-    return trial.suggest_float(key, part.low, part.high, log=part.log)
+    idle = (states.FAIL, states.WAITING)
+    return [one for one in study.get_trials(deepcopy=False) if one.state not in idle or "error" in one.user_attrs]
 
 
 def _points(space: Space) -> float:
@@ -275,10 +262,8 @@ def _value(config: Mapping[str, Any], key: str) -> Any:
 
 
 def _nested(key: str, value: Any) -> dict[str, Any]:
-    nested: Any = value
-    for part in reversed(key.split(".")):
-        nested = {part: nested}
-    return dict(nested)
+    first, _, rest = key.partition(".")
+    return {first: _nested(rest, value) if rest else value}
 
 
 def _optuna() -> Any:

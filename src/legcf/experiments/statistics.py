@@ -39,10 +39,6 @@ class Paired:
     wilcoxon: float
     users: int
 
-    @property
-    def is_significant(self) -> bool:
-        return self.t_test < LEVEL
-
 
 def paired(first: NDArray[np.floating], second: NDArray[np.floating]) -> Paired:
     """Return the paired t-test and Wilcoxon signed-rank test of second − first over the same users."""
@@ -55,14 +51,8 @@ def paired(first: NDArray[np.floating], second: NDArray[np.floating]) -> Paired:
     t_test = stats.ttest_rel(second.astype(np.float64), first.astype(np.float64))
     interval = t_test.confidence_interval(0.95)
     rank_test = stats.wilcoxon(changes, method="approx")
-    return Paired(
-        float(changes.mean()),
-        float(interval.low),
-        float(interval.high),
-        float(t_test.pvalue),
-        float(rank_test.pvalue),
-        len(changes),
-    )
+    low, high = map(float, interval)
+    return Paired(float(changes.mean()), low, high, float(t_test.pvalue), float(rank_test.pvalue), len(changes))
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:

@@ -73,6 +73,7 @@ class StoredRun:
 
 _NESTED = ("machine", "config", "metrics", "curve")
 _PLAIN = [name for name in StoredRun.__dataclass_fields__ if name not in _NESTED]
+_COLUMNS = ", ".join((*_PLAIN, *_NESTED))
 _NAME_OF_STUDY = ("study", "dataset", "preset")
 _THIS_STUDY = " AND ".join(f"{name} = ?" for name in _NAME_OF_STUDY)
 DRAWING = "drawing"
@@ -122,10 +123,9 @@ class ResultStore:
         """Record what a run came to, and what to type for it."""
         metrics = outcome.metrics
         with self._writing() as connection:
-            connection.executemany(
-                "INSERT OR REPLACE INTO per_user VALUES (?, ?, ?)",
-                [(key, name, _packed(values)) for name, values in outcome.per_user.items()],
-            )
+            for name, values in outcome.per_user.items():
+                packed = zlib.compress(np.ascontiguousarray(values, dtype="<f4").tobytes(), 6)
+                connection.execute("INSERT OR REPLACE INTO per_user VALUES (?, ?, ?)", (key, name, packed))
             if outcome.state is not None:
                 connection.execute("INSERT OR REPLACE INTO states VALUES (?, ?)", (key, zlib.compress(outcome.state)))
             connection.execute(
@@ -147,19 +147,15 @@ class ResultStore:
             for run in runs
             if run["status"] == "finished"
         ]
-        columns = ", ".join((*_PLAIN, *_NESTED))
         marks = ", ".join("?" * len((*_PLAIN, *_NESTED)))
         with self._writing() as connection:
             before = connection.total_changes
-            connection.executemany(f"INSERT OR IGNORE INTO runs ({columns}) VALUES ({marks})", values)
+            connection.executemany(f"INSERT OR IGNORE INTO runs ({_COLUMNS}) VALUES ({marks})", values)
             taken = connection.total_changes - before
-            connection.executemany(
-                "INSERT OR IGNORE INTO studies VALUES (?, ?, ?, ?, ?)",
-                [
-                    (plan["study"], plan["dataset"], plan["preset"], json.dumps(_without_name(plan)), time.time())
-                    for plan in studies
-                ],
-            )
+            for study in studies:
+                name = [study[part] for part in _NAME_OF_STUDY]
+                plan = json.dumps({key: value for key, value in study.items() if key not in _NAME_OF_STUDY})
+                connection.execute("INSERT OR IGNORE INTO studies VALUES (?, ?, ?, ?, ?)", (*name, plan, time.time()))
         return taken
 
     def fail(self, key: str, error: str) -> None:
@@ -180,8 +176,7 @@ class ResultStore:
 
     def rows(self) -> dict[str, StoredRun]:
         """Return every run by its key."""
-        columns = ", ".join((*_PLAIN, *_NESTED))
-        rows = self._connection.execute(f"SELECT {columns} FROM runs ORDER BY cell, seed").fetchall()
+        rows = self._connection.execute(f"SELECT {_COLUMNS} FROM runs ORDER BY cell, seed")
         return {values[0]: _row(values) for values in rows}
 
     def status(self, key: str) -> tuple[str, str | None]:
@@ -190,7 +185,7 @@ class ResultStore:
         return ("missing", None) if row is None else (row[0], row[1])
 
     def per_user(self, key: str) -> dict[str, NDArray[np.float32]]:
-        rows = self._connection.execute("SELECT metric, float32 FROM per_user WHERE key = ?", (key,)).fetchall()
+        rows = self._connection.execute("SELECT metric, float32 FROM per_user WHERE key = ?", (key,))
         return {name: np.frombuffer(zlib.decompress(blob), dtype="<f4") for name, blob in rows}
 
     def state(self, key: str) -> bytes | None:
@@ -203,10 +198,8 @@ class ResultStore:
         with self._writing() as connection:
             row = connection.execute(f"SELECT plan FROM studies WHERE {_THIS_STUDY}", name).fetchone()
             drawn = {key: value for key, value in json.loads(row[0]).items() if key == DRAWING} if row else {}
-            connection.execute(
-                "INSERT OR REPLACE INTO studies VALUES (?, ?, ?, ?, ?)",
-                (*name, json.dumps({**drawn, **plan}), time.time()),
-            )
+            values = (*name, json.dumps({**drawn, **plan}), time.time())
+            connection.execute("INSERT OR REPLACE INTO studies VALUES (?, ?, ?, ?, ?)", values)
 
     def remember_drawing(self, study: str, dataset: str, effort: str, drawing: Mapping[str, Any]) -> None:
         """Note what the figures of a remembered study show."""
@@ -263,15 +256,7 @@ def _training_seconds(metrics: Mapping[str, Any]) -> float | None:
     return sum(seconds.get(part, 0.0) for part in ("set_up", "train", "evaluate")) if seconds else None
 
 
-def _packed(values: NDArray[np.floating]) -> bytes:
-    return zlib.compress(np.ascontiguousarray(values, dtype="<f4").tobytes(), 6)
-
-
-def _without_name(plan: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in plan.items() if name not in _NAME_OF_STUDY}
-
-
 def _row(values: tuple[Any, ...]) -> StoredRun:
     plain = dict(zip(_PLAIN, values, strict=False))
-    machine, config, metrics, curve = (json.loads(text) if text else None for text in values[len(_PLAIN) :])
-    return StoredRun(**plain, machine=machine or {}, config=config or {}, metrics=metrics or {}, curve=curve or [])
+    nested = {name: json.loads(text) for name, text in zip(_NESTED, values[len(_PLAIN) :], strict=True) if text}
+    return StoredRun(**plain, **{name: value for name, value in nested.items() if value})

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Declare the paper's tables and figures as cells. A new study is a function and one line in STUDIES."""
 
-import functools
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
+from legcf.core.config import merged
 from legcf.core.errors import UserError
+from legcf.core.files import read_json
 from legcf.embeddings.base import ComparisonRow
-from legcf.experiments.cells import Cell, StudyContext, with_overrides
+from legcf.experiments.cells import Cell, StudyContext
 from legcf.training.registry import METHODS
 
 QUICK_EPOCHS = 12
@@ -29,6 +29,7 @@ _WATCHED = {"monitor": "ndcg@20", "validation_users": 5000}
 _STEPS_PER_EPOCH = 100  # of a quick run on the basis, where an epoch takes seconds
 _SMALLEST_BATCH, _LARGEST_BATCH = 256, 8192
 _RATE_OF_LARGEST = 1e-2
+_RATES: dict[str, Any] = read_json(Path(__file__).with_name("rates.json"))
 _MANY_PAIRS = 10**6  # where their number is not known
 _SMALLEST_POOL, _PAIRS_A_NEGATIVE = 512, 4  # of negatives that a batch shares: a step costs what it has of entities
 _USUAL_BUCKETS, _FEW_BUCKETS = 500, 100
@@ -60,7 +61,7 @@ def table2(context: StudyContext) -> list[Cell]:
     Rivals have one loss, and one start wherever a layer can be fitted to a factorisation, each at a rate that was
     searched for, and are trained until they converge or their time is up: their rows differ in the method alone."""
     return [
-        *(_rival(context, method, name, row) for method, name, row in _rival_rows()),
+        *_rivals(context),
         _legcf(context, "legcf", "LEGCF (paper, closed form)", group="LEGCF"),
         _legcf(context, "legcf-refit", "LEGCF (paper, refitted)", _REFIT, group="LEGCF"),
         _ours(context, "graph-pursuit", "LEGCF (paper, matching pursuit)"),
@@ -78,9 +79,7 @@ def converged(context: StudyContext) -> list[Cell]:
     return [
         _ours(context, "graph-pursuit", "matching pursuit"),
         _ours(context, "graph", "closed form", "pinv", closed),
-        _ours(
-            context, "graph", f"closed form, c = {few}", f"pinv-{few}", with_overrides(closed, {"method": {"c": few}})
-        ),
+        _ours(context, "graph", f"closed form, c = {few}", f"pinv-{few}", merged(closed, {"method": {"c": few}})),
         _ours(context, "graph", "refitted"),
     ]
 
@@ -89,13 +88,15 @@ def ablation(context: StudyContext) -> list[Cell]:
     """Return LEGCF without update or with each solver, anchors by METIS or at random, for equally many epochs."""
     solvers = {"on": ("pinv", "closed form"), "refit": ("pinv-refit", "refitted"), "pursuit": ("matching-pursuit",) * 2}
     starts = {"metis": "METIS", "random": "random"}
+    # Without an update there is one stage, which gets the epochs of both.
+    epochs = {"training": {"epochs": 2 * QUICK_EPOCHS}} if context.effort == "quick" else {}
     cells = []
     for start, named in starts.items():
         begun = {"method": {"start": start}} if start != "metis" else {}
-        off = with_overrides(begun, {"method": {"update": "none"}}, _as_long_as_two_stages(context))
+        off = merged(begun, {"method": {"update": "none"}}, epochs)
         cells.append(_legcf(context, f"off-{start}", f"{named}, no update", off, group=named))
         for name, (solver, words) in solvers.items():
-            updated = with_overrides(begun, {"method": {"update": solver}})
+            updated = merged(begun, {"method": {"update": solver}})
             cells.append(_legcf(context, f"{name}-{start}", f"{named}, update: {words.replace('-', ' ')}", updated,
                                 group=named))  # fmt: skip
     return cells
@@ -112,7 +113,7 @@ def hyperparameters(context: StudyContext) -> list[Cell]:
     cells = []
     for name, (option, values) in sweeps.items():
         for value in values:
-            overrides = with_overrides(_REFIT, {"method": {option: value}})
+            overrides = merged(_REFIT, {"method": {option: value}})
             if name == "c" and value > _LARGE_CODEBOOK:
                 overrides["training"] = {"propagation": "stepwise", **_stepwise(context)}
             cells.append(_legcf(context, f"{name}={value:g}", f"{name} = {value:g}", overrides, group=name))
@@ -139,7 +140,7 @@ def searched(context: StudyContext) -> dict[str, Cell]:
 
 def rate_at(rate: float, batch_size: int) -> float:
     """Convert a rate of rates.json to batches of another size: rates go with the root of the batch."""
-    return float(f"{rate * (batch_size / _searched_rates()['batch_size']) ** 0.5:.2g}")
+    return float(f"{rate * (batch_size / _RATES['batch_size']) ** 0.5:.2g}")
 
 
 def figures(context: StudyContext) -> list[Cell]:
@@ -147,7 +148,7 @@ def figures(context: StudyContext) -> list[Cell]:
     return [
         _legcf(context, "at-start", "initialisation", {"training": {"epochs": 0}}),
         _legcf(context, "pretrained", "after pretraining", {"method": {"update": "none"}}),
-        _legcf(context, "at-end", "after the updates", with_overrides(_REFIT, {"training": {"keep": "last"}})),
+        _legcf(context, "at-end", "after the updates", merged(_REFIT, {"training": {"keep": "last"}})),
     ]
 
 
@@ -182,8 +183,8 @@ def _legcf(
     base: dict[str, Any] = {"training": _quick_basis(context)}
     if context.buckets != _USUAL_BUCKETS:
         base["method"] = {"c": context.buckets}
-    merged = with_overrides(base, _limits(context), context.overrides, overrides or {})
-    return Cell(name, label, "legcf", ("paper",), merged, backbone, group, keep_state=True)
+    settings = merged(base, _limits(context), context.overrides, overrides or {})
+    return Cell(name, label, "legcf", ("paper",), settings, backbone, group, keep_state=True)
 
 
 def _quick_basis(context: StudyContext) -> dict[str, Any]:
@@ -214,11 +215,6 @@ def _batch(context: StudyContext) -> int:
     return max(_SMALLEST_BATCH, min(_LARGEST_BATCH, nearest))
 
 
-def _as_long_as_two_stages(context: StudyContext) -> dict[str, Any]:
-    """Return the epochs of both stages for the one stage that there is without an update."""
-    return {"training": {"epochs": 2 * QUICK_EPOCHS}} if context.effort == "quick" else {}
-
-
 def _ours(
     context: StudyContext, preset: str, label: str, name: str | None = None, overrides: Mapping[str, Any] | None = None
 ) -> Cell:
@@ -230,8 +226,8 @@ def _ours(
     batch = _batch(context)
     if batch < made_for["training"]["batch_size"] == _LARGEST_BATCH:
         changed["training"] = {"batch_size": batch, "learning_rate": _rate(batch), "negative_pool": _pool(batch)}
-    merged = with_overrides(changed, _limits(context, layers=False), context.overrides, overrides or {})
-    return Cell(name or preset, label, "legcf", (preset,), merged, group="LEGCF")
+    settings = merged(changed, _limits(context, layers=False), context.overrides, overrides or {})
+    return Cell(name or preset, label, "legcf", (preset,), settings, group="LEGCF")
 
 
 def _with_effort(context: StudyContext, cell: Cell) -> Cell:
@@ -243,22 +239,20 @@ def _with_effort(context: StudyContext, cell: Cell) -> Cell:
     plain = replace(cell, presets=presets, overrides={})
     if plain.config(0).training.max_minutes is not None:
         changed["max_minutes"] = None
-    merged = with_overrides({"training": changed}, _limits(context), context.overrides, cell.overrides)
-    return replace(plain, overrides=merged)
+    settings = merged({"training": changed}, _limits(context), context.overrides, cell.overrides)
+    return replace(plain, overrides=settings)
 
 
-def _rival_rows() -> Iterator[tuple[str, str, ComparisonRow]]:
-    """Yield method, name and row of everything that LEGCF is compared with."""
+def _rivals(context: StudyContext) -> Iterator[Cell]:
+    """Yield everything that LEGCF is compared with."""
     for method, known in METHODS.items():
-        if method != "legcf" and known.layer.comparison_rows is not None:
-            for name, row in (known.layer.comparison_rows or {method: ComparisonRow(method)}).items():
-                yield method, name, row
-
-
-def _rival(context: StudyContext, method: str, name: str, row: ComparisonRow) -> Cell:
-    within = {"method": {"budget": context.budget}} if row.within_budget else {}
-    changed = with_overrides(row.overrides, within, row.fitted, _one_loss(context, name))
-    return _with_effort(context, Cell(name, row.label, method, (), changed, None, row.group, reference=row.reference))
+        if method == "legcf" or known.layer.comparison_rows is None:
+            continue
+        for name, row in (known.layer.comparison_rows or {method: ComparisonRow(method)}).items():
+            within = {"method": {"budget": context.budget}} if row.within_budget else {}
+            changed = merged(row.overrides, within, row.fitted, _one_loss(context, name))
+            cell = Cell(name, row.label, method, (), changed, None, row.group, reference=row.reference)
+            yield _with_effort(context, cell)
 
 
 def _one_loss(context: StudyContext, name: str) -> dict[str, Any]:
@@ -268,7 +262,9 @@ def _one_loss(context: StudyContext, name: str) -> dict[str, Any]:
         "loss": "bpr", "temperature": 1.0, "negatives": 5, "negative_weight": 1.0, "user_power": 0.0,
     }  # fmt: skip
     if context.effort == "quick":
-        batch = _rival_batch(context)
+        # Most rivals propagate the whole table at every step: on large data twice as many pairs share it, as in rows of
+        # LEGCF that do so too.
+        batch = _batch(context) if _batch(context) < _LARGEST_BATCH else 2 * _LARGEST_BATCH
         training |= {
             "batch_size": batch, "negative_pool": _pool(batch), "schedule": "constant", **_WATCHED,
             "epochs": _RIVAL_EPOCHS, "patience": _RIVAL_PATIENCE,
@@ -282,18 +278,11 @@ def _searched_rate(context: StudyContext, name: str, batch: int) -> dict[str, fl
     """Return the rate, and L2 where it helped, of the data that is nearest in size and has the row; nothing where
     none was searched for."""
     pairs = context.num_pairs or _MANY_PAIRS
-    for one in sorted(_searched_rates()["found"].values(), key=lambda one: abs(math.log(pairs / one["pairs"]))):
+    for one in sorted(_RATES["found"].values(), key=lambda one: abs(math.log(pairs / one["pairs"]))):
         if name in one["rates"]:
             l2 = {"l2": one["l2"][name]} if name in one["l2"] else {}
             return {"learning_rate": rate_at(one["rates"][name], batch)} | l2
     return {}
-
-
-@functools.cache
-def _searched_rates() -> dict[str, Any]:
-    """Read rates.json, once in a process."""
-    text = resources.files("legcf.experiments").joinpath("rates.json").read_text(encoding="utf-8")
-    return dict(json.loads(text))
 
 
 def _legcf_on(context: StudyContext, base: str) -> Cell:
@@ -304,7 +293,7 @@ def _legcf_on(context: StudyContext, base: str) -> Cell:
     training = _stepwise(context)
     if training:
         training |= _searched_rate(context, f"{base}-legcf", training["batch_size"])
-    changed = with_overrides(_REFIT, {"training": training, "backbone": settings})
+    changed = merged(_REFIT, {"training": training, "backbone": settings})
     return _legcf(context, f"{base}-legcf", f"{label}, LEGCF", changed, base, label)
 
 
@@ -316,20 +305,13 @@ def _tables_on(context: StudyContext, base: str) -> list[Cell]:
     for width in dict.fromkeys((similar, 64, 128)):
         name = f"{base}-ud" if width == similar else f"{base}-ud-{width}"
         loss = _one_loss(context, f"ud-{max(width, 64)}" if base == _LIGHTGCN else f"{base}-ud")
-        overrides = with_overrides({"method": {"dim": width}, "backbone": settings}, loss)
+        overrides = merged({"method": {"dim": width}, "backbone": settings}, loss)
         cell = Cell(
             name, f"{label}, UD, {width} wide", "full", (), overrides, None if base == _LIGHTGCN else base, label,
             reference=width != similar,
         )  # fmt: skip
         cells.append(_with_effort(context, cell))
     return cells
-
-
-def _rival_batch(context: StudyContext) -> int:
-    """Return the batch of rivals, most of which propagate the whole table at every step: on large data twice as many
-    pairs share it, as in rows of LEGCF that do so too."""
-    batch = _batch(context)
-    return batch if batch < _LARGEST_BATCH else 2 * batch
 
 
 def _stepwise(context: StudyContext) -> dict[str, Any]:

@@ -69,10 +69,6 @@ class WorkerJob:
     def to_json(self) -> str:
         return json.dumps(asdict(self))
 
-    @classmethod
-    def from_json(cls, text: str) -> WorkerJob:
-        return cls(**json.loads(text))
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -151,9 +147,10 @@ def work(job: WorkerJob) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        sentence = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}".splitlines()[0]
+        sentence = str(error)
         if not isinstance(error, UserError):
             traceback.print_exc()
+            sentence = f"{type(error).__name__}: {error}".splitlines()[0]
         outcome = Outcome(error=sentence)
     with written_whole(folder / OUTCOME) as temporary:
         temporary.write_bytes(outcome.to_bytes())
@@ -161,6 +158,8 @@ def work(job: WorkerJob) -> int:
 
 
 def _carried_out(job: WorkerJob, folder: Path) -> Outcome:
+    from safetensors.torch import save
+
     if job.code != code_version():
         raise UserError(
             f"This worker has legcf {code_version()}, and {job.code} asks: install the same on all machines."
@@ -175,7 +174,9 @@ def _carried_out(job: WorkerJob, folder: Path) -> Outcome:
         names = {name.partition("@")[0] for name in PUBLISHED_METRICS}
         values, _, _ = evaluate_per_user(trained.ranking, dataset.test, ks, metrics=names)
         per_user = {name: values[name] for name in PUBLISHED_METRICS}
-    state = _state(trained) if job.keep_state else None
+    state = None
+    if job.keep_state:
+        state = save({name: tensor.contiguous() for name, tensor in trained.model.layer.state_dict().items()})
     return Outcome(None, trained.metrics, trained.curve, describe(), per_user, state)
 
 
@@ -189,12 +190,6 @@ def _trained(job: WorkerJob, dataset: Any, folder: Path) -> TrainedModel:
             pass  # of other code or damaged; or it fails again below, with the same sentence
     shutil.rmtree(folder, ignore_errors=True)
     return train(dataset, config, TrainingOptions(folder, quiet=True))
-
-
-def _state(trained: TrainedModel) -> bytes:
-    from safetensors.torch import save
-
-    return bytes(save({name: tensor.contiguous() for name, tensor in trained.model.layer.state_dict().items()}))
 
 
 @contextmanager
@@ -218,6 +213,6 @@ def _ending_with(parent: int) -> Iterator[None]:
 
 if __name__ == "__main__":
     try:
-        sys.exit(work(WorkerJob.from_json(sys.stdin.read())))
+        sys.exit(work(WorkerJob(**json.load(sys.stdin))))
     except KeyboardInterrupt:
         sys.exit(130)

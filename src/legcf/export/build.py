@@ -1,60 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make the model that a file holds from a trained one."""
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from legcf.assignment.dictionary import balance, learn
+from legcf.assignment.matching_pursuit import encode
+from legcf.core.arrays import FloatArray
 from legcf.core.errors import UserError
 from legcf.core.progress import progress
-from legcf.data.ids import IdMap
 from legcf.data.interactions import Interactions
 from legcf.export.calibrate import calibrated
-from legcf.export.coding import code_sides
 from legcf.export.compress.sizes import DEFAULT_C, DEFAULT_T, Sizes
 from legcf.export.options import ExportOptions
-from legcf.features.cold_items import ColdItemEncoder
 from legcf.modelfile.histories import PackedHistories
 from legcf.modelfile.served_model import ServedModel
-from legcf.ranking.precision import keep_codes, rounded
+from legcf.ranking.precision import column_type, keep_codes, rounded
 from legcf.ranking.ranking import Ranking
-from legcf.ranking.tables.embedding_table import DenseTable, EmbeddingTable
+from legcf.ranking.tables.embedding_table import CodebookTable, DenseTable, EmbeddingTable, full_table_bytes
 from legcf.scoring.foldin import user_maker
+
+if TYPE_CHECKING:
+    from legcf.training.run_folder import TrainedModel
 
 _CURVE_POINTS = 100
 
 
-class Trained(Protocol):
-    """Declare what an export needs of a trained model; `legcf.training.run_folder.TrainedModel` has it."""
-
-    @property
-    def users(self) -> IdMap: ...
-
-    @property
-    def items(self) -> IdMap: ...
-
-    @property
-    def titles(self) -> list[str] | None: ...
-
-    @property
-    def ranking(self) -> Ranking:
-        """Return the ranking as it was tested."""
-
-    @property
-    def known(self) -> Interactions:
-        """Return all that users are known to have."""
-
-    @property
-    def encoder(self) -> ColdItemEncoder | None:
-        """Return what encodes new items by their features, among the ranking's vectors."""
-
-    @property
-    def card(self) -> dict[str, Any]:
-        """Return what there is to know about the model: how it was made, its size and its accuracy."""
-
-
 def build(
-    trained: Trained, options: ExportOptions | None = None, validation: Interactions | None = None
+    trained: "TrainedModel", options: ExportOptions | None = None, validation: Interactions | None = None
 ) -> ServedModel:
     """Return the model that `options` describe: its final vectors, coded or as they are, with all that serving needs.
 
@@ -64,7 +39,7 @@ def build(
     ranking = trained.ranking
     if not (np.isfinite(ranking.users).all() and np.isfinite(ranking.items).all()):
         raise UserError("The model's vectors hold NaN or infinite values, so it cannot be served: train it again.")
-    options = resolved(options or ExportOptions(), trained)
+    options = (options or ExportOptions()).resolved(trained)
     assert options.dtype is not None
     keep_users = options.users == "coded"
     half = "float32" if options.dtype == "float32" else "float16"  # of numbers stored once per item: int8 is too coarse
@@ -89,18 +64,12 @@ def build(
         titles=trained.titles if options.titles else None,
         history=PackedHistories.of(trained.known) if options.history else None,
         pooling=ranking.pooling,
-        card=_card(trained, item_rows),
+        card=card_of(trained, item_rows),
         dtype=options.dtype,
         lists=ranking.lists,
         encoder=None if encoder is None else encoder.aligned_to(ranking.items, served.items),
     )
     return model if ranking.pooling is not None else calibrated(model, served, validation, rng, options.quiet)
-
-
-def resolved(options: ExportOptions, trained: Trained) -> ExportOptions:
-    """Fill in what follows from the model."""
-    size = trained.card.get("config", {}).get("ranking", {}).get("bytes")
-    return options.resolved(trained.ranking, isinstance(size, int))
 
 
 def _tables(
@@ -122,7 +91,27 @@ def _tables(
         entities = ranking.num_users + ranking.num_items
         c = min(DEFAULT_C, entities) if ranking.meta is None else len(ranking.meta)
     sizes = Sizes(c, min(DEFAULT_T, c) if t is None else t)
-    return code_sides((ranking.users, ranking.items), sizes, dtype, rng, options.quiet)
+    return _coded((ranking.users, ranking.items), sizes, dtype, rng, options.quiet)
+
+
+def _coded(
+    sides: tuple[FloatArray, FloatArray], sizes: Sizes, dtype: str, rng: np.random.Generator, quiet: bool = True
+) -> tuple[CodebookTable, CodebookTable]:
+    """Code users and items (`sides`) over one codebook.
+
+    The codebook is rounded to `dtype` before the last pursuit, so that the weights make up for its rounding.
+    """
+    user_rows, item_rows, metric = balance(*sides)
+    rows = np.concatenate([user_rows, item_rows]).astype(np.float32)
+    book, _ = learn(rows, sizes.c, sizes.t, rng, quiet=quiet)
+    stored = rounded(book * metric, dtype)
+    book = stored / metric
+    columns, weights = encode(rows, book, sizes.t)
+    narrow: NDArray[np.unsignedinteger] = columns.astype(column_type(sizes.c))
+    weights = rounded(weights, dtype)
+    split = len(sides[0])
+    coded_users = CodebookTable(narrow[:split], weights[:split], stored)
+    return coded_users, CodebookTable(narrow[split:], weights[split:], stored)
 
 
 def served_ranking(model: ServedModel, train: Interactions, quiet: bool = False) -> Ranking:
@@ -142,13 +131,13 @@ def served_ranking(model: ServedModel, train: Interactions, quiet: bool = False)
     )
 
 
-def _card(trained: Trained, rows: EmbeddingTable) -> dict[str, Any]:
+def card_of(trained: "TrainedModel", rows: EmbeddingTable) -> dict[str, Any]:
     """Return what the page shows of the training; the curve is thinned out so that the file stays small."""
     entities = len(trained.users) + len(trained.items)
     card = {key: value for key, value in trained.card.items() if key != "config"}
     curve = [_plain(line) for line in card.get("curve") or [] if "search" not in line]
     card["curve"] = curve[:: max(1, -(-len(curve) // _CURVE_POINTS))]
-    card["full_table_bytes"] = entities * trained.ranking.items.shape[1] * 4
+    card["full_table_bytes"] = full_table_bytes(entities)
     card["serving"] = {"d": rows.width, "entities": entities, **rows.facts}
     if trained.ranking.lists is not None:
         card["serving"]["list_entries"] = trained.ranking.lists.num_entries

@@ -44,8 +44,10 @@ def calibrated(
     """
     item_rows = model.item_rows
     if truth is None or not truth.num_pairs:
-        seen, truth = _hide(served.histories, rng)
-        served = replace(served, histories=seen, lists=None)  # which knows the hidden pairs
+        train = served.histories
+        hidden: NDArray[np.bool_] = rng.random(train.num_pairs) < _HIDDEN
+        truth = train.subset(hidden)
+        served = replace(served, histories=train.subset(~hidden), lists=None)  # lists know the hidden pairs
     seen, counts = served.histories, at_least_one(served.popularity)
     able = np.flatnonzero((seen.user_degrees > 0) & (truth.user_degrees > 0))
     users = np.sort(rng.choice(able, min(_SAMPLE, len(able)), replace=False))
@@ -94,9 +96,3 @@ def _scale(solved: FloatArray, targets: FloatArray) -> float:
     square = float((solved.astype(np.float64) ** 2).sum())
     factor = float((solved.astype(np.float64) * targets).sum()) / square if square > 0 else 1.0
     return factor if 1e-12 < factor < 1e12 else 1.0
-
-
-def _hide(train: Interactions, rng: np.random.Generator) -> tuple[Interactions, Interactions]:
-    """Split the pairs into those that are seen and those that are hidden, to be found again."""
-    hidden: NDArray[np.bool_] = rng.random(train.num_pairs) < _HIDDEN
-    return train.subset(~hidden), train.subset(hidden)

@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write a trained model as one file, and report its size and its accuracy before and after."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset
 from legcf.data.reading.item_table import NumberValues, TextValues, read_attributes
 from legcf.device.page import write_folder, write_page
 from legcf.export.accuracy import Compared, compared
-from legcf.export.build import Trained, build, resolved, served_ranking
+from legcf.export.build import build, served_ranking
 from legcf.export.options import ExportOptions
-from legcf.modelfile.attributes import Attributes, number_column, text_column
+from legcf.modelfile.attributes import Attributes, Column, number_column, text_column
 from legcf.modelfile.served_model import ServedModel
+
+if TYPE_CHECKING:
+    from legcf.training.run_folder import TrainedModel
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class ExportReport:
         file: The model file.
         bytes: Its size.
         parts: The bytes of each of its parts.
-        full_table_bytes: The size of all vectors in float32.
+        full_table_bytes: The size of 128 numbers in float32 for each user and item, whatever the method's width.
         settings: Sizes, number format and users of the file.
         fold_in: How users are solved from their items, where they are not sums of them.
         accuracy: Recall and NDCG at 20 before and after, on validation and test; empty if they were not measured.
@@ -44,7 +47,7 @@ class ExportReport:
 
 
 def export_model(
-    trained: Trained,
+    trained: "TrainedModel",
     path: Path,
     options: ExportOptions | None = None,
     open_data: Callable[[], Dataset] | None = None,
@@ -54,7 +57,7 @@ def export_model(
     `open_data` gives the data of the training: its validation pairs choose how users are folded in, and both held-out
     parts measure the file. Where it raises a UserError, the training pairs choose, and nothing is measured.
     """
-    options = resolved(_for_pages(options or ExportOptions(), path), trained)
+    options = _for_pages(options or ExportOptions(), path).resolved(trained)
     dataset, obstacle = _opened(trained, open_data)
     attributes = None if options.items is None else read_item_attributes(trained, options)
     model = build(trained, options, None if dataset is None else dataset.validation)
@@ -105,19 +108,7 @@ def _save(model: ServedModel, path: Path, options: ExportOptions) -> dict[str, i
     return {**parts, "page": written - len(content)}
 
 
-def item_attributes(columns: Mapping[str, TextValues | NumberValues], num_items: int) -> Attributes:
-    """Turn the columns of a table into those of a file."""
-    return Attributes(
-        {
-            name: text_column(values.items, values.values, num_items)
-            if isinstance(values, TextValues)
-            else number_column(values)
-            for name, values in columns.items()
-        }
-    )
-
-
-def _opened(trained: Trained, open_data: Callable[[], Dataset] | None) -> tuple[Dataset | None, str | None]:
+def _opened(trained: "TrainedModel", open_data: Callable[[], Dataset] | None) -> tuple[Dataset | None, str | None]:
     """Return the data of the training, or why there is none to measure by."""
     if "final" in trained.card.get("metrics", {}):
         return None, "the model was trained on every pair, so none is left to measure it by"
@@ -127,8 +118,15 @@ def _opened(trained: Trained, open_data: Callable[[], Dataset] | None) -> tuple[
         return None, str(error)
 
 
-def read_item_attributes(trained: Trained, options: ExportOptions) -> Attributes:
+def read_item_attributes(trained: "TrainedModel", options: ExportOptions) -> Attributes:
     """Read the columns of the table `options.items` for the items of a model."""
     item_col = trained.card.get("config", {}).get("data", {}).get("options", {}).get("item_col")
     names = None if options.attributes is None else list(options.attributes)
-    return item_attributes(read_attributes(options.items, trained.items, names, item_col), len(trained.items))
+    columns = read_attributes(options.items, trained.items, names, item_col)
+    return Attributes({name: _column(values, len(trained.items)) for name, values in columns.items()})
+
+
+def _column(values: TextValues | NumberValues, num_items: int) -> Column:
+    if isinstance(values, TextValues):
+        return text_column(values.items, values.values, num_items)
+    return number_column(values)

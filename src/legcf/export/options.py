@@ -3,11 +3,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from legcf.core.errors import UserError
 from legcf.modelfile.served_model import DTYPES
-from legcf.ranking.ranking import Ranking
+
+if TYPE_CHECKING:
+    from legcf.training.run_folder import TrainedModel
 
 _CHOICES = {"dtype": (*DTYPES, None), "format": ("coded", "full", "web"), "users": ("coded", "history", "none", None)}
 
@@ -54,12 +56,10 @@ class ExportOptions:
         if self.attributes is not None and self.items is None:
             raise UserError("--attributes names columns of a table: give the table with --items.")
 
-    def resolved(self, ranking: Ranking, has_byte_size: bool) -> "ExportOptions":
-        """Fill in what follows from the model.
-
-        A model that was made to keep to a size (`has_byte_size`) gives a file of that size, without its users.
-        """
-        pooled = ranking.pooling is not None
+    def resolved(self, trained: "TrainedModel") -> "ExportOptions":
+        """Fill in what follows from the model; one made to keep to a size gives a file of that size, without users."""
+        has_byte_size = isinstance(trained.card.get("config", {}).get("ranking", {}).get("bytes"), int)
+        pooled = trained.ranking.pooling is not None
         if pooled and self.users == "coded":
             raise UserError("Users of this model are their histories and have no vectors: use --users history or none.")
         users = self.users
@@ -68,8 +68,5 @@ class ExportOptions:
         users = users or "coded"
         history = self.history if self.history is not None else users != "none"
         return replace(
-            self,
-            dtype=self.dtype or ("float32" if self.format == "full" else "int8"),
-            users=users,
-            history=history,
+            self, dtype=self.dtype or ("float32" if self.format == "full" else "int8"), users=users, history=history
         )

@@ -43,5 +43,4 @@ class ColdItemEncoder:
         entries, values = self.coder.row(features)
         if not len(entries):
             raise UserError("Nothing is said of the item that the model could place it by: give it a feature.")
-        vector: FloatArray = values @ self.mapping.matrix[entries] + self.mapping.intercept
-        return vector
+        return values @ self.mapping.matrix[entries] + self.mapping.intercept

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numpy.typing import NDArray
 
 from legcf.core.arrays import FloatArray
+from legcf.core.files import reserve
 from legcf.core.jit import get_num_threads, njit, prange
 from legcf.graph.propagate import Operator
 
@@ -101,6 +101,7 @@ def dense_basis(
     if blocks * nodes * columns * 4 > memory_cap_mb * 2**20 and spill is not None:
         spill.parent.mkdir(parents=True, exist_ok=True)
         result: FloatArray = np.lib.format.open_memmap(spill, mode="w+", dtype=np.float32, shape=shape)
+        reserve(spill)
     else:
         result = np.empty(shape, dtype=np.float32)
     group = max(1, min(columns, int(memory_cap_mb * 2**20 / (4 * nodes * (3 + blocks)))))
@@ -110,19 +111,6 @@ def dense_basis(
         width = dense.shape[1]
         result[:, :, start : start + width] = operator.polynomial(dense, coefficients).reshape(nodes, blocks, width)
     return result
-
-
-def basis_rows(
-    operator: Operator, selection: sp.csr_matrix, coefficients: FloatArray, rows: NDArray[np.integer]
-) -> FloatArray:
-    """Return these rows of the basis alone: propagate the rows' indicators backwards."""
-    indicators = np.zeros((operator.matrix.shape[0], len(rows)), dtype=np.float32)
-    indicators[rows, np.arange(len(rows))] = 1
-    blocks = [
-        operator.adjoint_polynomial(indicators, coefficients[block : block + 1]).T @ selection
-        for block in range(len(coefficients))
-    ]
-    return np.stack(blocks, axis=1).astype(np.float32)
 
 
 class _SparseRows(torch.autograd.Function):

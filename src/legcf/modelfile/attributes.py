@@ -10,14 +10,14 @@ Numpy only.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
-from legcf.modelfile.codecs import Store, array, count, expect, get_integers, get_text, put_integers, put_text
+from legcf.modelfile import codecs
 from legcf.modelfile.histories import PackedHistories
 from legcf.ranking.tables.packing import smallest_integers
 
@@ -30,36 +30,6 @@ _MOST_VALUES = 2**31
 
 class BadRule(UserError):
     """Refuse a rule that does not fit the attributes of the file."""
-
-
-class Column(Protocol):
-    """Hold one attribute of every item."""
-
-    kind: ClassVar[str]
-
-    def __len__(self) -> int:
-        """Return the number of items."""
-
-    def equal(self, values: Iterable[Scalar]) -> ItemMask:
-        """Mark the items that have one of these values."""
-
-    def between(self, lowest: float | None, highest: float | None) -> ItemMask:
-        """Mark the items with a number from `lowest` to `highest`, both included."""
-
-    def keys(self, item: int) -> Sequence[int]:
-        """Return an integer for each value of an item."""
-
-    def values_of(self, item: int) -> Any:
-        """Return an item's values as people wrote them."""
-
-    def described(self) -> dict[str, Any]:
-        """Return what requests can filter by."""
-
-    def longer(self, more: int) -> "Column":
-        """Return the column with `more` items at the end that have no value."""
-
-    def put(self, store: Store, name: str) -> dict[str, Any]:
-        """Put the column into a file's arrays and return its configuration."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +59,7 @@ class TextColumn:
         return self.pairs.num_pairs == len(self) and bool((self.pairs.row_lengths == 1).all())
 
     def equal(self, values: Iterable[Scalar]) -> ItemMask:
+        """Mark the items that have one of these values."""
         index_of = self._index.get
         indices = [index_of(value if type(value) is str else written(value)) for value in values]
         known_indices = np.array([index for index in indices if index is not None], dtype=np.int64)
@@ -106,39 +77,43 @@ class TextColumn:
         return inside
 
     def between(self, lowest: float | None, highest: float | None) -> ItemMask:
+        """Mark the items with a number from `lowest` to `highest`, both included."""
         raise BadRule("holds text, which has no smallest and largest: filter it by values.")
 
     def keys(self, item: int) -> Sequence[int]:
+        """Return an integer for each value of an item."""
         keys: list[int] = self.pairs.of(item).tolist()
         return keys
 
     def values_of(self, item: int) -> Any:
+        """Return an item's values as people wrote them."""
         values = [self.values[index] for index in self.keys(item)]
         return values[0] if len(values) == 1 else values or None
 
     def described(self) -> dict[str, Any]:
+        """Return what requests can filter by."""
         counts = self.pairs.item_degrees
         order = np.argsort(-counts, kind="stable")[:_MOST_LISTED].tolist()
         offered = [{"value": self.values[index], "items": int(counts[index])} for index in order]
         return {"kind": self.kind, "values": offered, "distinct": len(self.values)}
 
     def longer(self, more: int) -> "TextColumn":
+        """Return the column with `more` items at the end that have no value."""
         indptr = np.append(self.pairs.indptr, np.full(more, self.pairs.indptr[-1]))
         return TextColumn(self.values, Interactions(indptr, self.pairs.items, self.pairs.num_items))
 
-    def put(self, store: Store, name: str) -> dict[str, Any]:
-        packed = PackedHistories.of(self.pairs)
-        store[f"{name}.low"], store[f"{name}.high"] = packed.keys.packed
-        put_text(store, f"{name}.values", self.values)
+    def put(self, store: codecs.Store, name: str) -> dict[str, Any]:
+        """Put the column into a file's arrays and return its configuration."""
+        codecs.put_pairs(store, name, PackedHistories.of(self.pairs))
+        codecs.put_text(store, f"{name}.values", self.values)
         return {"values": len(self.values), "pairs": self.pairs.num_pairs}
 
     @classmethod
-    def get(cls, store: Store, name: str, config: dict[str, Any], num_items: int) -> "TextColumn":
-        values, pairs = count(config["values"]), count(config["pairs"])
-        low, high = (array(store, f"{name}.{part}", np.uint8, None) for part in ("low", "high"))
-        expect(1 <= values < _MOST_VALUES and pairs <= 8 * high.nbytes, f"{name} has too many values")
-        texts = get_text(store, f"{name}.values", values)
-        return cls(texts, PackedHistories.unpack(low, high, pairs, num_items, values).all())
+    def get(cls, store: codecs.Store, name: str, config: dict[str, Any], num_items: int) -> "TextColumn":
+        values, pairs = codecs.count(config["values"]), codecs.count(config["pairs"])
+        codecs.expect(1 <= values < _MOST_VALUES, f"{name} has too many values")
+        texts = codecs.get_text(store, f"{name}.values", values)
+        return cls(texts, codecs.get_pairs(store, name, pairs, num_items, values).all())
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,8 +141,7 @@ class NumberColumn:
     def between(self, lowest: float | None, highest: float | None) -> ItemMask:
         first = 1 if lowest is None else int(np.searchsorted(self.levels, lowest, "left")) + 1
         last = len(self.levels) if highest is None else int(np.searchsorted(self.levels, highest, "right"))
-        inside: ItemMask = (self.ranks >= first) & (self.ranks <= last)
-        return inside
+        return (self.ranks >= first) & (self.ranks <= last)
 
     def keys(self, item: int) -> Sequence[int]:
         return [int(self.ranks[item])] if self.ranks[item] else []
@@ -181,23 +155,28 @@ class NumberColumn:
     def longer(self, more: int) -> "NumberColumn":
         return NumberColumn(self.levels, np.append(self.ranks, np.zeros(more, dtype=self.ranks.dtype)))
 
-    def put(self, store: Store, name: str) -> dict[str, Any]:
+    def put(self, store: codecs.Store, name: str) -> dict[str, Any]:
         store[f"{name}.levels"] = _narrow(self.levels)
-        return {"levels": len(self.levels), **put_integers(store, f"{name}.ranks", self.ranks)}
+        return {"levels": len(self.levels), **codecs.put_integers(store, f"{name}.ranks", self.ranks)}
 
     @classmethod
-    def get(cls, store: Store, name: str, config: dict[str, Any], num_items: int) -> "NumberColumn":
+    def get(cls, store: codecs.Store, name: str, config: dict[str, Any], num_items: int) -> "NumberColumn":
         stored = store[f"{name}.levels"]
-        expect(stored.dtype.kind in "iuf" and stored.shape == (count(config["levels"]),), f"{name} has the wrong form")
+        codecs.expect(
+            stored.dtype.kind in "iuf" and stored.shape == (codecs.count(config["levels"]),),
+            f"{name} has the wrong form",
+        )
         levels = stored.astype(np.float64)
-        expect(len(levels) > 0 and bool(np.isfinite(levels).all()), f"{name} has no numbers")
-        expect(bool((np.diff(levels) > 0).all()), f"{name} is not sorted")
-        ranks = get_integers(store, f"{name}.ranks", config, num_items)
-        expect(int(ranks.max(initial=0)) <= len(levels), f"{name} has numbers that are not there")
+        codecs.expect(len(levels) > 0 and bool(np.isfinite(levels).all()), f"{name} has no numbers")
+        codecs.expect(bool((np.diff(levels) > 0).all()), f"{name} is not sorted")
+        ranks = codecs.get_integers(store, f"{name}.ranks", config, num_items)
+        codecs.expect(int(ranks.max(initial=0)) <= len(levels), f"{name} has numbers that are not there")
         return cls(levels, smallest_integers(ranks))
 
 
-_KINDS: dict[str, type[TextColumn] | type[NumberColumn]] = {kind.kind: kind for kind in (TextColumn, NumberColumn)}
+Column = TextColumn | NumberColumn
+"""One attribute of every item."""
+_KINDS: dict[str, type[Column]] = {kind.kind: kind for kind in (TextColumn, NumberColumn)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +187,8 @@ class Attributes:
 
     def column(self, name: str) -> Column:
         if name not in self.columns:
-            raise BadRule(f"This model's items have no attribute {name[:100]!r}: they have {_listed(self.columns)}.")
+            names = ", ".join(sorted(self.columns)) or "none"
+            raise BadRule(f"This model's items have no attribute {name[:100]!r}: they have {names}.")
         return self.columns[name]
 
     def of(self, item: int) -> dict[str, Any]:
@@ -220,7 +200,7 @@ class Attributes:
     def longer(self, more: int) -> "Attributes":
         return Attributes({name: column.longer(more) for name, column in self.columns.items()})
 
-    def put(self, store: Store) -> list[dict[str, Any]]:
+    def put(self, store: codecs.Store) -> list[dict[str, Any]]:
         """Put all columns into a file's arrays and return their configuration."""
         return [
             {"name": name, "kind": column.kind, **column.put(store, f"attributes.{index}")}
@@ -228,7 +208,7 @@ class Attributes:
         ]
 
     @classmethod
-    def get(cls, store: Store, config: Sequence[dict[str, Any]], num_items: int) -> "Attributes":
+    def get(cls, store: codecs.Store, config: Sequence[dict[str, Any]], num_items: int) -> "Attributes":
         return cls(
             {
                 str(entry["name"]): _KINDS[entry["kind"]].get(store, f"attributes.{index}", entry, num_items)
@@ -259,10 +239,6 @@ def _narrow(levels: NDArray[np.float64]) -> NDArray[np.generic]:
         return smallest_integers(levels.astype(np.int64))
     single = levels.astype(np.float32)
     return single if bool((single == levels).all()) else levels
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names)) or "none"
 
 
 def text_column(items: NDArray[np.integer], values: Sequence[str], num_items: int) -> TextColumn:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write and read the file around a served model: the safetensors layout, read with numpy alone, trusted with nothing.
 
-    8 bytes   length of the header, little-endian
+    8 bytes   length of the header, little-endian; at most 1 MiB
     header    JSON: {"__metadata__": {"format", "version", "checksum", …}, name: {"dtype", "shape", "data_offsets"}}
     data      the arrays, back to back
 
@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 
 from legcf.core.arrays import NamedArrays
 from legcf.core.errors import UserError
-from legcf.core.files import written_whole
+from legcf.core.files import parse_json, written_whole
 
 _FORMAT = "legcf-serving"
 _VERSION = 2
-_MAX_HEADER_BYTES = 16 * 2**20  # headers hold a few kilobytes; a length beyond this is damage or an attack
+_MAX_HEADER_BYTES = 2**20  # headers hold a few kilobytes; a length beyond this is damage or an attack
+_MAX_DIMENSIONS = 2
 _NO_CHECKSUM = "0" * 64
 _DTYPES = {"U8": "<u1", "I8": "<i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4", "U64": "<u8", "I64": "<i8"}
 _DTYPES |= {"F16": "<f2", "F32": "<f4", "F64": "<f8"}
@@ -47,6 +48,8 @@ def write_container(path: Path, arrays: NamedArrays, metadata: Mapping[str, str]
     text = json.dumps(header, separators=(",", ":"))
     text += " " * (-len(text.encode()) % 8)  # the data starts on a multiple of eight, as safetensors readers like it
     encoded = text.encode()
+    if len(encoded) > _MAX_HEADER_BYTES:
+        raise UserError(f"{path} cannot be written: its settings and model card take more than 1 MiB.")
     digest = hashlib.sha256(len(encoded).to_bytes(8, "little") + encoded)
     for block in blocks.values():
         digest.update(block.data)
@@ -102,8 +105,8 @@ def _read(path: Path, file: BinaryIO) -> tuple[dict[str, NDArray[np.generic]], d
 
 def _parse_header(path: Path, encoded: bytes) -> tuple[dict[str, Any], dict[str, str]]:
     try:
-        header = json.loads(encoded.decode("utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        header = parse_json(encoded.decode("utf-8"))
+    except ValueError as error:
         raise _foreign(path) from error
     metadata = header.pop("__metadata__", None) if isinstance(header, dict) else None
     if not isinstance(metadata, dict) or metadata.get("format") != _FORMAT:
@@ -128,6 +131,8 @@ def _check_layout(path: Path, header: dict[str, Any], data_size: int) -> dict[st
             numbers = [*shape, start, end]
         except (KeyError, TypeError, ValueError) as error:
             raise damaged(path, f"the entry of {name!r} is not understood") from error
+        if not 1 <= len(shape) <= _MAX_DIMENSIONS:
+            raise damaged(path, f"the entry of {name!r} is neither a list of numbers nor a matrix")
         if not all(type(number) is int and 0 <= number <= data_size for number in numbers):
             raise damaged(path, f"the entry of {name!r} points outside the file")
         if end - start != math.prod(shape) * np.dtype(dtype).itemsize:

@@ -8,17 +8,9 @@ from numpy.typing import NDArray
 
 from legcf.core.arrays import FloatArray, IntArray, Positions
 from legcf.data.interactions import Interactions
-from legcf.ranking.tables.packing import (
-    BitReader,
-    Bytes,
-    SortedKeys,
-    bits_for,
-    encode_sorted,
-    pack_bits,
-    quantise_levels,
-)
+from legcf.ranking.tables import packing
 
-WEIGHT_BITS = 8  # at most; weights of few values take fewer
+WEIGHT_BITS, MOST_WEIGHT_BITS = 8, 16  # usual and at most; weights of few values take fewer
 _SMALLEST, _LARGEST = 1e-6, 1e6  # weights of pairs in a file
 
 
@@ -26,26 +18,25 @@ _SMALLEST, _LARGEST = 1e-6, 1e6  # weights of pairs in a file
 class PackedWeights:
     """Hold the weights of pairs: each is one of a few levels, even steps of the logarithm where values are many."""
 
-    codes: BitReader
+    codes: packing.BitReader
     levels: FloatArray
 
     @classmethod
-    def of(cls, weights: FloatArray) -> "PackedWeights":
-        codes, logarithms = quantise_levels(np.log(np.clip(weights, _SMALLEST, _LARGEST)), WEIGHT_BITS)
-        return cls.unpack(pack_bits(codes, bits_for(len(logarithms))), np.exp(logarithms), len(weights))
+    def of(cls, weights: FloatArray, bits: int = WEIGHT_BITS) -> "PackedWeights":
+        codes, logarithms = packing.quantise_levels(np.log(np.clip(weights, _SMALLEST, _LARGEST)), bits)
+        return cls.unpack(packing.pack_bits(codes, packing.bits_for(len(logarithms))), np.exp(logarithms), len(weights))
 
     @classmethod
-    def unpack(cls, codes: Bytes, levels: FloatArray, count: int) -> "PackedWeights":
-        if len(levels) > 2**WEIGHT_BITS or not bool(np.all((levels > 0) & np.isfinite(levels))):
+    def unpack(cls, codes: packing.Bytes, levels: FloatArray, count: int) -> "PackedWeights":
+        if len(levels) > 2**MOST_WEIGHT_BITS or not bool(np.all((levels > 0) & np.isfinite(levels))):
             raise ValueError("weights of pairs are wrong")
-        reader = BitReader(codes, bits_for(len(levels)), count)
+        reader = packing.BitReader(codes, packing.bits_for(len(levels)), count)
         if count and int(reader.read(0, count).max()) >= len(levels):
             raise ValueError("a weight of a pair is out of range")
         return cls(reader, levels)
 
     def some(self, first: int, last: int) -> FloatArray:
-        weights: FloatArray = self.levels[self.codes.read(first, last)]
-        return weights
+        return self.levels[self.codes.read(first, last)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +47,7 @@ class PackedHistories:
     """
 
     indptr: NDArray[np.integer]
-    keys: SortedKeys
+    keys: packing.SortedKeys
     num_items: int
     weights: PackedWeights | None = None
 
@@ -68,17 +59,19 @@ class PackedHistories:
         return int(self.indptr[-1])
 
     @classmethod
-    def of(cls, pairs: Interactions) -> "PackedHistories":
+    def of(cls, pairs: Interactions, weight_bits: int = WEIGHT_BITS) -> "PackedHistories":
         num_users, num_items = pairs.num_users, pairs.num_items
-        packed = encode_sorted(pairs.keys(), num_users * num_items)
-        keys = SortedKeys(*packed, pairs.num_pairs, num_users * num_items)
-        weights = None if pairs.weights is None else PackedWeights.of(pairs.weights)
+        packed = packing.encode_sorted(pairs.keys(), num_users * num_items)
+        keys = packing.SortedKeys(*packed, pairs.num_pairs, num_users * num_items)
+        weights = None if pairs.weights is None else PackedWeights.of(pairs.weights, weight_bits)
         return cls(_narrow(pairs.indptr), keys, num_items, weights)
 
     @classmethod
-    def unpack(cls, low: Bytes, high: Bytes, num_pairs: int, num_users: int, num_items: int) -> "PackedHistories":
+    def unpack(
+        cls, low: packing.Bytes, high: packing.Bytes, num_pairs: int, num_users: int, num_items: int
+    ) -> "PackedHistories":
         """Read the bytes of a file, and check every key on the way."""
-        keys = SortedKeys(low, high, num_pairs, num_users * num_items)
+        keys = packing.SortedKeys(low, high, num_pairs, num_users * num_items)
         indptr = np.zeros(num_users + 1, dtype=np.int64)
         for chunk in keys.chunks():
             users = chunk // num_items

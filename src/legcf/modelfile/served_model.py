@@ -17,30 +17,11 @@ from numpy.typing import NDArray
 
 from legcf.core.arrays import FloatArray
 from legcf.core.errors import UserError
+from legcf.core.files import parse_json
 from legcf.data.ids import IdMap
 from legcf.features.cold_items import ColdItemEncoder
+from legcf.modelfile import codecs
 from legcf.modelfile.attributes import Attributes
-from legcf.modelfile.codecs import (
-    Store,
-    array,
-    count,
-    expect,
-    finite,
-    get_encoder,
-    get_ids,
-    get_integers,
-    get_lists,
-    get_matrix,
-    get_rows,
-    get_text,
-    put_encoder,
-    put_ids,
-    put_integers,
-    put_lists,
-    put_matrix,
-    put_rows,
-    put_text,
-)
 from legcf.modelfile.container import damaged, read_container, write_container
 from legcf.modelfile.histories import PackedHistories, PackedWeights
 from legcf.ranking.item_lists.lists import ItemLists
@@ -91,6 +72,7 @@ class ServedModel:
     lists: ItemLists | None = None  # what a user's items add to scores beside the vectors
     attributes: Attributes | None = None  # of items, to filter by
     encoder: ColdItemEncoder | None = None  # of new items, by their features
+    list_bits: int = LIST_BITS  # of a weight in the lists, when they are written
 
     def item_name(self, item: int) -> str:
         return self.titles[item] if self.titles is not None else str(self.items.values[item])
@@ -112,15 +94,16 @@ class ServedModel:
     def load(cls, path: Path) -> "ServedModel":
         store, metadata = read_container(path)
         try:
-            config = json.loads(metadata["config"])
+            config = parse_json(metadata["config"])
             if config.get("neighbour_scale"):
                 raise UserError(
                     f"{path} adds what neighbours took to scores, which legcf no longer does; item lists replace it:"
                     " train again with the preset default, and export that."
                 )
-            return _from_store(store, config, json.loads(metadata["card"]))
+            return _from_store(store, config, parse_json(metadata["card"]))
         except (KeyError, ValueError, TypeError, IndexError, AttributeError, OverflowError) as error:
-            raise damaged(path, f"its content is not consistent: {error}") from error
+            reason = " ".join(str(error).split())[:200]  # it may quote the file
+            raise damaged(path, f"its content is not consistent: {reason}") from error
 
 
 def fixed_bytes(items: IdMap, titles: list[str] | None, popularity: NDArray[np.integer]) -> int:
@@ -128,11 +111,11 @@ def fixed_bytes(items: IdMap, titles: list[str] | None, popularity: NDArray[np.i
 
     The byte budget of a training is what this leaves, so another reserve would give other models.
     """
-    store: Store = {}
-    put_ids(store, "ids.items", items)
-    put_integers(store, "popularity", popularity)
+    store: codecs.Store = {}
+    codecs.put_ids(store, "ids.items", items)
+    codecs.put_integers(store, "popularity", popularity)
     if titles is not None:
-        put_text(store, "titles", titles)
+        codecs.put_text(store, "titles", titles)
     return sum(block.nbytes for block in store.values()) + _HEADER_BYTES
 
 
@@ -143,39 +126,39 @@ def codebook_reserve(codes: int) -> int:
 
 def encoder_bytes(encoder: ColdItemEncoder) -> int:
     """Return the bytes that the map from features takes in a file of int8."""
-    store: Store = {}
-    facts = put_encoder(store, "features", encoder, "int8")
+    store: codecs.Store = {}
+    facts = codecs.put_encoder(store, "features", encoder, "int8")
     return sum(block.nbytes for block in store.values()) + len(json.dumps(facts))
 
 
-def _to_store(model: ServedModel) -> tuple[Store, dict[str, Any]]:
+def _to_store(model: ServedModel) -> tuple[codecs.Store, dict[str, Any]]:
     config: dict[str, Any] = {"dtype": model.dtype, "items": len(model.items)}
     if model.pooling is not None:
         config["pooling"] = {"user_power": model.pooling.user_power, "item_power": model.pooling.item_power}
     config["fold_in"] = {"user": vars(model.fold_in)}
-    store: Store = {}
-    config["popularity"] = put_integers(store, "popularity", model.popularity)
+    store: codecs.Store = {}
+    config["popularity"] = codecs.put_integers(store, "popularity", model.popularity)
     if model.item_rows.codes is not None:
-        config["codebook"] = put_matrix(store, "codebook", model.item_rows.codes.codebook, model.dtype)
-    config["item_rows"] = put_rows(store, "item_rows", model.item_rows, model.dtype)
-    config["item_ids"] = put_ids(store, "ids.items", model.items)
+        config["codebook"] = codecs.put_matrix(store, "codebook", model.item_rows.codes.codebook, model.dtype)
+    config["item_rows"] = codecs.put_rows(store, "item_rows", model.item_rows, model.dtype)
+    config["item_ids"] = codecs.put_ids(store, "ids.items", model.items)
     if model.item_bias is not None:
         store["item_bias"] = model.item_bias.astype(np.float32 if model.dtype == "float32" else np.float16)
     if model.lists is not None:
-        config["lists"] = put_lists(store, "lists", model.lists, LIST_BITS)
+        config["lists"] = codecs.put_lists(store, "lists", model.lists, model.list_bits)
     if model.titles is not None:
-        put_text(store, "titles", model.titles)
+        codecs.put_text(store, "titles", model.titles)
     if model.attributes is not None:
         config["attributes"] = model.attributes.put(store)
     if model.encoder is not None:
-        config["features"] = put_encoder(store, "features", model.encoder, model.dtype)
+        config["features"] = codecs.put_encoder(store, "features", model.encoder, model.dtype)
     if model.users is not None:
         config["users"] = len(model.users)
-        config["user_ids"] = put_ids(store, "ids.users", model.users)
+        config["user_ids"] = codecs.put_ids(store, "ids.users", model.users)
         if model.user_rows is not None:
-            config["user_rows"] = put_rows(store, "user_rows", model.user_rows, model.dtype)
+            config["user_rows"] = codecs.put_rows(store, "user_rows", model.user_rows, model.dtype)
         if model.history is not None:
-            store["history.low"], store["history.high"] = model.history.keys.packed
+            codecs.put_pairs(store, "history", model.history)
             config["history"] = model.history.num_pairs
             weights = model.history.weights
             if weights is not None:
@@ -183,30 +166,32 @@ def _to_store(model: ServedModel) -> tuple[Store, dict[str, Any]]:
     return store, config
 
 
-def _from_store(store: Store, config: dict[str, Any], card: dict[str, Any]) -> ServedModel:
-    num_items, dtype = count(config["items"]), config["dtype"]
+def _from_store(store: codecs.Store, config: dict[str, Any], card: dict[str, Any]) -> ServedModel:
+    num_items, dtype = codecs.count(config["items"]), config["dtype"]
     if dtype not in DTYPES or not isinstance(card, dict):
         raise ValueError("unknown number format")
-    codebook = get_matrix(store, "codebook", config["codebook"]) if "codebook" in config else None
-    item_rows = get_rows(store, "item_rows", config["item_rows"], num_items, codebook)
+    codebook = codecs.get_matrix(store, "codebook", config["codebook"]) if "codebook" in config else None
+    item_rows = codecs.get_rows(store, "item_rows", config["item_rows"], num_items, codebook)
     users, user_rows, history = None, None, None
     if "users" in config:
-        num_users = count(config["users"])
+        num_users = codecs.count(config["users"])
         # ids that count up take no bytes: what they promise must still be in proportion to what the file holds
-        expect(num_users <= 8 * sum(block.nbytes for block in store.values()), "there are too many users")
-        users = get_ids(store, "ids.users", config["user_ids"], num_users, "user")
+        codecs.expect(num_users <= 2 * sum(block.nbytes for block in store.values()), "there are too many users")
+        users = codecs.get_ids(store, "ids.users", config["user_ids"], num_users, "user")
         if "user_rows" in config:
-            user_rows = get_rows(store, "user_rows", config["user_rows"], num_users, codebook)
-            expect(user_rows.width == item_rows.width, "users and items differ in width")
+            user_rows = codecs.get_rows(store, "user_rows", config["user_rows"], num_users, codebook)
+            codecs.expect(user_rows.width == item_rows.width, "users and items differ in width")
         if "history" in config:
-            history = _get_history(store, count(config["history"]), num_users, num_items)
-    popularity = get_integers(store, "popularity", config["popularity"], num_items)
+            history = _get_history(store, codecs.count(config["history"]), num_users, num_items)
+    popularity = codecs.get_integers(store, "popularity", config["popularity"], num_items)
     bias = None
     if "item_bias" in store:
-        bias = finite(array(store, "item_bias", np.float32 if dtype == "float32" else np.float16, (num_items,)))
-    titles = get_text(store, "titles", num_items) if "titles.text" in store else None
+        bias = codecs.finite(
+            codecs.array(store, "item_bias", np.float32 if dtype == "float32" else np.float16, (num_items,))
+        )
+    titles = codecs.get_text(store, "titles", num_items) if "titles.text" in store else None
     pooling = _get_pooling(config["pooling"], popularity) if "pooling" in config else None
-    items = get_ids(store, "ids.items", config["item_ids"], num_items, "item")
+    items = codecs.get_ids(store, "ids.items", config["item_ids"], num_items, "item")
     return ServedModel(
         items=items,
         item_rows=item_rows,
@@ -220,31 +205,30 @@ def _from_store(store: Store, config: dict[str, Any], card: dict[str, Any]) -> S
         fold_in=_get_fold_in(config["fold_in"]["user"]),
         card=card,
         dtype=dtype,
-        lists=get_lists(store, "lists", config["lists"], num_items) if "lists" in config else None,
+        lists=codecs.get_lists(store, "lists", config["lists"], num_items) if "lists" in config else None,
         attributes=Attributes.get(store, config["attributes"], num_items) if "attributes" in config else None,
-        encoder=get_encoder(store, "features", config["features"], item_rows.width) if "features" in config else None,
+        encoder=codecs.get_encoder(store, "features", config["features"], item_rows.width)
+        if "features" in config
+        else None,
     )
 
 
 def _get_fold_in(config: dict[str, Any]) -> FoldIn:
     settings = FoldIn(**{name: float(value) for name, value in config.items()})
-    expect(all(0 <= value <= _LARGEST_SCALE for value in vars(settings).values()), "fold-in settings are wrong")
+    codecs.expect(all(0 <= value <= _LARGEST_SCALE for value in vars(settings).values()), "fold-in settings are wrong")
     return settings
 
 
 def _get_pooling(config: dict[str, Any], popularity: NDArray[np.integer]) -> Pooling:
     powers = float(config["user_power"]), float(config["item_power"])
-    expect(all(-4 <= power <= 4 for power in powers), "the powers of pooling are wrong")
+    codecs.expect(all(-4 <= power <= 4 for power in powers), "the powers of pooling are wrong")
     return Pooling(*powers, popularity)
 
 
-def _get_history(store: Store, pairs: int, num_users: int, num_items: int) -> PackedHistories:
-    low = array(store, "history.low", np.uint8, None)
-    high = array(store, "history.high", np.uint8, None)
-    expect(pairs <= 8 * high.nbytes, "there are too many pairs")
-    packed = PackedHistories.unpack(low, high, pairs, num_users, num_items)
+def _get_history(store: codecs.Store, pairs: int, num_users: int, num_items: int) -> PackedHistories:
+    packed = codecs.get_pairs(store, "history", pairs, num_users, num_items)
     if "history.weights" not in store:
         return packed
-    levels = finite(array(store, "history.levels", np.float32, None)).copy()
-    weights = PackedWeights.unpack(array(store, "history.weights", np.uint8, None), levels, pairs)
+    levels = codecs.finite(codecs.array(store, "history.levels", np.float32, None)).copy()
+    weights = PackedWeights.unpack(codecs.array(store, "history.weights", np.uint8, None), levels, pairs)
     return replace(packed, weights=weights)

@@ -13,6 +13,7 @@ from legcf.core.columns import FrameColumns
 from legcf.data.ids import ExternalId, IdMap, integer_id
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.topk import rank
+from legcf.ranking.topk_numpy import empty_top_k
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,50 +25,36 @@ class Answers:
     popular: NDArray[np.bool_] | None = None
     """Whose rows are what most people have, since nothing is known of them."""
 
-    @classmethod
-    def empty(cls, rows: int, k: int) -> "Answers":
-        """Return answers without any entry, to be filled in."""
-        return cls(np.full((rows, k), -1, dtype=np.int32), np.full((rows, k), -np.inf, dtype=np.float32))
-
 
 def best_items(ranking: Ranking, users: Sequence[int | None], k: int, exclude_seen: bool = True) -> Answers:
     """Return the k best items of each user, and the most popular ones for None."""
     known = np.array([user is not None for user in users], dtype=np.bool_)
     positions = np.array([user for user in users if user is not None], dtype=np.int32)
-    found = Answers.empty(len(users), k)
-    seen = ranking.histories if exclude_seen else None
-    found.ranked[known], found.scores[known] = rank(ranking, k, positions, seen)
-    found.ranked[~known], found.scores[~known] = ranking.most_popular(k)
+    ranked, scores = empty_top_k(len(users), k)
+    ranked[known], scores[known] = rank(ranking, k, positions, ranking.histories if exclude_seen else None)
+    ranked[~known], scores[~known] = ranking.most_popular(k)
     popular = ~known
     popular[known] = ranking.cold_users(positions)
-    return Answers(found.ranked, found.scores, popular)
+    return Answers(ranked, scores, popular)
 
 
 def most_similar(vectors: FloatArray, positions: NDArray[np.integer], k: int) -> Answers:
     """Return the k rows most like each of some rows, by the cosines of their vectors."""
     unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-12))
-    found = Answers.empty(len(positions), min(k, len(vectors)))
+    ranked, scores = empty_top_k(len(positions), min(k, len(vectors)))
     for row, position in enumerate(positions.tolist()):
         cosines = unit @ unit[position]
         cosines[position] = -np.inf
-        order = np.argsort(-cosines, kind="stable")[: found.ranked.shape[1]]
+        order = np.argsort(-cosines, kind="stable")[: ranked.shape[1]]
         order = order[order != position]
-        found.ranked[row, : len(order)], found.scores[row, : len(order)] = order, cosines[order]
-    return found
+        ranked[row, : len(order)], scores[row, : len(order)] = order, cosines[order]
+    return Answers(ranked, scores)
 
 
 def answer_frame(
     asked: pl.Series, answers: Answers, ids: IdMap, titles: Sequence[str] | None = None, named: str = FrameColumns.ITEM
 ) -> pl.DataFrame:
-    """Lay answers out as a frame, a row for each.
-
-    Args:
-        asked: The first column, with an entry for each row of `answers`.
-        answers: What was found.
-        ids: The ids of what was found, by position.
-        titles: Names by position, if there are any.
-        named: What the column of `ids` is called.
-    """
+    """Lay answers out as a frame, a row for each: after a column of what was `asked`, ids under the name `named`."""
     real = answers.ranked >= 0
     positions, counts = answers.ranked[real], real.sum(axis=1)
     columns = {

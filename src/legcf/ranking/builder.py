@@ -4,23 +4,25 @@
 What is left to choose is chosen by an `Objective` of the caller; this module knows neither held-out pairs nor metrics.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf.core.arrays import NamedArrays
 from legcf.core.config import RankingConfig
 from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
 from legcf.ranking.item_lists.lists import ItemLists, entries_within
 from legcf.ranking.item_lists.recipe import ListFitter, Objective
+from legcf.ranking.popularity import with_popularity
 from legcf.ranking.precision import as_stored
 from legcf.ranking.ranking import Ranking
 
 _WEIGHT_STEPS = (2.0, 2.0**0.5)  # factors by which the final list weight is climbed; finer ones were not measured
-Arrays = Mapping[str, NDArray[np.generic]]
+BIAS_BYTES = 2  # of what a file adds to an item's scores
+_NOTHING_TO_CHOOSE = {"search_representation": False, "fit_lists": False}
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +59,7 @@ class RankingBuilder:
         ranking = self.quantised(self.base(ranking))
         return self._with_lists(ranking, objective) if self.config.has_lists else BuiltRanking(ranking, self.config)
 
-    def from_arrays(self, ranking: Ranking, stored: Arrays) -> Ranking:
+    def from_arrays(self, ranking: Ranking, stored: NamedArrays) -> Ranking:
         """Restore a built ranking from a model's vectors and from what `arrays` returned for it."""
         ranking = self.quantised(ranking.with_norm_power(self.config.norm_power))
         if "list_weights" in stored:
@@ -69,7 +71,10 @@ class RankingBuilder:
         return ranking
 
     def quantised(self, ranking: Ranking) -> Ranking:
-        """Round vectors to what a model file will hold, where its size or precision is configured."""
+        """Round vectors to what a model file will hold, where its size or precision is configured; add popularity."""
+        return with_popularity(self._rounded(ranking), self.config.popularity_weight or 0.0)
+
+    def _rounded(self, ranking: Ranking) -> Ranking:
         if self.config.bits is None and self.config.bytes is None:
             return ranking
         if ranking.pooling is None:
@@ -85,7 +90,8 @@ class RankingBuilder:
             return round(self.config.lists * ranking.num_items)
         assert self.byte_budget is not None
         assert ranking.rows is not None
-        return entries_within(self.byte_budget - ranking.rows.packed_bytes, ranking.num_items, self.config.list_bits)
+        taken = ranking.rows.packed_bytes + (BIAS_BYTES * ranking.num_items if self.config.popularity_weight else 0)
+        return entries_within(self.byte_budget - taken, ranking.num_items, self.config.list_bits)
 
     def with_list_weight(
         self, ranking: Ranking, lists: ItemLists, config: RankingConfig, objective: Objective | None
@@ -95,7 +101,9 @@ class RankingBuilder:
         if objective is not None and config.fit_weight:
             weight, _ = fitter.weighed(ranking, lists, config.list_weight, objective, config, _WEIGHT_STEPS)
             config = config.model_copy(update={"list_weight": weight})
-        return BuiltRanking(fitter.added(ranking, lists, config.list_weight), _nothing_to_choose(config))
+        return BuiltRanking(
+            fitter.added(ranking, lists, config.list_weight), config.model_copy(update=_NOTHING_TO_CHOOSE)
+        )
 
     def _with_lists(self, ranking: Ranking, objective: Objective | None) -> BuiltRanking:
         builder, config = replace(self, fitter=self._fitter_for(ranking)), self.config
@@ -109,10 +117,6 @@ class RankingBuilder:
         if self.fitter is None or self.fitter.train is not ranking.histories:
             return ListFitter(ranking.histories)
         return self.fitter
-
-
-def _nothing_to_choose(config: RankingConfig) -> RankingConfig:
-    return config.model_copy(update={"search_representation": False, "fit_lists": False})
 
 
 def arrays(ranking: Ranking) -> dict[str, NDArray[np.generic]]:

@@ -53,5 +53,4 @@ def rounded(matrix: NDArray[np.floating], dtype: str) -> FloatArray:
         return dequantise_rows(*quantise_rows(exact))
     if dtype == "float32":
         return exact
-    halves: FloatArray = np.clip(exact, -_LARGEST_HALF, _LARGEST_HALF).astype(np.float16).astype(np.float32)
-    return halves
+    return np.clip(exact, -_LARGEST_HALF, _LARGEST_HALF).astype(np.float16).astype(np.float32)

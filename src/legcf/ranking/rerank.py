@@ -15,8 +15,8 @@ from legcf.data.interactions import Interactions
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.topk import rank
-from legcf.ranking.topk_numba import empty_top_k, move_items
-from legcf.ranking.topk_numpy import TopK
+from legcf.ranking.topk_numba import move_items
+from legcf.ranking.topk_numpy import TopK, empty_top_k
 
 # Both decide speed alone.
 _KEPT = 192  # best items of a user by products alone; whose best are all moved is ranked as usual

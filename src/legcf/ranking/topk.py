@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rank every item for every user: products by torch, block by block, and the best of each block compiled."""
+"""Rank every item for every user: products block by block, and the best of each block compiled."""
 
 from collections.abc import Callable
 
 import numpy as np
-import torch
 
 from legcf.core.arrays import FloatArray, Positions
 from legcf.data.interactions import Interactions
 from legcf.ranking.popularity import trust
 from legcf.ranking.ranking import Ranking
-from legcf.ranking.topk_numba import empty_top_k, top_k
-from legcf.ranking.topk_numpy import TopK
+from legcf.ranking.topk_numba import top_k
+from legcf.ranking.topk_numpy import TopK, empty_top_k
 
 _BLOCK_BYTES = 64 * 2**20  # scores held at a time: large enough for a fast product, small enough to stay near the cache
 
@@ -55,19 +54,14 @@ def _rank(
 ) -> TopK:
     """Return the top k of the queried vectors' inner products, completed block by block, without the `hidden` items."""
     ranked, scores = empty_top_k(len(queries), min(k, len(against)))
-    across = _tensor(against).T
+    across = against.astype(np.float32, copy=False).T
     rows = max(1, _BLOCK_BYTES // (4 * max(len(against), 1)))
-    buffer = torch.empty((min(rows, max(len(queries), 1)), len(against)))
+    buffer = np.empty((min(rows, max(len(queries), 1)), len(against)), dtype=np.float32)
     for start in range(0, len(queries), rows):
         block = slice(start, min(start + rows, len(queries)))
         out = buffer[: block.stop - start]
-        torch.mm(_tensor(vectors[queries[block]]), across, out=out)
-        complete(out.numpy(), block)
+        np.matmul(vectors[queries[block]].astype(np.float32, copy=False), across, out=out)
+        complete(out, block)
         hidden_here = hidden.of_users(np.arange(start, block.stop))
-        ranked[block], scores[block] = top_k(out.numpy(), ranked.shape[1], hidden_here)
+        ranked[block], scores[block] = top_k(out, ranked.shape[1], hidden_here)
     return ranked, scores
-
-
-def _tensor(array: FloatArray) -> torch.Tensor:
-    """Copy what torch could not write to, as it insists: arrays of a file are read-only."""
-    return torch.from_numpy(np.require(array, np.float32, ["C", "W"]))

@@ -15,7 +15,7 @@ from legcf.data.interactions import Interactions
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.tables.embedding_table import CodebookTable
 from legcf.ranking.tables.pooling_numba import relative_array
-from legcf.ranking.topk_numpy import TopK
+from legcf.ranking.topk_numpy import TopK, empty_top_k
 
 _TOGETHER = 64  # users whose projections lie beside each other: a bit of a uint64 for each
 _CHUNKS_PER_THREAD = 8  # of `move_items`: small enough that no thread waits long for another
@@ -29,31 +29,25 @@ def top_k(all_scores: FloatArray, k: int, seen: Interactions) -> TopK:
 
 
 def search_codes(
-    rows: CodebookTable, projected: FloatArray, k: int, bias: FloatArray | None, seen: Interactions
-) -> TopK:
-    """Return the k best items of each projection, scored by their codes on the way.
-
-    Users are taken 64 at a time. Their projections lie beside each other (c × 64, in the cache), so an item's code
-    turns into t products of one weight with 64 neighbouring numbers, which the compiler turns into vector instructions;
-    and a score has to beat the user's k-th best so far before anything else is looked at.
-    """
-    items, scores = empty_top_k(len(projected), k)
-    _search(projected, *_code_arrays(rows, bias), seen.indptr, seen.items, items, scores)
-    return items, scores
-
-
-def search_codes_and_lists(
     rows: CodebookTable,
     projected: FloatArray,
     k: int,
     bias: FloatArray | None,
     seen: Interactions,
-    lists: ItemLists,
+    lists: ItemLists | None,
     histories: Interactions,
 ) -> TopK:
-    """Return the same with what the lists of each history add; the few items that they reach are scored one by one."""
+    """Return the k best items of each projection, scored by their codes on the way, with what lists add.
+
+    Users are taken 64 at a time. Their projections lie beside each other (c × 64, in the cache), so an item's code
+    turns into t products of one weight with 64 neighbouring numbers, which the compiler turns into vector instructions;
+    and a score has to beat the user's k-th best so far before anything else is looked at. The few items that the lists
+    of a history reach are scored one by one.
+    """
+    if lists is None:
+        lists = ItemLists(Interactions.empty(len(rows), len(rows)), np.zeros(0, dtype=np.float32))
     items, scores = empty_top_k(len(projected), k)
-    _search_with_lists(
+    _search(
         projected, *_code_arrays(rows, bias), seen.indptr, seen.items, lists.user_scales(histories),
         histories.indptr, histories.items, relative_array(histories),
         lists.pairs.indptr, lists.pairs.items, lists.weights, items, scores,
@@ -82,11 +76,6 @@ def move_items(
         *best, *ranked, complete, chunks,
     )  # fmt: skip
     return complete
-
-
-def empty_top_k(num_users: int, k: int) -> TopK:
-    """Return lists without items."""
-    return np.full((num_users, k), -1, dtype=np.int32), np.full((num_users, k), -np.inf, dtype=np.float32)
 
 
 def _code_arrays(
@@ -168,30 +157,7 @@ def _any_reaches(sums, bar):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, parallel=True)
-def _search(projected, columns, weights, scales, bias, indptr, seen, items, scores):  # type: ignore[no-untyped-def]
-    num_users, num_atoms = projected.shape
-    for block in prange((num_users + _TOGETHER - 1) // _TOGETHER):
-        first = block * _TOGETHER
-        count = min(_TOGETHER, num_users - first)
-        across = np.zeros((num_atoms, _TOGETHER), dtype=np.float32)
-        sums = np.empty(_TOGETHER, dtype=np.float32)
-        bar = np.full(_TOGETHER, np.inf, dtype=np.float32)  # lanes without a user never pass
-        for x in range(count):
-            bar[x] = _bar(scores[first + x])
-            for q in range(num_atoms):
-                across[q, x] = projected[first + x, q]
-        for item in range(len(columns)):
-            _score_item(sums, across, columns, weights, scales[item], bias, item)
-            if _any_reaches(sums, bar):
-                for x in range(count):
-                    user = first + x
-                    if sums[x] > bar[x] and not _contains(seen, indptr[user], indptr[user + 1], item):
-                        _insert(items[user], scores[user], item, sums[x])
-                        bar[x] = _bar(scores[user])
-
-
-@njit(cache=True, parallel=True)
-def _search_with_lists(  # type: ignore[no-untyped-def]
+def _search(  # type: ignore[no-untyped-def]
     projected, columns, weights, scales, bias, indptr, seen, user_scales, history_indptr, history_items, relative,
     list_indptr, list_items, list_weights, items, scores,
 ):  # fmt: skip

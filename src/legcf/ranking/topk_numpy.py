@@ -14,6 +14,11 @@ TopK = tuple[IntArray, FloatArray]
 """Item numbers and scores of several users, users × k: −1 and −inf where a user has fewer."""
 
 
+def empty_top_k(num_users: int, k: int) -> TopK:
+    """Return lists without items."""
+    return np.full((num_users, k), -1, dtype=np.int32), np.full((num_users, k), -np.inf, dtype=np.float32)
+
+
 def top_k(
     scores: FloatArray, k: int, left_out: Positions, inside: NDArray[np.bool_] | None = None
 ) -> tuple[NDArray[np.int64], FloatArray]:
@@ -54,8 +59,7 @@ def _candidates(scores: FloatArray, k: int) -> NDArray[np.int64]:
     columns = np.flatnonzero(maxima >= bar)
     of_columns = (np.arange(0, inside, groups)[:, None] + columns).ravel()
     positions: NDArray[np.int64] = np.concatenate([of_columns, np.arange(inside, len(scores))])
-    reaching: NDArray[np.int64] = positions[scores[positions] >= bar]
-    return reaching
+    return positions[scores[positions] >= bar]
 
 
 def _kth_highest(values: FloatArray, k: int) -> np.float32:

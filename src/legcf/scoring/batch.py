@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from legcf.core.arrays import FloatArray
 from legcf.data.interactions import Interactions
-from legcf.ranking.topk_numpy import TopK, top_k
-from legcf.scoring.profile import UserProfile
+from legcf.ranking.topk_numpy import TopK, empty_top_k, top_k
+from legcf.scoring.foldin import UserProfile
 
 if TYPE_CHECKING:
     from legcf.scoring.scorer import Scorer
@@ -42,8 +42,7 @@ def _top_block(scorer: "Scorer", users: slice, k: int, exclude_seen: bool, fast:
         items, scores = _top_compiled(scorer, projected, k, histories, seen)
         left = np.flatnonzero(~vectors.any(axis=1))  # those of whom nothing may be known
     else:
-        items = np.full((len(vectors), k), -1, dtype=np.int32)
-        scores = np.full((len(vectors), k), -np.inf, dtype=np.float32)
+        items, scores = empty_top_k(len(vectors), k)
         left = np.arange(len(vectors))
     for row in left.tolist():
         profile = UserProfile(vectors[row], histories.of(row), histories.relative_of(row))
@@ -83,11 +82,9 @@ def _top_compiled(scorer: "Scorer", projected: FloatArray, k: int, histories: In
     from legcf.ranking import topk_numba as compiled
 
     rows, bias, lists = scorer.model.item_rows, scorer.model.item_bias, scorer.model.lists
-    if rows.codes is not None and lists is None:
-        return compiled.search_codes(rows.codes, projected, k, bias, seen)
-    if rows.codes is not None and lists is not None and _lists_are_short(scorer, histories):
-        return compiled.search_codes_and_lists(rows.codes, projected, k, bias, seen, lists, histories)
-    items, scores = compiled.empty_top_k(len(projected), k)
+    if rows.codes is not None and _lists_are_short(scorer, histories):
+        return compiled.search_codes(rows.codes, projected, k, bias, seen, lists, histories)
+    items, scores = empty_top_k(len(projected), k)
     few = max(1, _BLOCK_BYTES // (4 * max(len(scorer.model.items), 1)))
     for start in range(0, len(projected), few):
         some = np.arange(start, min(start + few, len(projected)))
@@ -104,6 +101,6 @@ def _lists_are_short(scorer: "Scorer", histories: Interactions) -> bool:
     """Say whether the lists of a history reach few items, so that most are ranked by their codes alone."""
     lists = scorer.model.lists
     if lists is None:
-        return False
+        return True
     reached = float(lists.lengths[histories.items].sum())
     return reached < _FEW_REACHED * histories.num_users * len(scorer.model.items)

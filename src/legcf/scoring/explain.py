@@ -8,7 +8,7 @@ import numpy as np
 
 from legcf.core.arrays import FloatArray
 from legcf.data.ids import ExternalId
-from legcf.scoring.profile import UserProfile
+from legcf.scoring.foldin import UserProfile
 from legcf.scoring.scorer import Scored, Scorer
 
 _MAX_EXAMPLES = 4  # items that show what a meta-embedding stands for

@@ -27,7 +27,8 @@ class NewItem:
         """Make one from an id as text, whatever ids are in the model."""
         identifier = item if model.items.is_text else integer_id(item)
         if identifier is None or not _fits(model, identifier):
-            raise _other_kind(model, item)
+            known = model.items.values[0]
+            raise UserError(f"The item id {item!r} is not of the kind of the model's ids, such as {known!r}.")
         return cls(identifier, encoded(model, features), title)
 
 
@@ -68,7 +69,3 @@ def _fits(model: ServedModel, identifier: ExternalId) -> bool:
     if isinstance(identifier, str):
         return model.items.is_text
     return identifier >= 0 if model.items.values.dtype == np.uint64 else identifier < 2**63
-
-
-def _other_kind(model: ServedModel, item: ExternalId) -> UserError:
-    return UserError(f"The item id {item!r} is not of the kind of the model's ids, such as {model.items.values[0]!r}.")

@@ -6,6 +6,7 @@ The items are fixed, so a user is the solution of one d × d system (the half st
 system.
 """
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
@@ -24,6 +25,16 @@ if TYPE_CHECKING:
 
 _MOST_TOGETHER = 1024
 _MOST_NUMBERS = 2**17  # in the largest array of a batch: 1 MB
+
+
+@dataclass(frozen=True)
+class UserProfile:
+    """Hold a request in positions: the user's vector and the items it is known to have."""
+
+    vector: FloatArray
+    history: Positions
+    relative: FloatArray | None = None
+    """How much each of these items counts, in units of their mean; None where all count alike."""
 
 
 class UserMaker(Protocol):
@@ -62,21 +73,17 @@ class FoldInSolver:
         mean = float(np.trace(total)) / len(total) or 1.0
         # the floor keeps the system solvable when VᵀV is singular (fewer rows than dimensions, all-zero vectors)
         ridge = max(self.settings.ridge, 1e-9) * mean
-        whole: Square = self.settings.unobserved * total + ridge * np.eye(len(total))
-        return whole
+        return self.settings.unobserved * total + ridge * np.eye(len(total))
 
     @cached_property
     def _inverse(self) -> Square:
         inverse = np.linalg.inv(self._whole)
-        balanced: Square = (inverse + inverse.T) / 2
-        return balanced
+        return (inverse + inverse.T) / 2
 
     def prepare(self) -> None:
-        """Compute what every solution shares, so that the first request does not wait for it."""
         _ = self._inverse
 
     def vector(self, history: Positions, relative: FloatArray | None = None) -> FloatArray:
-        """Return the vector of a history, whose items weigh alike or `relative` to each other; zero without items."""
         vector: FloatArray = self.vectors(self._single(history, relative))[0]
         return vector
 
@@ -111,14 +118,10 @@ class FoldInSolver:
             turned = (vectors.reshape(-1, self._rows.width) @ self._inverse).reshape(vectors.shape)
             within = np.eye(longest) + turned @ vectors.transpose(0, 2, 1)
             solved = (turned.transpose(0, 2, 1) @ np.linalg.solve(within, roots))[..., 0]
-        result: NDArray[np.floating] = self.settings.scale * solved
-        return result
+        return self.settings.scale * solved
 
     def contributions(self, history: Positions, targets: FloatArray, relative: FloatArray | None = None) -> FloatArray:
-        """Return what each entry of the history adds to the score of each target (history × targets).
-
-        A column sums up to `vector(history) · target`.
-        """
+        """Return the parts of scores; a column sums up to `vector(history) · target`."""
         if not len(history):
             return np.zeros((0, len(targets)), dtype=np.float32)
         single = self._single(history, relative)

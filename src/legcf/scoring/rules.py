@@ -10,6 +10,7 @@ Numpy only. A filter names attributes and what they must be; all of its conditio
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from itertools import islice
 from typing import Any
 
@@ -28,24 +29,20 @@ _GROWTH = 4  # times as many candidates are ranked after all of the last ones we
 
 def allowed_items(attributes: Attributes | None, conditions: Filter) -> ItemMask:
     """Return which items satisfy all conditions."""
-    masks = [_satisfying(name, _column(attributes, name), condition) for name, condition in conditions.items()]
-    inside = masks[0]
-    for mask in masks[1:]:
-        inside &= mask
-    return inside
+    masks = []
+    for name, condition in conditions.items():
+        column = _column(attributes, name)
+        try:
+            masks.append(_mask(column, condition))
+        except BadRule as error:
+            raise BadRule(f"The attribute {name[:100]!r} {error}") from error
+    return reduce(np.logical_and, masks)
 
 
 def _column(attributes: Attributes | None, name: str) -> Column:
     if attributes is None:
         raise BadRule("This model knows nothing of its items to filter by: export it with `--attributes`.")
     return attributes.column(name)
-
-
-def _satisfying(name: str, column: Column, condition: Any) -> ItemMask:
-    try:
-        return _mask(column, condition)
-    except BadRule as error:
-        raise BadRule(f"The attribute {name[:100]!r} {error}") from error
 
 
 def _mask(column: Column, condition: Any) -> ItemMask:

@@ -27,8 +27,7 @@ from legcf.ranking.popularity import trust
 from legcf.ranking.tables.embedding_table import EmbeddingTable, measure
 from legcf.ranking.topk_numpy import top_k
 from legcf.scoring.batch import blocks
-from legcf.scoring.foldin import UserMaker, user_maker
-from legcf.scoring.profile import UserProfile
+from legcf.scoring.foldin import UserMaker, UserProfile, user_maker
 from legcf.scoring.rules import Caps, Filter, allowed_items, choose
 
 _POOL = 10  # candidates per recommendation where diversity or caps decide; no measurement recorded
@@ -130,7 +129,8 @@ class Scorer:
     @cached_property
     def solver(self) -> UserMaker:
         """Return what makes a user's vector of its items."""
-        return user_maker(self.model, self._measured[0])
+        # Users that are sums of their items need no Gram matrix, which takes longer than all else of one answer.
+        return user_maker(self.model, None if self.model.pooling is not None else self._measured[0])
 
     @property
     def item_norms(self) -> FloatArray:
@@ -338,8 +338,10 @@ class Scorer:
         users = (
             f"{len(model.users):,} users by id" if model.users is not None else "no users: a request brings its items"
         )
-        test = model.card.get("metrics", {}).get("test") or {}
-        accuracy = [f"{name} {test[name]:.4f}" for name in ("recall@20", "ndcg@20") if name in test]
+        metrics = model.card.get("metrics")
+        test = metrics.get("test") if isinstance(metrics, dict) else None
+        scores = [(name, test.get(name)) for name in ("recall@20", "ndcg@20")] if isinstance(test, dict) else []
+        accuracy = [f"{name} {score:.4f}" for name, score in scores if isinstance(score, float)]
         rows = {
             **({"file": self.path.name} if self.path else {}),
             **({"size": notebook_repr.size(self.path.stat().st_size)} if self.path and self.path.exists() else {}),
@@ -357,8 +359,7 @@ class Scorer:
         """Add the new items to the trained vector, as long as it: without a stored history there is nothing else."""
         solved = self.solver.vector(news)
         length = float(np.linalg.norm(solved))
-        blended: FloatArray = trained + solved * (float(np.linalg.norm(trained)) / length if length else 0.0)
-        return blended
+        return trained + solved * (float(np.linalg.norm(trained)) / length if length else 0.0)
 
     def _cosines(self, rows: EmbeddingTable, position: int, lengths: FloatArray) -> FloatArray:
         vector = rows.vectors(np.array([position]))

@@ -10,7 +10,7 @@ from legcf.scoring.explain import Explanation, explain, explain_popular
 from legcf.scoring.scorer import Request, Scored, Scorer
 from legcf.server.item_map import hues
 from legcf.server.schemas import Ask
-from legcf.server.state.live_state import NO_NEWS, NOTHING_HIDDEN, RecentEvents, UnavailableItems
+from legcf.server.state.live_state import LiveItems
 from legcf.server.state.loaded_model import LoadedModel
 
 
@@ -22,11 +22,7 @@ class UnknownId(UserError):
 
 
 def recommend(
-    loaded: LoadedModel,
-    ask: Ask,
-    popular_for_unknown: bool,
-    news: RecentEvents = NO_NEWS,
-    hidden: UnavailableItems = NOTHING_HIDDEN,
+    loaded: LoadedModel, ask: Ask, popular_for_unknown: bool, news: LiveItems, hidden: LiveItems
 ) -> dict[str, Any]:
     """Return what is recommended, and why. Unknown users are an error unless popular items will do for them, or there
     are events of theirs."""
@@ -43,10 +39,8 @@ def recommend(
     best_items = scorer.recommend_for_profile(profile, request, hidden.items)
     fallback = scorer.fallback(profile)
     explained = best_items[: ask.explain]
-    if fallback is None:
-        why = explain(scorer, profile, [model.items.position(entry.id) for entry in explained])
-    else:
-        why = explain_popular(explained)
+    positions = [model.items.position(entry.id) for entry in explained]
+    why = explain(scorer, profile, positions) if fallback is None else explain_popular(explained)
     if user is not None and model.users is not None:  # as it was in the training data, not as it was typed
         user = model.users.external([model.users.position(user)])[0]
     return {
@@ -64,7 +58,7 @@ def failure(error: UserError) -> tuple[int, str]:
     return (404 if isinstance(error, UnknownId) else 409), str(error)
 
 
-def similar_items(loaded: LoadedModel, item: str, k: int, hidden: UnavailableItems) -> dict[str, Any]:
+def similar_items(loaded: LoadedModel, item: str, k: int, hidden: LiveItems) -> dict[str, Any]:
     items = loaded.scorer.model.items
     position = items.find(item)
     if position is None:
@@ -140,12 +134,5 @@ def _why(part: Explanation) -> dict[str, Any]:
         {"meta": entry.meta, "contribution": entry.contribution, "examples": [_item(item) for item in entry.examples]}
         for entry in part.shared
     ]
-    because = [_item(item) for item in part.because]
-    return {
-        "item": part.item,
-        "text": part.text,
-        "score": part.score,
-        "neighbours": part.list_score,
-        "shared": shared,
-        "because": because,
-    }
+    facts = {"item": part.item, "text": part.text, "score": part.score, "neighbours": part.list_score}
+    return {**facts, "shared": shared, "because": [_item(item) for item in part.because]}

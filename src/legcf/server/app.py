@@ -2,7 +2,7 @@
 """Make the HTTP server: one model file, answers in the ids people use, errors as sentences."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
@@ -26,6 +26,8 @@ from legcf.server.routes.pages import page_operations
 from legcf.server.routes.query import QueryApi
 from legcf.server.routes.services import Services
 from legcf.server.settings import Settings
+
+_ANSWERED_ERRORS = (UserError, Invalid, Busy, ClientDisconnected, NotWritten, HTTPException)
 
 
 def app_from_environment() -> Starlette:
@@ -59,14 +61,7 @@ def create_app(settings: Settings) -> Starlette:
             Middleware(Shortcut, answer=query.recommend_at_once),
         ],
         lifespan=lifespan,
-        exception_handlers={
-            UserError: _refused,
-            Invalid: _invalid,
-            Busy: _busy,
-            ClientDisconnected: _disconnected,
-            NotWritten: _not_written,
-            HTTPException: _other,
-        },
+        exception_handlers=dict.fromkeys(_ANSWERED_ERRORS, _answer_error),
     )
     app.router.redirect_slashes = False
     return app
@@ -76,41 +71,34 @@ def _cors(settings: Settings) -> list[Middleware]:
     """Answer browsers before the gate: they ask whether they may ask, and have no key for that."""
     if not settings.cors_origins:
         return []
-    cors = Middleware(
-        CORSMiddleware,
-        allow_origins=settings.cors_origins,
-        allow_methods=["GET", "POST", "PUT", "DELETE"],
-        allow_headers=["Authorization", "Content-Type", "X-API-Key", "X-Request-ID"],
-        expose_headers=["X-Request-ID"],
-    )
-    return [cors]
+    return [
+        Middleware(
+            CORSMiddleware,
+            allow_origins=settings.cors_origins,
+            allow_methods=["GET", "POST", "PUT", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "X-API-Key", "X-Request-ID"],
+            expose_headers=["X-Request-ID"],
+        )
+    ]
 
 
-async def _refused(request: HttpRequest, error: Exception) -> Response:
-    assert isinstance(error, UserError)
-    status, detail = answers.failure(error)
-    return Json({"detail": detail}, status)
-
-
-async def _invalid(request: HttpRequest, error: Exception) -> Response:
-    return Json({"detail": str(error)}, 422)
-
-
-async def _busy(request: HttpRequest, error: Exception) -> Response:
-    detail = "Too many long requests are waiting already: try again in a moment, or start more --workers."
-    return Json({"detail": detail}, 503, {"Retry-After": "1"})
-
-
-async def _not_written(request: HttpRequest, error: Exception) -> Response:
-    detail = "The disk refused what you sent, and nothing of it was kept: the log says why. Send it again later."
-    return Json({"detail": detail}, 503, {"Retry-After": "10"})
-
-
-async def _disconnected(request: HttpRequest, error: Exception) -> Response:
-    return Response(status_code=499)  # for the log: nobody is there to read it
-
-
-async def _other(request: HttpRequest, error: Exception) -> Response:
-    """Answer what Starlette refuses by itself: paths and methods that are not there."""
-    assert isinstance(error, HTTPException)
-    return Json({"detail": f"{error.detail}."}, error.status_code, error.headers)
+async def _answer_error(request: HttpRequest, error: Exception) -> Response:
+    headers: Mapping[str, str] | None = None
+    match error:
+        case UserError():
+            status, detail = answers.failure(error)
+        case Invalid():
+            status, detail = 422, str(error)
+        case Busy():
+            status, headers = 503, {"Retry-After": "1"}
+            detail = "Too many long requests are waiting already: try again in a moment, or start more --workers."
+        case NotWritten():
+            status, headers = 503, {"Retry-After": "10"}
+            detail = (
+                "The disk refused what you sent, and nothing of it was kept: the log says why. Send it again later."
+            )
+        case HTTPException():  # what Starlette refuses by itself: paths and methods that are not there
+            status, detail, headers = error.status_code, f"{error.detail}.", error.headers
+        case _:
+            return Response(status_code=499)  # for the log: the client has gone, and nobody is there to read it
+    return Json({"detail": detail}, status, headers)

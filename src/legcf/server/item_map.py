@@ -73,7 +73,8 @@ def item_positions(scorer: Scorer, items: Positions) -> FloatArray:
     start = _between_metas(scorer.model.item_rows, meta_positions(scorer.model))[items]
     if len(items) < 3:
         return start
-    return _fill(_settle(_HALF_WIDTH * start.astype(np.float64), *_alike(scorer, items)))
+    points = _settle(_HALF_WIDTH * start.astype(np.float64), *_alike(scorer, items))
+    return _fit(points, axis=0)  # the map shows neighbours, not distances
 
 
 @lru_cache(maxsize=1)
@@ -168,10 +169,13 @@ def _descend(affinity: _Points, start: _Points) -> _Points:
     return points
 
 
-def _fit(points: NDArray[np.floating]) -> FloatArray:
+def _fit(points: NDArray[np.floating], axis: int | None = None) -> FloatArray:
+    """Scale the points to about [−1, 1]; with axis 0 both directions to the same width."""
+    if not points.size:
+        return points.astype(np.float32)
     centred = points - points.mean(axis=0)
-    reach = np.quantile(np.abs(centred), 0.995) if centred.size else 0.0
-    fitted: FloatArray = np.clip(centred / max(float(reach), 1e-12), -1.2, 1.2).astype(np.float32)
+    reach = np.maximum(np.quantile(np.abs(centred), 0.995, axis=axis), 1e-12).astype(centred.dtype)
+    fitted: FloatArray = np.clip(centred / reach, -1.2, 1.2).astype(np.float32)
     return fitted
 
 
@@ -206,14 +210,6 @@ def _settle(points: _Points, ones: NDArray[np.int64], others: NDArray[np.int64])
         moves += _sum(pushed, np.clip(gaps * push[:, None], -4, 4), count)
         points += np.clip(0.1 * (1 - turn / _ROUNDS) * moves, -1, 1)
     return points
-
-
-def _fill(points: _Points) -> FloatArray:
-    """Scale both directions to the same width: the map shows neighbours, not distances."""
-    centred = points - points.mean(axis=0)
-    reach = np.maximum(np.quantile(np.abs(centred), 0.995, axis=0), 1e-12)
-    filled: FloatArray = np.clip(centred / reach, -1.2, 1.2).astype(np.float32)
-    return filled
 
 
 def _sum(rows: NDArray[np.int64], values: _Points, count: int) -> _Points:

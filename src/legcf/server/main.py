@@ -10,9 +10,9 @@ import signal
 import socket
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from legcf.core.errors import UserError
@@ -42,7 +42,9 @@ def run_server(settings: Settings, host: str, port: int, workers: int) -> None:
     from legcf.server.app import create_app  # not before _COUNTS_VARIABLE is set: prometheus_client comes with it
 
     _log_as_json()
-    signal.signal(signal.SIGTERM, _leave)  # uvicorn finishes its requests, then hands the signal on to this
+    signal.signal(
+        signal.SIGTERM, lambda number, frame: sys.exit()
+    )  # uvicorn finishes its requests, then hands the signal on to this
     if workers > 1 and counts is None:
         log("counters_apart", "warning", reason=f"no folder is writable; {_COUNTS_VARIABLE} can name one")
     try:
@@ -103,12 +105,9 @@ def _prepare_counts(workers: int) -> str | None:
     if workers == 1:
         return None
     for parent in (requested, None, "/dev/shm"):
-        try:
-            folder = tempfile.mkdtemp(prefix="legcf-serve-", dir=parent)
-        except OSError:
-            continue
-        os.environ[_COUNTS_VARIABLE] = folder
-        return folder
+        with suppress(OSError):
+            folder = os.environ[_COUNTS_VARIABLE] = tempfile.mkdtemp(prefix="legcf-serve-", dir=parent)
+            return folder
     return None
 
 
@@ -154,7 +153,3 @@ def _log_as_json() -> None:
     logger.handlers = [_JsonHandler()]
     logger.propagate = False
     logger.setLevel(logging.WARNING)
-
-
-def _leave(number: int, frame: FrameType | None) -> None:
-    sys.exit(0)

@@ -22,8 +22,8 @@ _HEADERS = [
     (b"referrer-policy", b"no-referrer"),
     (b"content-security-policy", b"default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'"),
 ]
-_JSON = b"application/json"
-_WRITING = ("POST", "PUT", "DELETE", "PATCH")
+_WITH_BODY = ("POST", "PUT")  # nothing else has a body that anybody reads
+_WRITING = (*_WITH_BODY, "DELETE", "PATCH")
 _SHORTCUT_PREFIX = "/recommend/"
 _NO_KEY = "This server needs a key: send it as X-API-Key or as a bearer token."
 _WRONG_KEY = "The key is wrong: send the right one as X-API-Key or as a bearer token."
@@ -66,14 +66,9 @@ class Gate:
             seconds = time.perf_counter() - start
             self._telemetry.request(self._table.name(scope["method"], scope["path"]), status or 500, seconds)
             if self._settings.access_log:
-                client = scope.get("client")
-                log(
-                    "request",
-                    **self._facts(scope, request_id),
-                    status=status,
-                    ms=round(seconds * 1e3, 2),
-                    client=client[0] if client else None,
-                )
+                client = scope["client"][0] if scope.get("client") else None
+                facts = self._facts(scope, request_id)
+                log("request", **facts, status=status, ms=round(seconds * 1e3, 2), client=client)
 
     def _facts(self, scope: Scope, request_id: bytes) -> dict[str, str]:
         """Return what a log line says of a request. A path may hold a user's id, so it is left out by default."""
@@ -84,21 +79,12 @@ class Gate:
         return {**facts, "request_id": request_id.decode()}
 
     async def _pass(self, headers: dict[bytes, bytes], scope: Scope, receive: Receive, send: Send) -> None:
-        foreign = self._foreign(scope["method"], headers)
-        if foreign is not None:
-            await Json({"detail": foreign}, 403)(scope, receive, send)
-            return
-        needs_key = self._key is not None and not self._table.is_open(scope["method"], scope["path"])
-        refusal = self._refusal(headers) if needs_key else None
+        refusal = self._refusal(headers, scope)
         if refusal is not None:
-            await Json({"detail": refusal}, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
+            await refusal(scope, receive, send)
             return
-        if scope["method"] not in ("POST", "PUT"):  # nothing else has a body that anybody reads
+        if scope["method"] not in _WITH_BODY:
             await self._app(scope, receive, send)
-            return
-        if _has_body(headers) and headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != _JSON:
-            detail = "The body must be JSON, and say so: send it with `Content-Type: application/json`."
-            await Json({"detail": detail}, 415)(scope, receive, send)
             return
         body = await self._body(headers, receive)
         if body is None:
@@ -116,6 +102,22 @@ class Gate:
 
         await self._app(scope, replay, send)
 
+    def _refusal(self, headers: dict[bytes, bytes], scope: Scope) -> Json | None:
+        """Return the answer to a request that may not pass, None if it may."""
+        foreign = self._foreign(scope["method"], headers)
+        if foreign is not None:
+            return Json({"detail": foreign}, 403)
+        if self._key is not None and not self._table.is_open(scope["method"], scope["path"]):
+            sent_keys = list(_keys(headers))
+            if not any([hmac.compare_digest(key, self._key) for key in sent_keys]):
+                return Json({"detail": _WRONG_KEY if sent_keys else _NO_KEY}, 401, {"WWW-Authenticate": "Bearer"})
+        has_body = b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
+        kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        if scope["method"] in _WITH_BODY and has_body and kind != b"application/json":
+            detail = "The body must be JSON, and say so: send it with `Content-Type: application/json`."
+            return Json({"detail": detail}, 415)
+        return None
+
     def _foreign(self, method: str, headers: dict[bytes, bytes]) -> str | None:
         """Return why a request is refused that the page of another site may have made; None if it is not one.
 
@@ -132,14 +134,6 @@ class Gate:
         if {origin, "*"} & self._origins or (sender and (sender == host or _host_name(sender) in (accepted or ()))):
             return None
         return f"Pages of {origin[:100]!r} may not send anything: start the server with `--cors-origin` if they should."
-
-    def _refusal(self, headers: dict[bytes, bytes]) -> str | None:
-        """Return why the request may not pass, None if it carries the key."""
-        assert self._key is not None
-        sent_keys = list(_keys(headers))
-        if any([hmac.compare_digest(key, self._key) for key in sent_keys]):
-            return None
-        return _WRONG_KEY if sent_keys else _NO_KEY
 
     async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes | None:
         """Return the whole body, or None as soon as it is known to be too large."""
@@ -163,10 +157,6 @@ class Gate:
 def _host_name(host: str) -> str:
     """Return the name of "name:port", the address of "[address]:port"."""
     return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0].rstrip(".")
-
-
-def _has_body(headers: dict[bytes, bytes]) -> bool:
-    return b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
 
 
 def _request_id(headers: dict[bytes, bytes]) -> bytes:

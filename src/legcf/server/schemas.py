@@ -3,17 +3,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Json,
-    StringConstraints,
-    Tag,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Json, Tag, model_validator
 from pydantic.json_schema import SkipJsonSchema
 from typing_extensions import TypedDict
 
@@ -29,7 +19,7 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-_Text = Annotated[str, StringConstraints(max_length=512)]
+_Text = Annotated[str, Field(max_length=512)]
 _Number = Annotated[int, Field(strict=True)]
 Id = Annotated[_Number | _Text, BeforeValidator(_whole), Field(description="An id as it was in the training data.")]
 _Count = Annotated[int, BeforeValidator(_whole), Field(strict=True)]
@@ -38,6 +28,7 @@ _Feature = bool | int | float | _Text
 _Features = Annotated[
     dict[str, _Feature | Annotated[list[_Feature], Field(max_length=1000)] | None], Field(min_length=1, max_length=1000)
 ]
+_UserId = Annotated[str, Field(description="A user's id; any characters.", examples=["alice"])]
 _K = Annotated[int, Field(ge=1, le=MAX_K, description="How many, at most.", examples=[5])]
 _WHY = "Say why for so many of the first items."
 _SEEN = "Leave out what the user is known to have."
@@ -45,7 +36,6 @@ _SEEN = "Leave out what the user is known to have."
 
 _Real = Annotated[float, Field(strict=True)]
 _Value = _YesNo | _Number | _Real | _Text
-_Several = Annotated[list[_Value], Field(max_length=MAX_LIST)]
 
 
 def _form(condition: Any) -> str:
@@ -56,7 +46,7 @@ def _form(condition: Any) -> str:
 
 
 _One = Annotated[_Value, Tag("value")]
-_More = Annotated[_Several, Tag("values")]
+_More = Annotated[list[_Value], Field(max_length=MAX_LIST), Tag("values")]
 _Values = Annotated[_One | _More, Discriminator(_form)]
 
 
@@ -77,13 +67,9 @@ _FILTER = (
 )
 _CAP = 'At most so many of one value, by attribute, such as {"brand": 3}.'
 Conditions = Annotated[
-    dict[_Text, Annotated[_One | _More | Annotated[Condition, Tag("rule")], Discriminator(_form)]],
-    Field(max_length=20),
+    dict[_Text, Annotated[_One | _More | Annotated[Condition, Tag("rule")], Discriminator(_form)]], Field(max_length=20)
 ]
-CapOf = Annotated[
-    dict[_Text, Annotated[int, Field(strict=True, ge=1), BeforeValidator(_whole)]],
-    Field(max_length=5),
-]
+CapOf = Annotated[dict[_Text, Annotated[int, Field(strict=True, ge=1), BeforeValidator(_whole)]], Field(max_length=5)]
 Diversity = Annotated[
     float, Field(ge=0, le=1, description="0 for the best scores alone, up to 1 for items unlike each other.")
 ]
@@ -92,7 +78,7 @@ Diversity = Annotated[
 class UserQuery(BaseModel):
     """Ask for a known user."""
 
-    user: str = Field(description="A user's id; any characters.", examples=["alice"])
+    user: _UserId
     k: _K = 20
     exclude_seen: bool = Field(True, description=_SEEN)
     explain: int = Field(0, ge=0, le=MAX_EXPLAINED, description=_WHY, examples=[2])
@@ -111,7 +97,7 @@ class ItemQuery(BaseModel):
 
 
 class UserNeighboursQuery(BaseModel):
-    user: str = Field(description="A user's id; any characters.", examples=["alice"])
+    user: _UserId
     k: _K = 10
 
 
@@ -136,19 +122,14 @@ class Ask(_Strict):
     diversity: Annotated[Diversity, Field(strict=True)] = 0.0
 
 
+_ASKS: list[Any] = [
+    {"user": "alice", "k": 5, "explain": 2},
+    {"items": ["tea-green", "cup-blue"], "k": 5, "deny": ["tea-black"]},
+]
+
+
 class AskMany(_Strict):
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "requests": [
-                        {"user": "alice", "k": 5, "explain": 2},
-                        {"items": ["tea-green", "cup-blue"], "k": 5, "deny": ["tea-black"]},
-                    ]
-                }
-            ]
-        }
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [{"requests": _ASKS}]})
 
     requests: list[Ask] = Field(min_length=1, max_length=MAX_BATCH)
 
@@ -159,7 +140,7 @@ _EVENT_ID = "Yours, unique: what is sent again under the same id is counted once
 class NewEvent(_Strict):
     user: Id
     item: Id
-    id: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = Field(None, description=_EVENT_ID)
+    id: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(None, description=_EVENT_ID)
     time: _Real | None = Field(
         None, ge=0, le=1e11, description="When it was, in seconds since 1970.  [default: now]", allow_inf_nan=False
     )
@@ -179,10 +160,7 @@ class ItemNews(_Strict):
     model_config = ConfigDict(
         json_schema_extra={
             "anyOf": [{"required": ["features"]}, {"required": ["available"], "not": {"required": ["title"]}}],
-            "examples": [
-                {"available": True},
-                {"features": {"category": "tea", "price": 12.5}, "title": "White tea"},
-            ],
+            "examples": [{"available": True}, {"features": {"category": "tea", "price": 12.5}, "title": "White tea"}],
         }
     )
 
@@ -246,7 +224,7 @@ class Recommendations(_Answer):
 
 
 class Failed(BaseModel):
-    """Why one request of a batch has no result."""
+    """Say why one request of a batch has no result."""
 
     status: int = Field(description="The HTTP status it would have had by itself.")
     detail: str

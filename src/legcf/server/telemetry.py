@@ -5,10 +5,7 @@ With several workers each counts in files of its own in a shared folder (prometh
 whoever is asked for /metrics adds them up: the numbers are those of the whole server, whichever worker answers.
 """
 
-from collections.abc import Callable, Iterable
-
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
-from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
@@ -42,21 +39,10 @@ class Telemetry:
         requests.inc()
         times.observe(seconds)
 
-    def gauges(self, read: Callable[[], Iterable[GaugeMetricFamily]]) -> None:
+    def register(self, gauges: Collector) -> None:
         """Ask this process for these values at every reading."""
-        self._registry.register(_Gauges(read))
+        self._registry.register(gauges)
 
     def text(self) -> bytes:
         """Return everything in Prometheus' text format."""
         return generate_latest(self._registry)
-
-
-class _Gauges(Collector):
-    def __init__(self, read: Callable[[], Iterable[GaugeMetricFamily]]) -> None:
-        self._read = read
-
-    def collect(self) -> Iterable[GaugeMetricFamily]:
-        return self._read()
-
-    def describe(self) -> Iterable[GaugeMetricFamily]:
-        return ()

@@ -43,11 +43,8 @@ class FormatContract(ABC):
         form = FORMATS[self.suffix].suited(path, DataOptions())
         if not form.is_text:
             pytest.skip(f"{self.suffix} is not a text format.")
-        assert_frame_equal(
-            form.scan(path.read_bytes(), PAIR_NAMES).collect(),
-            form.scan(path, PAIR_NAMES).collect(),
-            check_row_order=True,
-        )
+        from_bytes, from_path = (form.scan(source, PAIR_NAMES).collect() for source in (path.read_bytes(), path))
+        assert_frame_equal(from_bytes, from_path, check_row_order=True)
         packed = path.with_name(path.name + ".gz")
         packed.write_bytes(gzip.compress(path.read_bytes()))
         assert load_data(packed).content_hash == load_data(path).content_hash
@@ -59,6 +56,4 @@ class FormatContract(ABC):
             pytest.skip(f"{self.suffix} does not number its rows.")
         assert len(numbered) == len(PAIRS)
         assert [number for number, _ in numbered] == sorted({number for number, _ in numbered})
-        assert [set(pair) <= set(row.values()) for pair, (_, row) in zip(PAIRS, numbered, strict=True)] == [True] * len(
-            PAIRS
-        )
+        assert all(set(pair) <= set(row.values()) for pair, (_, row) in zip(PAIRS, numbered, strict=True))

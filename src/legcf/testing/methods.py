@@ -10,7 +10,7 @@ import torch
 
 from legcf.core.config import RunConfig
 from legcf.data.interactions import Dataset
-from legcf.embeddings.base import EmbeddingLayer
+from legcf.embeddings.base import EmbeddingLayer, bytes_of
 from legcf.embeddings.baselines.rowless import Rowless
 from legcf.graph.adjacency import bipartite
 from legcf.testing.graphs import planted
@@ -31,6 +31,12 @@ def made(method: str, dataset: Dataset, seed: int = 0) -> EmbeddingLayer[Any]:
     layer = METHODS[method].layer(configured(method).method, dataset.num_users, dataset.num_items)
     layer.initialise(dataset.train, np.random.default_rng(seed))
     return layer
+
+
+def gradients_of(module: torch.nn.Module, value: torch.Tensor) -> dict[str, torch.Tensor]:
+    module.zero_grad()
+    value.backward()  # type: ignore[no-untyped-call]
+    return {key: value.grad.clone() for key, value in module.named_parameters() if value.grad is not None}
 
 
 class MethodContract:
@@ -72,13 +78,7 @@ class MethodContract:
         layer = made(method, dataset)
         ids = torch.tensor([3, 60, 3])
         pull = torch.randn(3, layer.table().shape[1], generator=torch.Generator().manual_seed(0))
-        gradients = []
-        for rows in (layer.rows(ids), layer.table()[ids]):
-            layer.zero_grad()
-            (rows * pull).sum().backward()  # type: ignore[no-untyped-call]
-            gradients.append(
-                {key: value.grad.clone() for key, value in layer.named_parameters() if value.grad is not None}
-            )
+        gradients = [gradients_of(layer, (rows * pull).sum()) for rows in (layer.rows(ids), layer.table()[ids])]
         assert gradients[0].keys() == gradients[1].keys() != set()
         for key, gradient in gradients[0].items():
             assert torch.allclose(gradient, gradients[1][key], atol=1e-5)
@@ -105,9 +105,8 @@ class MethodContract:
         layer = trained.model.layer
         groups, _ = checkpoint.load(tmp_path / "model.safetensors")
         stored = {key: value for key, value in groups["model"].items() if key.startswith("layer.")}
-        assert layer.storage_bytes() == sum(value.numel() * value.element_size() for value in stored.values())
-        rest = [value for key, value in groups["model"].items() if key not in stored]
-        others = sum(value.numel() * value.element_size() for value in rest)
+        assert layer.storage_bytes() == bytes_of(*stored.values())
+        others = bytes_of(*groups["model"].values()) - layer.storage_bytes()
         rows, lists = trained.ranking.rows, trained.ranking.lists
         own = layer.storage_bytes() if rows is None else rows.packed_bytes  # as the model file holds them
         assert trained.metrics["storage_bytes"] == own + others + (0 if lists is None else lists.storage_bytes())
@@ -132,24 +131,20 @@ class MethodContract:
 
     @pytest.mark.parametrize("propagation", ["auto", "stepwise"])
     def test_trains_with_users_and_items_without_pairs(self, method: str, propagation: str, dataset: Dataset) -> None:
-        trained = train(
-            dataset, configured(method, epochs=2, batch_size=128, propagation=propagation), TrainingOptions(quiet=True)
-        )
+        config = configured(method, epochs=2, batch_size=128, propagation=propagation)
+        trained = train(dataset, config, TrainingOptions(quiet=True))
         assert np.isfinite(trained.ranking.users).all()
         assert np.isfinite(trained.ranking.items).all()
         assert all(np.isfinite(line["loss"]) for line in trained.curve if line["loss"] is not None)
 
     def test_both_ways_to_the_vectors_agree(self, method: str, dataset: Dataset) -> None:
-        models = []
-        for propagation in ("auto", "stepwise"):
-            config = configured(method, propagation=propagation)
-            models.append(build_model(config, dataset, np.random.default_rng(0), None))
+        configs = [configured(method, propagation=propagation) for propagation in ("auto", "stepwise")]
+        models = [build_model(config, dataset, np.random.default_rng(0), None) for config in configs]
         ids = torch.tensor([0, 51, 99, 52])
         gradients = []
         for model in models:
             vectors = model.encode(ids)
-            vectors.square().sum().backward()  # type: ignore[no-untyped-call]
-            gradients.append({key: value.grad for key, value in model.named_parameters() if value.grad is not None})
+            gradients.append(gradients_of(model, vectors.square().sum()))
             plain = vectors.detach().numpy()[:, : model.layer.width]  # a bias is one more column
             assert np.allclose(plain, model.entity_vectors()[ids.numpy()], atol=1e-5)
         assert np.allclose(models[0].entity_vectors(), models[1].entity_vectors(), atol=1e-5)

@@ -13,8 +13,9 @@ from legcf.embeddings.base import bytes_of
 from legcf.embeddings.sized.popularity import sizes_by_popularity
 from legcf.evaluation import accuracies
 from legcf.modelfile.served_model import codebook_reserve, fixed_bytes
-from legcf.ranking.builder import facts
+from legcf.ranking.builder import BIAS_BYTES, facts
 from legcf.ranking.ranking import Ranking
+from legcf.ranking.tables.embedding_table import full_table_bytes
 from legcf.training.model import GraphModel
 
 # Bytes of `ranking.bytes = auto`: every file of 0.5 MB and more passes a full table on four data sets, and above 1 MB
@@ -39,8 +40,7 @@ class ByteBudget:
         if size is None:
             return None
         if size == "auto":
-            most = max(_AUTO_BYTES, _AUTO_BYTES_PER_ITEM * dataset.num_items)
-            return cls(most, None, dataset.num_items)
+            return cls(max(_AUTO_BYTES, _AUTO_BYTES_PER_ITEM * dataset.num_items), None, dataset.num_items)
         fixed = fixed_bytes(dataset.items, dataset.titles, dataset.train.item_degrees)
         return cls(int(size), fixed, dataset.num_items)
 
@@ -60,10 +60,7 @@ class ByteBudget:
 def assess(
     model: GraphModel, ranking: Ranking, dataset: Dataset, config: RunConfig, among: Positions | None = None
 ) -> dict[str, Any]:
-    """Return accuracy, sizes, split, protocol, preset and seed of a model.
-
-    Accuracy is a mean over everyone, or over the users `among` them who are named.
-    """
+    """Return accuracy (over all users, or those `among` them), sizes, split, protocol, preset and seed of a model."""
     layer, lists = model.layer, ranking.lists
     sizes = layer.entity_sizes()
     backbone_params = sum(parameter.numel() for parameter in model.backbone.parameters())
@@ -71,15 +68,16 @@ def assess(
     measured = accuracies(ranking, {name: part for name, part in parts.items() if part.num_pairs}, among=among)
     return {
         **{name: measured.get(name, {}) for name in parts},
-        "num_params": layer.num_params() + (0 if lists is None else lists.num_params()),
+        "num_params": layer.num_params() + (0 if lists is None else lists.num_entries),
         **({} if sizes is None else {"sizes": sizes_by_popularity(sizes, dataset.train)}),
         "backbone_params": backbone_params,
         "total_trainable": layer.total_trainable() + backbone_params,
         "storage_bytes": (layer.storage_bytes() if ranking.rows is None else ranking.rows.packed_bytes)
         + bytes_of(*model.backbone.parameters())
-        + (0 if lists is None else lists.storage_bytes()),
+        + (0 if lists is None else lists.storage_bytes())
+        + (BIAS_BYTES * ranking.num_items if config.ranking.popularity_weight else 0),
         **facts(ranking),
-        "full_table_bytes": layer.num_entities * layer.width * 4,
+        "full_table_bytes": full_table_bytes(layer.num_entities),
         "dataset": dataset.name,
         "protocol": dataset.protocol,
         "content_hash": dataset.content_hash,

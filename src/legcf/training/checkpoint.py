@@ -15,7 +15,7 @@ from safetensors.torch import load as from_bytes
 from safetensors.torch import save_file
 
 from legcf.core.errors import UserError
-from legcf.core.files import written_whole
+from legcf.core.files import parse_json, written_whole
 
 Tensors = dict[str, torch.Tensor]
 _GROUPS = "groups"
@@ -64,20 +64,25 @@ class RunLog:
         """Take over the first lines of the file, and drop what was reported after a checkpoint."""
         if self._path is None:
             return
-        written = self._path.read_text(encoding="utf-8").splitlines() if self._path.exists() else []
-        kept = written[:count]
-        self.lines = [json.loads(line) for line in kept]
+        try:
+            written = self._path.read_text(encoding="utf-8").splitlines() if self._path.exists() else []
+            kept = written[:count]
+            self.lines = [parse_json(line) for line in kept]
+        except (OSError, ValueError) as error:
+            raise UserError(f"{self._path} is damaged ({error}): start the run again.") from error
         with written_whole(self._path) as temporary:
             temporary.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
 
 
 def save(path: Path, groups: Mapping[str, Tensors], facts: Mapping[str, Any]) -> None:
     """Write named groups of tensors and JSON facts as one safetensors file."""
-    tensors = {f"{group}/{name}": tensor for group, members in groups.items() for name, tensor in members.items()}
+    named = ((group, name, tensor) for group, members in groups.items() for name, tensor in members.items())
+    tensors = {f"{group}/{name}": tensor.contiguous() for group, name, tensor in named}
     with written_whole(path) as temporary:
-        save_file(
-            {name: tensor.contiguous() for name, tensor in tensors.items()}, temporary, {"facts": json.dumps(facts)}
-        )
+        try:
+            save_file(tensors, temporary, {"facts": json.dumps(facts)})
+        except SafetensorError as error:  # a full disk
+            raise OSError(str(error).removeprefix("Error while serializing: ")) from error
 
 
 def load(path: Path) -> tuple[dict[str, Tensors], dict[str, Any]]:
@@ -96,9 +101,16 @@ def read(path: Path) -> bytes:
 def loaded(content: bytes, path: Path) -> tuple[dict[str, Tensors], dict[str, Any]]:
     """Load from the bytes of the file at `path`, which another machine may have read."""
     with _read_as(path):
-        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-        facts: dict[str, Any] = json.loads(header["__metadata__"]["facts"])
+        header = parse_json(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        facts = _facts(header["__metadata__"]["facts"])
         return grouped(from_bytes(content).items()), facts
+
+
+def _facts(text: str) -> dict[str, Any]:
+    facts = parse_json(text)
+    if not isinstance(facts, dict):
+        raise TypeError("its facts are no object")
+    return facts
 
 
 @contextmanager
@@ -106,8 +118,9 @@ def _read_as(path: Path) -> Iterator[None]:
     try:
         yield
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
         raise UserError(
-            f"{path} is damaged or not a legcf file ({error}); start again or take another copy."
+            f"{path} is damaged or not a legcf file ({reason}); start again or take another copy."
         ) from error
 
 

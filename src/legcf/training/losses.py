@@ -24,9 +24,8 @@ from legcf.graph.propagate import Operator
 from legcf.training.model import GraphModel
 from legcf.training.sampler import Negatives, TrainingBatch
 
-_COLUMNS_A_TASK = (
-    32  # at least; gradients are split by column: threads never write the same value, sums keep their order
-)
+# At least. Gradients are split by column: threads never write the same value, sums keep their order.
+_COLUMNS_A_TASK = 32
 
 Function = Callable[[torch.Tensor, TrainingBatch, float], torch.Tensor]
 ValueAndGradient = Callable[[torch.Tensor, TrainingBatch, float], tuple[float, torch.Tensor]]
@@ -36,22 +35,21 @@ class _Known(torch.autograd.Function):
     """Return a value to autograd whose gradient was computed along with it."""
 
     @staticmethod
-    def forward(
-        ctx: Any, vectors: torch.Tensor, batch: TrainingBatch, negative_weight: float, function: ValueAndGradient
-    ) -> Any:
-        value, ctx.gradient = function(vectors.detach(), batch, negative_weight)
+    def forward(ctx: Any, vectors: torch.Tensor, value: float, gradient: torch.Tensor) -> Any:
+        ctx.gradient = gradient
         return vectors.new_tensor(value)
 
     @staticmethod
     def backward(ctx: Any, *scale: Any) -> Any:
-        return ctx.gradient * scale[0], None, None, None
+        return ctx.gradient * scale[0], None, None
 
 
 def with_gradient(function: ValueAndGradient) -> Function:
     """Make a differentiable loss of a function that returns its gradient along with its value."""
 
     def loss(vectors: torch.Tensor, batch: TrainingBatch, negative_weight: float) -> torch.Tensor:
-        result: torch.Tensor = _Known.apply(vectors, batch, negative_weight, function)  # type: ignore[no-untyped-call]
+        known = function(vectors.detach(), batch, negative_weight)
+        result: torch.Tensor = _Known.apply(vectors, *known)  # type: ignore[no-untyped-call]
         return result
 
     return loss
@@ -85,8 +83,10 @@ def softmax(vectors: torch.Tensor, batch: TrainingBatch, negative_weight: float)
     users, positives, negatives = vectors[user_rows], vectors[positive_rows], vectors[negative_rows]
     right = (users * positives).sum(dim=1)
     scores = users @ negatives.T
-    clash_row, clash_column = _clashes(batch)
-    scores[torch.from_numpy(clash_row), torch.from_numpy(clash_column)] = -torch.inf
+    column = torch.full((len(vectors),), -1)
+    column[negative_rows] = torch.arange(len(negative_rows))
+    clashes = torch.nonzero(column[positive_rows] >= 0)[:, 0]  # a shared negative is the pair's own positive
+    scores[clashes, column[positive_rows[clashes]]] = -torch.inf
     highest = torch.maximum(scores.max(dim=1).values, right)
     shares = scores.sub_(highest[:, None]).exp_()
     own = (right - highest).exp()
@@ -200,30 +200,19 @@ def squared_norms(
     encoded: torch.Tensor,
     travelled: torch.Tensor | None,
 ) -> torch.Tensor:
-    """Compute ‖Θ‖² of Eq. 4: of the layer's parameters, or per triplet of its input rows or its final vectors.
-
-    Input rows that `travelled` over the graph are not made again.
-    """
+    """Compute ‖Θ‖² of Eq. 4: of the layer's parameters, or per triplet of input rows (`travelled`) or final vectors."""
     if of == "parameters":
         return torch.stack([parameter.square().sum() for parameter in model.layer.parameters()]).sum()
     each = batch.negatives.shape[1] if batch.negatives.ndim == 2 else 1
-    counts = each * (
-        np.bincount(batch.users, minlength=len(entities)) + np.bincount(batch.positives, minlength=len(entities))
-    ) + np.bincount(batch.negatives.ravel(), minlength=len(entities))
+    parts = (batch.users, batch.positives, batch.negatives.ravel())
+    users, positives, negatives = (np.bincount(part, minlength=len(entities)) for part in parts)
+    counts = each * (users + positives) + negatives
     if of == "final":
         penalised = encoded if model.layer.item_bias is None else encoded[:, :-1]
     else:
         penalised = model.layer.rows(entities) if travelled is None else travelled.index_select(0, entities)
     norms = penalised.square().sum(dim=1)
     return norms @ torch.from_numpy(counts.astype(np.float32)) / (batch.num_pairs * each)
-
-
-def _clashes(batch: TrainingBatch) -> tuple[np.ndarray, np.ndarray]:
-    """Return the pairs and the shared negatives where a negative is a pair's own positive."""
-    column = np.full(len(batch.entities), -1, dtype=np.int64)
-    column[batch.negatives] = np.arange(len(batch.negatives))
-    rows = np.flatnonzero(column[batch.positives] >= 0)
-    return rows, column[batch.positives[rows]]
 
 
 @njit(cache=True, parallel=True, fastmath=True)

@@ -58,8 +58,7 @@ class GraphModel(nn.Module):
         super().__init__()
         self.layer, self.backbone = layer, backbone
         self._train, self.folds = train, folds
-        self._training = training
-        self._spill_folder = spill_folder
+        self._training, self._spill_folder = training, spill_folder
         self._views: dict[int, _View] = {}
         self._kept: NDArray[np.bool_] | None = None
         self._histories = train
@@ -141,9 +140,8 @@ class GraphModel(nn.Module):
     def _view(self, number: int, count: int) -> _View:
         propagation, coefficients = self._training.propagation, self.backbone.coefficients()
         kept = self._kept if self.folds is None or number == WHOLE else self.folds != number
-        operator = self.backbone.operator(
-            self.layer.graph(bipartite(self._train, kept)), self.layer.num_users, self.layer.num_items
-        )
+        graph = self.layer.graph(bipartite(self._train, kept))
+        operator = self.backbone.operator(graph, self.layer.num_users, self.layer.num_items)
         travels = coefficients is not None and coefficients.shape[1] > 1
         linear = self.layer.linear_basis() if propagation == "basis" or (propagation == "auto" and travels) else None
         if linear is None or coefficients is None:
@@ -173,5 +171,4 @@ class GraphModel(nn.Module):
         bias = self.layer.item_bias
         if bias is None:
             return vectors
-        column = torch.cat([torch.ones(self.layer.num_users), bias])[entities]
-        return torch.cat([vectors, column[:, None]], dim=1)
+        return torch.column_stack([vectors, torch.cat([torch.ones(self.layer.num_users), bias])[entities]])

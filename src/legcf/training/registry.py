@@ -8,11 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from legcf.backbones import history, lightgcn, lr_gccf, ngcf
 from legcf.backbones.base import Backbone
-from legcf.backbones.history import History
-from legcf.backbones.lightgcn import LightGCN
-from legcf.backbones.lr_gccf import LRGCCF
-from legcf.backbones.ngcf import NGCF
 from legcf.core.config import (
     Frozen,
     RankingConfig,
@@ -27,18 +24,9 @@ from legcf.core.config import (
 from legcf.core.errors import UserError
 from legcf.core.plugins import Registry, find_part
 from legcf.embeddings.base import EmbeddingLayer
-from legcf.embeddings.baselines.als import Als
-from legcf.embeddings.baselines.ease import Ease
-from legcf.embeddings.baselines.item_knn import ItemKnn
-from legcf.embeddings.baselines.most_popular import MostPopular
-from legcf.embeddings.composed.binary_code import BinaryCode
-from legcf.embeddings.composed.cel import Cel
-from legcf.embeddings.composed.dhe import DeepHash
-from legcf.embeddings.composed.double_hash import DoubleHash
+from legcf.embeddings.baselines import als, ease, item_knn, most_popular
+from legcf.embeddings.composed import binary_code, cel, dhe, double_hash, lightrec, nimble_tt, qr
 from legcf.embeddings.composed.legcf import Legcf
-from legcf.embeddings.composed.lightrec import LightRec
-from legcf.embeddings.composed.nimble_tt import NimbleTT
-from legcf.embeddings.composed.qr import QuotientRemainder
 from legcf.embeddings.full import FullTable
 from legcf.embeddings.sized.autoemb import AutoEmb
 from legcf.embeddings.sized.cerp import Cerp
@@ -70,20 +58,20 @@ METHODS: Registry[Method] = Registry(
         "esapn": Method(Esapn, esapn.stages),
         "autoemb": Method(AutoEmb, autoemb.stages),
         "optembed": Method(OptEmbed, optembed.stages),
-        "dhe": Method(DeepHash, single_stage),
-        "nimble-tt": Method(NimbleTT, single_stage),
+        "dhe": Method(dhe.DeepHash, single_stage),
+        "nimble-tt": Method(nimble_tt.NimbleTT, single_stage),
         "ciess": Method(Ciess, ciess.stages),
-        "cel": Method(Cel, clustering.stages),
+        "cel": Method(cel.Cel, clustering.stages),
         "pep": Method(Pep, pruning.stages),
-        "qr": Method(QuotientRemainder, single_stage),
-        "double-hash": Method(DoubleHash, single_stage),
-        "binary-code": Method(BinaryCode, single_stage),
+        "qr": Method(qr.QuotientRemainder, single_stage),
+        "double-hash": Method(double_hash.DoubleHash, single_stage),
+        "binary-code": Method(binary_code.BinaryCode, single_stage),
         "cerp": Method(Cerp, pruning.pushed_stages),
-        "lightrec": Method(LightRec, quantising.stages),
-        "popularity": Method(MostPopular, closed_form),
-        "item-knn": Method(ItemKnn, closed_form),
-        "ease": Method(Ease, closed_form),
-        "als": Method(Als, closed_form),
+        "lightrec": Method(lightrec.LightRec, quantising.stages),
+        "popularity": Method(most_popular.MostPopular, closed_form),
+        "item-knn": Method(item_knn.ItemKnn, closed_form),
+        "ease": Method(ease.Ease, closed_form),
+        "als": Method(als.Als, closed_form),
     },
 )
 
@@ -96,12 +84,7 @@ BACKBONES: Registry[type[Backbone[Any]]] = Registry(
     "backbone",
     "legcf.backbones",
     lambda part: isinstance(part, type) and issubclass(part, Backbone),
-    {
-        "lightgcn": LightGCN,
-        "history": History,
-        "lr-gccf": LRGCCF,
-        "ngcf": NGCF,
-    },
+    {"lightgcn": lightgcn.LightGCN, "history": history.History, "lr-gccf": lr_gccf.LRGCCF, "ngcf": ngcf.NGCF},
 )
 
 
@@ -143,15 +126,9 @@ def resolve(
     method_config = validated(layer.Config, {**options.get("method", {}), "name": method}, "method")
     backbone_config = validated(backbone_type.Config, {**options.get("backbone", {}), "name": backbone}, "backbone")
     layer.check(method_config, backbone_config)
-    values = {
-        "preset": preset,
-        "seed": seed,
-        "method": method_config,
-        "backbone": backbone_config,
-        **{name: validated(model, options.get(name, {}), name) for name, model in COMMON_SECTIONS.items()},
-        "data": dict(data or {}),
-    }
-    config = validated(RunConfig, values, "")
+    parts = {"preset": preset, "seed": seed, "method": method_config, "backbone": backbone_config}
+    common = {name: validated(model, options.get(name, {}), name) for name, model in COMMON_SECTIONS.items()}
+    config = validated(RunConfig, {**parts, **common, "data": dict(data or {})}, "")
     check_batches(config.training)
     return config
 
@@ -170,5 +147,6 @@ def config_from_json(content: Mapping[str, Any]) -> RunConfig:
             **{name: validated(model, content[name], name) for name, model in COMMON_SECTIONS.items()},
             data=content.get("data", {}),
         )
-    except (KeyError, TypeError) as error:
-        raise UserError(f"This is not a configuration of legcf: {error} is missing or of the wrong kind.") from error
+    except (KeyError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"This is not a configuration of legcf: {reason} is missing or of the wrong kind.") from error

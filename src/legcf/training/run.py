@@ -9,6 +9,7 @@ files, and what follows are its steps.
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,26 +20,31 @@ from numpy.typing import NDArray
 from legcf.core import distributed, threads
 from legcf.core.config import RunConfig
 from legcf.core.errors import UserError
-from legcf.core.files import write_json
+from legcf.core.files import folder_held, write_json
 from legcf.core.random_streams import Stream
 from legcf.data.interactions import MANY_PAIRS, SAMPLE_ITEMS, Dataset
 from legcf.evaluation.metrics import parse_metric
+from legcf.evaluation.popularity_weight import choose_popularity_weight
+from legcf.ranking.builder import RankingBuilder
 from legcf.ranking.item_lists.recipe import ListFitter, candidate_count
+from legcf.scoring.run_files import read_description
 from legcf.training.assess import ByteBudget, assess, peak_memory_mb
 from legcf.training.build import TrainingGraph, make_model
 from legcf.training.loop import DEFAULT_OPTIONS, Session, TrainingOptions
 from legcf.training.losses import LOSSES, check_loss
 from legcf.training.model import GraphModel
 from legcf.training.registry import BACKBONES, METHODS, config_from_json
-from legcf.training.run_folder import TrainedModel, prepare_folder, read_description, save_model
+from legcf.training.run_folder import TrainedModel, prepare_folder, save_model
 from legcf.training.sampler import edge_folds
-from legcf.training.selection import Selected, select_untrained, train_or_keep, with_factorisation
+from legcf.training.selection import select_untrained, train_or_keep, with_factorisation
 from legcf.training.shared_work import Work
+from legcf.training.table_search import Selected
 from legcf.training.warm_start import read_vectors
 
 _HELD_OUT = 1 / 3
 """The share of everyone's training pairs to select by where a protocol has no validation. By a tenth, lists are
 selected that reproduce the other nine, which test pairs do not reward; a fifth lies between (docs/study.md, 12)."""
+_MANY_PAIRS_A_USER = 10  # from which on popularity is not weighed without validation pairs; 22 on LastFM; not measured
 _NO_PATIENCE = 10**6  # evaluations: more than any run has
 
 
@@ -50,6 +56,15 @@ def train(dataset: Dataset, config: RunConfig, options: TrainingOptions = DEFAUL
     users with popular items are enough to select by (`MANY_PAIRS`, `SAMPLE_ITEMS`). A `final` model is selected and
     tested as usual, in the folder `chosen` of the run, and then trained once more on every pair there is.
     """
+    with ExitStack() as stack:
+        folder = options.folder
+        distributed.run_on_first_and_broadcast(
+            lambda: None if folder is None else stack.enter_context(folder_held(folder))
+        )
+        return _train(dataset, config, options)
+
+
+def _train(dataset: Dataset, config: RunConfig, options: TrainingOptions) -> TrainedModel:
     rehearsal_data = _rehearsal_data(dataset, config, options.final)
     if rehearsal_data is None:
         return _train_once(dataset, config, options)
@@ -64,6 +79,12 @@ class Rehearsal:
 
     config: RunConfig
     metrics: dict[str, Any]
+
+    @property
+    def seconds(self) -> float:
+        """Return what it took, a rehearsal of its own included."""
+        seconds: dict[str, float] = self.metrics["seconds"]
+        return seconds.get("whole", seconds["this_session"])
 
     @property
     def frozen_config(self) -> RunConfig:
@@ -81,11 +102,16 @@ def _rehearsal_data(dataset: Dataset, config: RunConfig, final: bool) -> Dataset
         return dataset
     if config.ranking.search_representation and dataset.train.num_pairs > MANY_PAIRS:
         part = dataset.sample(MANY_PAIRS, SAMPLE_ITEMS, Stream.SELECTION_SAMPLE.generator(config.seed))
-    elif config.ranking.chooses and not dataset.validation.num_pairs:
+    elif not dataset.validation.num_pairs and (config.ranking.chooses or _weighs_popularity(dataset, config)):
         part = dataset.holding_out(_HELD_OUT, Stream.SELECTION_PAIRS.generator(config.seed))
     else:
         return None
     return part if part.train.num_pairs and part.validation.num_pairs else None
+
+
+def _weighs_popularity(dataset: Dataset, config: RunConfig) -> bool:
+    """Return whether popularity is worth a rehearsal: where users have many pairs, vectors know better."""
+    return config.ranking.popularity_weight is None and dataset.train.num_pairs < _MANY_PAIRS_A_USER * dataset.num_users
 
 
 def _rehearse(dataset: Dataset, config: RunConfig, options: TrainingOptions) -> Rehearsal:
@@ -149,6 +175,7 @@ def _train_once(
     if resumes:
         session.resume()
     selected = train_or_keep(session, replace(builder, config=untrained.ranking), untrained)
+    selected = _with_popularity(selected, builder, dataset)
 
     evaluation_started = time.perf_counter()
     metrics = assess(selected.model, selected.ranking, dataset, selected.config)
@@ -159,6 +186,7 @@ def _train_once(
         "evaluate": time.perf_counter() - evaluation_started,
         "this_session": time.perf_counter() - started,
     }
+    metrics["seconds"]["whole"] = metrics["seconds"]["this_session"] + (0.0 if rehearsal is None else rehearsal.seconds)
     metrics["peak_rss_mb"] = peak_memory_mb()
     metrics |= _best_epochs(session) | selected.reason
     if rehearsal is not None:
@@ -172,13 +200,28 @@ def _train_once(
     return trained
 
 
+def _with_popularity(selected: Selected, builder: RankingBuilder, dataset: Dataset) -> Selected:
+    """Weigh popularity in the scores by validation pairs, where the configuration leaves it to them."""
+    config = selected.config
+    if config.ranking.popularity_weight is not None:
+        return selected
+    weight = 0.0
+    if dataset.validation.num_pairs:
+        weight = choose_popularity_weight(selected.ranking, dataset.validation, config.seed)
+    settings = config.ranking.model_copy(update={"popularity_weight": weight})
+    selected = replace(selected, config=config.model_copy(update={"ranking": settings}))
+    if not weight:
+        return selected
+    return replace(selected, ranking=replace(builder, config=settings).build(selected.model.ranking(), None).ranking)
+
+
 def _with_sizes(config: RunConfig, dataset: Dataset) -> tuple[RunConfig, int | None]:
-    """Fill in every size that was left to the data, and return the bytes for vectors and lists beside them.
+    """Fill in what the method chooses and every size left to the data; return the bytes for vectors and lists.
 
     The bytes are None where the file may have any size.
     """
     layer, budget = METHODS[config.method.name].layer, ByteBudget.of(config, dataset)
-    method = config.method
+    method = layer.chosen(config.method, dataset)
     if budget is not None:
         method = layer.within(method, budget.left(method), dataset.num_items)
     method = layer(method, dataset.num_users, dataset.num_items).config
@@ -246,7 +289,7 @@ def _rehearsal_metrics(rehearsal: Rehearsal, dataset: Dataset) -> dict[str, Any]
             "final": {"pairs": dataset.train.num_pairs, "accuracy_of": "the model it was chosen as"},
             **{key: rehearsal.metrics[key] for key in ("validation", "test", "content_hash")},
         }
-    return {**metrics, "seconds_to_choose": rehearsal.metrics["seconds"]["this_session"]}
+    return {**metrics, "seconds_to_choose": rehearsal.seconds}
 
 
 def _trained_model(selected: Selected, dataset: Dataset, metrics: dict[str, Any], session: Session) -> TrainedModel:

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keep runs in folders, and trained models in them.
 
-model.safetensors holds every array, model.json says what they are. No pickle.
+model.safetensors holds every array, model.json says what they are, answers.legcf is what recommendations are read from.
+No pickle.
 """
 
 import hashlib
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,22 +21,30 @@ from legcf import __version__
 from legcf.core import distributed, threads
 from legcf.core.config import RunConfig, migrated
 from legcf.core.errors import UserError
-from legcf.core.files import read_json, write_json
+from legcf.core.files import folder_held, read_json, write_json
 from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
 from legcf.data.interactions import Dataset, Interactions
+from legcf.export.answers import answer_model
 from legcf.features.cold_items import ColdItemEncoder
 from legcf.features.item_features import ItemFeatures
 from legcf.ranking.builder import RankingBuilder, arrays
 from legcf.ranking.ranking import Ranking
+from legcf.scoring.run_files import (
+    ANSWERS,
+    DESCRIPTION,
+    DIGEST,
+    MODEL,
+    RUN_FORMAT,
+    RUN_FORMAT_VERSION,
+    check_format,
+    read_description,
+)
 from legcf.training import checkpoint
 from legcf.training.build import make_model
 from legcf.training.model import GraphModel
 from legcf.training.registry import config_from_json
 
-_FORMAT = "legcf-model"
-_FORMAT_VERSION = 2
 _BASE = "trained"  # in the folder of an updated model: the one it was updated from
-_READABLE = (1, 2)  # up to 1, settings and weight of ranking stood among those of training
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,22 +96,16 @@ class TrainedModel:
 
 
 def prepare_folder(folder: Path, config: RunConfig, dataset: Dataset, resume: bool) -> bool:
-    """Make or check the folder of a run: a resumed run must have the same configuration and the same data.
-
-    Returns whether there is a run to go on with.
-    """
+    """Make the folder of a run, or return that it has a run of the same configuration and data to go on with."""
     path = folder / "config.json"
     content = {**config.to_json(), "content_hash": dataset.content_hash}
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; choose another --out.")
-    if not resume:
-        if _has_other_files(folder):
-            raise UserError(f"{folder} is not empty: add --resume to continue that run, or choose another --out.")
+    if not _has_other_files(folder):  # a new run, or one that stopped before anything was written
         write_json(path, content)
         return False
-    if not path.exists() and not _has_other_files(folder):
-        write_json(path, content)  # stopped before anything was written
-        return False
+    if not resume:
+        raise UserError(f"{folder} is not empty: add --resume to continue that run, or choose another --out.")
     if not path.exists():
         raise UserError(f"{folder} holds no run to resume, but other files: choose another --out.")
     before = read_json(path)
@@ -109,8 +113,7 @@ def prepare_folder(folder: Path, config: RunConfig, dataset: Dataset, resume: bo
         raise UserError(f"{path} is not the configuration of a run; choose another --out.")
     if before.get("content_hash") != content["content_hash"]:
         raise UserError(f"{folder} was started on other data (or another split); resume it with the same data.")
-    changed = _difference(migrated(before), content)
-    if changed:
+    if changed := _difference(migrated(before), content):
         raise UserError(
             f"{folder} was started with {changed[0]} = {changed[1]!r}, now it is {changed[2]!r};"
             " resume with the same settings or start a new run."
@@ -127,8 +130,7 @@ def _difference(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str
     for key in sorted({*before, *after}):
         old, new = before.get(key), after.get(key)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
-            changed = _difference(old, new, f"{prefix}{key}.")
-            if changed:
+            if changed := _difference(old, new, f"{prefix}{key}."):
                 return changed
         elif old != new:
             return f"{prefix}{key}", old, new
@@ -136,12 +138,27 @@ def _difference(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Delete the folder of a run that failed before there was anything to resume."""
+    """Delete the folder of a run that failed before there was anything to resume; not one that another process has."""
     if folder.is_dir() and not (folder / "checkpoint" / "state.safetensors").exists():
-        shutil.rmtree(folder)
+        with suppress(UserError), folder_held(folder):
+            shutil.rmtree(folder)
 
 
 def save_model(folder: Path, trained: TrainedModel) -> None:
+    """Write a model, what it answers from, and the model that it was updated from."""
+    digest = _save_arrays(folder, trained)
+    answers = answer_model(trained)
+    if answers is None:
+        (folder / ANSWERS).unlink(missing_ok=True)
+    else:
+        answers.card[DIGEST] = digest
+        answers.save(folder / ANSWERS)
+    if trained.base is not None:
+        _save_arrays(folder / _BASE, trained.base)
+
+
+def _save_arrays(folder: Path, trained: TrainedModel) -> str:
+    """Write arrays and description of a model; return the checksum of the arrays."""
     groups = {
         "model": trained.model.state_dict(),
         "users": _tensors(trained.users.to_arrays()),
@@ -152,36 +169,35 @@ def save_model(folder: Path, trained: TrainedModel) -> None:
         "titles": _tensors(text_to_arrays(trained.titles)) if trained.titles is not None else {},
         "features": _tensors(trained.features.arrays()) if trained.features is not None else {},
     }
-    mark = {"format": _FORMAT, "format_version": _FORMAT_VERSION}
-    checkpoint.save(folder / "model.safetensors", groups, mark)
+    mark = {"format": RUN_FORMAT, "format_version": RUN_FORMAT_VERSION}
+    checkpoint.save(folder / MODEL, groups, mark)
+    digest = _digest(folder / MODEL)
     description = {
         **mark,
-        "sha256": _digest(folder / "model.safetensors"),
+        DIGEST: digest,
         "legcf_version": __version__,
         "config": trained.config.to_json(),
         "metrics": trained.metrics,
         "curve": trained.curve,
         **({} if trained.features is None else {"features": trained.features.facts()}),
     }
-    write_json(folder / "model.json", description)
-    if trained.base is not None:
-        save_model(folder / _BASE, trained.base)
+    write_json(folder / DESCRIPTION, description)
+    return digest
 
 
 def load_model(folder: Path) -> TrainedModel:
     if not folder.is_dir():
         raise UserError(f"{folder} is not a run: it is not a folder. `legcf train DATA --out {folder}` makes one.")
-    if not (folder / "model.json").exists():
-        hint = (
-            "continue it with `legcf train … --resume`" if (folder / "config.json").exists() else "name another folder"
-        )
+    if not (folder / DESCRIPTION).exists():
+        begun = (folder / "config.json").exists()
+        hint = "continue it with `legcf train … --resume`" if begun else "name another folder"
         raise UserError(f"{folder} holds no finished model (model.json is missing): {hint}.")
     description = read_description(folder)
     threads.use()
-    groups, facts = checkpoint.load(folder / "model.safetensors")
-    _check_format(folder / "model.safetensors", facts)
-    if _digest(folder / "model.safetensors") != description.get("sha256"):
-        raise UserError(f"{folder / 'model.safetensors'} is damaged or of another run; take another copy.")
+    groups, facts = checkpoint.load(folder / MODEL)
+    check_format(folder / MODEL, facts)
+    if _digest(folder / MODEL) != description.get(DIGEST):
+        raise UserError(f"{folder / MODEL} is damaged or of another run; take another copy.")
     try:
         config = config_from_json(description["config"])
         users = IdMap.from_arrays(_arrays(groups["users"]), "user")
@@ -191,40 +207,26 @@ def load_model(folder: Path) -> TrainedModel:
         titles = text_from_arrays(_arrays(groups["titles"])) if groups.get("titles") else None
         ranking_arrays = _arrays(groups.get("ranking", {}))
         model = make_model(config, train, lambda model: model.load_state_dict(groups["model"]))
+        ranking = RankingBuilder(config.ranking).from_arrays(model.ranking(), ranking_arrays)
         metrics, curve = description["metrics"], description["curve"]
+        if not isinstance(metrics, dict) or not isinstance(curve, list):
+            raise TypeError("its metrics are not an object, or its curve is not a list")
         features = None
         if groups.get("features"):
             features = ItemFeatures.restored(_arrays(groups["features"]), description["features"], len(items))
-    except (KeyError, TypeError, RuntimeError, ValueError) as error:
-        raise UserError(
-            f"{folder} is damaged ({str(error).splitlines()[0]}); take another copy or train again."
-        ) from error
-    ranking = RankingBuilder(config.ranking).from_arrays(model.ranking(), ranking_arrays)
-    base = load_model(folder / _BASE) if (folder / _BASE / "model.json").exists() else None
+    except UserError:
+        raise
+    except (LookupError, TypeError, RuntimeError, ValueError, AttributeError, ArithmeticError, MemoryError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"{folder} is damaged ({reason}); take another copy or train again.") from error
+    base = load_model(folder / _BASE) if (folder / _BASE / DESCRIPTION).exists() else None
     return TrainedModel(model, ranking, known, config, users, items, titles, metrics, curve, features, base)
-
-
-def read_description(folder: Path) -> dict[str, Any]:
-    """Return model.json of a run, checked to be one."""
-    description = read_json(folder / "model.json")
-    _check_format(folder / "model.json", description)
-    return dict(description)
 
 
 def _digest(path: Path) -> str:
     """Return a checksum: safetensors has none, and a flipped bit in an index must not get as far as compiled code."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _check_format(path: Path, facts: Any) -> None:
-    if not isinstance(facts, Mapping) or facts.get("format") != _FORMAT:
-        raise UserError(f"{path} was not written by legcf; give a folder that `legcf train` made.")
-    if facts.get("format_version") not in _READABLE:
-        raise UserError(
-            f"{path} has format version {facts.get('format_version')}, this legcf reads up to {_FORMAT_VERSION};"
-            " train again."
-        )
 
 
 def _pairs(interactions: Interactions) -> checkpoint.Tensors:
@@ -238,9 +240,9 @@ def _interactions(tensors: Mapping[str, torch.Tensor], num_users: int, num_items
     if weights is not None and (len(weights) != len(pairs["items"]) or not np.isfinite(weights).all()):
         raise ValueError("its weights do not fit its pairs")
     loaded = Interactions(pairs["indptr"].astype(np.int64), pairs["items"].astype(np.int32), num_items, weights)
-    if loaded.num_users != num_users or int(loaded.indptr[-1]) != loaded.num_pairs:
+    if loaded.num_users != num_users:
         raise ValueError("its pairs do not fit its users")
-    return loaded
+    return loaded.checked("known")
 
 
 def _tensors(arrays: Mapping[str, np.ndarray]) -> checkpoint.Tensors:

@@ -28,8 +28,7 @@ class TrainingBatch:
     """Hold the distinct entities of a batch, and its pairs as positions among them.
 
     `entities` are global: user u is u, item i is U + i. `negatives` is pairs × k ("each") or a list for all ("shared").
-    `weights` of the pairs have mean 1 over the data. `num_users` is U.
-    All pairs are of one fold, or `fold` is WHOLE.
+    `weights` of the pairs have mean 1 over the data. `num_users` is U. All pairs are of one fold, or `fold` is WHOLE.
     """
 
     entities: LongArray
@@ -72,8 +71,7 @@ class Sampler:
         self._seen = train if seen is None else seen
         self._batch_size = training.batch_size if kind != "none" else max(train.num_pairs, 1)
         self._negatives, self._order, self._kind = training.negatives, training.order, kind
-        self._folds = folds
-        self._steps = steps
+        self._folds, self._steps = folds, steps
         pool = training.negative_pool
         self._pool = None if pool is None or pool >= train.num_items else max(pool, training.negatives)
         self._local = slice(0, train.num_pairs)  # the pairs whose users, items and weights this process has
@@ -125,13 +123,9 @@ class Sampler:
             return
         local_rng = distributed.local_generator(rng)
         for fold, drawn in self._drawn_pairs(rng):
-            yield self._batch(self._local_pairs(drawn), fold, rng, local_rng)
-
-    def _local_pairs(self, drawn: LongArray) -> LongArray:
-        """Return the positions of those pairs of a batch that this rank has."""
-        if distributed.world_size() == 1:
-            return drawn
-        return drawn[(drawn >= self._local.start) & (drawn < self._local.stop)] - self._local.start
+            if distributed.world_size() > 1:  # this rank has some of them
+                drawn = drawn[(drawn >= self._local.start) & (drawn < self._local.stop)] - self._local.start
+            yield self._batch(drawn, fold, rng, local_rng)
 
     def _drawn_pairs(self, rng: np.random.Generator) -> Iterator[tuple[int, LongArray]]:
         train, size = self._train, self._batch_size
@@ -154,18 +148,12 @@ class Sampler:
             batches += [(fold, members[start : start + size]) for start in range(0, len(members), size)]
         yield from (batches[number] for number in rng.permutation(len(batches)))
 
-    def _candidates(self, rng: np.random.Generator) -> LongArray:
-        if self._pool is None:
-            return self._all_items
-        return rng.choice(self._train.num_items, self._pool, replace=False).astype(np.int64)
-
     def _whole(self) -> TrainingBatch:
         train = self._train
         entities = np.arange(train.num_users + train.num_items)
         users, positives = self._users.astype(np.int64), train.items + np.int64(train.num_users)
-        return TrainingBatch(
-            entities, users, positives, np.empty(0, dtype=np.int64), self._weights, train.num_users, WHOLE
-        )
+        none = np.empty(0, dtype=np.int64)
+        return TrainingBatch(entities, users, positives, none, self._weights, train.num_users, WHOLE)
 
     def _batch(
         self, pairs: LongArray, fold: int, rng: np.random.Generator, local_rng: np.random.Generator
@@ -178,23 +166,19 @@ class Sampler:
         users, positives = self._users[pairs], self._items[pairs]
         if self._kind == "each":
             negatives = np.empty((len(users), self._negatives), dtype=np.int64)
-            _draw_unseen(local_rng, users, self._seen.indptr, self._seen.items, self._candidates(rng), negatives)
+            pool = self._all_items
+            if self._pool is not None:
+                pool = rng.choice(train.num_items, self._pool, replace=False).astype(np.int64)
+            _draw_unseen(local_rng, users, self._seen.indptr, self._seen.items, pool, negatives)
         else:
             count = min(self._negatives, train.num_items)
             negatives = rng.choice(train.num_items, count, replace=False).astype(np.int64)
         entities = np.empty(2 * len(users) + negatives.size, dtype=np.int64)
         local = np.empty(len(entities), dtype=np.int64)
         distinct = _compact(users, positives, negatives.ravel(), train.num_users, self._position, entities, local)
-        count = len(users)
-        return TrainingBatch(
-            entities[:distinct],
-            local[:count],
-            local[count : 2 * count],
-            local[2 * count :].reshape(negatives.shape),
-            weights,
-            train.num_users,
-            fold,
-        )
+        of_users, of_positives, rest = np.split(local, [len(users), 2 * len(users)])
+        of_negatives = rest.reshape(negatives.shape)
+        return TrainingBatch(entities[:distinct], of_users, of_positives, of_negatives, weights, train.num_users, fold)
 
 
 def edge_folds(train: Interactions, count: int, rng: np.random.Generator) -> NDArray[np.int8]:

@@ -77,7 +77,6 @@ class SharedWork(Work):
         self._results: dict[tuple[int, str], tuple[object, Any]] = {}
 
     def once(self, train: Interactions, key: str, make: Callable[[], _Result]) -> _Result:
-        """Return what `make` returns for these training pairs, or returned before."""
         whole_key = id(train), key
         if whole_key not in self._results:
             self._results[whole_key] = train, make()  # kept with the pairs: their id must stay theirs
@@ -85,8 +84,6 @@ class SharedWork(Work):
         return result
 
     def fill(self, layer: EmbeddingLayer[Any], train: Interactions, rng: np.random.Generator) -> None:
-        """Give a layer its first values, or those that the same settings and draws gave it before."""
-
         def make() -> tuple[dict[str, torch.Tensor], Any]:
             super(SharedWork, self).fill(layer, train, rng)
             return _copied(layer), rng.bit_generator.state
@@ -97,8 +94,6 @@ class SharedWork(Work):
         rng.bit_generator.state = state_after
 
     def run(self, session: Session) -> None:
-        """Train, or go to where the same training ended before."""
-
         def make() -> tuple[Any, dict[str, torch.Tensor]]:
             session.run()
             return deepcopy(session.state), _copied(session.model)

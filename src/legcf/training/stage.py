@@ -53,15 +53,10 @@ class TrainingView(Protocol[L_co]):
         """Return how long the epochs took so far, in seconds of the clock that limits the run."""
 
     def new_optimiser(self) -> None: ...
-
     def set_learning_rate(self, done: float) -> None: ...
-
     def sampler_of(self, pairs: Interactions, *, steps: int | None = None) -> Sampler: ...
-
     def loss_of(self, vectors: torch.Tensor, batch: TrainingBatch) -> torch.Tensor: ...
-
     def ranking(self) -> Ranking: ...
-
     def validation_score(self) -> float: ...
 
 
@@ -122,11 +117,8 @@ class Stage(Generic[L]):
     def before_epoch(self, session: TrainingView[L], epoch: int) -> dict[str, Any]:
         return {}
 
-    def before_step(self, session: TrainingView[L], batch: TrainingBatch) -> None:
-        pass
-
-    def after_step(self, session: TrainingView[L], batch: TrainingBatch) -> None:
-        pass
+    def before_step(self, session: TrainingView[L], batch: TrainingBatch) -> None: ...
+    def after_step(self, session: TrainingView[L], batch: TrainingBatch) -> None: ...
 
     def after_epoch(self, session: TrainingView[L], epoch: int) -> dict[str, Any]:
         return {}

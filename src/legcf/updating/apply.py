@@ -1,22 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read what is new, from tables and from a server's event log, and update a trained model with it."""
+"""Read what is new, from tables and from a server's event log, update a trained model with it, and write that."""
 
+import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from legcf.core.columns import FrameColumns
 from legcf.core.config import validated
 from legcf.core.errors import UserError
+from legcf.core.files import folder_held, folder_written_whole, write_json
 from legcf.data.interactions import Dataset
 from legcf.data.options import DEFAULTS, DataOptions
 from legcf.data.reading.item_table import read_features
 from legcf.data.source import load_data
-from legcf.training.run_folder import TrainedModel
+from legcf.training.run_folder import TrainedModel, save_model
 from legcf.updating.change import RESOLVE_SHARE
 from legcf.updating.cold import ItemTable
-from legcf.updating.events import new_events, options_of_events
+from legcf.updating.events import new_events
 from legcf.updating.update import update
 
 _READ_ALIKE = {
@@ -67,7 +70,8 @@ def apply(trained: TrainedModel, new: NewData, open_data: Callable[[], Dataset] 
         is_last = reported is None or reported.is_empty  # accuracy is measured once, where all is in
         trained = update(trained, pairs, first if is_last else None, new.threshold, about)
     if reported is not None and not reported.is_empty:
-        reading = options_of_events(options.half_life)
+        columns = {"user_col": FrameColumns.USER, "item_col": FrameColumns.ITEM, "time_col": FrameColumns.TIME}
+        reading = DataOptions(**columns, half_life=options.half_life)
         pairs = None if reported.pairs.is_empty() else load_data(reported.pairs, reading)
         trained = update(trained, pairs, first, new.threshold, reported.about)
         reported.mark.to_card(trained.metrics)
@@ -77,6 +81,17 @@ def apply(trained: TrainedModel, new: NewData, open_data: Callable[[], Dataset] 
 def with_item_features(trained: TrainedModel, dataset: Dataset, table: Any, item_col: str | None) -> TrainedModel:
     """Return a model fresh from training that knows the items of a table, those that nobody has yet among them."""
     return update(trained, None, dataset, about=ItemTable(*read_features(table, item_col)))
+
+
+def write_run(folder: Path, trained: TrainedModel) -> None:
+    """Write the files of a training but for its checkpoint, and the model as it was last trained in a folder inside."""
+    with folder_held(folder), folder_written_whole(folder) as temporary:
+        save_model(temporary, trained)
+        content = {**trained.config.to_json(), "content_hash": trained.metrics["content_hash"]}
+        write_json(temporary / "config.json", content)
+        write_json(temporary / "metrics.json", trained.metrics)
+        lines = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in trained.curve)
+        (temporary / "metrics.jsonl").write_text(lines, encoding="utf-8")
 
 
 def _options(trained: TrainedModel, options: DataOptions) -> DataOptions:

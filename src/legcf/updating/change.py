@@ -30,5 +30,4 @@ def new_share(train: Interactions, added: Interactions) -> NDArray[np.float64]:
 
 
 def _per_item(pairs: Interactions, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    summed: NDArray[np.float64] = np.bincount(pairs.items, values, minlength=pairs.num_items).astype(np.float64)
-    return summed
+    return np.bincount(pairs.items, values, minlength=pairs.num_items).astype(np.float64)

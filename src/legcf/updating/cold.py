@@ -101,5 +101,4 @@ def blended(
     by_features = features.mapping.vectors(rows)
     share = trust(popularity[which]) * (popularity[which] > 0)
     share = np.where((which >= trained) & (np.diff(rows.indptr) > 0), share, 1).astype(np.float32)[:, None]
-    mixed: FloatArray = share * vectors + (1 - share) * by_features
-    return mixed
+    return share * vectors + (1 - share) * by_features

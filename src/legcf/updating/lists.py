@@ -44,5 +44,4 @@ def _nearest(weights: FloatArray, stored: FloatArray) -> FloatArray:
         return weights
     above = np.clip(np.searchsorted(levels, weights), 1, len(levels) - 1)
     lower, upper = levels[above - 1], levels[above]
-    nearest: FloatArray = np.where(weights - lower < upper - weights, lower, upper)
-    return nearest
+    return np.where(weights - lower < upper - weights, lower, upper)

@@ -94,8 +94,7 @@ class AlsSpace:
         solve_side(confidence, users, there, settings)
         solved = np.ascontiguousarray(there[solved_items])
         solve_side(confidence.T.tocsr()[solved_items], solved, users, settings)
-        vectors: FloatArray = solved @ self.back
-        return vectors
+        return solved @ self.back
 
 
 def settings_for(settings: AlsSettings, items: FloatArray, train: Interactions, pooling: Pooling) -> AlsSettings:
@@ -123,5 +122,4 @@ def _pooled(pooling: Pooling, train: Interactions, items: FloatArray) -> FloatAr
 
 
 def _map(rows: FloatArray, targets: FloatArray) -> FloatArray:
-    across: FloatArray = linear_map(rows, targets).astype(np.float32)
-    return across
+    return linear_map(rows, targets).astype(np.float32)

@@ -6,10 +6,13 @@ import pickle
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from legcf.modelfile.served_model import ServedModel
+from legcf.ranking.tables.embedding_table import DenseTable
 from tests.cli.typed import legcf, refused
 from tests.helpers import planted, write_folder
 
@@ -71,7 +74,25 @@ class TestModelFiles:
             path.write_bytes(
                 {"cut": content[:-50], "pickle": pickle.dumps([1]), "empty": b"", "flipped": flipped}[damage]
             )
+        assert "model.safetensors" in refused("evaluate", copy)
+        (copy / "answers.legcf").unlink()
         assert "model.safetensors" in refused("recommend", copy, "--user", 1)
+
+    @pytest.mark.parametrize("damage", ["cut", "pickle", "empty", "flipped", "other"])
+    def test_what_a_run_answers_from(self, damage: str, run: Path, copy: Path) -> None:
+        path = copy / "answers.legcf"
+        content = path.read_bytes()
+        flipped = content[:-9] + bytes([content[-9] ^ 64]) + content[-8:]
+        if damage == "other":  # of another model: the run itself answers
+            model = ServedModel.load(path)
+            model.card["sha256"] = "0"
+            replace(model, item_rows=DenseTable(-model.item_rows.vectors(slice(None)))).save(path)
+            answers = [json.loads(legcf("recommend", one, "--user", 7, "--json").out) for one in (copy, run)]
+            items = [[row["item"] for row in one["recommendations"]] for one in answers]
+            assert items[0] == items[1]
+            return
+        path.write_bytes({"cut": content[:-50], "pickle": pickle.dumps([1]), "empty": b"", "flipped": flipped}[damage])
+        assert "answers.legcf" in refused("recommend", copy, "--user", 1)
 
     @pytest.mark.parametrize(
         "content", ["", "{}", "[]", "null", '{"format": "legcf-model", "format_version": 99}', '{"format": "onnx"}']

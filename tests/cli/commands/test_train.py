@@ -25,6 +25,7 @@ def test_writes_a_whole_run(run: Path) -> None:
         "metrics.json",
         "model.json",
         "model.safetensors",
+        "answers.legcf",
         "checkpoint/state.safetensors",
     }
     metrics = json.loads((run / "metrics.json").read_text())

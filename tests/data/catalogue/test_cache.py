@@ -32,7 +32,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def entry_of(name: str, downloads: tuple[Download, ...], **changes: object) -> Entry:
-    sizes = Entry(name, "a test", 2, 4, 7, "none", "nobody", downloads, options=DataOptions(cold="keep"))
+    sizes = Entry(name, "a test", (2, 4, 7), "none", "nobody", downloads, options=DataOptions(cold="keep"))
     return replace(sizes, **changes)  # type: ignore[arg-type]
 
 
@@ -56,7 +56,7 @@ def test_fetch_from_a_mirror(server: Server, cache: Path) -> None:
     assert [path for path in cache.rglob("*") if path.is_file() and path.parent != folder] == []
 
 
-@pytest.mark.parametrize("wrong", [{"users": 3}, {"pairs_hash": "0" * 64}])
+@pytest.mark.parametrize("wrong", [{"sizes": (3, 4, 7)}, {"pairs_hash": "0" * 64}])
 def test_what_is_not_the_dataset_is_thrown_away(wrong: dict[str, object], server: Server, cache: Path) -> None:
     with pytest.raises(UserError, match="thrown away"):
         fetch(two_files(server, **wrong), server.address, quiet=True, pause=0)
@@ -96,7 +96,7 @@ def test_an_archive_gives_its_members(server: Server, cache: Path) -> None:
     server.files["/films/films.zip"] = packed.getvalue()
     members = (("films/ratings.dat", "ratings.dat"), ("films/movies.dat", "movies.dat"))
     entry = entry_of("films", (Download("http://elsewhere.invalid/films.zip", "films.zip", None, members),))
-    entry = replace(entry, users=2, items=2, pairs=3, table="ratings.dat", titles="movies.dat")
+    entry = replace(entry, sizes=(2, 2, 3), table="ratings.dat", titles="movies.dat")
     folder = fetch(entry, server.address, quiet=True, pause=0)
     assert sorted(path.name for path in folder.iterdir()) == ["movies.dat", "ratings.dat"]
     dataset = build_in_memory(open_known(entry, folder, DataOptions()), DataOptions())
@@ -169,5 +169,5 @@ def test_registry_is_complete() -> None:
     for entry in REGISTRY.values():
         assert entry.licence
         assert entry.citation
-        assert entry.pairs > 0
+        assert entry.sizes[2] > 0
         assert all(one.address.startswith("https://") for one in entry.downloads)

@@ -9,7 +9,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -19,7 +22,7 @@ from hypothesis import strategies as st
 
 from legcf.core.errors import UserError
 from legcf.data.options import DataOptions
-from legcf.data.preparing import pipeline
+from legcf.data.preparing import pipeline, prepared
 from legcf.data.preparing.prepared import is_prepared, open_prepared, verify
 from legcf.data.source import load_data, prepare_source
 from tests.data.files import write_lightgcn, write_table
@@ -122,13 +125,56 @@ def test_damaged_folders_are_refused(damage: str, tmp_path: Path) -> None:
         load_data(out)
 
 
-def test_changed_pairs_are_noticed_by_verify(tmp_path: Path) -> None:
+def test_changed_pairs_are_noticed_by_verify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many pairs, which are not hashed at every start; of few, opening them is enough."""
     out = tmp_path / "out"
     prepare_source(write_table(tmp_path, "ratings.csv"), out, quiet=True)
     content = bytearray((out / "train.items.npy").read_bytes())
     content[-4] ^= 1
     (out / "train.items.npy").write_bytes(content)
+    with pytest.raises(UserError, match="not those that were prepared"):
+        load_data(out)
+    monkeypatch.setattr(prepared, "_FEW_PAIRS", -1)
     assert not verify(load_data(out))
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("train.items.npy", lambda array: array + 10**6),
+        ("train.items.npy", lambda array: array - 10**6),
+        ("train.items.npy", lambda array: array.astype(np.float32)),
+        ("train.indptr.npy", lambda array: array[::-1].copy()),
+        ("train.indptr.npy", lambda array: np.where(np.arange(len(array)) == 1, 10**9, array)),
+        ("test.indptr.npy", lambda array: array - 1),
+    ],
+    ids=["items beyond the end", "negative items", "items of another type", "backwards", "far offsets", "before 0"],
+)
+def test_what_compiled_loops_would_index_by_is_checked(
+    name: str, change: Callable[[Any], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepared, "_FEW_PAIRS", -1)
+    out = tmp_path / "out"
+    prepare_source(write_table(tmp_path, "ratings.csv"), out, quiet=True)
+    np.save(out / name, change(np.load(out / name)))
+    with pytest.raises(UserError, match="is damaged"):
+        load_data(out)
+
+
+def test_every_damaged_byte_of_prepared_data_is_noticed(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    prepare_source(write_table(tmp_path, "ratings.csv"), out, quiet=True)
+    rng, expected = np.random.default_rng(0), load_data(out)
+    for path in sorted(out.iterdir()):
+        content = path.read_bytes()
+        for place in rng.integers(0, len(content), 25).tolist():
+            path.write_bytes(content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :])
+            with suppress(UserError):
+                opened = load_data(out)
+                assert (opened.train.items == expected.train.items).all()
+                assert (opened.train.indptr == expected.train.indptr).all()
+                assert opened.items.values.tolist() == expected.items.values.tolist()
+        path.write_bytes(content)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What popularity and item-knn reach, as the methods of these names do; and how it is said."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from legcf.data.interactions import Interactions
+from legcf.data.ids import IdMap
+from legcf.data.interactions import Dataset, Interactions
 from legcf.embeddings.baselines.compare import baselines, comparison
 from legcf.recommender import Recommender
 from tests.helpers import planted
@@ -12,7 +15,7 @@ from tests.helpers import planted
 
 def test_they_are_what_the_methods_reach() -> None:
     dataset = planted(40, 40)
-    found = baselines(dataset.train, dataset.test)
+    found = baselines(dataset)
     assert found.keys() == {"popularity", "item-knn"}
     for name, score in found.items():
         assert score == pytest.approx(Recommender(name).fit(dataset).metrics["test"]["ndcg@20"], abs=1e-6)
@@ -21,8 +24,11 @@ def test_they_are_what_the_methods_reach() -> None:
 def test_what_would_take_long_is_left_out_unless_it_is_wanted() -> None:
     many = 60_000
     train = Interactions.from_pairs(np.arange(many), np.arange(many) % 10, many, many)
-    assert baselines(train, train) == {}
-    assert len(baselines(train, train.subset(np.arange(many) < 20), anyway=True)) == 2
+    users, items = IdMap.consecutive(many), IdMap.consecutive(many)
+    dataset = Dataset("many", "ratio", users, items, train, Interactions.empty(many, many), train)
+    assert baselines(dataset) == {}
+    few = train.subset(np.arange(many) < 20)
+    assert len(baselines(replace(dataset, validation=few, test=few), anyway=True)) == 2
 
 
 def test_it_is_a_sentence() -> None:

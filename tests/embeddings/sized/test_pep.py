@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from legcf.core.errors import UserError
-from legcf.embeddings.sized.pep import Pep, PepConfig
-from legcf.embeddings.sized.pruned import Granularity
+from legcf.embeddings.sized.pep import Granularity, Pep, PepConfig
 from tests.helpers import random_interactions
 
 TRAIN = random_interactions(30, 20, 0.2, seed=0)

@@ -231,7 +231,13 @@ class TestGrowing:
 class TestBadInput:
     @pytest.mark.parametrize(
         ("widths", "said"),
-        [([], "at least one"), ([4, 2], "must rise"), ([2, 2], "must rise"), ([0, 4], "from 1"), ([2, 16], "dim = 8")],
+        [
+            ([], "at least one"),
+            ([4, 2], "and rise"),
+            ([2, 2], "and rise"),
+            ([0, 4], "at least 1 and"),
+            ([2, 16], "dim = 8"),
+        ],
     )
     def test_widths(self, widths: list[int], said: str) -> None:
         with pytest.raises(UserError, match=said):

@@ -11,7 +11,7 @@ import torch
 from legcf.core.config import RunConfig
 from legcf.data.interactions import Dataset
 from legcf.embeddings.sized.cerp import Cerp
-from legcf.embeddings.sized.pruned import PrunedLayer
+from legcf.embeddings.sized.pep import PrunedLayer
 from legcf.training.loop import Session
 from legcf.training.recipes.pruning import PushedSearch, RetrainPruned, SearchPruned
 from legcf.training.registry import resolve

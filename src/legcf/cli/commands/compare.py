@@ -4,14 +4,14 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from legcf.cli.output import AsJson, print_json, print_table
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders on the same data.")],
-    k: Annotated[list[int] | None, typer.Option("-k", help="List length; may be repeated.")] = None,
+    runs: Annotated[list[Path], Argument(metavar="RUN", help="Run folders on the same data.")],
+    k: Annotated[list[int] | None, Option("-k", help="List length; may be repeated.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Test metrics of RUNs side by side; the others are tested against the first, user by user."""

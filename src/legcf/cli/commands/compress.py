@@ -2,14 +2,15 @@
 """`legcf compress`: from any embedding table to one small file that serves."""
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
-from legcf.cli.data_options import option_name, with_data_options
+from legcf.cli.data_options import refuse_without_data, with_data_options
 from legcf.cli.numbers import large_number
-from legcf.cli.output import AsJson, print_json, print_pairs, print_table
+from legcf.cli.output import AsJson, Quiet, print_accuracy, print_json, print_pairs, print_table
 from legcf.core.errors import UserError
 from legcf.data.options import DataOptions
 
@@ -19,77 +20,56 @@ def compress(
     data_options: DataOptions,
     table: Annotated[
         Path,
-        typer.Argument(
-            metavar="TABLE", help="Vectors: .npy, .npz (also of an `implicit` model), .parquet or .safetensors."
-        ),
+        Argument(metavar="TABLE", help="Vectors: .npy, .npz (also of an `implicit` model), .parquet or .safetensors."),
     ],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The model file to write, e.g. model.legcf.")],
-    c: Annotated[int | None, typer.Option("-c", help="Rows of the codebook.  [default: 500]")] = None,
-    t: Annotated[int | None, typer.Option("-t", help="Weights for each user and item.  [default: 4]")] = None,
+    out: Annotated[Path, Argument(metavar="OUT", help="The model file to write, e.g. model.legcf.")],
+    c: Annotated[int | None, Option("-c", help="Rows of the codebook.  [default: 500]")] = None,
+    t: Annotated[int | None, Option("-t", help="Weights for each user and item.  [default: 4]")] = None,
     budget: Annotated[int | None, large_number("Stored values c·d + t·N; c and t are solved from it.")] = None,
     tolerance: Annotated[
         float | None,
-        typer.Option(help="Find the smallest model that loses at most this share of validation NDCG@20; needs --data."),
+        Option(help="Find the smallest model that loses at most this share of validation NDCG@20; needs --data."),
     ] = None,
-    items: Annotated[
-        Path | None, typer.Option(help="A second file with the item vectors; TABLE has the users'.")
-    ] = None,
-    num_users: Annotated[
-        int | None, typer.Option(help="TABLE is one matrix: this many users first, then the items.")
-    ] = None,
-    user_ids: Annotated[Path | None, typer.Option(help="Ids of user rows, one per line.  [default: 0, 1, …]")] = None,
-    item_ids: Annotated[Path | None, typer.Option(help="Ids of item rows, one per line.  [default: 0, 1, …]")] = None,
+    items: Annotated[Path | None, Option(help="A second file with the item vectors; TABLE has the users'.")] = None,
+    num_users: Annotated[int | None, Option(help="TABLE is one matrix: this many users first, then the items.")] = None,
+    user_ids: Annotated[Path | None, Option(help="Ids of user rows, one per line.  [default: 0, 1, …]")] = None,
+    item_ids: Annotated[Path | None, Option(help="Ids of item rows, one per line.  [default: 0, 1, …]")] = None,
     data: Annotated[
-        str | None, typer.Option(help="Interactions: ids, history, and ranking metrics before and after.")
+        str | None, Option(help="Interactions: ids, history, and ranking metrics before and after.")
     ] = None,
-    dtype: Annotated[str, typer.Option(help="Numbers as int8 with scales, or float16.")] = "int8",
-    keep_zero_rows: Annotated[
-        bool, typer.Option("--keep-zero-rows", help="Store all-zero rows without weights.")
-    ] = False,
-    rounds: Annotated[int, typer.Option(min=1, max=1000, help="Rounds of pursuit and least squares.")] = 8,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the codebook's start.")] = 0,
-    memory_mb: Annotated[float, typer.Option(min=16, help="Memory beside the table and the codes, in MB.")] = 512.0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    dtype: Annotated[str, Option(help="Numbers as int8 with scales, or float16.")] = "int8",
+    keep_zero_rows: Annotated[bool, Option("--keep-zero-rows", help="Store all-zero rows without weights.")] = False,
+    rounds: Annotated[int, Option(min=1, max=1000, help="Rounds of pursuit and least squares.")] = 8,
+    seed: Annotated[int, Option(min=0, help="Seed of the codebook's start.")] = 0,
+    memory_mb: Annotated[float, Option(min=16, help="Memory beside the table and the codes, in MB.")] = 512.0,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Code TABLE as a small codebook and a few weights per row, and write OUT for `legcf serve`."""
     if tolerance is not None and (budget is not None or c is not None or t is not None):
         raise UserError("--tolerance finds the sizes by itself: leave -c, -t and --budget out.")
-    if data is None and data_options.model_fields_set:
-        names = ", ".join(map(option_name, sorted(data_options.model_fields_set)))
-        raise UserError(f"{names} says how interactions are read, but there is no --data.")
+    refuse_without_data(data, data_options, "interactions are")
 
     from legcf.data.reading.vector_table import read_ids, read_table
     from legcf.data.source import load_data
     from legcf.export.compress.compress import compress as code
     from legcf.export.compress.model import name_rows, write_compressed
     from legcf.export.compress.search import Trial, smallest
-    from legcf.export.compress.sizes import Sizes, largest_codebook
+    from legcf.export.compress.sizes import largest_codebook
 
     quiet = quiet or as_json
     read = read_table(table, items, num_users)
     read = read.with_ids(read_ids(user_ids), read_ids(item_ids))
     named = name_rows(read, None if data is None else load_data(data, data_options))
 
-    def coder(sizes: Sizes | None) -> Any:
-        asked = {"c": c, "t": t, "budget": budget} if sizes is None else {"c": sizes.c, "t": sizes.t}
-        return code(
-            named.users,
-            named.items,
-            **asked,
-            seed=seed,
-            dtype=dtype,
-            rounds=rounds,
-            keep_zero_rows=keep_zero_rows,
-            memory_cap_mb=memory_mb,
-            quiet=quiet,
-        )
-
+    coder: Any = partial(code, named.users, named.items, seed=seed, dtype=dtype, rounds=rounds, quiet=quiet)
+    coder = partial(coder, keep_zero_rows=keep_zero_rows, memory_cap_mb=memory_mb)
     trials: list[Trial] = []
     if tolerance is None:
-        coded = coder(None)
+        coded = coder(c, t, budget=budget)
     else:
-        coded, trials = smallest(named, tolerance, coder, largest_codebook(memory_mb), quiet)
+        largest = largest_codebook(memory_mb)
+        coded, trials = smallest(named, tolerance, lambda sizes: coder(sizes.c, sizes.t), largest, quiet)
     if coded.num_values > coded.num_values_before:
         smaller = "choose a smaller -c or -t" if budget is None else f"choose a smaller --budget than {budget:,}"
         raise UserError(
@@ -121,10 +101,4 @@ def _show(report: dict[str, Any]) -> None:
     if report["trials"]:
         sizes = [(f"c = {one['c']:,}, t = {one['t']}", one["values"], f"{one['loss']:.2%}") for one in report["trials"]]
         print_table("Sizes tried", ("", "values", "validation NDCG@20 lost"), sizes)
-    if report["accuracy"]:
-        rows = [
-            (f"{part} {metric}", pair["before"], pair["after"], f"{pair['after'] / max(pair['before'], 1e-12):.1%}")
-            for part, metrics in report["accuracy"].items()
-            for metric, pair in metrics.items()
-        ]
-        print_table("Accuracy", ("", "the table", "this file", "kept"), rows)
+    print_accuracy(report["accuracy"], "the table")

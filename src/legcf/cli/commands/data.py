@@ -4,15 +4,15 @@
 Readers are imported inside the commands: no other command should wait for them to load.
 """
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer import Argument, Option
 
 from legcf.cli.data_options import with_data_options
 from legcf.cli.numbers import large_number
-from legcf.cli.output import AsJson, print_json, print_pairs, print_table
+from legcf.cli.output import AsJson, Quiet, print_json, print_pairs, print_table
 from legcf.core.errors import UserError
 from legcf.data.options import DataOptions
 
@@ -21,27 +21,19 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Look at, fetch, prepare, generate and export datasets.", no_args_is_help=True)
 
-DataArgument = Annotated[str, typer.Argument(metavar="DATA", help="A folder, a file, a glob or a known name.")]
-
-
-class Engine(StrEnum):
-    LOCAL = "local"
-    DASK = "dask"
-
-
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+DataArgument = Annotated[str, Argument(metavar="DATA", help="A folder, a file, a glob or a known name.")]
 
 
 @app.command()
 @with_data_options
 def prepare(
-    source: Annotated[list[str], typer.Argument(metavar="SOURCE", help="A folder, files, a glob or a known name.")],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
+    source: Annotated[list[str], Argument(metavar="SOURCE", help="A folder, files, a glob or a known name.")],
+    out: Annotated[Path, Argument(metavar="OUT", help="The folder to write.")],
     engine: Annotated[
-        Engine, typer.Option(help="Who reads: this process, or Dask where one machine is not enough.")
-    ] = (Engine.LOCAL),
+        Literal["local", "dask"], Option(help="Who reads: this process, or Dask where one machine is not enough.")
+    ] = "local",
     scheduler: Annotated[
-        str | None, typer.Option(help="Address of a Dask scheduler; its workers must see the files and OUT.")
+        str | None, Option(help="Address of a Dask scheduler; its workers must see the files and OUT.")
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -53,9 +45,9 @@ def prepare(
     from legcf.data.summary import summarise, what_was_kept
 
     where = source[0] if len(source) == 1 else source
-    if scheduler is not None and engine is not Engine.DASK:
+    if scheduler is not None and engine != "dask":
         raise UserError("--scheduler goes with --engine dask.")
-    if engine is Engine.DASK:
+    if engine == "dask":
         dataset = prepare_on_cluster(where, out, data_options, scheduler, quiet)
     else:
         dataset = prepare_source(where, out, data_options, quiet)
@@ -70,7 +62,7 @@ def list_known(as_json: AsJson = False) -> None:
     if as_json:
         print_json([_described(entry) for entry in REGISTRY.values()])
         return
-    rows = [[entry.name, entry.users, entry.items, entry.pairs, _location(entry)] for entry in REGISTRY.values()]
+    rows = [[entry.name, *entry.sizes, _location(entry)] for entry in REGISTRY.values()]
     print_table("Known datasets", ["name", "users", "items", "pairs", "where"], rows)
 
 
@@ -78,7 +70,7 @@ def list_known(as_json: AsJson = False) -> None:
 @with_data_options
 def info(
     data: DataArgument,
-    plot: Annotated[Path | None, typer.Option(help="Also draw degrees and parts into this picture.")] = None,
+    plot: Annotated[Path | None, Option(help="Also draw degrees and parts into this picture.")] = None,
     as_json: AsJson = False,
     *,
     data_options: DataOptions,
@@ -106,9 +98,9 @@ def info(
 
 @app.command()
 def fetch(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name that `legcf data list` shows.")],
+    name: Annotated[str, Argument(metavar="NAME", help="A name that `legcf data list` shows.")],
     mirror: Annotated[
-        str | None, typer.Option(help="Fetch NAME/FILE from this address instead of from where the data came from.")
+        str | None, Option(help="Fetch NAME/FILE from this address instead of from where the data came from.")
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -119,25 +111,20 @@ def fetch(
     from legcf.data.catalogue.registry import find_entry
 
     entry = find_entry(name)
-    folder = find_local(entry) if entry.downloads else None
-    folder = folder or fetch_dataset(entry, mirror, quiet)
+    folder = (find_local(entry) if entry.downloads else None) or fetch_dataset(entry, mirror, quiet)
     _show(f"{name} is here", {"name": name, "path": str(folder)}, as_json)
 
 
 @app.command()
 def generate(
-    out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="A LightGCN folder to write, or a table if it ends in .csv.")
-    ],
-    preset: Annotated[str | None, typer.Option(help="A known size: yelp2020, amazon-book or 1e8.")] = None,
+    out: Annotated[Path, Argument(metavar="OUT", help="A LightGCN folder to write, or a table if it ends in .csv.")],
+    preset: Annotated[str | None, Option(help="A known size: yelp2020, amazon-book or 1e8.")] = None,
     users: Annotated[int | None, large_number("Number of users.")] = None,
     items: Annotated[int | None, large_number("Number of items.")] = None,
     pairs: Annotated[int | None, large_number("Number of pairs.")] = None,
-    communities: Annotated[
-        int | None, typer.Option(help="User u and item i belong together if equal modulo this.")
-    ] = None,
-    noise: Annotated[float | None, typer.Option(help="Share of pairs that leave their community.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of all draws.")] = 0,
+    communities: Annotated[int | None, Option(help="User u and item i belong together if equal modulo this.")] = None,
+    noise: Annotated[float | None, Option(help="Share of pairs that leave their community.")] = None,
+    seed: Annotated[int, Option(min=0, help="Seed of all draws.")] = 0,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -159,7 +146,7 @@ def generate(
 @with_data_options
 def export(
     data: DataArgument,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
+    out: Annotated[Path, Argument(metavar="OUT", help="The folder to write.")],
     as_json: AsJson = False,
     *,
     data_options: DataOptions,
@@ -186,9 +173,7 @@ def _described(entry: "Entry") -> dict[str, Any]:
     return {
         "name": entry.name,
         "summary": entry.summary,
-        "users": entry.users,
-        "items": entry.items,
-        "pairs": entry.pairs,
+        **dict(zip(("users", "items", "pairs"), entry.sizes, strict=True)),
         "sources": [one.address for one in entry.downloads],
         "checksums": [f"{one.checksum.algorithm}:{one.checksum.digest}" for one in entry.downloads if one.checksum],
         "files": list(entry.files),
@@ -213,5 +198,6 @@ def _show(title: str, content: dict[str, Any], as_json: bool, sentence: str | No
             flat.update({f"{name}: {key}": inner for key, inner in value.items()})
         else:
             flat[name] = "\n".join(map(str, value)) if isinstance(value, list) else value
-    flat.update({name: f"{value:.6%}" for name, value in flat.items() if name == "density"})
+    if "density" in flat:
+        flat["density"] = f"{flat['density']:.6%}"
     print_pairs(title, flat)

@@ -6,60 +6,51 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from legcf.cli.output import AsJson, print_json, print_pairs, print_table
+from legcf.cli.output import AsJson, Quiet, print_accuracy, print_json, print_pairs
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder of `legcf train`.")],
+    run: Annotated[Path, Argument(metavar="RUN", help="A run folder of `legcf train`.")],
     model: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             metavar="MODEL", help="The file to write: model.legcf, or page.html for a page that opens without a server."
         ),
     ],
     t: Annotated[
-        int | None,
-        typer.Option("-t", min=1, max=64, help="Meta-embeddings per row.  [default: the model's own, else 4]"),
+        int | None, Option("-t", min=1, max=64, help="Meta-embeddings per row.  [default: the model's own, else 4]")
     ] = None,
-    c: Annotated[
-        int | None, typer.Option("-c", min=1, help="Meta-embeddings in all.  [default: the model's own]")
-    ] = None,
+    c: Annotated[int | None, Option("-c", min=1, help="Meta-embeddings in all.  [default: the model's own]")] = None,
     dtype: Annotated[
-        str | None,
-        typer.Option(help="Numbers as int8 with scales, float16 or float32.  [default: int8; float32 for full]"),
+        str | None, Option(help="Numbers as int8 with scales, float16 or float32.  [default: int8; float32 for full]")
     ] = None,
     form: Annotated[
         str,
-        typer.Option(
+        Option(
             "--format", help="coded, full (the propagated table), or web (a folder with a page, for any static host)."
         ),
     ] = "coded",
     users: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="coded: users can be asked for by id, by a code of their vector; history: by what they have; none:"
             " every request brings the user's items.  [default: what the model's users are; none after train --bytes]"
         ),
     ] = None,
-    history: Annotated[
-        bool | None, typer.Option(help="Store what users have.  [default: yes, unless --users none]")
-    ] = None,
+    history: Annotated[bool | None, Option(help="Store what users have.  [default: yes, unless --users none]")] = None,
     attributes: Annotated[
         str | None,
-        typer.Option(
-            help="Columns of --items that requests may filter by, such as category,price.  [default: all of them]"
-        ),
+        Option(help="Columns of --items that requests may filter by, such as category,price.  [default: all of them]"),
     ] = None,
     items: Annotated[
-        Path | None, typer.Option(help="A table with a row for each item: its id, and attributes to filter by.")
+        Path | None, Option(help="A table with a row for each item: its id, and attributes to filter by.")
     ] = None,
-    titles: Annotated[bool, typer.Option(help="Store the titles of items, if there are any.")] = True,
-    seed: Annotated[int, typer.Option(help="Seed of the codebook's start and of the samples.")] = 0,
-    evaluate: Annotated[
-        bool, typer.Option(help="Measure accuracy before and after, if the data is still there.")
-    ] = True,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    titles: Annotated[bool, Option(help="Store the titles of items, if there are any.")] = True,
+    seed: Annotated[int, Option(help="Seed of the codebook's start and of the samples.")] = 0,
+    evaluate: Annotated[bool, Option(help="Measure accuracy before and after, if the data is still there.")] = True,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Write RUN as one MODEL file: codebook, codes, ids, titles. Prints size and accuracy before and after."""
@@ -101,12 +92,6 @@ def export(
 def _show(report: dict[str, Any]) -> None:
     share = report["full_table_bytes"] / max(report["bytes"], 1)
     sizes = {f"{name} (bytes)": size for name, size in report["parts"].items() if size}
-    total = {"file (bytes)": report["bytes"], "full table in float32 (bytes)": report["full_table_bytes"]}
+    total = {"file (bytes)": report["bytes"], "full table, 128 wide in float32 (bytes)": report["full_table_bytes"]}
     print_pairs(report["file"], {**sizes, **total, "smaller by": f"{share:.1f}×"})
-    if report["accuracy"]:
-        rows = [
-            (f"{part} {metric}", pair["before"], pair["after"], f"{pair['after'] / max(pair['before'], 1e-12):.1%}")
-            for part, metrics in report["accuracy"].items()
-            for metric, pair in metrics.items()
-        ]
-        print_table("Accuracy", ("", "with the graph", "this file", "kept"), rows)
+    print_accuracy(report["accuracy"], "with the graph")

@@ -1,27 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`legcf info`: show what a run is and how it went."""
+"""`legcf info`: show what a run is and how it went, or what a model file holds."""
 
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from legcf.cli.output import AsJson, print_json, print_pairs, print_table, summary
+from legcf.cli.output import SHOWN_METRICS, AsJson, print_json, print_pairs, print_table, summary
 from legcf.core.config import SECTIONS, migrated
 from legcf.core.errors import UserError
 from legcf.core.files import read_json
 
 
 def info(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    run: Annotated[Path, Argument(metavar="RUN", help="A run folder, or a model file.")],
     plot: Annotated[
-        Path | None, typer.Option(help="Also draw the sizes that popular and rare entities have got, into this file.")
+        Path | None, Option(help="Also draw the sizes that popular and rare entities have got, into this file.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show settings, size, accuracy and the training curve of RUN."""
-    from legcf.training.run_folder import read_description
+    """Show settings, size, accuracy and the training curve of RUN, or what a model file holds."""
+    from legcf.scoring.run_files import read_description
 
+    if run.is_file():
+        _show_file(run, plot, as_json)
+        return
     if not (run / "config.json").exists() and not (run / "model.json").exists():
         raise UserError(f"{run} is not a run folder: it has no config.json. `legcf train DATA --out RUN` makes one.")
     described: dict[str, Any] = read_description(run) if (run / "model.json").exists() else {}
@@ -32,28 +36,49 @@ def info(
     if plot is not None:
         _plot(run, described, plot)
     if as_json:
-        print_json(
-            {"finished": bool(described), "config": config, **{k: described.get(k) for k in ("metrics", "curve")}}
-        )
+        results = {key: described.get(key) for key in ("metrics", "curve")}
+        print_json({"finished": bool(described), "config": config, **results})
         return
     for section in SECTIONS:
         print_pairs(section, {key: str(value) for key, value in config[section].items()})
     if not described:
         typer.echo("Not finished yet; `legcf train … --resume` continues it.")
         return
-    curve = [
-        [
-            line["stage"],
-            line["epoch"],
-            line["loss"],
-            line.get("validation", {}).get("recall@20"),
-            line.get("validation", {}).get("ndcg@20"),
-            line["seconds"],
-        ]
-        for line in described["curve"]
-    ]
+    curve = []
+    for line in described["curve"]:
+        scores = [line.get("validation", {}).get(name) for name in ("recall@20", "ndcg@20")]
+        curve.append([line["stage"], line["epoch"], line["loss"], *scores, line["seconds"]])
     print_table("Epochs", ["stage", "epoch", "loss", "val recall@20", "val ndcg@20", "seconds"], curve)
     print_pairs(f"{config['method']['name']} on {described['metrics']['dataset']}", summary(described["metrics"]))
+
+
+def _show_file(path: Path, plot: Path | None, as_json: bool) -> None:
+    from legcf.modelfile.served_model import ServedModel
+
+    if plot is not None:
+        raise UserError(f"{path} is a model file, and sizes of entities are drawn from a run: give its folder.")
+    model = ServedModel.load(path)
+    size, metrics = path.stat().st_size, model.card.get("metrics") or {}
+    users = None if model.users is None else len(model.users)
+    if as_json:
+        content = {"file": str(path), "bytes": size, "items": len(model.items), "users": users, "dtype": model.dtype}
+        print_json({**content, "card": model.card})
+        return
+    full_table = model.card.get("full_table_bytes")
+    facts = {
+        "items": len(model.items),
+        "users": "none: a request brings its items" if users is None else users,
+        **({} if model.history is None else {"pairs of users and items": model.history.num_pairs}),
+        "bytes": size,
+        **({"times smaller than the full table": full_table / size} if full_table else {}),
+        "width of vectors": model.item_rows.width,
+        **model.item_rows.facts,
+        "numbers": model.dtype,
+        **({} if model.lists is None else {"list entries": model.lists.num_entries}),
+        **{f"test {name}": metrics["test"][name] for name in SHOWN_METRICS if name in (metrics.get("test") or {})},
+        **{name: model.card[name] for name in ("dataset", "method", "preset") if model.card.get(name) is not None},
+    }
+    print_pairs(path.name, facts)
 
 
 def _plot(run: Path, described: dict[str, Any], path: Path) -> None:

@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """`legcf methods`: what can be trained, with citations, presets, stages and options."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from typer import Argument
 
 from legcf.cli.output import AsJson, print_json, print_table
-
-if TYPE_CHECKING:
-    from legcf.core.config import Frozen
 
 
 def methods(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="A method or backbone to show with all its options.")
+        str | None, Argument(metavar="NAME", help="A method or backbone to show with all its options.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -39,7 +37,7 @@ def methods(
                 [key, one["summary"], one["citation"], "\n".join(one.get("presets", {}))] for key, one in among.items()
             ]
             columns = [kind[:-1], "what it is", "citation", "presets"]
-            shown = len(columns) if kind == "methods" else len(columns) - 1
+            shown = 4 if kind == "methods" else 3
             print_table(kind.capitalize(), columns[:shown], [row[:shown] for row in rows])
         typer.echo("legcf methods NAME shows stages, presets and options.")
 
@@ -57,32 +55,23 @@ def _method(name: str) -> dict[str, Any]:
 
 
 def _described(kind: Any) -> dict[str, Any]:
-    return {"summary": kind.summary, "citation": kind.citation, "options": _options(kind.Config)}
-
-
-def _options(config: "type[Frozen]") -> dict[str, Any]:
-    defaults = config().model_dump(mode="json")
-    return {
+    defaults = kind.Config().model_dump(mode="json")
+    options = {
         key: {"default": defaults[key], "description": field.description or ""}
-        for key, field in config.model_fields.items()
+        for key, field in kind.Config.model_fields.items()
         if key != "name"
     }
+    return {"summary": kind.summary, "citation": kind.citation, "options": options}
 
 
 def _print_one(name: str, described: dict[str, Any]) -> None:
     typer.echo(f"{name}: {described['summary']}\n{described['citation']}")
     options = [[key, str(option["default"]), option["description"]] for key, option in described["options"].items()]
     print_table("Options", ["option", "default", "what it does"], options)
-    presets = [
-        [preset, " → ".join(settings["stages"]), _as_settings(settings)]
-        for preset, settings in described.get("presets", {}).items()
-    ]
+    presets = []
+    for preset, settings in described.get("presets", {}).items():
+        stages = " → ".join(settings.pop("stages"))
+        keys = [f"{section}.{key} = {value}" for section in settings for key, value in settings[section].items()]
+        presets.append([preset, stages, "\n".join(keys)])
     if presets:
         print_table("Presets", ["preset", "stages", "settings"], presets)
-
-
-def _as_settings(preset: dict[str, Any]) -> str:
-    sections = {section: values for section, values in preset.items() if section != "stages"}
-    return "\n".join(
-        f"{section}.{key} = {value}" for section, values in sections.items() for key, value in values.items()
-    )

@@ -5,15 +5,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from legcf.cli.output import AsJson, print_json
 
 
 def report(
-    out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="The folder of a reproduction; the report is written there.")
-    ],
-    store: Annotated[Path | None, typer.Option(help="The results store.  [default: OUT/store.sqlite]")] = None,
+    out: Annotated[Path, Argument(metavar="OUT", help="The folder of a reproduction; the report is written there.")],
+    store: Annotated[Path | None, Option(help="The results store.  [default: OUT/store.sqlite]")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write OUT/results.html (one page that needs nothing else), results.md with plots, and results.json."""

@@ -2,10 +2,12 @@
 """`legcf reproduce`: the paper's tables and figures, ours beside the published numbers."""
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from legcf.cli.data_options import with_data_options
 from legcf.cli.output import AsJson, print_json, print_table
@@ -22,34 +24,27 @@ if TYPE_CHECKING:
 def reproduce(
     data_options: DataOptions,
     study: Annotated[
-        str,
-        typer.Argument(
-            metavar="STUDY", help="table2, converged, ablation, hyperparameters, backbones, figures or all."
-        ),
+        str, Argument(metavar="STUDY", help="table2, converged, ablation, hyperparameters, backbones, figures or all.")
     ],
-    data: Annotated[str, typer.Option(help="A folder, a file, or a known name such as gowalla.")],
-    seeds: Annotated[int, typer.Option(help="How many seeds: 0, 1, …")] = 1,
+    data: Annotated[str, Option(help="A folder, a file, or a known name such as gowalla.")],
+    seeds: Annotated[int, Option(help="How many seeds: 0, 1, …")] = 1,
     effort: Annotated[
-        str, typer.Option("--effort", "--preset", help="quick (large batches, capped runs) or full (the paper's).")
+        str, Option("--effort", "--preset", help="quick (large batches, capped runs) or full (the paper's).")
     ] = "quick",
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where the report goes.")] = Path("reproduction"),
+    out: Annotated[Path, Option("--out", "-o", help="Where the report goes.")] = Path("reproduction"),
     store: Annotated[
-        Path | None, typer.Option(help="The results store, to be shared or kept.  [default: OUT/store.sqlite]")
+        Path | None, Option(help="The results store, to be shared or kept.  [default: OUT/store.sqlite]")
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Runs side by side.  [default: the number of cores]")] = None,
+    workers: Annotated[int | None, Option(help="Runs side by side.  [default: the number of cores]")] = None,
     scheduler: Annotated[
-        str | None, typer.Option(help="Address of a Dask scheduler whose workers do the runs; they must see the data.")
+        str | None, Option(help="Address of a Dask scheduler whose workers do the runs; they must see the data.")
     ] = None,
-    minutes_per_run: Annotated[
-        float | None, typer.Option(help="Most minutes of training per run.  [default: none]")
-    ] = None,
+    minutes_per_run: Annotated[float | None, Option(help="Most minutes of training per run.  [default: none]")] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="A configuration key for all runs, e.g. training.epochs=5.")
+        list[str] | None, Option("--set", help="A configuration key for all runs, e.g. training.epochs=5.")
     ] = None,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="Say what there is to do and how long it takes; no run.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No line per run.")] = False,
+    plan: Annotated[bool, Option("--plan", help="Say what there is to do and how long it takes; no run.")] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="No line per run.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run the cells of STUDY that the store does not have yet, then write the report into OUT."""
@@ -85,7 +80,8 @@ def reproduce(
         typer.echo("\n".join(described(loads, workers or cores())), err=not plan)
     if plan:
         return
-    done = reproduce(request, dataset, opened, _teller(opened, quiet or as_json))
+    tell = (lambda event, run: None) if quiet or as_json else partial(_tell, opened)
+    done = reproduce(request, dataset, opened, tell)
     content = write_report(opened, out)
     failed = sum(opened.status(run.key)[0] == "failed" for planned in done.values() for run in planned.runs)
     if as_json:
@@ -103,39 +99,23 @@ def reproduce(
 def _show(table: "ResultTable") -> None:
     rows: list[list[object]] = []
     for line in table.lines:
-        metrics = [value for name in table.metrics for value in (line.published.get(name), _mean(line, name))]
-        rows.append([line.label, line.params, *metrics, line.problem or ""])
-    names = [text for name in table.metrics for text in (f"paper {name}", f"ours {name}")]
-    print_table(f"{table.title} ({table.dataset}, {table.effort})", ["", "values", *names, ""], _without_none(rows))
+        means = {name: measured.mean for name, measured in line.measured.items()}
+        metrics = [numbers.get(name, "") for name in table.metrics for numbers in (line.published, means)]
+        rows.append([line.label, "" if line.params is None else line.params, *metrics, line.problem or ""])
+    names = [f"{who} {name}" for name in table.metrics for who in ("paper", "ours")]
+    print_table(f"{table.title} ({table.dataset}, {table.effort})", ["", "values", *names, ""], rows)
 
 
-def _mean(line: object, metric: str) -> float | None:
-    measured = getattr(line, "measured", {}).get(metric)
-    return None if measured is None else measured.mean
-
-
-def _without_none(rows: list[list[object]]) -> list[list[object]]:
-    return [["" if value is None else value for value in row] for row in rows]
-
-
-class _teller:
+def _tell(store: "ResultStore", event: str, run: "Run") -> None:
     """Print a line on stderr when a run starts or ends."""
-
-    def __init__(self, store: "ResultStore", quiet: bool) -> None:
-        self._store, self._quiet = store, quiet
-
-    def __call__(self, event: str, run: "Run") -> None:
-        if self._quiet:
-            return
-        name = f"{run.cell.label}, seed {run.seed}"
-        if event == "finished":
-            row = self._store.rows()[run.key]
-            test = row.metrics["test"]
-            name += (
-                f": recall@20 {test['recall@20']:.4f}, ndcg@20 {test['ndcg@20']:.4f},"
-                f" {row.metrics['num_params']:,} values, {row.seconds or 0:.0f} s"
-            )
-        elif event == "failed":
-            name += f": {self._store.status(run.key)[1]}"
-        words = {"kept": "has it already"}
-        typer.echo(f"{words.get(event, event):>25}  {name}", err=True)
+    name = f"{run.cell.label}, seed {run.seed}"
+    if event == "finished":
+        row = store.rows()[run.key]
+        test = row.metrics["test"]
+        name += (
+            f": recall@20 {test['recall@20']:.4f}, ndcg@20 {test['ndcg@20']:.4f},"
+            f" {row.metrics['num_params']:,} values, {row.seconds or 0:.0f} s"
+        )
+    elif event == "failed":
+        name += f": {store.status(run.key)[1]}"
+    typer.echo(f"{'has it already' if event == 'kept' else event:>25}  {name}", err=True)

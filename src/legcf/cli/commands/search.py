@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from legcf.cli.data_options import with_data_options
 from legcf.cli.output import AsJson, print_json, print_pairs
@@ -18,25 +19,25 @@ from legcf.data.options import DataOptions
 @with_data_options
 def search(
     data_options: DataOptions,
-    data: Annotated[str, typer.Argument(metavar="DATA", help="A folder, a file, or a known name.")],
-    method: Annotated[str, typer.Option(help="The method whose settings are searched.")] = "legcf",
-    trials: Annotated[int, typer.Option(help="How many settings to try in all, pruned ones included.")] = 20,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder of the search; one that exists is continued.")
-    ] = Path("search"),
-    backbone: Annotated[str | None, typer.Option(help="What propagates the embeddings.")] = None,
-    preset: Annotated[str, typer.Option(help="Settings that are not searched.")] = "default",
-    seed: Annotated[int, typer.Option(help="Seed of every trial and of the choice of settings.")] = 0,
+    data: Annotated[str, Argument(metavar="DATA", help="A folder, a file, or a known name.")],
+    method: Annotated[str, Option(help="The method whose settings are searched.")] = "legcf",
+    trials: Annotated[int, Option(help="How many settings to try in all, pruned ones included.")] = 20,
+    out: Annotated[Path, Option("--out", "-o", help="Folder of the search; one that exists is continued.")] = Path(
+        "search"
+    ),
+    backbone: Annotated[str | None, Option(help="What propagates the embeddings.")] = None,
+    preset: Annotated[str, Option(help="Settings that are not searched.")] = "default",
+    seed: Annotated[int, Option(help="Seed of every trial and of the choice of settings.")] = 0,
     over: Annotated[
         list[str] | None,
-        typer.Option(help="Search this key instead of the method's own space, e.g. method.t=1,2,4. May be repeated."),
+        Option(help="Search this key instead of the method's own space, e.g. method.t=1,2,4. May be repeated."),
     ] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="A configuration key for all trials.")] = None,
-    workers: Annotated[int, typer.Option(help="Processes of this machine side by side.")] = 1,
+    settings: Annotated[list[str] | None, Option("--set", help="A configuration key for all trials.")] = None,
+    workers: Annotated[int, Option(help="Processes of this machine side by side.")] = 1,
     scheduler: Annotated[
-        str | None, typer.Option(help="Address of a Dask scheduler whose workers train; they must see the data.")
+        str | None, Option(help="Address of a Dask scheduler whose workers train; they must see the data.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No line per trial.")] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="No line per trial.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Try settings of a method on DATA and write the best as a file for `legcf train --config`."""
@@ -46,15 +47,9 @@ def search(
 
     if workers < 1:
         raise UserError(f"--workers {workers} cannot do anything; give at least 1.")
-    request = SearchRequest(
-        method,
-        backbone,
-        preset,
-        seed,
-        with_current_keys(parse_assignments(settings or []), method),
-        {current_key(key, method): values for key, values in _values(over or []).items()},
-        data_options.reference(data),
-    )
+    overrides = with_current_keys(parse_assignments(settings or []), method)
+    space = {current_key(key, method): values for key, values in _values(over or []).items()}
+    request = SearchRequest(method, backbone, preset, seed, overrides, space, data_options.reference(data))
     request.config({})
     dataset = load_data(data, data_options)
     prepare(request, dataset, out, trials)

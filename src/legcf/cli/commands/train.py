@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from legcf.cli.data_options import with_data_options
 from legcf.cli.output import AsJson, print_json, print_pairs, summary
-from legcf.cli.workers import join as join_ranks
-from legcf.cli.workers import must_start as must_start_workers
-from legcf.cli.workers import start as start_workers
+from legcf.cli.workers import join_ranks, start_ranks
 from legcf.core.config import SECTIONS, merged, parse_assignments, validated, value_from_text, with_current_keys
 from legcf.core.errors import UserError
 from legcf.core.files import lasting, read_json
@@ -30,64 +29,51 @@ _WIDEST = 4096  # wider vectors only take time, which grows with the cube of the
 @with_data_options
 def train(
     data_options: DataOptions,
-    data: Annotated[
-        str, typer.Argument(metavar="DATA", help="A folder, a file, or a known name such as movielens-small.")
-    ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The run's folder: settings, metrics, checkpoint, model.")],
-    preset: Annotated[str | None, typer.Option(help="Named settings of the method.  [default: default]")] = None,
-    method: Annotated[str | None, typer.Option(help="What makes the embeddings.  [default: legcf]")] = None,
-    backbone: Annotated[str | None, typer.Option(help="What propagates them; the preset names one by default.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of every draw in the run.  [default: 0]")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Largest number of epochs in each stage.")] = None,
-    dim: Annotated[int | None, typer.Option(min=1, help="Width of the method's vectors.")] = None,
+    data: Annotated[str, Argument(metavar="DATA", help="A folder, a file, or a known name such as movielens-small.")],
+    out: Annotated[Path, Option("--out", "-o", help="The run's folder: settings, metrics, checkpoint, model.")],
+    preset: Annotated[str | None, Option(help="Named settings of the method.  [default: default]")] = None,
+    method: Annotated[str | None, Option(help="What makes the embeddings.  [default: legcf]")] = None,
+    backbone: Annotated[str | None, Option(help="What propagates them; the preset names one by default.")] = None,
+    seed: Annotated[int | None, Option(help="Seed of every draw in the run.  [default: 0]")] = None,
+    epochs: Annotated[int | None, Option(help="Largest number of epochs in each stage.")] = None,
+    dim: Annotated[int | None, Option(min=1, help="Width of the method's vectors.")] = None,
     budget: Annotated[
         str | None,
-        typer.Option(
-            help="Number of stored values to fit the method's sizes to: 1e5, or legcf (500·128 + 2·entities)."
-        ),
+        Option(help="Number of stored values to fit the method's sizes to: 1e5, or legcf (500·128 + 2·entities)."),
     ] = None,
     size: Annotated[
         str | None,
-        typer.Option("--bytes", help="Largest size of the model file, such as 1.6MB; the preset decides by default."),
+        Option("--bytes", help="Largest size of the model file, such as 1.6MB; the preset decides by default."),
     ] = None,
-    warm_start: Annotated[
-        str | None,
-        typer.Option(help="A run or a file of vectors to start the codebook from."),
-    ] = None,
+    warm_start: Annotated[str | None, Option(help="A run or a file of vectors to start the codebook from.")] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Any configuration key, e.g. --set training.learning_rate=0.01.")
+        list[str] | None, Option("--set", help="Any configuration key, e.g. --set training.learning_rate=0.01.")
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="A JSON file with the keys of a run's config.json.")] = None,
+    config: Annotated[Path | None, Option(help="A JSON file with the keys of a run's config.json.")] = None,
     item_features: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="A table of items (csv, parquet, jsonl) with features, so that items without users can be recommended."
         ),
     ] = None,
     final: Annotated[
-        bool,
-        typer.Option("--final", help="After choosing and testing, train once more on every pair: the model to use."),
+        bool, Option("--final", help="After choosing and testing, train once more on every pair: the model to use.")
     ] = False,
     baselines: Annotated[
-        bool | None,
-        typer.Option(
-            "--baselines/--no-baselines",
-            help="Compare with popularity and item-knn.  [default: where it takes seconds]",
-        ),
+        bool | None, Option(help="Compare with popularity and item-knn.  [default: where it takes seconds]")
     ] = None,
-    log: Annotated[str | None, typer.Option(help="Also log epochs to tensorboard or mlflow.")] = None,
+    log: Annotated[str | None, Option(help="Also log epochs to tensorboard or mlflow.")] = None,
     workers: Annotated[
-        int, typer.Option(min=1, help="Processes of this machine that train together; lost ones are started again.")
+        int, Option(min=1, help="Processes of this machine that train together; lost ones are started again.")
     ] = 1,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue a run that was stopped; the result is the same.")
+        bool, Option("--resume", help="Continue a run that was stopped; the result is the same.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no line per epoch.")] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="No progress and no line per epoch.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Train on DATA and write a run folder; ends with accuracy and size."""
-    if must_start_workers(workers):
-        start_workers(workers)
+    if start_ranks(workers):
         return
     from legcf.cli.tracking import tracker
     from legcf.core import distributed, jit
@@ -123,14 +109,9 @@ def train(
         {} if budget is None else {"method": {"budget": value_from_text(budget)}},
         {} if dim is None else {"method": {"dim": dim}},
     )
-    resolved = resolve(
-        chosen_method,
-        backbone or _name(from_file, "backbone"),
-        _first(preset, from_file.get("preset"), "default"),
-        _first(seed, from_file.get("seed"), 0),
-        overrides,
-        options.reference(data),
-    )
+    backbone = backbone or _name(from_file, "backbone")
+    preset, seed = _first(preset, from_file.get("preset"), "default"), _first(seed, from_file.get("seed"), 0)
+    resolved = resolve(chosen_method, backbone, preset, seed, overrides, options.reference(data))
     dataset = load_training_data(data, options)
     if not (quiet or as_json):
         typer.echo(what_was_kept(dataset), err=True)
@@ -140,14 +121,17 @@ def train(
     logged = None if log is None or not speaks else tracker(log, out, resolved)
     if logged is not None:
         watching.append(logged.epoch)
+
+    def on_epoch(line: dict[str, Any]) -> None:
+        for watch in watching:
+            watch(line)
+
     trained = None
     is_new = not out.is_dir() or not any(out.iterdir())
     resume = distributed.goes_on(out, may_begin=is_new or resume) or resume
     try:
-        run_options = TrainingOptions(
-            out if speaks else None, resume, quiet or as_json, on_epoch=_all(watching), final=final
-        )
-        trained = run(dataset, resolved, run_options)
+        folder = out if speaks else None
+        trained = run(dataset, resolved, TrainingOptions(folder, resume, quiet or as_json, on_epoch, final=final))
         distributed.leave()  # what follows is done by the one that speaks
         if item_features is not None and speaks:
             trained = _with_features(trained, item_features, dataset, options, out)
@@ -185,7 +169,7 @@ def _simpler(trained: "TrainedModel", dataset: "Dataset", anyway: bool) -> dict[
 
     if METRIC not in trained.metrics["test"]:
         return {}
-    scores = baselines(dataset.train, dataset.test, anyway)
+    scores = baselines(dataset, anyway)
     return {name: score for name, score in scores.items() if name != trained.config.method.name}
 
 
@@ -222,29 +206,22 @@ def _teller() -> Callable[[dict[str, Any]], None]:
 
     def tell(line: dict[str, Any]) -> None:
         nonlocal best
+        validation = line.get("validation", {})
         if line["stage"] == "choose":
-            score = line["validation"].get("ndcg@20", 0.0)
+            score = validation.get("ndcg@20", 0.0)
             if score <= best:
                 return
             best = score
-        _tell(line)
+        shown = "  ".join(f"{name} {validation[name]:.4f}" for name in ("recall@20", "ndcg@20") if name in validation)
+        update = f"  S error {line['update']['relative_error']:.3f}" if "update" in line else ""
+        search = ""
+        for name, value in line.get("search", {}).items():
+            search += f"  {name.replace('_', ' ')} {f'{value:.4g}' if isinstance(value, float) else value}"
+        loss = f"loss {line['loss']:.4f}" if line["loss"] is not None else "start      " if line["epoch"] == 0 else ""
+        start = f"{line['stage']:>10} {line['epoch']:3d}"
+        typer.echo(f"{start}  {loss}  {shown}{update}{search}  {line['seconds']:.1f} s", err=True)
 
     return tell
-
-
-def _tell(line: dict[str, Any]) -> None:
-    validation = line.get("validation", {})
-    shown = "  ".join(f"{name} {validation[name]:.4f}" for name in ("recall@20", "ndcg@20") if name in validation)
-    update = f"  S error {line['update']['relative_error']:.3f}" if "update" in line else ""
-    search = "".join(f"  {name.replace('_', ' ')} {_short(value)}" for name, value in line.get("search", {}).items())
-    loss = f"loss {line['loss']:.4f}" if line["loss"] is not None else "start      " if line["epoch"] == 0 else ""
-    typer.echo(
-        f"{line['stage']:>10} {line['epoch']:3d}  {loss}  {shown}{update}{search}  {line['seconds']:.1f} s", err=True
-    )
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else f"{value}"
 
 
 def _from_file(path: Path | None) -> dict[str, Any]:
@@ -256,9 +233,8 @@ def _from_file(path: Path | None) -> dict[str, Any]:
     known = {"preset", "seed", *SECTIONS, "data", "content_hash"}
     for key, value in content.items():
         if key not in known:
-            raise UserError(
-                f"Unknown configuration key `{key}` in {path}: the sections are {', '.join(sorted(known))}."
-            )
+            sections = ", ".join(sorted(known))
+            raise UserError(f"Unknown configuration key `{key}` in {path}: the sections are {sections}.")
         if key in (*SECTIONS, "data") and not isinstance(value, dict):
             raise UserError(f"`{key}` in {path} must be an object of keys and values.")
     return content
@@ -276,11 +252,3 @@ def _options(section: dict[str, Any]) -> dict[str, Any]:
 
 def _first(*values: Any) -> Any:
     return next(value for value in values if value is not None)
-
-
-def _all(watching: list[Callable[[dict[str, Any]], None]]) -> Callable[[dict[str, Any]], None]:
-    def tell(line: dict[str, Any]) -> None:
-        for one in watching:
-            one(line)
-
-    return tell

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from legcf.cli.data_options import with_data_options
-from legcf.cli.output import AsJson, print_json, print_pairs, summary
+from legcf.cli.output import AsJson, Quiet, print_json, print_pairs, summary
 from legcf.core.errors import UserError
 from legcf.data.options import DataOptions
 
@@ -15,23 +16,22 @@ from legcf.data.options import DataOptions
 @with_data_options
 def update(
     data_options: DataOptions,
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder of `legcf train` or `legcf update`.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the updated run.")],
+    run: Annotated[Path, Argument(metavar="RUN", help="A run folder of `legcf train` or `legcf update`.")],
+    out: Annotated[Path, Option("--out", "-o", help="The folder of the updated run.")],
     new: Annotated[
-        str | None,
-        typer.Argument(metavar="NEW", help="New interactions: a file or folder, as `legcf train` takes them."),
+        str | None, Argument(metavar="NEW", help="New interactions: a file or folder, as `legcf train` takes them.")
     ] = None,
     item_features: Annotated[
         Path | None,
-        typer.Option(help="A table of items (csv, parquet, jsonl): an id and what is known of each; new ones as well."),
+        Option(help="A table of items (csv, parquet, jsonl): an id and what is known of each; new ones as well."),
     ] = None,
     events: Annotated[
         Path | None,
-        typer.Option(help="The folder of `legcf serve --accept-events`: its events that RUN does not know, once each."),
+        Option(help="The folder of `legcf serve --accept-events`: its events that RUN does not know, once each."),
     ] = None,
     threshold: Annotated[
         float | None,
-        typer.Option(
+        Option(
             min=0,
             max=1,
             help="Solve an item again when at least this share of its pairs is new; 0: every item with a new pair."
@@ -40,12 +40,12 @@ def update(
     ] = None,
     evaluate: Annotated[
         bool,
-        typer.Option(
+        Option(
             help="Measure the updated model on what was held out, and whether training anew is due; where much is new,"
             " weigh the lists by it."
         ),
     ] = True,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Take NEW interactions into RUN without training, and write the updated run.
@@ -54,24 +54,18 @@ def update(
     """
     from legcf.core import jit
     from legcf.recommender import Recommender
+    from legcf.updating.apply import write_run
     from legcf.updating.change import RESOLVE_SHARE
-    from legcf.updating.folder import write_run
 
     if quiet or as_json:
         jit.silence()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} is there already and not empty: choose another --out.")
-    recommender = Recommender.load(run)
-    recommender.update(
-        new,
-        data_options,
-        threshold=RESOLVE_SHARE if threshold is None else threshold,
-        item_features=item_features,
-        events=events,
-        evaluate=evaluate,
-    )
-    write_run(out, recommender.trained)
-    metrics = recommender.metrics
+    model = Recommender.load(run)
+    share = RESOLVE_SHARE if threshold is None else threshold
+    model.update(new, data_options, threshold=share, item_features=item_features, events=events, evaluate=evaluate)
+    write_run(out, model.trained)
+    metrics = model.metrics
     if as_json:
         print_json(metrics)
         return

@@ -5,7 +5,7 @@ import lzma
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from legcf.core.errors import UserError
@@ -23,13 +23,12 @@ _UNREADABLE = (
     struct.error,
     EOFError,
     IndexError,
-    NotImplementedError,
     RuntimeError,
     ValueError,
 )
 
 
-def extract(archive: Path, folder: Path, names: Iterable[str] | None = None) -> list[Path]:
+def extract(archive: Path, folder: Path, names: Sequence[str] | None = None) -> list[Path]:
     """Unpack the members called `names` (by default all files) into `folder`; return their paths."""
     try:
         with zipfile.ZipFile(archive) as opened:
@@ -38,20 +37,16 @@ def extract(archive: Path, folder: Path, names: Iterable[str] | None = None) -> 
                 _refuse_unsafe(archive, member)
             if sum(member.file_size for member in members) > _MAX_BYTES:
                 raise UserError(f"{archive} would unpack to more than {_MAX_BYTES >> 30} GiB, so it was not unpacked.")
+            for name in names or ():
+                if name not in opened.NameToInfo:
+                    raise UserError(f"{archive} does not contain {name}.")
             if names is not None:
-                members = [_member(archive, opened, name) for name in names]
+                members = [opened.getinfo(name) for name in names]
             return [_unpack(archive, opened, member, folder) for member in members]
     except _UNREADABLE as error:
         raise UserError(f"{archive} is not a readable zip archive ({error}).") from error
     except OSError as error:
         raise UserError(f"{archive} cannot be unpacked into {folder}: {error.strerror or error}.") from error
-
-
-def _member(archive: Path, opened: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
-    try:
-        return opened.getinfo(name)
-    except KeyError as error:
-        raise UserError(f"{archive} does not contain {name}.") from error
 
 
 def _refuse_unsafe(archive: Path, member: zipfile.ZipInfo) -> None:

@@ -135,7 +135,7 @@ def _check_known(folder: Path, entry: Entry) -> None:
     """Refuse a download that is not the dataset as it is known."""
     source = open_known(entry, folder, entry.options)
     sizes = (len(source.users), len(source.items), source.num_rows)
-    expected = (entry.users, entry.items, entry.pairs)
+    expected = entry.sizes
     if sizes != expected:
         raise UserError(
             f"What came for {entry.name} has {sizes[0]:,} users, {sizes[1]:,} items and {sizes[2]:,} pairs instead of "

@@ -71,8 +71,7 @@ class Planted:
         """Return for each item a user of its community that surely has it, so that no item is without pairs."""
         item = np.arange(self.num_items)
         members = (self.num_users - item % self.communities - 1) // self.communities + 1
-        users: NDArray[np.int64] = item % self.communities + self.communities * (item // self.communities % members)
-        return users
+        return item % self.communities + self.communities * (item // self.communities % members)
 
     def blocks(self, rng: np.random.Generator) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
         """Yield the first user of a range, the bounds of its users' items, and the items, sorted; range after range."""

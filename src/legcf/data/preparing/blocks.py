@@ -71,27 +71,14 @@ class Merged:
     in_both: tuple[int, int] | None = None
 
 
-class BlockStore:
-    """Keep blocks to be iterated repeatedly; in memory, or in files of a folder."""
+@dataclass(frozen=True)
+class SavedBlocks:
+    """Iterate blocks in files, as often as need be."""
 
-    def __init__(self, folder: Path | None) -> None:
-        self._folder = folder
-        self._blocks: list[Block] = []
-        self._count = 0
-
-    def add(self, block: Block) -> None:
-        if self._folder is None:
-            self._blocks.append(block)
-        else:
-            save_block(self._folder / f"block-{self._count}.npz", block)
-        self._count += 1
+    paths: list[Path]
 
     def __iter__(self) -> Iterator[Block]:
-        if self._folder is None:
-            yield from self._blocks
-            return
-        for number in range(self._count):
-            yield load_block(self._folder / f"block-{number}.npz")
+        return map(load_block, self.paths)
 
 
 def save_block(path: Path, block: Block) -> None:
@@ -106,21 +93,22 @@ def load_block(path: Path) -> Block:
 
 def sort_batches(
     batches: Iterable[Batch], num_users: int, num_items: int, scratch: Path | None
-) -> tuple[BlockStore, Merged]:
+) -> tuple[Iterable[Block], Merged]:
     """Sort and merge pairs; through files in `scratch`, or in memory if that is None."""
-    store, merged = BlockStore(scratch), Merged()
+    merged = Merged()
     if scratch is None:
-        gathered = list(batches)
-        store.add(sorted_block(concatenated(gathered), 0, num_users, num_items, merged))
-        return store, merged
+        return [sorted_block(concatenated(list(batches)), 0, num_users, num_items, merged)], merged
+    saved = SavedBlocks([])
     width = max(-(-num_users // _BUCKETS), 1)
     buckets, layout = _spill(batches, width, scratch)
     for first_bucket, last_bucket in _grouped([path.stat().st_size // layout.itemsize for path in buckets]):
         parts = [_unspilled(path, layout) for path in buckets[first_bucket:last_bucket]]
         first, last = first_bucket * width, min(last_bucket * width, num_users)
         if first < last:
-            store.add(sorted_block(concatenated(parts), first, last - first, num_items, merged))
-    return store, merged
+            block = sorted_block(concatenated(parts), first, last - first, num_items, merged)
+            saved.paths.append(scratch / f"block-{len(saved.paths)}.npz")
+            save_block(saved.paths[-1], block)
+    return saved, merged
 
 
 def sorted_block(batch: Batch, first_user: int, num_rows: int, num_items: int, merged: Merged) -> Block:

@@ -17,7 +17,7 @@ from legcf.data.ids import IdMap
 from legcf.data.interactions import Dataset, Interactions
 from legcf.data.options import DataOptions
 from legcf.data.preparing import kernels
-from legcf.data.preparing.blocks import Batch, Block, BlockStore, Merged, sort_batches
+from legcf.data.preparing.blocks import Batch, Block, Merged, sort_batches
 from legcf.data.preparing.pair_source import PairSource, Weights
 from legcf.data.preparing.splits import PARTS, find_protocol
 
@@ -63,22 +63,11 @@ class MemoryPart:
 def build_in_memory(source: PairSource, options: DataOptions) -> Dataset:
     parts = [MemoryPart() for _ in PARTS]
     built = build(source, options, parts)
-    pairs = [part.interactions(len(built.items)) for part in parts]
-    if built.weights is not None:
-        pairs = [built.weights.among(part) for part in pairs]
-    train, validation, test = pairs
-    return Dataset(
-        source.name,
-        built.protocol,
-        built.users,
-        built.items,
-        train,
-        validation,
-        test,
-        built.titles,
-        provenance(source, options, built),
-        None if built.weights is None else built.weights.at,
-    )
+    pairs, weights = (part.interactions(len(built.items)) for part in parts), built.weights
+    train, validation, test = pairs if weights is None else map(weights.among, pairs)
+    facts, at = provenance(source, options, built), None if weights is None else weights.at
+    ids = built.users, built.items
+    return Dataset(source.name, built.protocol, *ids, train, validation, test, built.titles, facts, at)
 
 
 def provenance(source: PairSource, options: DataOptions, built: Built) -> dict[str, object]:
@@ -205,7 +194,7 @@ class KeptBlocks:
             yield Block(first, indptr, new_item[subset.items], subset.times, subset.testing)
 
 
-def _kept(source: PairSource, options: DataOptions, store: BlockStore, needs_test: bool) -> KeptBlocks:
+def _kept(source: PairSource, options: DataOptions, store: Iterable[Block], needs_test: bool) -> KeptBlocks:
     kept = _k_core(source, options.k_core, store)
     if not needs_test:
         return kept
@@ -222,7 +211,7 @@ def _kept(source: PairSource, options: DataOptions, store: BlockStore, needs_tes
     return KeptBlocks(store, kept.users & ~cold_users, kept.items & ~cold_items)
 
 
-def _k_core(source: PairSource, k: int, store: BlockStore) -> KeptBlocks:
+def _k_core(source: PairSource, k: int, store: Iterable[Block]) -> KeptBlocks:
     kept = KeptBlocks(store, np.ones(len(source.users), dtype=np.bool_), np.ones(len(source.items), dtype=np.bool_))
     while k > 0:
         user_degrees, item_degrees = _degrees(source, kept)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf.core.arrays import NPY_ERRORS
 from legcf.core.errors import UserError
 from legcf.core.files import folder_written_whole, read_json, write_json
 from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
@@ -25,6 +26,7 @@ FORMAT, VERSION = "legcf-prepared-dataset", 1
 _MANIFEST = "manifest.json"
 # Smaller arrays are simply read.
 _MAP_BYTES = 1 << 20
+_FEW_PAIRS = 10_000_000  # whose hash takes less than a second
 
 
 def is_prepared(path: Path) -> bool:
@@ -33,11 +35,7 @@ def is_prepared(path: Path) -> bool:
 
 def prepare(source: PairSource, options: DataOptions, out: Path, quiet: bool = False) -> Dataset:
     """Read, split and write a source; a prepared folder at `out` is replaced once the new one is complete."""
-
-    def build_here(folder: Path, parts: Sequence[PartWriter]) -> tuple[PairSource, Built]:
-        return source, build(source, options, parts, scratch=folder, quiet=quiet)
-
-    return write_prepared(out, options, build_here)
+    return write_prepared(out, options, lambda folder, parts: (source, build(source, options, parts, folder, quiet)))
 
 
 def write_prepared(
@@ -90,10 +88,12 @@ def open_prepared(folder: Path, options: DataOptions | None = None) -> Dataset:
     try:
         dataset = _assemble(folder, manifest)
         recorded = manifest["provenance"]["options"]
-        # The recorded hash stands in for hashing all pairs again at every start; `verify` does that.
+        # Of many pairs the recorded hash stands in for hashing them again at every start; `verify` does that.
+        if dataset.train.num_pairs <= _FEW_PAIRS and dataset.content_hash != manifest["content_hash"]:
+            raise ValueError("pairs or ids are not those that were prepared")
         vars(dataset)["content_hash"] = str(manifest["content_hash"])
-    except (KeyError, TypeError, ValueError, AttributeError, OSError, EOFError, UnicodeDecodeError) as error:
-        raise UserError(f"{folder} is damaged ({error}): prepare it again.") from error
+    except (*NPY_ERRORS, AttributeError) as error:
+        raise UserError(f"{folder} is damaged ({' '.join(str(error).split())[:200]}): prepare it again.") from error
     asked = {} if options is None else options.model_dump(exclude_defaults=True)
     for name, value in asked.items():
         if recorded.get(name) != value:
@@ -159,7 +159,9 @@ def _part(folder: Path, part: str, num_users: int, num_items: int, num_pairs: in
     indptr, items = _load(folder / f"{part}.indptr.npy"), _load(folder / f"{part}.items.npy")
     if indptr.shape != (num_users + 1,) or items.shape != (num_pairs,) or int(indptr[-1]) != num_pairs:
         raise ValueError(f"the {part} part does not have the size that the manifest says")
-    return Interactions(indptr, items, num_items)
+    if indptr.dtype != np.int64:
+        raise ValueError(f"the {part} part has offsets of another type")
+    return Interactions(indptr, items, num_items).checked(part)
 
 
 def _arrays(folder: Path, prefix: str, is_text: bool) -> dict[str, NDArray[Any]]:

@@ -34,7 +34,8 @@ class Files:
             yield
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, UnicodeError) as error:
             names = ", ".join(map(str, self.columns)) or "The frame"
-            raise self.error(f"{names} cannot be read: {_first_sentence(error)}") from error
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+            raise self.error(f"{names} cannot be read: {reason}") from error
 
     def error(self, otherwise: str) -> UserError:
         """Return what is wrong with these files, searched line by line, or `otherwise` where nothing is found."""
@@ -56,10 +57,6 @@ class Files:
 
     def are_text(self) -> bool:
         return any(form.is_text for form in self.formats.values())
-
-
-def _first_sentence(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
 
 
 def _problem(path: Path, form: Format, columns: Columns | None) -> str | None:

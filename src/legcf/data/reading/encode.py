@@ -54,8 +54,7 @@ class IntegerIds:
 
     def encode(self, values: NDArray[np.uint64]) -> NDArray[np.int32]:
         if len(self._large) == 0:
-            encoded: NDArray[np.int32] = self._table[values.view(np.int64)]
-            return encoded
+            return self._table[values.view(np.int64)]
         return np.searchsorted(self.ids.values.astype(np.uint64), values).astype(np.int32)
 
 

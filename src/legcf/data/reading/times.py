@@ -111,20 +111,16 @@ def _dates(frame: pl.LazyFrame, complain: Complain) -> tuple[pl.LazyFrame, str]:
         misses = _counted(frame, **unread)
         fitting = [name for name in ways if not misses[name]]
         if fitting:
-            _refuse_two_readings(frame, [ways[name] for name in fitting], complain)
+            for other in fitting[1:]:
+                two_readings = _first(frame, ways[fitting[0]] != ways[other])
+                if two_readings is not None:
+                    raise complain(two_readings, _unreadable(two_readings))
             return frame.with_columns(ways[fitting[0]].alias("time")), fitting[0]
     nearest = min(unread, key=misses.__getitem__)
     value = _first(frame, unread[nearest]) or ""
     if misses[nearest] < misses["rows"]:
         raise complain(value, f"has {value!r} where a time should be, and others are {nearest}: write all in one way")
     raise complain(value, _unreadable(value))
-
-
-def _refuse_two_readings(frame: pl.LazyFrame, readings: list[pl.Expr], complain: Complain) -> None:
-    for other in readings[1:]:
-        value = _first(frame, readings[0] != other)
-        if value is not None:
-            raise complain(value, _unreadable(value))
 
 
 def _formats(shapes: list[str], pattern: re.Pattern[str], date_parts: tuple[str, str, str]) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from legcf.core.arrays import Matrix
+from legcf.core.arrays import NPY_ERRORS, Matrix
 from legcf.core.errors import UserError
 from legcf.data.ids import ExternalId, integer_id
 
@@ -34,9 +34,7 @@ class VectorTable:
         if users is not None and self.users is None:
             raise UserError(f"There are user ids but no user vectors ({self.origin}): see --items and --num-users.")
         return replace(
-            self,
-            user_ids=self.user_ids if users is None else users,
-            item_ids=self.item_ids if items is None else items,
+            self, user_ids=self.user_ids if users is None else users, item_ids=self.item_ids if items is None else items
         )
 
 
@@ -93,7 +91,7 @@ def _read_npy(path: Path) -> VectorTable:
     try:
         # Mapped, not read: a table larger than memory is coded block by block.
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
+    except NPY_ERRORS as error:
         raise _unreadable(path, error) from error
     if not isinstance(array, np.ndarray):
         raise UserError(f"{path} is not a plain .npy file: name an .npz file .npz.")
@@ -106,7 +104,7 @@ def _read_npz(path: Path) -> VectorTable:
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+    except (*NPY_ERRORS, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         raise _unreadable(path, error) from error
     # What is no matrix belongs to something else: an `implicit` model stores its settings beside its factors.
     return _sides({name: array for name, array in arrays.items() if array.ndim == 2}, path, ordered=True)
@@ -131,6 +129,9 @@ def _read_parquet(path: Path) -> VectorTable:
     """Read a vector from each row: one column of lists, or a column per dimension; at most one more column, of ids."""
     import polars as pl
 
+    from legcf.data.reading.formats.parquet import check_parquet
+
+    check_parquet(path)
     try:
         frame = pl.read_parquet(path)
     except (pl.exceptions.PolarsError, OSError) as error:

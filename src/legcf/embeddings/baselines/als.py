@@ -51,6 +51,3 @@ class Als(EmbeddingLayer[AlsConfig]):
 
     def table(self) -> torch.Tensor:
         return self.weight
-
-    def rows(self, ids: torch.Tensor) -> torch.Tensor:
-        return self.weight[ids]

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Say how far a model is above the simplest rankings of the same data: what most have, and what is like one's own."""
 
+from dataclasses import replace
+
 import numpy as np
 
-from legcf.data.interactions import Interactions
-from legcf.embeddings.baselines.item_knn import ItemKnn, ItemKnnConfig
+from legcf.data.interactions import Dataset
+from legcf.embeddings.baselines.item_knn import ItemKnn, ItemKnnConfig, item_knn_ranking
 from legcf.evaluation.evaluate import evaluate
-from legcf.ranking.ranking import Ranking
 
 METRIC = "ndcg@20"
 # Most scores of users against items, and most steps from items over their users to the items of those: some ten
@@ -14,17 +15,20 @@ METRIC = "ndcg@20"
 _MOST_SCORES = _MOST_STEPS = 2e9
 
 
-def baselines(train: Interactions, truth: Interactions, anyway: bool = False) -> dict[str, float]:
-    """Return NDCG@20 of popularity and item-knn; nothing where it would take long, unless asked for `anyway`."""
-    if not (anyway or _takes_seconds(train, truth)):
+def baselines(dataset: Dataset, anyway: bool = False) -> dict[str, float]:
+    """Return NDCG@20 of popularity and item-knn on test pairs, item-knn with the shrinkage that validation chooses.
+
+    Return nothing where it would take long, unless asked for `anyway`.
+    """
+    train, truth = dataset.train, dataset.test
+    able = int((truth.user_degrees > 0).sum())
+    steps = float(np.square(train.user_degrees.astype(np.float64)).sum())
+    if not anyway and (able * train.num_items > _MOST_SCORES or steps > _MOST_STEPS):
         return {}
-    nobody, nothing = np.zeros((train.num_users, 1), np.float32), np.zeros((train.num_items, 1), np.float32)
-    popular = Ranking(nobody, nothing, train)
-    item_knn = ItemKnn(ItemKnnConfig(), train.num_users, train.num_items)
-    near = Ranking(nobody, nothing, train, lists=item_knn.item_lists(train))
+    near = item_knn_ranking(ItemKnn.chosen(ItemKnnConfig(), dataset), train)
     return {
         name: evaluate(ranking, truth, (20,), metrics=("ndcg",))[METRIC]
-        for name, ranking in (("popularity", popular), ("item-knn", near))
+        for name, ranking in (("popularity", replace(near, lists=None)), ("item-knn", near))
     }
 
 
@@ -39,9 +43,3 @@ def _compared(score: float, other: float, name: str) -> str:
         return f"above {name} (0)" if score > 0 else f"no better than {name} (0)"
     share = score / other - 1
     return f"{abs(share):.0%} {'below' if share < 0 else 'above'} {name} ({other:.4f})".replace("%", " %", 1)
-
-
-def _takes_seconds(train: Interactions, truth: Interactions) -> bool:
-    able = int((truth.user_degrees > 0).sum())
-    steps = float(np.square(train.user_degrees.astype(np.float64)).sum())
-    return able * train.num_items <= _MOST_SCORES and steps <= _MOST_STEPS

@@ -24,9 +24,7 @@ from legcf.ranking.item_lists.ridge import find_candidates, solve, whole_gram
 class EaseConfig(MethodConfig):
     name: Literal["ease"] = "ease"
     ridge: float = Field(2.0, gt=0, description="λ, in mean numbers of users of an item, so that one suits all data")
-    dense_items: int = Field(
-        10_000, ge=0, description="most items for which every weight is solved; 16 bytes for every two items"
-    )
+    dense_items: int = Field(10_000, ge=0, description="most items with all weights solved; 16 bytes for every two")
     candidates: int = Field(100, ge=1, description="items that may speak for an item, where there are more")
 
 

@@ -4,6 +4,7 @@
 Yan et al., "Binary Code based Hash Embedding for Web-scale Applications", CIKM 2021.
 """
 
+import math
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -17,15 +18,13 @@ from legcf.data.interactions import Interactions
 from legcf.embeddings.base import ComparisonRow, EmbeddingLayer, normal, ones_at
 from legcf.embeddings.budget import ensure_within, solved, stored_values, too_small
 from legcf.embeddings.composed.fitted import FITTED, FittedConfig, start_from_als
-from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
+from legcf.embeddings.presets import PLAIN_PRESETS
 
 
 class BinaryCodeConfig(FittedConfig):
     name: Literal["binary-code"] = "binary-code"
     dim: int = Field(128, ge=1, description="width of a composed row")
-    block_bits: int | None = Field(
-        None, ge=1, le=62, description="most bits of a block; the largest model within the budget if null"
-    )
+    block_bits: int | None = Field(None, ge=1, le=62, description="most bits of a block; as the budget allows if null")
     blocks: Literal["succession", "skip"] = Field(
         "succession", description="a block is consecutive bits, or every s-th bit where there are s blocks"
     )
@@ -40,18 +39,14 @@ class BinaryCode(EmbeddingLayer[BinaryCodeConfig]):
     summary = "the bits of an entity's number in blocks, each picking a row of a small table"
     citation = "Yan et al., Binary Code based Hash Embedding for Web-scale Applications, CIKM 2021"
     comparison_rows: ClassVar[dict[str, ComparisonRow]] = {"binary-code": ComparisonRow("binary code", fitted=FITTED)}
-    presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "paper": {"training": PAPER_TRAINING},
-        "default": {"training": DEFAULT_TRAINING, "ranking": DEFAULT_RANKING},
-    }
+    presets: ClassVar[dict[str, dict[str, Any]]] = PLAIN_PRESETS
 
     def __init__(self, config: BinaryCodeConfig, num_users: int, num_items: int) -> None:
         super().__init__(config, num_users, num_items)
         self._positions = block_positions(self.config, self.num_entities)
         heights = _table_heights(self.config, self.num_entities)
         self._starts = np.zeros_like(heights) if config.shared else np.cumsum(heights) - heights
-        shape = (_stored_rows(self.config, heights), _width(self.config, len(heights)))
-        self.weight = nn.Parameter(torch.zeros(shape))
+        self.weight = nn.Parameter(torch.zeros(_shape(self.config, heights)))
 
     @classmethod
     def sized(cls, config: BinaryCodeConfig, num_users: int, num_items: int) -> BinaryCodeConfig:
@@ -139,12 +134,9 @@ def _table_heights(settings: BinaryCodeConfig, entities: int) -> np.ndarray:
     return heights
 
 
-def _stored_rows(settings: BinaryCodeConfig, heights: np.ndarray) -> int:
-    return int(heights.max() if settings.shared else heights.sum())
-
-
-def _width(settings: BinaryCodeConfig, blocks: int) -> int:
-    return settings.dim // blocks if settings.fusion == "concat" else settings.dim
+def _shape(settings: BinaryCodeConfig, heights: np.ndarray) -> tuple[int, int]:
+    rows = int(heights.max() if settings.shared else heights.sum())
+    return rows, settings.dim // len(heights) if settings.fusion == "concat" else settings.dim
 
 
 def _values(settings: BinaryCodeConfig, entities: int) -> int | None:
@@ -152,4 +144,4 @@ def _values(settings: BinaryCodeConfig, entities: int) -> int | None:
     heights = _table_heights(settings, entities)
     if settings.fusion == "concat" and settings.dim % len(heights):
         return None
-    return _stored_rows(settings, heights) * _width(settings, len(heights))
+    return math.prod(_shape(settings, heights))

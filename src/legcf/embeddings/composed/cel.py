@@ -24,9 +24,7 @@ from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TR
 class CelConfig(Budgeted):
     name: Literal["cel"] = "cel"
     dim: int = Field(128, ge=1, description="width of a cluster's vector")
-    clusters: int | None = Field(
-        None, ge=2, description="M_max, most clusters of users and items together; what the budget allows if null"
-    )
+    clusters: int | None = Field(None, ge=2, description="M_max, most clusters of both sides; by the budget if null")
     start: int = Field(2, ge=1, description="clusters of each side at the start: equal parts by popularity")
     average_gradients: bool = Field(True, description="divide a cluster's gradient by its size")
     cluster_epochs: int = Field(12, ge=0, description="epochs in which clusters split and exchange members")
@@ -63,26 +61,18 @@ class Cel(EmbeddingLayer[CelConfig]):
 
     def __init__(self, config: CelConfig, num_users: int, num_items: int) -> None:
         super().__init__(config, num_users, num_items)
+        self.most_clusters = solved(self.config.clusters)
+        start = min(config.start, self.most_clusters // 2)
+        self._start = min(start, num_users), min(start, num_items)  # clusters of each side; each has a member
         self.clusters = nn.Parameter(torch.zeros(sum(self._start), config.dim))
         self.register_buffer("assigned", torch.zeros(self.num_entities, dtype=torch.int32))
         take_saved_shapes(self, "clusters")
         if config.average_gradients:
             self.clusters.register_hook(lambda gradient: gradient / self.sizes()[:, None])  # type: ignore[no-untyped-call]
 
-    @property
-    def most_clusters(self) -> int:
-        """M_max"""
-        return solved(self.config.clusters)
-
-    @property
-    def _start(self) -> tuple[int, int]:
-        """Return clusters of users and of items to begin with; each has a member."""
-        start = min(self.config.start, self.most_clusters // 2)
-        return min(start, self.num_users), min(start, self.num_items)
-
     @classmethod
     def sized(cls, config: CelConfig, num_users: int, num_items: int) -> CelConfig:
-        """M_max = ⌊budget / d⌋; cluster numbers are indices and not counted."""
+        """Solve M_max = ⌊budget / d⌋; cluster numbers are indices and not counted."""
         entities = num_users + num_items
         if config.clusters is not None:
             if config.clusters > entities:

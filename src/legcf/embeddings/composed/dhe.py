@@ -5,6 +5,7 @@ Kang et al., "Learning to Embed Categorical Features without Embedding Tables fo
 stored for an entity; all that is learned is the network.
 """
 
+from bisect import bisect_right
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
@@ -65,7 +66,7 @@ class DeepHash(EmbeddingLayer[DheConfig]):
 
     def __init__(self, config: DheConfig, num_users: int, num_items: int) -> None:
         super().__init__(config, num_users, num_items)
-        widths = self._widths(self.config)
+        widths = _widths(self.config, solved(self.config.hidden))
         self.weights = nn.ParameterList(nn.Parameter(torch.zeros(wide, narrow)) for narrow, wide in pairwise(widths))
         self.biases = nn.ParameterList(nn.Parameter(torch.zeros(wide)) for wide in widths[1:])
         self.scales = nn.ParameterList(nn.Parameter(torch.ones(wide)) for wide in widths[1:-1])
@@ -85,16 +86,11 @@ class DeepHash(EmbeddingLayer[DheConfig]):
             return cls._sized_by_codes(config, entities)
         if config.hidden is None:
             allowed = stored_values(config.budget or "legcf", entities)
-            config = config.model_copy(update={"hidden": 1})
-            if cls._network_values(config) > allowed:
-                raise too_small(allowed, cls._network_values(config))
-            low, high = 1, allowed  # the count rises with the width
-            while low < high:
-                middle = (low + high + 1) // 2
-                fits = cls._network_values(config.model_copy(update={"hidden": middle})) <= allowed
-                low, high = (middle, high) if fits else (low, middle - 1)
-            config = config.model_copy(update={"hidden": low})
-        ensure_within(config.budget, entities, cls._network_values(config))
+            hidden = bisect_right(range(1, allowed + 1), allowed, key=lambda width: _network_values(config, width))
+            if not hidden:
+                raise too_small(allowed, _network_values(config, 1))
+            config = config.model_copy(update={"hidden": hidden})
+        ensure_within(config.budget, entities, _network_values(config, solved(config.hidden)))
         return config
 
     @classmethod
@@ -135,9 +131,7 @@ class DeepHash(EmbeddingLayer[DheConfig]):
     def table(self) -> torch.Tensor:
         """Return all rows; the normalisation always has the statistics of all entities, for the inputs never change."""
         if self._every_encoding is None:
-            parts = torch.split(
-                torch.arange(self.num_entities), _ENCODED_AT_ONCE
-            )  # integers take four times the memory
+            parts = torch.split(torch.arange(self.num_entities), _ENCODED_AT_ONCE)  # integers take four times as much
             self._every_encoding = torch.cat([self.encoding(ids) for ids in parts])
         rows = self._every_encoding
         for layer in range(len(self.scales)):
@@ -147,16 +141,14 @@ class DeepHash(EmbeddingLayer[DheConfig]):
         return nn.functional.linear(rows, self.weights[-1], self.biases[-1])
 
     def num_params(self) -> int:
-        if self.config.count == "codes":
-            return self.num_entities * self.config.hashes
-        return super().num_params()
+        return self.num_entities * self.config.hashes if self.config.count == "codes" else super().num_params()
 
-    @staticmethod
-    def _widths(settings: DheConfig) -> list[int]:
-        return [settings.hashes, *[solved(settings.hidden)] * settings.layers, settings.dim]
 
-    @classmethod
-    def _network_values(cls, settings: DheConfig) -> int:
-        """Count weights and biases of all layers, and scale and shift of every hidden unit."""
-        linear: int = sum((narrow + 1) * wide for narrow, wide in pairwise(cls._widths(settings)))
-        return linear + 2 * settings.layers * solved(settings.hidden)
+def _widths(settings: DheConfig, hidden: int) -> list[int]:
+    return [settings.hashes, *[hidden] * settings.layers, settings.dim]
+
+
+def _network_values(settings: DheConfig, hidden: int) -> int:
+    """Count weights and biases of all layers, and scale and shift of every hidden unit."""
+    linear: int = sum((narrow + 1) * wide for narrow, wide in pairwise(_widths(settings, hidden)))
+    return linear + 2 * settings.layers * hidden

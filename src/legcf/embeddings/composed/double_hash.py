@@ -18,7 +18,7 @@ from legcf.embeddings.base import ComparisonRow, EmbeddingLayer, normal, ones_at
 from legcf.embeddings.budget import ensure_within, solved, stored_values, too_small
 from legcf.embeddings.composed.fitted import FITTED, FittedConfig, start_from_als
 from legcf.embeddings.composed.hashing import draw_constants, hashed
-from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
+from legcf.embeddings.presets import PLAIN_PRESETS
 
 
 class DoubleHashConfig(FittedConfig):
@@ -29,13 +29,10 @@ class DoubleHashConfig(FittedConfig):
         description="sum of two rows of one table, or of one row of each of two tables, or two halves side by side",
     )
     private_share: float = Field(0.5, ge=0, le=1, description="share of the budget for rows of the frequent")
-    private_rows: int | None = Field(
-        None, ge=0, description="F, entities with a row of their own; from the budget if null"
-    )
+    private_rows: int | None = Field(None, ge=0, description="F, entities with own rows; from the budget if null")
     buckets: int | None = Field(None, ge=0, description="rows that a hash chooses from; from the budget if null")
     ranked: Literal["together", "apart"] = Field(
-        "together",
-        description="most frequent of all entities, or of users and of items in proportion to their numbers",
+        "together", description="most frequent of all entities, or of users and of items in proportion to their numbers"
     )
 
     @model_validator(mode="after")
@@ -61,10 +58,7 @@ class DoubleHash(EmbeddingLayer[DoubleHashConfig]):
     comparison_rows: ClassVar[dict[str, ComparisonRow]] = {
         "double-hash": ComparisonRow("double hashing", fitted=FITTED)
     }
-    presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "paper": {"training": PAPER_TRAINING},
-        "default": {"training": DEFAULT_TRAINING, "ranking": DEFAULT_RANKING},
-    }
+    presets: ClassVar[dict[str, dict[str, Any]]] = PLAIN_PRESETS
 
     frequent: torch.Tensor
     hash_constants: torch.Tensor
@@ -79,8 +73,7 @@ class DoubleHash(EmbeddingLayer[DoubleHashConfig]):
 
     @classmethod
     def sized(cls, config: DoubleHashConfig, num_users: int, num_items: int) -> DoubleHashConfig:
-        entities = num_users + num_items
-        each = config.rows_a_bucket
+        entities, each = num_users + num_items, config.rows_a_bucket
         if config.private_rows is None or config.buckets is None:
             allowed = stored_values(config.budget or "legcf", entities)
             rows = allowed // config.dim
@@ -146,8 +139,6 @@ class DoubleHash(EmbeddingLayer[DoubleHashConfig]):
         if self.config.ranked == "together":
             return np.argsort(-degrees, kind="stable")[: self.num_private]
         of_users = round(self.num_private * self.num_users / max(self.num_entities, 1))
-        of_items = self.num_private - of_users
-        return np.concatenate([
-            np.argsort(-train.user_degrees, kind="stable")[:of_users],
-            self.num_users + np.argsort(-train.item_degrees, kind="stable")[:of_items],
-        ])  # fmt: skip
+        users = np.argsort(-train.user_degrees, kind="stable")[:of_users]
+        items = np.argsort(-train.item_degrees, kind="stable")[: self.num_private - of_users]
+        return np.concatenate([users, self.num_users + items])

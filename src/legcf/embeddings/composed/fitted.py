@@ -19,16 +19,13 @@ from legcf.factorisation.als import AlsSettings, factorise
 
 _RIDGE = 1e-3  # relative to the mean use of a row: one that hardly any entity uses stays near zero
 
-
 FITTED: dict[str, Any] = {"method": {"start": "als"}}
 
 
 class FittedConfig(Budgeted):
     """Hold the options of a layer that can start from a factorisation."""
 
-    start: Literal["drawn", "als"] = Field(
-        "drawn", description="first values: drawn at random, or fitted to a factorisation by least squares"
-    )
+    start: Literal["drawn", "als"] = Field("drawn", description="first values: drawn, or fitted to a factorisation")
     als: AlsSettings = Field(AlsSettings(), description="settings of that factorisation")
     score_scale: float = Field(10.0, gt=0, description="multiplies the factorisation's scores, for the softmax")
 

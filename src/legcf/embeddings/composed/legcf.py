@@ -42,24 +42,16 @@ _T_OF_LARGE, _MIN_C_OF_LARGE, _CODES_ONE_IN = 4, 1000, 5
 
 class LegcfConfig(Budgeted):
     name: Literal["legcf"] = "legcf"
-    c: int | None = Field(
-        None, ge=1, description="meta-embeddings in the codebook; as many as the budget allows if null"
-    )
+    c: int | None = Field(None, ge=1, description="meta-embeddings in the codebook; what the budget allows if null")
+    largest_c: int | None = Field(None, ge=1, description="most meta-embeddings where c is null; without a budget 4096")
     dim: int = Field(128, ge=1, description="d, the width of a meta-embedding")
-    t: int = Field(
-        2,
-        ge=1,
-        description="meta-embeddings per entity; 4 if neither it nor c is set and a file has bytes for it",
-    )
+    t: int = Field(2, ge=1, description="meta-embeddings an entity; 4 if neither t nor c is set and bytes allow it")
     coded: Literal["all", "items"] = Field(
         "all", description="who has weights of its own; with items, users are what the graph brings them"
     )
-    meta_nodes: bool = Field(
-        True, description="meta-embeddings are nodes of the graph; if not, only rows made of them are"
-    )
+    meta_nodes: bool = Field(True, description="meta-embeddings are nodes of the graph; if not, only rows of them are")
     start: Literal["metis", "random", "als", "table"] = Field(
-        "metis",
-        description="first S: METIS or random anchors; or S and codebook by coding a factorisation or table",
+        "metis", description="first S: METIS or random anchors; or S and codebook by coding a factorisation or table"
     )
     table: str | None = Field(None, description="run or file whose user and item vectors start = table codes")
     als: AlsSettings = Field(AlsSettings(), description="settings of the factorisation that a warm start codes")
@@ -72,9 +64,7 @@ class LegcfConfig(Budgeted):
         "once", description="normalise the expanded graph, or the user–item block before that as well"
     )
     tanh: bool = Field(False, description="squash composed rows by tanh, as the release does; rules out the basis")
-    item_bias: bool = Field(
-        False, description="learn a bias for every item, as the release does; not counted in #Param"
-    )
+    item_bias: bool = Field(False, description="learn a bias for every item, as the release; not counted in #Param")
     update: str = Field(
         "matching-pursuit",
         description=f"solver of the assignment update ({', '.join(SOLVERS.built_in)}); none ends after pretraining",
@@ -128,6 +118,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
 
     def __init__(self, config: LegcfConfig, num_users: int, num_items: int) -> None:
         super().__init__(config, num_users, num_items)
+        self.num_buckets = solved(self.config.c)
         self.codebook = nn.Parameter(torch.zeros(self.num_buckets, config.dim))
         if config.item_bias:
             self.item_bias = nn.Parameter(torch.zeros(num_items))
@@ -139,11 +130,6 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
     @property
     def width(self) -> int:
         return self.config.dim
-
-    @property
-    def num_buckets(self) -> int:
-        """Return c."""
-        return solved(self.config.c)
 
     @property
     def assignment(self) -> Assignment:
@@ -169,15 +155,14 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         coded = num_items if config.coded == "items" else num_users + num_items
         affordable = (budget - config.t * coded) // config.dim
         if affordable < config.t:
-            least = config.t * coded + config.t * config.dim
-            raise too_small(budget, least)
-        most = _MAX_BUCKETS if config.budget is None else affordable
+            raise too_small(budget, config.t * (coded + config.dim))
+        most = config.largest_c or (_MAX_BUCKETS if config.budget is None else affordable)
         return config.model_copy(update={"c": max(config.t, min(affordable, most, coded // _ENTITIES_PER_BUCKET))})
 
     @classmethod
     def within(cls, config: LegcfConfig, byte_budget: int, num_items: int) -> LegcfConfig:
         """Give an item four meta-embeddings, of more, where a fifth of the bytes holds them; the rest is for lists."""
-        if config.coded != "items" or config.budget is not None or {"c", "t"} & config.model_fields_set:
+        if config.coded != "items" or config.budget is not None or {"c", "t", "largest_c"} & config.model_fields_set:
             return config
         most = min(num_items // _ENTITIES_PER_BUCKET, _MAX_BUCKETS)
         weights = num_items * (1 + _T_OF_LARGE) + num_items * _T_OF_LARGE * bits_for(most) // 8
@@ -207,14 +192,6 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
             users, items = factorise(train, self.config.dim, rng, self.config.als, quiet=False)
             self.initialise_from(users, items, train, rng)
             return
-        self._start_from_anchors(train, rng)
-        self._start_bias(rng)
-
-    def _start_bias(self, rng: np.random.Generator) -> None:
-        if self.item_bias is not None:
-            self.item_bias.data.copy_(normal((self.num_items,), 1.0, rng))
-
-    def _start_from_anchors(self, train: Interactions, rng: np.random.Generator) -> None:
         settings = self.config
         if settings.start == "metis":
             anchors = communities(bipartite(train), self.num_buckets, seed=int(rng.integers(2**31)))
@@ -226,6 +203,11 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         shape = (self.num_buckets, settings.dim)
         drawn = xavier_uniform(shape, rng) if settings.codebook == "xavier" else normal(shape, 1.0, rng)
         self.codebook.data.copy_(drawn)
+        self._start_bias(rng)
+
+    def _start_bias(self, rng: np.random.Generator) -> None:
+        if self.item_bias is not None:
+            self.item_bias.data.copy_(normal((self.num_items,), 1.0, rng))
 
     def initialise_from(
         self, users: FloatArray, items: FloatArray, train: Interactions, rng: np.random.Generator
@@ -233,16 +215,13 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         """Solve S and E_meta from a table that ranks already, such that S · E_meta is nearly that table."""
         settings = self.config
         users, items, metric = balance(users, items)
-        table = np.concatenate([users, items])[self._first_coded :]
-        codebook, assignment = learn(
-            table, self.num_buckets, settings.t, rng, nonnegative=not settings.signed, quiet=False
-        )
+        table, nonnegative = np.concatenate([users, items])[self._first_coded :], not settings.signed
+        codebook, assignment = learn(table, self.num_buckets, settings.t, rng, nonnegative=nonnegative, quiet=False)
         codebook = codebook * metric
         if settings.coded == "items":
             codebook = codebook @ history_metric(train, assignment.compose(codebook), users * metric)
         # S and E_meta share one free scale: weights of mean square 1 are edges as strong as an interaction.
-        used = assignment.weights[assignment.weights != 0]
-        scale = float(np.sqrt(np.square(used).mean()))
+        scale = float(np.sqrt(np.square(assignment.weights[assignment.weights != 0]).mean()))
         self.indices.copy_(torch.from_numpy(assignment.indices))
         self.weights.copy_(torch.from_numpy(assignment.weights / scale))
         self.codebook.data.copy_(torch.from_numpy(codebook * scale * np.sqrt(settings.score_scale)))
@@ -296,7 +275,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         if self.config.tanh:
             return None
         first = self.num_users - self._first_coded
-        items = Assignment(self.indices[first:].numpy(), self.weights[first:].numpy(), self.num_buckets)
+        items = Assignment(self.indices.numpy()[first:], self.weights.numpy()[first:], self.num_buckets)
         return Codes(self.codebook.detach().numpy(), items)
 
     def num_params(self) -> int:

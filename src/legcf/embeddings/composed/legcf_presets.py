@@ -58,16 +58,17 @@ LEGCF_PRESETS: dict[str, dict[str, Any]] = {
     # Smallest to serve: items have all values, users are their histories, nobody else's history is needed.
     "items-only": _ITEMS_ONLY,
     # Good in seconds: a narrow factorisation of few rounds, coded and not trained, and lists of few candidates in
-    # what a megabyte has left. Nothing is chosen on validation (docs/peers.md).
+    # what a megabyte has left. Nothing is chosen on validation but the weight of popularity (docs/peers.md).
     "fast": {
         "method": {
-            **_ITEMS_ONLY["method"], "c": 500, "dim": 32, "als": {"alpha": 20.0, "rounds": 4, "gradient_steps": 2},
+            **_ITEMS_ONLY["method"], "largest_c": 500, "dim": 32,
+            "als": {"alpha": 20.0, "rounds": 4, "gradient_steps": 2},
         },
         "backbone": {"name": "history"},
         "training": {"epochs": 0, "validation_users": 500, "propagation": "stepwise"},  # there are no steps to save
         "ranking": {
             "bytes": "1MB", "lists": None, "list_ridge": 4.0, "list_candidates": 32, "list_weight": 0.25,
-            "fit_weight": False,
+            "fit_weight": False, "popularity_weight": None,
         },
     },
     # Our best, chosen on validation (docs/study.md): one file that needs nothing else. Vectors are codes or a table

@@ -71,7 +71,7 @@ class LightRec(EmbeddingLayer[LightRecConfig]):
         self.coded = False  # whether rows come from codes: the teacher's stage says no
         self.recodes = False  # whether codes are chosen anew, with a gradient for the choice
         take_saved_shapes(self, "teacher", "similarity")
-        self.register_load_state_dict_post_hook(lambda layer, _: layer._after_load())  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_post_hook(lambda layer, _: setattr(layer, "coded", layer.coded or layer.frozen))  # type: ignore[no-untyped-call]
         self._trained_values = sum(parameter.numel() for parameter in self.parameters())
 
     @property
@@ -81,7 +81,7 @@ class LightRec(EmbeddingLayer[LightRecConfig]):
 
     @classmethod
     def sized(cls, config: LightRecConfig, num_users: int, num_items: int) -> LightRecConfig:
-        """B·K·d + N·B/4 within the budget: a code is a byte, a fourth of a value."""
+        """Find B with B·K·d + N·B/4 within the budget: a code is a byte, a fourth of a value."""
         entities = num_users + num_items
         if config.books is not None:
             return config
@@ -92,19 +92,15 @@ class LightRec(EmbeddingLayer[LightRecConfig]):
         return config.model_copy(update={"books": books})
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
-        settings = self.config
-        self.teacher.data.copy_(normal((self.num_entities, settings.dim), 0.1, rng))
-        self.codebook.data.copy_(normal((len(self.codebook), settings.dim), 0.1, rng))
-        if settings.similarity == "bilinear":
-            self.similarity.data.copy_(torch.eye(settings.dim).expand_as(self.similarity))
-
-    # Coding and decoding ------------------------------------------------------------------------------------------
+        self.teacher.data.copy_(normal(tuple(self.teacher.shape), 0.1, rng))
+        self.codebook.data.copy_(normal(tuple(self.codebook.shape), 0.1, rng))
+        if self.config.similarity == "bilinear":
+            self.similarity.data.copy_(torch.eye(self.config.dim).expand_as(self.similarity))
 
     def encode(self, vectors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the codes of vectors, and their straight-through sum of codewords."""
         residual, total, codes = vectors, torch.zeros_like(vectors), []
-        for book in range(self.books):
-            words = self._words(book)
+        for book, words in enumerate(torch.split(self.codebook, self.config.codewords)):
             shares = torch.softmax(self._affinity(residual, words, book) / self.config.temperature, dim=1)
             best = shares.argmax(dim=1)
             soft = shares @ words
@@ -114,7 +110,7 @@ class LightRec(EmbeddingLayer[LightRecConfig]):
         return torch.stack(codes, dim=1).to(torch.uint8), total
 
     def decode(self, codes: torch.Tensor) -> torch.Tensor:
-        return nn.functional.embedding_bag(self._places(codes), self.codebook, mode="sum")
+        return nn.functional.embedding_bag(self.offsets(codes), self.codebook, mode="sum")
 
     @torch.no_grad()
     def recode(self) -> None:
@@ -131,35 +127,24 @@ class LightRec(EmbeddingLayer[LightRecConfig]):
             parameter.data = torch.zeros(0)
         self.coded, self.recodes = True, False
 
-    def _words(self, book: int) -> torch.Tensor:
-        return self.codebook[book * self.config.codewords : (book + 1) * self.config.codewords]
-
     def _affinity(self, residual: torch.Tensor, words: torch.Tensor, book: int) -> torch.Tensor:
         if self.config.similarity == "bilinear":
             return residual @ self.similarity[book] @ words.T
         return 2 * residual @ words.T - words.square().sum(dim=1) - residual.square().sum(dim=1, keepdim=True)
 
-    def _places(self, codes: torch.Tensor) -> torch.Tensor:
+    def offsets(self, codes: torch.Tensor) -> torch.Tensor:
         return codes.long() + torch.arange(self.books) * self.config.codewords
 
-    def _after_load(self) -> None:
-        self.coded = self.coded or self.frozen
-
-    # The contract -------------------------------------------------------------------------------------------------
-
     def table(self) -> torch.Tensor:
-        return self._rows(slice(None))
+        return self.rows(slice(None))
 
-    def rows(self, ids: torch.Tensor) -> torch.Tensor:
-        return self._rows(ids)
-
-    def _rows(self, chosen: slice | torch.Tensor) -> torch.Tensor:
+    def rows(self, ids: slice | torch.Tensor) -> torch.Tensor:
         if not self.coded:
-            return self.teacher[chosen]
+            return self.teacher[ids]
         if self.recodes:
-            self.codes[chosen], rows = self.encode(self.teacher[chosen].detach())
+            self.codes[ids], rows = self.encode(self.teacher[ids].detach())
             return rows
-        return self.decode(self.codes[chosen])
+        return self.decode(self.codes[ids])
 
     def penalty(self) -> torch.Tensor | None:
         """Return ‖U Eᵀ − U_t E_tᵀ‖² by d × d Gram matrices, while there is a teacher to learn from."""
@@ -176,14 +161,12 @@ class LightRec(EmbeddingLayer[LightRecConfig]):
         return self.config.distil * difference
 
     def linear_basis(self) -> tuple[sp.csr_matrix, nn.Parameter] | None:
-        if not self.frozen:
-            return None
-        return ones_at(self._places(self.codes).numpy(), len(self.codebook)), self.codebook
+        return (ones_at(self.offsets(self.codes).numpy(), len(self.codebook)), self.codebook) if self.frozen else None
 
     def num_params(self) -> int:
-        """B·K·d codeword values, and the codes' bytes as fourths of a value."""
+        """Count B·K·d codeword values, and the codes' bytes as fourths of a value."""
         return self.codebook.numel() + -(-self.codes.numel() // 4)
 
     def total_trainable(self) -> int:
-        """Teacher and similarities included, which serving does without."""
+        """Count teacher and similarities too, which serving does without."""
         return self._trained_values

@@ -18,7 +18,7 @@ from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import ComparisonRow, EmbeddingLayer, normal
 from legcf.embeddings.budget import Budgeted, ensure_within, solved, stored_values, too_small
-from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
+from legcf.embeddings.presets import PLAIN_PRESETS
 from legcf.graph.adjacency import bipartite
 from legcf.graph.partition import communities
 
@@ -30,9 +30,7 @@ class NimbleTtConfig(Budgeted):
     name: Literal["nimble-tt"] = "nimble-tt"
     dim: int = Field(128, ge=1, description="width of a row")
     rank: int | None = Field(None, ge=1, description="rank of the cores; as large as the budget allows if null")
-    row_shape: list[int] | None = Field(
-        None, description="p1, p2, p3 with a product of at least N; near a cube if null"
-    )
+    row_shape: list[int] | None = Field(None, description="p1, p2, p3 with a product of N or more; near a cube if null")
     column_shape: list[int] | None = Field(None, description="q1, q2, q3 with the product dim; balanced if null")
     order: Literal["communities", "given"] = Field(
         "communities", description="neighbours in the graph side by side (METIS), or entities as they are numbered"
@@ -56,29 +54,19 @@ class NimbleTT(EmbeddingLayer[NimbleTtConfig]):
     summary = "a tensor train of three cores, entities ordered by community"
     citation = "Yin et al., Nimble GNN Embedding with Tensor-Train Decomposition, KDD 2022"
     comparison_rows: ClassVar[dict[str, ComparisonRow]] = {"nimble-tt": ComparisonRow("NimbleTT", "one size")}
-    presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "paper": {"training": PAPER_TRAINING},
-        "default": {"training": DEFAULT_TRAINING, "ranking": DEFAULT_RANKING},
-    }
+    presets: ClassVar[dict[str, dict[str, Any]]] = PLAIN_PRESETS
 
     order: torch.Tensor
 
     def __init__(self, config: NimbleTtConfig, num_users: int, num_items: int) -> None:
         super().__init__(config, num_users, num_items)
+        self.row_shape, self.column_shape = _shape(self.config.row_shape), _shape(self.config.column_shape)
         (p1, p2, p3), (q1, q2, q3) = self.row_shape, self.column_shape
         r1, r2 = _ranks(self.config)
         self.first = nn.Parameter(torch.zeros(p1, q1, r1))
         self.second = nn.Parameter(torch.zeros(r1, p2, q2, r2))
         self.third = nn.Parameter(torch.zeros(r2, p3, q3))
         self.register_buffer("order", torch.arange(self.num_entities, dtype=torch.int32))
-
-    @property
-    def row_shape(self) -> Shape:
-        return _shape(self.config.row_shape)
-
-    @property
-    def column_shape(self) -> Shape:
-        return _shape(self.config.column_shape)
 
     @classmethod
     def sized(cls, config: NimbleTtConfig, num_users: int, num_items: int) -> NimbleTtConfig:
@@ -95,9 +83,8 @@ class NimbleTT(EmbeddingLayer[NimbleTtConfig]):
             config = config.model_copy(update={"rank": 1})
             if _values(config) > allowed:
                 raise too_small(allowed, _values(config))
-            useful = max(_most_useful_ranks(config))
-            while solved(config.rank) < useful:
-                larger = config.model_copy(update={"rank": solved(config.rank) + 1})
+            for rank in range(2, max(_most_useful_ranks(config)) + 1):
+                larger = config.model_copy(update={"rank": rank})
                 if _values(larger) > allowed:
                     break
                 config = larger
@@ -107,7 +94,9 @@ class NimbleTT(EmbeddingLayer[NimbleTtConfig]):
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
         if self.config.order == "communities":
             self.order.copy_(torch.from_numpy(self._community_order(train, rng)))
-        initial, possible = self.config.initial, self._can_be_orthogonal()
+        (p1, p2, p3), (q1, q2, q3) = self.row_shape, self.column_shape
+        r1, r2 = _ranks(self.config)
+        initial, possible = self.config.initial, r2 * q3 <= p3 and r1 * q2 <= p2 * r2 and q1 <= p1 * r1
         if initial == "orthogonal" and not possible:
             raise UserError(
                 f"method.initial = orthogonal is not possible with rank {self.config.rank}, row_shape"
@@ -116,7 +105,6 @@ class NimbleTT(EmbeddingLayer[NimbleTtConfig]):
         if initial != "normal" and possible:
             self._draw_orthogonal(rng)
         else:
-            r1, r2 = _ranks(self.config)
             deviation = (_ROW_DEVIATION**2 / (r1 * r2)) ** (1 / 6)
             for core in self.parameters():
                 core.data.copy_(normal(tuple(core.shape), deviation, rng))
@@ -157,13 +145,8 @@ class NimbleTT(EmbeddingLayer[NimbleTtConfig]):
         ranks[np.argsort(parts, kind="stable")] = np.arange(self.num_entities, dtype=np.int32)
         return ranks
 
-    def _can_be_orthogonal(self) -> bool:
-        (p1, p2, p3), (q1, q2, q3) = self.row_shape, self.column_shape
-        r1, r2 = _ranks(self.config)
-        return r2 * q3 <= p3 and r1 * q2 <= p2 * r2 and q1 <= p1 * r1
-
     def _draw_orthogonal(self, rng: np.random.Generator) -> None:
-        """Orthonormal columns of the padded table, times what makes its entries as large as LightGCN's."""
+        """Draw orthonormal columns of the padded table, times what makes its entries as large as LightGCN's."""
         (p1, p2, p3), (q1, q2, q3) = self.row_shape, self.column_shape
         r1, r2 = _ranks(self.config)
         third = _orthonormal(p3, r2 * q3, rng).reshape(p3, r2, q3).permute(1, 0, 2)
@@ -179,11 +162,8 @@ def near_cube(entities: int) -> list[int]:
     p1 = max(1, int(entities ** (1 / 3)))
     while p1**3 > entities and p1 > 1:
         p1 -= 1
-    candidates = [
-        sorted((first, second, -(-entities // (first * second))))
-        for first in range(p1, p1 + 2)
-        for second in range(first, first + 2)
-    ]
+    pairs = [(first, second) for first in (p1, p1 + 1) for second in (first, first + 1)]
+    candidates = [sorted((first, second, -(-entities // (first * second)))) for first, second in pairs]
     return min(candidates, key=lambda shape: (max(shape) - min(shape), np.prod(shape)))
 
 
@@ -210,9 +190,8 @@ def _most_useful_ranks(settings: NimbleTtConfig) -> tuple[int, int]:
 
 
 def _ranks(settings: NimbleTtConfig) -> tuple[int, int]:
-    rank = solved(settings.rank)
-    useful = _most_useful_ranks(settings)
-    return min(rank, useful[0]), min(rank, useful[1])
+    first, second = _most_useful_ranks(settings)
+    return min(solved(settings.rank), first), min(solved(settings.rank), second)
 
 
 def _values(settings: NimbleTtConfig) -> int:

@@ -62,9 +62,8 @@ class QuotientRemainder(EmbeddingLayer[QrConfig]):
 
     def __init__(self, config: QrConfig, num_users: int, num_items: int) -> None:
         super().__init__(config, num_users, num_items)
-        quotients, remainders = _table_rows(self.config, self.num_entities)
-        self._num_quotients = quotients
-        self.weight = nn.Parameter(torch.zeros(quotients + remainders, config.table_width))
+        self._num_quotients, remainders = _table_rows(self.config, self.num_entities)
+        self.weight = nn.Parameter(torch.zeros(self._num_quotients + remainders, config.table_width))
 
     @classmethod
     def sized(cls, config: QrConfig, num_users: int, num_items: int) -> QrConfig:

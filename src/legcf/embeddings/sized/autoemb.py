@@ -5,22 +5,25 @@ Zhao et al., "AutoEmb: Automated Embedding Dimensionality Search in Streaming Re
 alternation between model and controller is in training/recipes/autoemb.py.
 """
 
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 from torch import nn
 
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import ComparisonRow, EmbeddingLayer, normal, xavier_uniform
 from legcf.embeddings.budget import Budgeted, stored_values, too_small
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
+from legcf.embeddings.sized.widths import check_widths
 
 LEVELS = 32
 """Levels of popularity, two to every doubling of the pairs: entities of one level share their weights."""
+
+_SPREAD = 0.3  # of table entries and, times √d_m, of map entries
 
 _QUICK: dict[str, Any] = {
     "method": {"dim": 64, "squash": False, "search_epochs": 3, "controller_rate": 1e-3, "controller_every": 3},
@@ -45,26 +48,14 @@ class AutoEmbConfig(Budgeted):
     reinitialise: bool = Field(False, description="after the search, train from new values instead of going on")
     held_out: float = Field(0.1, gt=0, lt=1, description="share of training pairs that the controller learns from")
 
-    @field_validator("widths")
-    @classmethod
-    def _candidates(cls, widths: list[int]) -> list[int]:
-        if not widths:
-            raise ValueError("at least one candidate width is needed")
-        if widths[0] < 1 or any(low >= high for low, high in pairwise(widths)):
-            raise ValueError("widths must be at least 1 and rise, such as [1,4,8]")
-        return widths
-
     @model_validator(mode="after")
     def _fit(self) -> "AutoEmbConfig":
-        if self.widths[-1] > self.dim:
-            raise ValueError(
-                f"the candidate width {self.widths[-1]} is above dim = {self.dim}; raise dim or leave it out"
-            )
+        check_widths(self.widths, self.dim)
         return self
 
 
 class AutoEmb(EmbeddingLayer[AutoEmbConfig]):
-    """E0_x = Σ_m α_m(x) z_m(x) with z_m(x) = tanh(BN(T_m[x] W_m + b_m)), one W, b and BN for users, one for items.
+    """Give E0_x = Σ_m α_m(x) z_m(x) with z_m(x) = tanh(BN(T_m[x] W_m + b_m)), one W, b and BN for users, one for items.
 
     α(x) = controller(popularity of x, previous α(x)) is shared by all entities of a side and level of popularity. When
     `settled`, α is fixed: as the controller left it (soft), or 1 for one candidate of each entity (hard).
@@ -155,16 +146,14 @@ class AutoEmb(EmbeddingLayer[AutoEmbConfig]):
         for norm in self._norms:
             norm.reset_parameters()
 
-    # Rows ---------------------------------------------------------------------------------------------------------
-
     def table(self) -> torch.Tensor:
         weights, users = self.entity_weights(), self.num_users
         sides = ((self.tables[:users], weights[:users]), (self.tables[users:], weights[users:]))
         return torch.cat([self._composed(side, *rows) for side, rows in enumerate(sides)])
 
     def _composed(self, side: int, tables: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        whole = not self.norms or self._is_hard or len(self.config.widths) == 1
-        if whole:  # one product; with one candidate per entity there is nothing to weigh after it
+        if not self.norms or self._is_hard or len(self.config.widths) == 1:
+            # One product; with one candidate per entity there is nothing to weigh after it.
             mapped = (tables * weights[:, self._of_column]) @ self.maps[side] + weights @ self.biases[side]
             return torch.tanh(self.norms[side](mapped)) if self.norms else mapped
         candidates, maps = torch.split(tables, self.config.widths, 1), torch.split(self.maps[side], self.config.widths)
@@ -187,8 +176,6 @@ class AutoEmb(EmbeddingLayer[AutoEmbConfig]):
         if self.settled:
             return self.previous
         return torch.stack([net(before) for net, before in zip(self.controller, self.previous, strict=True)])
-
-    # Search -------------------------------------------------------------------------------------------------------
 
     @torch.no_grad()
     def remember_weights(self) -> None:
@@ -229,17 +216,12 @@ class AutoEmb(EmbeddingLayer[AutoEmbConfig]):
         """Return the columns of each entity's chosen candidate."""
         return self.choice[:, None] == self._of_column
 
-    # Sizes --------------------------------------------------------------------------------------------------------
-
     @property
     def _is_hard(self) -> bool:
         return bool(self.settled) and self.config.selection == "hard"
 
     def entity_sizes(self) -> NDArray[np.int64] | None:
-        if not self._is_hard:
-            return None
-        sizes: NDArray[np.int64] = np.asarray(self.config.widths, dtype=np.int64)[self.choice.numpy()]
-        return sizes
+        return np.take(self.config.widths, self.choice.numpy()) if self._is_hard else None
 
     def num_params(self) -> int:
         """Count N · Σ_m d_m when soft, the widths that were chosen when hard. Maps and controller are not counted."""
@@ -268,11 +250,8 @@ class AutoEmb(EmbeddingLayer[AutoEmbConfig]):
             state["tables"] = torch.zeros(used.shape).masked_scatter(used, state["tables"])
 
 
-_SPREAD = 0.3  # of table entries and, times √d_m, of map entries
-
-
 class Controller(nn.Module):
-    """Popularity level → embedding → BN, beside the previous weights → linear → BN → tanh → linear → softmax."""
+    """Map popularity level → embedding → BN, beside the previous weights → linear → BN → tanh → linear → softmax."""
 
     def __init__(self, config: AutoEmbConfig) -> None:
         super().__init__()
@@ -286,7 +265,7 @@ class Controller(nn.Module):
     def fill(self, rng: np.random.Generator) -> None:
         self.popularity.data.copy_(normal(tuple(self.popularity.shape), 1.0, rng))
         for linear in (self.inner, self.outer):
-            linear.weight.data.copy_(xavier_uniform((linear.weight.shape[0], linear.weight.shape[1]), rng))
+            linear.weight.data.copy_(xavier_uniform((linear.out_features, linear.in_features), rng))
             linear.bias.data.zero_()
 
     def forward(self, previous: torch.Tensor) -> torch.Tensor:

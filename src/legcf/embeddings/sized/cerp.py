@@ -16,7 +16,7 @@ from legcf.core.errors import UserError
 from legcf.embeddings.base import ComparisonRow
 from legcf.embeddings.budget import solved, stored_values
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
-from legcf.embeddings.sized.pruned import PrunedLayer, PrunedTable, PruningConfig
+from legcf.embeddings.sized.pep import PrunedLayer, PrunedTable, PruningConfig
 
 _SPARSITY = 0.8  # where only a budget is set: tables of five times what is kept
 
@@ -32,7 +32,7 @@ class CerpConfig(PruningConfig):
 
 
 class Cerp(PrunedLayer[CerpConfig]):
-    """E0[x] = P̂[x mod b] + Q̂[⌊x / ⌈N/b⌉⌋]; P̂ and Q̂ are one pruned table, P above Q."""
+    """Give E0[x] = P̂[x mod b] + Q̂[⌊x / ⌈N/b⌉⌋]; P̂ and Q̂ are one pruned table, P above Q."""
 
     Config = CerpConfig
     summary = "two bucket tables added by quotient and remainder, pruned by learned thresholds, then retrained"
@@ -44,10 +44,7 @@ class Cerp(PrunedLayer[CerpConfig]):
             "method": {"dim": 128, "initial": "xavier", "search_epochs": 50},
             "training": {"batch_size": 2048, "learning_rate": 1e-3, "l2": 5e-5, "monitor": "ndcg@5", "patience": 3},
         },
-        "paper": {
-            "method": {"dim": 128, "initial": "xavier", "search_epochs": 50},
-            "training": PAPER_TRAINING,
-        },
+        "paper": {"method": {"dim": 128, "initial": "xavier", "search_epochs": 50}, "training": PAPER_TRAINING},
         "default": {
             "method": {
                 "threshold_initial": -5.0, "threshold_final": 4.0, "threshold_decay": 0.05, "threshold_epochs": 8.0,

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from legcf.embeddings.base import ComparisonRow
-from legcf.embeddings.budget import stored_values, too_small
+from legcf.embeddings.budget import solved
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.embeddings.sized.widths import WidthConfig, WidthTable
 
@@ -44,25 +44,19 @@ class CiessConfig(WidthConfig):
     walk_steps: int = Field(5, ge=0, description="steps of the random walk around a proposed size")
     noise: float = Field(6.0, ge=0, description="deviation of the exploration noise, in sizes; one draw per trial")
     updates: int = Field(1, ge=1, description="updates of each agent after a trial")
-    replay_rows: int | None = Field(
-        None, ge=1, description="transitions of a side that a trial adds to the memory; all if null"
-    )
+    replay_rows: int | None = Field(None, ge=1, description="a side's transitions that a trial remembers; all if null")
     hidden: int = Field(256, ge=1, description="width of the hidden layers of actor and critics")
     discount: float = Field(0.99, ge=0, lt=1, description="γ, the weight of a later reward")
-    search_share: float = Field(
-        0.6, gt=0, lt=1, description="share of training.max_minutes after which the search ends with the best it has"
-    )
+    search_share: float = Field(0.6, gt=0, lt=1, description="share of training.max_minutes that the search may take")
 
 
 class Ciess(WidthTable[CiessConfig]):
-    """E0_x = W_x ⊙ m(a_x), with m(a) a row of a 1s and then 0s; #Param = Σ a_x."""
+    """Give E0_x = W_x ⊙ m(a_x), with m(a) a row of a 1s and then 0s; #Param = Σ a_x."""
 
     Config = CiessConfig
     summary = "a width of its own for every entity, found by reinforcement learning (TD3)"
     citation = "Qu et al., CIESS, SIGIR 2023"
-    comparison_rows: ClassVar[dict[str, ComparisonRow]] = {
-        "ciess": ComparisonRow("CIESS", "one size", within_budget=False)
-    }
+    comparison_rows: ClassVar[dict[str, ComparisonRow]] = {"ciess": ComparisonRow("CIESS", "one size", False)}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The release's settings for LightGCN; its λ = 1e-4 has a ½ (so 5e-5 here).
         "official": {
@@ -77,16 +71,7 @@ class Ciess(WidthTable[CiessConfig]):
         "default": _QUICK,
     }  # fmt: skip
 
-    @classmethod
-    def sized(cls, config: CiessConfig, num_users: int, num_items: int) -> CiessConfig:
-        return config.model_copy(update={"budget": allowed_values(config, num_users + num_items)})
-
-
-def allowed_values(settings: CiessConfig, num_entities: int) -> int:
-    """Return the most that Σ a_x may be. A size is at least 1: a target below means 1, a budget below is refused."""
-    if settings.budget is None:
-        return max(int(settings.target * num_entities * settings.dim), num_entities)
-    allowed = stored_values(settings.budget, num_entities)
-    if allowed < num_entities:
-        raise too_small(allowed, num_entities)
-    return allowed
+    @property
+    def allowed(self) -> int:
+        """Return the most that Σ a_x may be."""
+        return solved(self.config.allowed_values(self.num_entities))

@@ -17,9 +17,8 @@ from torch import nn
 
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import ComparisonRow
-from legcf.embeddings.budget import stored_values, too_small
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
-from legcf.embeddings.sized.widths import WidthConfig, WidthTable
+from legcf.embeddings.sized.widths import WidthConfig, WidthTable, check_widths
 
 _EPSILON = 1e-5  # of the normalisation, torch's default
 _RELEASE = {"dim": 128, "widths": [2, 4, 8, 16, 64, 128]}
@@ -36,12 +35,7 @@ _QUICK: dict[str, dict[str, Any]] = {
 
 class EsapnConfig(WidthConfig):
     name: Literal["esapn"] = "esapn"
-    widths: list[int] | None = Field(
-        None, description="the widths an entity can have, rising; 2, 4, 8, … up to dim if null"
-    )
-    target: float | None = Field(
-        None, gt=0, le=1, description="most values, as a share of N·dim, unless a budget says it; no limit if null"
-    )
+    widths: list[int] | None = Field(None, description="widths of an entity, rising; 2, 4, 8, … up to dim if null")
     held_out: float = Field(0.1, gt=0, lt=1, description="share of training pairs that rewards are measured on")
     grow_epochs: int = Field(20, ge=0, description="epochs in which sizes grow, before all pairs are trained on")
     decide_every: int = Field(50, ge=1, description="steps between two decisions of the policies")
@@ -49,27 +43,18 @@ class EsapnConfig(WidthConfig):
         "at once", description="an action is rewarded for the loss right after it, or after a step in its new width"
     )
     reward_pairs: int = Field(8192, ge=1, description="held-out pairs that a decision is rewarded on")
-    recent_losses: int = Field(
-        5, ge=1, description="T, how many of an entity's last losses a reward is measured against"
-    )
+    recent_losses: int = Field(5, ge=1, description="T, an entity's last losses that a reward is measured against")
     policy_rate: float = Field(1e-4, gt=0, description="learning rate of the policies")
     popularity: Literal["count", "log"] = Field(
         "count", description="policies know an entity by its degree, or by quarters of an octave of it"
     )
     hidden: int = Field(512, ge=1, description="width of the policies' hidden layer")
-    search_share: float = Field(
-        0.5, gt=0, lt=1, description="share of training.max_minutes after which sizes grow no more"
-    )
+    search_share: float = Field(0.5, gt=0, lt=1, description="share of training.max_minutes in which sizes grow")
 
     @model_validator(mode="after")
     def _rising(self) -> "EsapnConfig":
         if self.widths is not None:
-            if not self.widths:
-                raise ValueError("widths needs at least one width")
-            if self.widths[0] < 1 or any(a >= b for a, b in itertools.pairwise(self.widths)):
-                raise ValueError("widths must rise, from 1 at least")
-            if self.widths[-1] > self.dim:
-                raise ValueError(f"widths must not go beyond dim = {self.dim}, and {self.widths[-1]} does")
+            check_widths(self.widths, self.dim)
         return self
 
     @property
@@ -78,9 +63,13 @@ class EsapnConfig(WidthConfig):
             return self.widths
         return [*(2**k for k in range(1, 31) if 2**k < self.dim), self.dim]
 
+    @property
+    def least_width(self) -> int:
+        return self.candidates[0]
+
 
 class Esapn(WidthTable[EsapnConfig]):
-    """E0_x = tanh(BN(W_{M−1} … W_k t_x)), t_x of width d_k(x); one chain of transitions and one BN for each side.
+    """Give E0_x = tanh(BN(W_{M−1} … W_k t_x)), t_x of width d_k(x); one chain of transitions and one BN for each side.
 
     An entity has one row, whose first d_k values live: an enlarged row replaces the old one, which is never read again.
     BN takes its statistics from all users (all items), here always of the present values.
@@ -89,9 +78,7 @@ class Esapn(WidthTable[EsapnConfig]):
     Config = EsapnConfig
     summary = "widths that a policy network enlarges where it lowers the loss"
     citation = "Liu et al., ESAPN, SIGIR 2020"
-    comparison_rows: ClassVar[dict[str, ComparisonRow]] = {
-        "esapn": ComparisonRow("ESAPN", "one size", within_budget=False)
-    }
+    comparison_rows: ClassVar[dict[str, ComparisonRow]] = {"esapn": ComparisonRow("ESAPN", "one size", False)}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The release: widths, rates and batches of its CTR model; the loss is BPR with one negative.
         "official": {
@@ -118,10 +105,6 @@ class Esapn(WidthTable[EsapnConfig]):
         for chain in self._chains.values():
             chain.initialise(rng)
 
-    @classmethod
-    def sized(cls, config: EsapnConfig, num_users: int, num_items: int) -> EsapnConfig:
-        return config.model_copy(update={"budget": allowed_values(config, num_users + num_items)})
-
     @property
     def levels(self) -> torch.Tensor:
         """Return k(x): the index of every entity's width among the candidates."""
@@ -137,7 +120,7 @@ class Esapn(WidthTable[EsapnConfig]):
 
     def composed(self) -> torch.Tensor:
         """Return all rows at full width, before BN."""
-        return torch.cat([self._composed(side) for side in self._chains])
+        return torch.cat([self._composed(*side) for side in self._sides()])
 
     @contextmanager
     def standing_in(self, composed: torch.Tensor) -> Iterator[None]:
@@ -154,8 +137,7 @@ class Esapn(WidthTable[EsapnConfig]):
         """Return composed rows after a step of root mean square `rate` in the values of rows that had these levels."""
         moved = composed.clone()
         for side, members in self._sides():
-            maps = self._chains[side].maps()
-            for level, (onwards, _) in enumerate(maps[: len(self.candidates)]):
+            for level, (onwards, _) in enumerate(self._chains[side].maps()[: len(self.candidates)]):
                 at_level = members[levels[members] == level]
                 slope = gradient[at_level] @ onwards.T
                 size = slope.square().mean(dim=1, keepdim=True).sqrt().clamp(min=1e-12)
@@ -166,9 +148,9 @@ class Esapn(WidthTable[EsapnConfig]):
     def enlarge(self, entities: torch.Tensor) -> None:
         """Give these the next width; the composed rows stay what they are."""
         levels = self.levels
+        marked = torch.zeros(self.num_entities, dtype=torch.bool)
+        marked[entities] = True
         for side, members in self._sides():
-            marked = torch.zeros(self.num_entities, dtype=torch.bool)
-            marked[entities] = True
             for level in range(len(self.candidates) - 1):
                 at_level = members[marked[members] & (levels[members] == level)]
                 width, wider = self.candidates[level : level + 2]
@@ -179,11 +161,9 @@ class Esapn(WidthTable[EsapnConfig]):
         entities = torch.arange(self.num_entities)
         return [("user", entities[: self.num_users]), ("item", entities[self.num_users :])]
 
-    def _composed(self, side: str) -> torch.Tensor:
-        members = dict(self._sides())[side]
-        levels, chain = self.levels[members], self._chains[side]
-        parts, order = [], []
-        for level, (onwards, offset) in enumerate(chain.maps()[: len(self.candidates)]):
+    def _composed(self, side: str, members: torch.Tensor) -> torch.Tensor:
+        levels, parts, order = self.levels[members], [], []
+        for level, (onwards, offset) in enumerate(self._chains[side].maps()[: len(self.candidates)]):
             at_level = torch.nonzero(levels == level)[:, 0]
             order.append(at_level)
             parts.append(self.weight[members[at_level], : self.candidates[level]] @ onwards + offset)
@@ -203,8 +183,8 @@ class _Chain(nn.Module):
     def initialise(self, rng: np.random.Generator) -> None:
         """Fill as torch fills linear layers, from this generator."""
         for step in self._linear:
+            bound = step.in_features**-0.5
             for parameter in step.parameters():
-                bound = step.in_features**-0.5
                 parameter.data.copy_(torch.from_numpy(rng.uniform(-bound, bound, tuple(parameter.shape))))
         self.scale.data.fill_(1)
         self.shift.data.fill_(0)
@@ -218,16 +198,9 @@ class _Chain(nn.Module):
         return chain
 
     def squashed(self, rows: torch.Tensor) -> torch.Tensor:
-        mean, variance = rows.mean(dim=0), rows.var(dim=0, unbiased=False)
-        return torch.tanh((rows - mean) * (variance + _EPSILON).rsqrt() * self.scale + self.shift)
+        return torch.tanh(normalised(rows) * self.scale + self.shift)
 
 
-def allowed_values(settings: EsapnConfig, num_entities: int) -> int | None:
-    """Return the most that Σ widths may grow to; a budget below the smallest width of all is refused."""
-    least = settings.candidates[0] * num_entities
-    if settings.budget is not None:
-        allowed = stored_values(settings.budget, num_entities)
-        if allowed < least:
-            raise too_small(allowed, least)
-        return allowed
-    return None if settings.target is None else max(int(settings.target * num_entities * settings.dim), least)
+def normalised(rows: torch.Tensor) -> torch.Tensor:
+    """Normalise by the statistics of these rows, as BN does, also where there is only one."""
+    return (rows - rows.mean(dim=0)) * (rows.var(dim=0, unbiased=False) + _EPSILON).rsqrt()

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from torch import nn
 
 from legcf.embeddings.base import ComparisonRow
-from legcf.embeddings.budget import stored_values, too_small
+from legcf.embeddings.budget import solved
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.embeddings.sized.widths import WidthConfig, WidthTable
 
@@ -30,9 +30,6 @@ _QUICK: dict[str, Any] = {
 class OptEmbedConfig(WidthConfig):
     name: Literal["optembed"] = "optembed"
     dim: int = Field(64, ge=1, description="D, the width of the supernet and the widest that a side can be")
-    target: float | None = Field(
-        None, gt=0, le=1, description="most values, as a share of N·D, unless a budget says it; no limit if null"
-    )
     thresholds: Literal["side", "entity"] = Field(
         "side", description="a threshold for all users and one for all items, or one for every entity"
     )
@@ -57,7 +54,7 @@ class OptEmbedConfig(WidthConfig):
 
 
 class OptEmbed(WidthTable[OptEmbedConfig]):
-    """E0_x = 1[‖W_x‖₁ > t_side(x)] · (first δ_side(x) values of W_x), and zeros behind them.
+    """Give E0_x = 1[‖W_x‖₁ > t_side(x)] · (first δ_side(x) values of W_x), and zeros behind them.
 
     While `searching`, rows are kept by their norm, and the step has a surrogate slope; afterwards `widths` holds
     the answer, 0 for rows that were dropped.
@@ -71,9 +68,7 @@ class OptEmbed(WidthTable[OptEmbedConfig]):
     Config = OptEmbedConfig
     summary = "rows kept by a learned threshold, a width for users and one for items found by evolution"
     citation = "Lyu et al., OptEmbed, CIKM 2022"
-    comparison_rows: ClassVar[dict[str, ComparisonRow]] = {
-        "optembed": ComparisonRow("OptEmbed", "one size", within_budget=False)
-    }
+    comparison_rows: ClassVar[dict[str, ComparisonRow]] = {"optembed": ComparisonRow("OptEmbed", "one size", False)}
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # The release: D = 64, batches of 2048, 30 epochs at most, which end with the first that is no better.
         "official": {
@@ -99,20 +94,6 @@ class OptEmbed(WidthTable[OptEmbedConfig]):
         self.register_buffer("searching", torch.ones((), dtype=torch.bool))
         self._users_then_items = (torch.arange(self.num_entities) >= num_users).to(torch.int64)
 
-    @classmethod
-    def sized(cls, config: OptEmbedConfig, num_users: int, num_items: int) -> OptEmbedConfig:
-        entities = num_users + num_items
-        if config.budget is not None:
-            allowed = stored_values(config.budget, entities)
-            if allowed < entities:
-                raise too_small(allowed, entities)
-        elif config.target is not None:  # a width is at least 1
-            allowed = max(int(config.target * entities * config.dim), entities)
-            return config.model_copy(update={"budget": allowed})
-        return config
-
-    # Rows ---------------------------------------------------------------------------------------------------------
-
     def table(self) -> torch.Tensor:
         return self._composed(torch.arange(self.num_entities), self.weight)
 
@@ -134,8 +115,6 @@ class OptEmbed(WidthTable[OptEmbedConfig]):
             return None
         return self.config.threshold_weight * torch.exp(-self.thresholds).sum()
 
-    # Search -------------------------------------------------------------------------------------------------------
-
     @torch.no_grad()
     def kept(self) -> NDArray[np.bool_]:
         """Mark the rows that are not dropped."""
@@ -151,8 +130,7 @@ class OptEmbed(WidthTable[OptEmbedConfig]):
         """End the search: what is kept, and how wide, is fixed from now on."""
         users, items = int(self.widths[0]), int(self.widths[-1])
         if users > self.widest(0, items):  # nothing was tried, so each side has all that the other could leave it
-            assert self.config.budget is not None
-            alike = stored_values(self.config.budget, self.num_entities) // self.num_entities
+            alike = solved(self.config.allowed_values(self.num_entities)) // self.num_entities
             self.set_sides(alike, alike)
         self.set_widths(self.entity_sizes())
         self.searching.fill_(False)
@@ -167,20 +145,16 @@ class OptEmbed(WidthTable[OptEmbedConfig]):
 
     def widest(self, side: int, other: int) -> int:
         """Return the greatest width of a side (0: users, 1: items) beside that of the other."""
-        budget = self.config.budget
-        if budget is None:
+        allowed, counts = self.config.allowed_values(self.num_entities), (self.num_users, self.num_items)
+        if allowed is None:
             return self.width
-        counts = (self.num_users, self.num_items)
-        left = stored_values(budget, self.num_entities) - counts[1 - side] * other
-        return min(self.width, left // max(counts[side], 1))
-
-    # Sizes --------------------------------------------------------------------------------------------------------
+        return min(self.width, (allowed - counts[1 - side] * other) // max(counts[side], 1))
 
     def entity_sizes(self) -> NDArray[np.int64]:
         return self.widths.numpy().astype(np.int64) * self.kept()
 
     def num_params(self) -> int:
-        """U_kept · δ_users + I_kept · δ_items"""
+        """Count U_kept · δ_users + I_kept · δ_items"""
         return int(self.entity_sizes().sum())
 
     def pack(self, state: dict[str, torch.Tensor]) -> None:

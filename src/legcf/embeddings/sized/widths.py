@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Give entities widths of their own: what the searches over sizes end with."""
 
+from itertools import pairwise
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -11,21 +12,48 @@ from torch import nn
 
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, normal, smallest_type, xavier_uniform
-from legcf.embeddings.budget import Budgeted
+from legcf.embeddings.budget import Budgeted, stored_values, too_small
 
 
 class WidthConfig(Budgeted):
-    """Base of the configurations of layers that are a `WidthTable`."""
+    """Hold the options that the layers with widths of their own share."""
 
     dim: int = Field(128, ge=1, description="d, the width of a row and the most that an entity can have")
     initial: Literal["normal", "xavier"] = Field("normal", description="N(0, 0.1²) as LightGCN's code, or Xavier")
+    target: float | None = Field(
+        None, gt=0, le=1, description="most values, as a share of N·d, unless a budget says it; no limit if null"
+    )
+
+    @property
+    def least_width(self) -> int:
+        return 1
+
+    def allowed_values(self, num_entities: int) -> int | None:
+        """Return the most that Σ widths may be. A target below the least means the least, a budget below is refused."""
+        least = self.least_width * num_entities
+        if self.budget is None:
+            return None if self.target is None else max(int(self.target * num_entities * self.dim), least)
+        allowed = stored_values(self.budget, num_entities)
+        if allowed < least:
+            raise too_small(allowed, least)
+        return allowed
+
+
+def check_widths(widths: list[int], dim: int) -> None:
+    """Refuse candidate widths that do not rise from 1 at least to dim at most."""
+    if not widths:
+        raise ValueError("at least one candidate width is needed")
+    if widths[0] < 1 or any(low >= high for low, high in pairwise(widths)):
+        raise ValueError("widths must be at least 1 and rise, such as [1,4,8]")
+    if widths[-1] > dim:
+        raise ValueError(f"the candidate width {widths[-1]} is above dim = {dim}; raise dim or leave it out")
 
 
 W = TypeVar("W", bound=WidthConfig)
 
 
 class WidthTable(EmbeddingLayer[W]):
-    """E0_x is the first widths[x] values of W_x and zeros behind them; W ∈ R^{N×d}, 0 ≤ widths[x] ≤ d.
+    """Give E0_x, the first widths[x] values of W_x and zeros behind them; W ∈ R^{N×d}, 0 ≤ widths[x] ≤ d.
 
     Values behind an entity's width never matter: they are zero in the table, have no gradient and are not stored.
     """
@@ -40,6 +68,10 @@ class WidthTable(EmbeddingLayer[W]):
         self.register_buffer("widths", torch.full((self.num_entities,), config.dim, dtype=torch.int32))
         self.register_buffer("seed", torch.zeros((), dtype=torch.int64))
 
+    @classmethod
+    def sized(cls, config: W, num_users: int, num_items: int) -> W:
+        return config.model_copy(update={"budget": config.allowed_values(num_users + num_items)})
+
     @property
     def width(self) -> int:
         return self.weight.shape[1]
@@ -50,7 +82,7 @@ class WidthTable(EmbeddingLayer[W]):
 
     def restart(self) -> None:
         """Restore the values that training started from, bit by bit; widths stay."""
-        shape, rng = (self.weight.shape[0], self.weight.shape[1]), np.random.default_rng(int(self.seed))
+        shape, rng = (self.num_entities, self.width), np.random.default_rng(int(self.seed))
         xavier = self.config.initial == "xavier"
         self.weight.data.copy_(xavier_uniform(shape, rng) if xavier else normal(shape, 0.1, rng))
 

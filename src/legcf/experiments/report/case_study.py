@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from legcf.core.arrays import FloatArray
 from legcf.core.errors import MissingExtra
 from legcf.experiments.report.figure import NamedPicture, name_of, new_figure, plain, to_svg
-from legcf.experiments.report.tables import Line, ResultTable
+from legcf.experiments.report.tables import ResultTable
 from legcf.experiments.store import DRAWING, ResultStore
 
 ANCHORS, ENTITIES_EACH, WEIGHTS = 5, 100, 20
@@ -59,7 +59,8 @@ def case_studies(table: ResultTable, store: ResultStore, seed: int = 0) -> list[
     runs = [line.runs[0].key for line in table.lines if line.runs]
     shown = table.plan.get(DRAWING)
     if shown is None or shown["runs"] != runs:
-        states = {line.cell: state for line in table.lines if (state := _state(line, store)) is not None}
+        kept = {line.cell: store.state(line.runs[0].key) for line in table.lines if line.runs}
+        states = {cell: AssignmentSnapshot.from_bytes(state) for cell, state in kept.items() if state is not None}
         if set(states) != {"at-start", "pretrained", "at-end"}:
             return []
         shown = {"runs": runs, **_shown(table, states, seed)}
@@ -80,20 +81,13 @@ def _shown(table: ResultTable, states: dict[str, AssignmentSnapshot], seed: int)
         state = states[moment]
         placed = flatten(np.concatenate([state.rows(entities.ravel()), state.codebook[anchors]]), seed).round(_DECIMALS)
         of_anchors = placed[: entities.size].reshape(*entities.shape, 2)
-        moments.append(
-            {
-                "title": f"{title}, N@20 {accuracy[moment]:.4f}",
-                "entities": of_anchors.tolist(),
-                "meta-embeddings": placed[entities.size :].tolist(),
-            }
-        )
+        named = f"{title}, N@20 {accuracy[moment]:.4f}"
+        metas = placed[entities.size :].tolist()
+        moments.append({"title": named, "entities": of_anchors.tolist(), "meta-embeddings": metas})
     buckets = len(states["at-start"].codebook)
     buckets_shown = np.sort(rng.choice(buckets, min(WEIGHTS, buckets), replace=False))
-    weights = {
-        title: states[moment].average_weights()[buckets_shown].tolist()
-        for moment, title in titles.items()
-        if moment != "pretrained"
-    }
+    averages = {title: states[moment].average_weights() for moment, title in titles.items() if moment != "pretrained"}
+    weights = {title: average[buckets_shown].tolist() for title, average in averages.items()}
     return {"moments": moments, "sampled": buckets_shown.tolist(), "weights": weights}
 
 
@@ -121,11 +115,6 @@ def flatten(points: FloatArray, seed: int) -> NDArray[np.float64]:
     placed -= (placed.max(axis=0) + placed.min(axis=0)) / 2
     placed /= np.abs(placed).max(axis=0)
     return placed
-
-
-def _state(line: Line, store: ResultStore) -> AssignmentSnapshot | None:
-    data = store.state(line.runs[0].key) if line.runs else None
-    return None if data is None else AssignmentSnapshot.from_bytes(data)
 
 
 def _embeddings(table: ResultTable, shown: dict[str, Any]) -> NamedPicture:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from legcf.core.errors import UserError
 from legcf.evaluation import evaluate_per_user
 from legcf.experiments.statistics import paired
 from legcf.recommender import Recommender
+
+_FACTS = ("method", "backbone", "preset", "seed", "num_params", "storage_bytes")
 
 
 def compare(folders: Sequence[Path], ks: Sequence[int] = (10, 20)) -> dict[str, Any]:
@@ -31,6 +33,10 @@ def compare(folders: Sequence[Path], ks: Sequence[int] = (10, 20)) -> dict[str, 
             raise UserError(f"{folder} and {folders[0]} are of different data or splits, so their users do not pair.")
     dataset = models[0].dataset()
     per_user = [evaluate_per_user(model.ranking, dataset.test, ks)[0] for model in models]
+
+    def against_first(own: Mapping[str, NDArray[np.float64]]) -> dict[str, dict[str, float | int]]:
+        return {name: asdict(paired(per_user[0][name], values)) for name, values in own.items()}
+
     return {
         "dataset": dataset.name,
         "protocol": dataset.protocol,
@@ -38,18 +44,10 @@ def compare(folders: Sequence[Path], ks: Sequence[int] = (10, 20)) -> dict[str, 
         "runs": [
             {
                 "run": str(folder),
-                **{key: model.metrics.get(key) for key in ("method", "backbone", "preset", "seed")},
-                "num_params": model.metrics.get("num_params"),
-                "storage_bytes": model.metrics.get("storage_bytes"),
+                **{key: model.metrics.get(key) for key in _FACTS},
                 "metrics": {name: float(values.mean()) for name, values in own.items()},
-                "against_first": _against(per_user[0], own) if position else None,
+                "against_first": against_first(own) if position else None,
             }
             for position, (folder, model, own) in enumerate(zip(folders, models, per_user, strict=True))
         ],
     }
-
-
-def _against(
-    first: dict[str, NDArray[np.float64]], own: dict[str, NDArray[np.float64]]
-) -> dict[str, dict[str, float | int]]:
-    return {name: asdict(paired(first[name], own[name])) for name in own}

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from legcf.core.files import written_whole
@@ -50,7 +50,7 @@ class Listing:
 @dataclass(frozen=True)
 class Folded:
     summary: str
-    blocks: Sequence[Element] = field(default_factory=tuple)
+    blocks: Sequence[Element] = ()
 
 
 Element = Heading | Text | Grid | Picture | Listing | Folded
@@ -72,14 +72,12 @@ def write_html(path: Path, title: str, blocks: Sequence[Element]) -> None:
         temporary.write_text(_PAGE.format(title=html.escape(title), style=_STYLE, body=body), encoding="utf-8")
 
 
-def _pictures(blocks: Sequence[Element]) -> list[Picture]:
-    pictures: list[Picture] = []
+def _pictures(blocks: Sequence[Element]) -> Iterator[Picture]:
     for block in blocks:
         if isinstance(block, Picture):
-            pictures.append(block)
+            yield block
         elif isinstance(block, Folded):
-            pictures += _pictures(block.blocks)
-    return pictures
+            yield from _pictures(block.blocks)
 
 
 def _markdown(block: Element, pictures: str) -> str:

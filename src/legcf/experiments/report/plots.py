@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from itertools import cycle
 from typing import Any
@@ -19,23 +20,20 @@ _SYMBOLS = {"t": "t", "m": "m (epochs between updates)", "w": "w*", "c": "c"}
 
 def pictures(table: ResultTable, store: ResultStore) -> list[NamedPicture]:
     """Draw the plots of a study."""
-    plots: list[NamedPicture] = []
     if table.kind == "case study":
         return case_studies(table, store)
     lines = [line for line in table.lines if line.runs]
     if not lines:
         return []
-    if table.kind == "sweep":
-        plots.append(_sweeps(table))
-    else:
-        if table.study == "table2":
-            plots.append(_frontier(table))
-        if any(line.published for line in lines):
-            plots.append(_against_published(table))
-    if any(_sizes_of(line) for line in lines):
-        plots.append(_sizes(table))
-    plots.append(_curves(table))
-    return plots
+    is_compared = table.kind != "sweep" and any(line.published for line in lines)
+    drawn = {
+        _sweeps: table.kind == "sweep",
+        _frontier: table.study == "table2",
+        _against_published: is_compared,
+        _sizes: any(_sizes_of(line) for line in lines),
+        _curves: True,
+    }
+    return [draw(table) for draw, is_drawn in drawn.items() if is_drawn]
 
 
 def _frontier(table: ResultTable) -> NamedPicture:
@@ -94,7 +92,8 @@ def _against_published(table: ResultTable) -> NamedPicture:
                 )
         axes.set_yticks(range(len(lines)), [line.label for line in lines])
         axes.set_xlabel({"ndcg@20": "NDCG@20, test", "recall@20": "Recall@20, test"}[metric])
-        values = [value for line in lines for value in (line.published.get(metric, 0.0), _mean(line, metric))]
+        values = [line.published.get(metric, 0.0) for line in lines]
+        values += [line.measured[metric].mean for line in lines if metric in line.measured]
         axes.set_xlim(0, 1.08 * max(values))
         axes.grid(axis="y", color="#e5e5e5", linewidth=0.6)
         axes.set_axisbelow(True)
@@ -165,16 +164,13 @@ def _curves(table: ResultTable) -> NamedPicture:
         for minutes, scores in curves[lines[panel].cell]:
             axes.plot(minutes, scores, color=_DARK, linewidth=1.2)
             axes.plot(minutes[-1:], scores[-1:], "o", color=_DARK, markersize=2.5)
-        axes.set_title(_wrapped(lines[panel].label), fontsize=7.5)
+        axes.set_title(textwrap.fill(lines[panel].label, 22), fontsize=7.5)
         axes.tick_params(labelsize=7, labelbottom=panel + columns >= len(lines))
         plain(axes)
     figure.supxlabel("minutes of training", fontsize=8)
     figure.supylabel("validation NDCG@20", fontsize=8)
-    return (
-        name_of(table, "curves"),
-        to_svg(figure),
-        "Validation NDCG@20 over training time, one line per seed; others in grey.",
-    )
+    caption = "Validation NDCG@20 over training time, one line per seed; others in grey."
+    return name_of(table, "curves"), to_svg(figure), caption
 
 
 def _curve(run: StoredRun) -> tuple[list[float], list[float]]:
@@ -185,16 +181,6 @@ def _curve(run: StoredRun) -> tuple[list[float], list[float]]:
             minutes.append(passed)
             scores.append(line["validation"]["ndcg@20"])
     return minutes, scores
-
-
-def _mean(line: Line, metric: str) -> float:
-    return line.measured[metric].mean if metric in line.measured else 0.0
-
-
-def _wrapped(text: str, width: int = 22) -> str:
-    import textwrap
-
-    return "\n".join(textwrap.wrap(text, width))
 
 
 def _columns(points: Sequence[tuple[Any, ...]]) -> tuple[list[float], list[float]]:

@@ -57,12 +57,10 @@ def take_back(store: ResultStore, folder: Path) -> int:
     content = read_json(path)
     try:
         without = _lacking_their_states(content.get("studies", ()))
-        runs = [
-            _as_of_today(run) for run in content["runs"] if run["status"] == "finished" and run["key"] not in without
-        ]
-        renamed = {old: run["key"] for old, run in runs}
-        studies = [_renamed(plan, renamed) for plan in content.get("studies", ())]
-        return store.take_in([run for _, run in runs], studies)
+        finished = [run for run in content["runs"] if run["status"] == "finished" and run["key"] not in without]
+        renamed = {run["key"]: _as_of_today(run) for run in finished}
+        names = {old: run["key"] for old, run in renamed.items()}
+        return store.take_in(renamed.values(), [_renamed(plan, names) for plan in content.get("studies", ())])
     except (AttributeError, KeyError, TypeError) as error:
         raise UserError(
             f"{path} is no report that can be gone on from; move it away or choose another --out."
@@ -90,12 +88,12 @@ def _renamed(plan: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     return {**plan, **drawn, "rows": [with_names(row) for row in plan["rows"]]}
 
 
-def _as_of_today(run: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the key that a run had, and the run with the key that the same settings have now."""
+def _as_of_today(run: dict[str, Any]) -> dict[str, Any]:
+    """Return a run with the key that the same settings have now."""
     hashed = hash_today(run["config"], run["config_hash"])
     if hashed == run["config_hash"]:
-        return run["key"], run
-    return run["key"], {**run, "config_hash": hashed, "key": key_of(hashed, run["content_hash"], run["seed"])}
+        return run
+    return {**run, "config_hash": hashed, "key": key_of(hashed, run["content_hash"], run["seed"])}
 
 
 def _page(store: ResultStore, tables: Sequence[ResultTable]) -> list[Element]:
@@ -105,7 +103,8 @@ def _page(store: ResultStore, tables: Sequence[ResultTable]) -> list[Element]:
         blocks.append(Text(_about(table)))
         if table.kind != "case study":
             blocks.append(_grid(table))
-        blocks += _problems(table)
+        problems = [f"{line.label}: {line.problem.rstrip('.')}" for line in table.lines if line.problem]
+        blocks += [Text(f"Missing. {'; '.join(problems)}.")] if problems else []
         blocks += _pictures(table, store)
         blocks += _sweep_notes(table)
         blocks.append(Folded("Commands, settings and times", [_costs(table), *_commands(table)]))
@@ -166,29 +165,14 @@ def _grid(table: ResultTable) -> Grid:
     each = ["paper", "ours", "diff."] if compares else ["ours"]
     sizes = ["paper", "ours"] if compares and table.study == "table2" else ["ours"]
     header = ["", *sizes, *(each * len(table.metrics)), "s"]
-    spans = [
-        ("", 1),
-        ("values", len(sizes)),
-        *((_SHORT[name], len(each)) for name in table.metrics),
-        ("time", 1),
-    ]
-    rows = [
-        [
-            line.label,
-            *([_count(line.published.get("params"))] if len(sizes) == 2 else []),
-            _count(line.params),
-            *(cell for metric in table.metrics for cell in _metric_cells(line, metric, compares)),
-            _mean_seconds(line),
-        ]
-        for line in table.lines
-    ]
+    spans = [("", 1), ("values", len(sizes)), *((_SHORT[name], len(each)) for name in table.metrics), ("time", 1)]
+    rows = []
+    for line in table.lines:
+        counts = [line.published.get("params"), line.params][-len(sizes) :]
+        metrics = [cell for metric in table.metrics for cell in _metric_cells(line, metric, compares)]
+        seconds = f"{sum(run.seconds or 0 for run in line.runs) / len(line.runs):,.0f}" if line.runs else ""
+        rows.append([line.label, *("" if count is None else f"{count:,.0f}" for count in counts), *metrics, seconds])
     return Grid(header, rows, spans)
-
-
-def _problems(table: ResultTable) -> list[Element]:
-    """Say why values are missing."""
-    problems = [f"{line.label}: {line.problem.rstrip('.')}" for line in table.lines if line.problem]
-    return [Text(f"Missing. {'; '.join(problems)}.")] if problems else []
 
 
 def _metric_cells(line: Line, metric: str, compares: bool) -> list[str]:
@@ -226,7 +210,8 @@ def _costs(table: ResultTable) -> Grid:
     rows = [
         [
             line.label, str(run.seed), _duration(run.seconds or 0), f"{run.peak_memory_mb or 0:,.0f}",
-            _best_epoch(run), _ended(run), largest_fall(run), f"{run.metrics['storage_bytes']:,}",
+            _best_epoch(run), ended_by(run) + (", still rising" if was_rising(run) else ""), largest_fall(run),
+            f"{run.metrics['storage_bytes']:,}",
             f"{run.metrics['total_trainable']:,}", run.code_version, run.config_hash[:12],
         ]
         for line in table.lines
@@ -242,10 +227,8 @@ def _commands(table: ResultTable) -> list[Element]:
         if line.runs:
             blocks.append(Heading(line.label, 4))
             blocks.append(Listing("\n".join(run.command or "" for run in line.runs)))
-            config = {**line.runs[0].config, "data": {}}
-            blocks.append(
-                Folded("the whole configuration", [Listing(json.dumps(config, indent=1, ensure_ascii=False))])
-            )
+            config = json.dumps({**line.runs[0].config, "data": {}}, indent=1, ensure_ascii=False)
+            blocks.append(Folded("the whole configuration", [Listing(config)]))
     return blocks
 
 
@@ -283,20 +266,6 @@ def largest_fall(run: StoredRun) -> str:
     if not changes:
         return ""
     return f"{min(changes):.1%}".replace("-", "−") if min(changes) < 0 else "none"
-
-
-def _ended(run: StoredRun) -> str:
-    return f"{ended_by(run)}, still rising" if was_rising(run) else ended_by(run)
-
-
-def _mean_seconds(line: Line) -> str:
-    if not line.runs:
-        return ""
-    return f"{sum(run.seconds or 0 for run in line.runs) / len(line.runs):,.0f}"
-
-
-def _count(value: float | None) -> str:
-    return "" if value is None else f"{value:,.0f}"
 
 
 def _duration(seconds: float) -> str:

@@ -89,14 +89,9 @@ class ResultTable:
         return sum(run.seconds or 0.0 for run in {run.key: run for line in self.lines for run in line.runs}.values())
 
     def to_json(self) -> dict[str, Any]:
-        facts = {key: value for key, value in self.plan.items() if key not in ("rows", DRAWING)}
-        return {
-            "study": self.study,
-            "dataset": self.dataset,
-            "preset": self.effort,
-            **facts,
-            "lines": [line.to_json() for line in self.lines],
-        }
+        facts = {"study": self.study, "dataset": self.dataset, "preset": self.effort}
+        facts |= {key: value for key, value in self.plan.items() if key not in ("rows", DRAWING)}
+        return {**facts, "lines": [line.to_json() for line in self.lines]}
 
 
 def all_tables(store: ResultStore) -> list[ResultTable]:

@@ -15,6 +15,7 @@ from legcf.assignment.dictionary import DEFAULT_ROUNDS, Balance, find_balance, l
 from legcf.assignment.matching_pursuit import encode, rows_within
 from legcf.core.arrays import FloatArray, Matrix
 from legcf.core.errors import UserError
+from legcf.core.files import reserve
 from legcf.export.compress.checks import check_memory, check_sizes, check_table
 from legcf.export.compress.sizes import Sizes, for_budget, usual
 from legcf.modelfile.served_model import DTYPES
@@ -171,6 +172,7 @@ def _balanced(users: Matrix | None, items: Matrix, basis: Balance, memory_cap_mb
             vectors = np.empty((count, width), dtype=np.float32)
         else:
             vectors = np.memmap(Path(folder) / "rows", np.float32, "w+", shape=(count, width))
+            reserve(Path(folder) / "rows")
         row = 0
         step = rows_within(memory_cap_mb / 8, items.shape[1])
         for matrix, onto in ((users, basis.onto_users), (items, basis.onto_items)):

@@ -34,6 +34,13 @@ class NamedTable:
     user_ids: IdMap | None
     dataset: Dataset | None
 
+    @property
+    def ranking(self) -> Ranking | None:
+        """Return what the vectors rank; None without users or interactions."""
+        if self.dataset is None or self.users is None:
+            return None
+        return Ranking(np.asarray(self.users, np.float32), np.asarray(self.items, np.float32), self.dataset.train)
+
 
 def name_rows(table: VectorTable, dataset: Dataset | None) -> NamedTable:
     """Give every row its id: from the table, else from the dataset (same order), else its number.
@@ -41,15 +48,11 @@ def name_rows(table: VectorTable, dataset: Dataset | None) -> NamedTable:
     With a table's ids and a dataset, rows are put into the dataset's order; rows the dataset does not know are left
     out, since nothing could be asked of them.
     """
-    sides: list[tuple[Matrix | None, IdMap | None]] = []
-    for matrix, ids, data_ids, kind in (
-        (table.users, table.user_ids, None if dataset is None else dataset.users, "user"),
-        (table.items, table.item_ids, None if dataset is None else dataset.items, "item"),
-    ):
-        sides.append((None, None) if matrix is None else _named(matrix, ids, data_ids, kind))
-    (users, user_ids), (items, item_ids) = sides
-    assert items is not None
-    assert item_ids is not None
+    known_users, known_items = (None, None) if dataset is None else (dataset.users, dataset.items)
+    users, user_ids = None, None
+    if table.users is not None:
+        users, user_ids = _named(table.users, table.user_ids, known_users, "user")
+    items, item_ids = _named(table.items, table.item_ids, known_items, "item")
     return NamedTable(items, users, item_ids, user_ids, dataset)
 
 
@@ -76,11 +79,10 @@ def _named(matrix: Matrix, ids: Sequence[ExternalId] | None, data_ids: IdMap | N
 
 def compare(named: NamedTable, coded: Compressed) -> Compared:
     """Return metrics of the table and of the coded table, on validation and test."""
-    if named.dataset is None or named.users is None or coded.user_vectors is None:
+    before = named.ranking
+    if named.dataset is None or before is None or coded.user_vectors is None:
         return {}
-    users, items = np.asarray(named.users, dtype=np.float32), np.asarray(named.items, dtype=np.float32)
-    train = named.dataset.train
-    return compared(named.dataset, Ranking(users, items, train), Ranking(coded.user_vectors, coded.item_vectors, train))
+    return compared(named.dataset, before, Ranking(coded.user_vectors, coded.item_vectors, before.histories))
 
 
 def to_serving(
@@ -126,11 +128,9 @@ def write_compressed(
         "seed": seed,
     }
     parts = to_serving(coded, named, card, seed, quiet).save(path)
+    file = {"file": str(path), "table": origin, "bytes": path.stat().st_size, "parts": parts}
     return {
-        "file": str(path),
-        "table": origin,
-        "bytes": path.stat().st_size,
-        "parts": parts,
+        **file,
         "full_table_bytes": coded.num_values_before * 4,
         "settings": {**serving, "dtype": coded.dtype, "seed": seed},
         "values": coded.num_values,

@@ -28,11 +28,7 @@ class Trial:
 
 
 def smallest(
-    named: NamedTable,
-    tolerance: float,
-    coder: Callable[[Sizes], Compressed],
-    largest_c: int,
-    quiet: bool = True,
+    named: NamedTable, tolerance: float, coder: Callable[[Sizes], Compressed], largest_c: int, quiet: bool = True
 ) -> tuple[Compressed, list[Trial]]:
     """Return the smallest size of the ladder whose validation NDCG@20 falls by at most `tolerance` (0.03 is 3 %).
 
@@ -40,14 +36,14 @@ def smallest(
     """
     if not 0 < tolerance < 1:
         raise UserError(f"--tolerance {tolerance} must lie between 0 and 1: 0.03 allows a loss of 3 %.")
-    if named.dataset is None or named.users is None or not named.dataset.validation.num_pairs:
+    ranking = named.ranking
+    if named.dataset is None or ranking is None or not named.dataset.validation.num_pairs:
         raise UserError("--tolerance needs user and item vectors and --data with validation pairs to measure by.")
-    users, items = np.asarray(named.users, dtype=np.float32), np.asarray(named.items, dtype=np.float32)
     train, validation = named.dataset.train, named.dataset.validation
-    before = headline(Ranking(users, items, train), validation)[OBJECTIVE]
+    before = headline(ranking, validation)[OBJECTIVE]
     if before <= 0:
         raise UserError("The table finds no validation item at all: check that its rows are in the order of the data.")
-    rows, width = len(users) + len(items), users.shape[1]
+    rows, width = len(ranking.users) + len(ranking.items), ranking.users.shape[1]
     rungs = ladder(rows, width, min(largest_c, rows))
     if not rungs:
         raise UserError(f"A table of {rows:,} rows and {width} columns is too small to be coded with fewer values.")

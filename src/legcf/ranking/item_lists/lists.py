@@ -67,8 +67,7 @@ class ItemLists:
         """Return what the lists of a history add to the score of every item."""
         offsets, weights, _ = self._gathered(history, relative)
         sums = np.bincount(self.pairs.items[offsets], weights, self.num_items)
-        added: FloatArray = (self._user_scale(len(history)) * sums).astype(np.float32)
-        return added
+        return (self._user_scale(len(history)) * sums).astype(np.float32)
 
     def add_to(self, scores: FloatArray, history: Positions, relative: FloatArray | None = None) -> None:
         """Add the same to `scores` of all items; only the few items that lists reach are touched."""
@@ -103,12 +102,7 @@ class ItemLists:
 
     def user_scales(self, histories: Interactions) -> FloatArray:
         """Return n_u^−p of everyone."""
-        scales: FloatArray = inverse_power(histories.user_degrees, self.user_power).astype(np.float32)
-        return scales
-
-    def num_params(self) -> int:
-        """Count the stored values."""
-        return self.num_entries
+        return inverse_power(histories.user_degrees, self.user_power).astype(np.float32)
 
     def storage_bytes(self) -> int:
         """Return the bytes in a model file: sorted keys, and levels of weights in as few bits as they are many."""

@@ -66,17 +66,25 @@ def find_candidates(
     return _nearest(train, count, 1.0, by_item, only)[0]
 
 
-def nearest_lists(train: Interactions, count: int, user_power: float) -> ItemLists:
-    """Find for each item the `count` items most like it; Σ_{v has i and j} d_v^−p / √(d_i d_j) is the weight."""
-    candidates, values = _nearest(train, count, user_power, train.transposed())
+def nearest_lists(train: Interactions, count: int, user_power: float, shrinkage: float = 0.0) -> ItemLists:
+    """Find for each item the `count` items most like it; Σ_{v has i and j} d_v^−p / (√(d_i d_j) + s) is the weight."""
+    candidates, values = _nearest(train, count, user_power, train.transposed(), shrinkage=shrinkage)
     item_scale = inverse_power(train.item_degrees, 0.5).astype(np.float32)
     return ItemLists(*_transposed(candidates, values * item_scale[candidates.rows()]), user_power=0.0)
 
 
 def _nearest(
-    train: Interactions, count: int, user_power: float, by_item: Interactions, only: Positions | None = None
+    train: Interactions,
+    count: int,
+    user_power: float,
+    by_item: Interactions,
+    only: Positions | None = None,
+    shrinkage: float = 0.0,
 ) -> tuple[Interactions, FloatArray]:
-    """Find in row i the items j of the largest Σ_{v has i and j} d_v^−p · d_j^−½, sorted by item, and these values."""
+    """Find in row i the items j of the largest Σ_{v has i and j} d_v^−p / (√d_j + s / √d_i), and these values.
+
+    They are sorted by item.
+    """
     rows = np.arange(train.num_items) if only is None else np.asarray(only, dtype=np.int64)
     user_scale = inverse_power(train.user_degrees, user_power).astype(np.float32)
     item_scale = inverse_power(train.item_degrees, 0.5).astype(np.float32)
@@ -87,8 +95,8 @@ def _nearest(
     shares = distributed.row_partition(_offsets(walked[rows].astype(np.int64)))
     mine = distributed.local_rows(shares)
     find_nearest(
-        by_item.indptr, by_item.items, train.indptr, train.items, user_scale, item_scale, rows, nearest, values,
-        mine.start, mine.stop, _chunks(len(nearest)),
+        by_item.indptr, by_item.items, train.indptr, train.items, user_scale, item_scale, np.float32(shrinkage), rows,
+        nearest, values, mine.start, mine.stop, _chunks(len(nearest)),
     )  # fmt: skip
     for part in (nearest, values):
         distributed.all_gather_rows(part, shares)
@@ -133,12 +141,11 @@ def solve(
     longest = int(candidates.row_lengths.max(initial=0))
     block = max(1, min(_ITEMS_A_CALL, _SYSTEM_BYTES // (4 * (longest + 1) * max(longest, 1))))
     rows = np.arange(mine.start, mine.stop)
+    walks = False
     if not len(whole) and not some:
         together = rows[np.argsort(_hubs(candidates, train.item_degrees)[mine], kind="stable")]
         walks = _walks_less(train, by_item, candidates, together, block)
         rows = together if walks else rows
-    else:
-        walks = False
     with progress("Item lists", mine.stop - mine.start, "items", quiet=mine.stop - mine.start <= _ITEMS_A_CALL) as task:
         for start in range(0, len(rows), block):
             some_rows = rows[start : start + block]
@@ -192,9 +199,7 @@ def _systems(
     some_candidates = candidates.of_users(rows)
     longest = int(some_candidates.row_lengths.max(initial=0))
     systems = np.zeros((len(rows), longest, longest + 1), dtype=np.float32)
-    order = np.argsort(
-        some_candidates.items, kind="stable"
-    )  # by candidate: what its row of G is needed for stands together
+    order = np.argsort(some_candidates.items, kind="stable")  # what a candidate's row of G is needed for, together
     needed, first = np.unique(some_candidates.items[order], return_index=True)
     firsts = np.append(first, len(order)).astype(np.int64)
     none = np.empty(0, dtype=np.float32)

@@ -10,7 +10,19 @@ _STEPS_LIKE_ALL = 8  # to go back over a row step by step costs this much more t
 
 @njit(cache=True, parallel=True)
 def find_nearest(  # type: ignore[no-untyped-def]
-    item_indptr, item_users, indptr, items, user_scale, item_scale, rows, nearest, likeness, first, last, chunks
+    item_indptr,
+    item_users,
+    indptr,
+    items,
+    user_scale,
+    item_scale,
+    shrinkage,
+    rows,
+    nearest,
+    likeness,
+    first,
+    last,
+    chunks,
 ):
     """Walk to the users of an item and on to their items; a heap keeps the largest."""
     num_items, count = len(item_indptr) - 1, nearest.shape[1]
@@ -33,6 +45,7 @@ def find_nearest(  # type: ignore[no-untyped-def]
             for number in range(size):
                 item = reached_items[number]
                 value = reached[item] * item_scale[item]
+                value /= np.float32(1) + shrinkage * item_scale[item] * item_scale[target]
                 reached[item] = 0
                 if item == target:
                     continue

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from legcf.core.arrays import FloatArray, Positions
 from legcf.ranking.tables.packing import bits_for, quantise_table, rotated, row_scales, table_levels
 
+_YARDSTICK_WIDTH = 128  # values a vector
 _BLOCK = 1024  # rows worked on at once: they stay in the cache, and no N × d table ever stands in memory
 
 
@@ -36,16 +37,19 @@ class EmbeddingTable(Protocol):
     @property
     def facts(self) -> dict[str, int]:
         """Return the sizes that people are shown beside the width."""
+        return {}
 
     @property
     def codes(self) -> "CodebookTable | None":
         """Return the table itself where its rows are codes over a codebook; None for any other kind."""
+        return None
 
     def vectors(self, which: Positions | slice) -> FloatArray:
         """Return ĥ_p = Σ_q S[p,q] · H_meta[q] of the rows asked for."""
 
     def project(self, queries: FloatArray) -> FloatArray:
         """Return what `scores` takes for each query vector (b × d): computed once, used for every row."""
+        return queries
 
     def scores(self, projected: FloatArray) -> FloatArray:
         """Return dot products of the queries behind `projected` with all rows (b × n)."""
@@ -55,7 +59,7 @@ class EmbeddingTable(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class CodebookTable:
+class CodebookTable(EmbeddingTable):
     """Keep row p as Σ_k weights[p,k] · codebook[columns[p,k]], t terms.
 
     Weights are kept as they are stored: `values` are the weights, or with `scales` (one per row) bytes in units of
@@ -106,8 +110,7 @@ class CodebookTable:
 
     def project(self, queries: FloatArray) -> FloatArray:
         """Return g = H_meta h_u: after this an item costs t multiply-adds instead of d."""
-        projected: FloatArray = queries @ self.codebook.T
-        return projected
+        return queries @ self.codebook.T
 
     def scores(self, projected: FloatArray) -> FloatArray:
         out = np.empty((len(projected), len(self)), dtype=np.float32)
@@ -138,7 +141,7 @@ class CodebookTable:
 
 
 @dataclass(frozen=True, eq=False)
-class QuantisedTable:
+class QuantisedTable(EmbeddingTable):
     """Keep a table in few bits per value: row p is levels[values[p]] · scales[p]."""
 
     kind: ClassVar[str] = "packed"
@@ -166,16 +169,8 @@ class QuantisedTable:
     def facts(self) -> dict[str, int]:
         return {"bits": self.bits}
 
-    @property
-    def codes(self) -> None:
-        return None
-
     def vectors(self, which: Positions | slice) -> FloatArray:
-        vectors: FloatArray = table_levels(self.bits)[self.values[which]] * self.scales[which, None]
-        return vectors
-
-    def project(self, queries: FloatArray) -> FloatArray:
-        return queries
+        return table_levels(self.bits)[self.values[which]] * self.scales[which, None]
 
     def scores(self, projected: FloatArray) -> FloatArray:
         """Multiply values less their middle, since levels are even steps around zero, and steps and scales at the end.
@@ -201,7 +196,7 @@ class QuantisedTable:
 
 
 @dataclass(frozen=True, eq=False)
-class DenseTable:
+class DenseTable(EmbeddingTable):
     """Keep the table itself, for comparison and for those who have the memory."""
 
     kind: ClassVar[str] = "full"
@@ -218,26 +213,22 @@ class DenseTable:
     def packed_bytes(self) -> int:
         return len(self) * (self.width + 1)
 
-    @property
-    def facts(self) -> dict[str, int]:
-        return {}
-
-    @property
-    def codes(self) -> None:
-        return None
-
     def vectors(self, which: Positions | slice) -> FloatArray:
         return self.table[which]
 
-    def project(self, queries: FloatArray) -> FloatArray:
-        return queries
-
     def scores(self, projected: FloatArray) -> FloatArray:
-        scores: FloatArray = projected @ self.table.T
-        return scores
+        return projected @ self.table.T
 
     def appended(self, vectors: FloatArray) -> "DenseTable":
         return DenseTable(np.concatenate([self.table, vectors]))
+
+
+def full_table_bytes(entities: int) -> int:
+    """Return the bytes that all models are compared with: a vector of 128 float32 for each user and item.
+
+    It is the width of the papers' full tables, and the same for every method, however wide its own vectors are.
+    """
+    return entities * _YARDSTICK_WIDTH * 4
 
 
 def packed_table_bytes(length: int, width: int, bits: int) -> int:

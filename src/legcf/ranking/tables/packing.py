@@ -146,8 +146,7 @@ def scale_steps(sizes: NDArray[np.floating], top: float) -> Bytes:
 def table_levels(bits: int) -> FloatArray:
     """Return what the values of `quantise_table` stand for, in units of their row's scale."""
     count = 1 << bits
-    levels: FloatArray = ((np.arange(count) + 0.5 - count / 2) * (2 * _SPAN[bits] / count)).astype(np.float32)
-    return levels
+    return ((np.arange(count) + 0.5 - count / 2) * (2 * _SPAN[bits] / count)).astype(np.float32)
 
 
 def rotated(table: FloatArray) -> FloatArray:
@@ -227,8 +226,7 @@ class SortedKeys:
 
 def _ones(packed: Bytes, start: int, stop: int) -> NDArray[np.int64]:
     """Return the indices of the bits that are set in the bytes from `start` on, before `stop`."""
-    bits_set: NDArray[np.int64] = np.flatnonzero(np.unpackbits(packed[start:stop], bitorder="little")) + 8 * start
-    return bits_set
+    return np.flatnonzero(np.unpackbits(packed[start:stop], bitorder="little")) + 8 * start
 
 
 def _low_bits(count: int, universe: int) -> int:

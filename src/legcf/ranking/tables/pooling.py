@@ -28,8 +28,7 @@ class Pooling:
 
     @cached_property
     def item_weights(self) -> FloatArray:
-        weights: FloatArray = inverse_power(self.counts, self.item_power).astype(np.float32)
-        return weights
+        return inverse_power(self.counts, self.item_power).astype(np.float32)
 
     def vectors(self, histories: Interactions, items: Callable[[Positions], FloatArray], width: int) -> FloatArray:
         """Return a vector for each history, from the vectors that `items` returns; zero without a history."""
@@ -59,16 +58,14 @@ class Pooling:
 
     def user_scales(self, histories: Interactions) -> FloatArray:
         """Return n_u^−a of everyone."""
-        scales: FloatArray = inverse_power(histories.user_degrees, self.user_power).astype(np.float32)
-        return scales
+        return inverse_power(histories.user_degrees, self.user_power).astype(np.float32)
 
     def parts(
         self, history: Positions, vectors: FloatArray, targets: FloatArray, relative: FloatArray | None = None
     ) -> FloatArray:
         """Return what each item of a history adds to the score of each target (history × targets)."""
         weights = self._user_scale(len(history)) * self.item_weights[history]
-        parts: FloatArray = (vectors * (weights if relative is None else weights * relative)[:, None]) @ targets.T
-        return parts
+        return (vectors * (weights if relative is None else weights * relative)[:, None]) @ targets.T
 
     def _user_scale(self, count: int) -> np.float32:
         return np.float32(float(max(count, 1)) ** -self.user_power)

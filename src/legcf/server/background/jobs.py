@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Describe long work as plain data, so that it can be done in this process or in another."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from legcf.core.errors import UserError
@@ -50,7 +50,11 @@ def recommend_jobs(asks: Sequence[Ask], popular_for_unknown: bool, num_items: in
 
 def perform(loaded: LoadedModel, job: Job, live: LiveState) -> tuple[bytes, bytes]:
     """Do the job; return its answer as JSON and, of recommendations, the errors."""
-    return _WORK[job["do"]](loaded, job, live)
+    if job["do"] == "card":
+        return encode(answers.model_card(loaded, live.accepts_events)), b""
+    if job["do"] == "map":
+        return encode(item_map(loaded.scorer, loaded.by_popularity)), b""
+    return _recommend(loaded, job, live)
 
 
 def _recommend(loaded: LoadedModel, job: Job, live: LiveState) -> tuple[bytes, bytes]:
@@ -68,18 +72,3 @@ def _recommend(loaded: LoadedModel, job: Job, live: LiveState) -> tuple[bytes, b
         results.append(result)
         errors.append(error)
     return b",".join(results), b",".join(errors)
-
-
-def _card(loaded: LoadedModel, job: Job, live: LiveState) -> tuple[bytes, bytes]:
-    return encode(answers.model_card(loaded, live.accepts_events)), b""
-
-
-def _map(loaded: LoadedModel, job: Job, live: LiveState) -> tuple[bytes, bytes]:
-    return encode(item_map(loaded.scorer, loaded.by_popularity)), b""
-
-
-_WORK: dict[str, Callable[[LoadedModel, Job, LiveState], tuple[bytes, bytes]]] = {
-    "recommend": _recommend,
-    "card": _card,
-    "map": _map,
-}

@@ -62,13 +62,8 @@ class Helper:
         except (OSError, EOFError) as error:
             self._failures += 1
             self._process = None
-            log(
-                "helper_ended",
-                "warning",
-                reason=str(error),
-                effect="long work slows short requests down",
-                again=self._failures < _MAX_FAILURES,
-            )
+            effect, again = "long work slows short requests down", self._failures < _MAX_FAILURES
+            log("helper_ended", "warning", reason=str(error), effect=effect, again=again)
             return None
         self._failures = 0
         return answer if answer[0] else None

@@ -24,41 +24,18 @@ class IngestApi:
         self._services = services
 
     def operations(self) -> list[Operation]:
-        item = partial(
-            Operation,
-            "PUT",
-            answer=schemas.ItemTaken,
-            query=schemas.ItemQuery,
-            body=schemas.ItemNews,
-            problems=(409, 503),
-            name="items",
-        )
-        withdrawal = partial(
-            Operation,
-            "DELETE",
-            answer=schemas.ItemTaken,
-            query=schemas.ItemQuery,
-            problems=(404, 503),
-            name="items",
-        )
-        about, query = (
-            "Whether an item may be recommended from now on, and what it is like",
-            "with the id in the query.",
-        )
+        item = partial(Operation, answer=schemas.ItemTaken, query=schemas.ItemQuery, name="items")
+        change = partial(item, "PUT", body=schemas.ItemNews, problems=(409, 503))
+        withdrawal = partial(item, "DELETE", problems=(404, 503))
+        took = "What users took: acknowledged once it is on disk, known to every answer after that."
+        about = "Whether an item may be recommended from now on, and what it is like"
         back = "Take back what was said of a new item's features and title; an item of the file itself stays"
+        query = "with the id in the query."
+        events = partial(Operation, "POST", answer=schemas.Acknowledged, body=schemas.NewEvents, problems=(503,))
         return [
-            Operation(
-                "POST",
-                "/interactions",
-                "What users took: acknowledged once it is on disk, known to every answer after that.",
-                self.interactions,
-                schemas.Acknowledged,
-                body=schemas.NewEvents,
-                problems=(503,),
-                name="interactions",
-            ),
-            item("/items/{item:id}", f"{about}.", self.item),
-            item("/items", f"{about}, {query}", self.item),
+            events("/interactions", took, self.interactions, name="interactions"),
+            change("/items/{item:id}", f"{about}.", self.item),
+            change("/items", f"{about}, {query}", self.item),
             withdrawal("/items/{item:id}", f"{back}.", self.withdraw),
             withdrawal("/items", f"{back}, {query}", self.withdraw),
         ]

@@ -58,13 +58,8 @@ def document(operations: Sequence[Operation], key: bool) -> dict[str, Any]:
 
 def _describe(operation: Operation, key: bool) -> dict[str, Any]:
     closed = key and not operation.open
-    codes = {
-        *operation.problems,
-        *((401,) if closed else ()),
-        *((403,) if operation.method != "GET" else ()),
-        *((413, 415, 422) if operation.body else ()),
-        *((422,) if operation.query else ()),
-    }
+    codes = {*operation.problems, *([401] if closed else []), *([403] if operation.method != "GET" else [])}
+    codes |= {413, 415, 422} if operation.body else {422} if operation.query else set()
     described: dict[str, Any] = {
         "summary": operation.summary,
         "operationId": f"{operation.method.lower()}{operation.path.replace(':id', '')}".translate(_NAME),
@@ -90,7 +85,12 @@ def _parameters(query: type[BaseModel], path: str) -> list[dict[str, Any]]:
     parameters = []
     for name, entry in schema["properties"].items():
         inside = f"{{{name}:" in path
-        parameter = {"name": name, "in": "path" if inside else "query", **_form(entry)}
+        parameter = {"name": name, "in": "path" if inside else "query"}
+        if "contentMediaType" in entry:  # written as JSON
+            content = {**entry["contentSchema"], "default": entry["default"]}
+            parameter["content"] = {entry["contentMediaType"]: {"schema": content}}
+        else:
+            parameter["schema"] = entry
         parameter["required"] = inside or name in schema.get("required", ())
         if "examples" in entry:
             parameter["example"] = entry["examples"][0]
@@ -98,14 +98,6 @@ def _parameters(query: type[BaseModel], path: str) -> list[dict[str, Any]]:
             parameter["description"] = entry["description"]
         parameters.append(parameter)
     return parameters
-
-
-def _form(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return how a parameter is written: plainly, or as JSON."""
-    if "contentMediaType" not in entry:
-        return {"schema": entry}
-    inside = {**entry["contentSchema"], "default": entry["default"]}
-    return {"content": {entry["contentMediaType"]: {"schema": inside}}}
 
 
 def _answer(code: int, model: type[BaseModel] | None) -> dict[str, Any]:

@@ -122,9 +122,6 @@ def routes(operations: Sequence[Operation]) -> list[Route]:
 
 
 def _by_method(endpoints: dict[str, Endpoint]) -> Endpoint:
-    if len(endpoints) == 1:
-        return next(iter(endpoints.values()))
-
     async def dispatch(request: HttpRequest) -> Response:
         return await endpoints["GET" if request.method == "HEAD" else request.method](request)
 

@@ -122,11 +122,8 @@ def _history(loaded: LoadedModel, live: LiveState, request: HttpRequest) -> dict
         raise UnknownId("user", user)
     seen = news.items if position is None else np.union1d(loaded.scorer.history(position), news.items)
     order = seen[(-model.popularity[seen].astype(int)).argsort(kind="stable")][:_MAX_HISTORY]
-    return {
-        "stored": model.history is not None or news.version > 0,
-        "count": len(seen),
-        "items": _entries(loaded, order),
-    }
+    stored = model.history is not None or news.version > 0
+    return {"stored": stored, "count": len(seen), "items": _entries(loaded, order)}
 
 
 def search_items(loaded: LoadedModel, text: str, limit: int) -> list[dict[str, Any]]:
@@ -166,10 +163,6 @@ def _entries(loaded: LoadedModel, positions: Any) -> list[dict[str, Any]]:
     model = loaded.scorer.model
     counts = at_least_one(model.popularity)
     return [
-        {
-            "id": model.items.external([item])[0],
-            "title": model.item_name(int(item)),
-            "users": round(float(counts[item])),
-        }
-        for item in positions
+        {"id": id, "title": model.item_name(int(item)), "users": round(float(counts[item]))}
+        for item, id in zip(positions, model.items.external(positions), strict=True)
     ]

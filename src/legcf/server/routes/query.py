@@ -28,39 +28,18 @@ class QueryApi:
 
     def operations(self) -> list[Operation]:
         """Take every id in the path or in the query: in a path some clients and proxies tamper with `..` or `//`."""
+        get, post = partial(Operation, "GET"), partial(Operation, "POST")
         user = partial(
-            Operation,
-            "GET",
-            answer=schemas.Recommendations,
-            query=schemas.UserQuery,
-            problems=(404, 409, 503),
-            name="recommend",
+            get, answer=schemas.Recommendations, query=schemas.UserQuery, problems=(404, 409, 503), name="recommend"
         )
-        item = partial(
-            Operation,
-            "GET",
-            answer=schemas.Similar,
-            query=schemas.ItemNeighboursQuery,
-            problems=(404,),
-            name="similar",
-        )
+        item = partial(get, answer=schemas.Similar, query=schemas.ItemNeighboursQuery, problems=(404,), name="similar")
         users = partial(
-            Operation,
-            "GET",
-            answer=schemas.Similar,
-            query=schemas.UserNeighboursQuery,
-            problems=(404, 409),
-            name="similar_users",
+            get, answer=schemas.Similar, query=schemas.UserNeighboursQuery, problems=(404, 409), name="similar_users"
         )
         many = partial(
-            Operation,
-            "POST",
-            answer=schemas.ManyRecommendations,
-            body=schemas.AskMany,
-            problems=(503,),
-            name="recommend_many",
+            post, answer=schemas.ManyRecommendations, body=schemas.AskMany, problems=(503,), name="recommend_many"
         )
-        state = partial(Operation, "GET", open=True)
+        state = partial(get, open=True)
         best, like = "The best k items for a known user", "Items like this one: cosine, less for items of few users"
         taste, query = "Users with a taste like this one's: cosine of their vectors", "with the id in the query."
         metrics = "Prometheus' text format, over all workers."
@@ -75,7 +54,7 @@ class QueryApi:
             state("/live", "Whether the process answers.", self.live, answer=schemas.Live, name="live"),
             state("/ready", "Whether it serves what is on disk.", self.ready, answer=schemas.Ready, name="ready"),
             state("/health", "Whether it serves, and what.", self.health, answer=schemas.Health, name="health"),
-            Operation("GET", "/metrics", metrics, self.metrics, name="metrics"),
+            get("/metrics", metrics, self.metrics, name="metrics"),
         ]
 
     def recommend_at_once(self, user: str, query_string: bytes) -> bytes | None:

@@ -40,7 +40,6 @@ CREATE TABLE IF NOT EXISTS items (
 );
 """
 _MAX_ROWS = 1000  # in one statement
-_OF_USER = "SELECT position, item FROM events WHERE user = ? AND position > ? ORDER BY position"
 
 
 @dataclass(frozen=True)
@@ -81,6 +80,7 @@ class Withdrawn:
 
 
 LogEntry = Event | Change | Described | Withdrawn
+_Row = tuple[object, ...]
 _NO_FEATURES = "null"  # in the table of items: what was said before is withdrawn
 
 
@@ -124,11 +124,14 @@ class EventLog:
                 path.touch(mode=0o600)  # it says who took what; SQLite gives its other files the same rights
                 self._connection.execute("PRAGMA journal_mode = WAL")
                 with self._transaction():
-                    self._create()
+                    for statement in _SCHEMA.split(";"):
+                        self._connection.execute(statement)
+                    if not self._number("SELECT count(*) FROM log"):
+                        self._connection.execute("INSERT INTO log VALUES (?)", (uuid.uuid4().hex,))
             self.name: str = self._connection.execute("SELECT name FROM log").fetchone()[0]
             count = "SELECT count(*) FROM sqlite_master WHERE name = 'items'"
             self._describes = self._number(count) > 0  # older logs do not, until a server opens them
-        except (OSError, sqlite3.Error, TypeError) as error:
+        except (OSError, sqlite3.Error, TypeError, ValueError) as error:
             raise UserError(f"{path} cannot be opened as a log of events: {error}.") from error
 
     @property
@@ -151,13 +154,9 @@ class EventLog:
     def write(self, batches: Sequence[Sequence[LogEntry]]) -> list[int]:
         """Write all batches in one transaction, on disk when this returns; return how many of each were new."""
         with self._transaction():
-            logged_ids = self._logged_ids(
-                [entry.id for batch in batches for entry in batch if isinstance(entry, Event)]
-            )
-            events: list[tuple[object, ...]] = []
-            changes: list[tuple[object, ...]] = []
-            items: list[tuple[object, ...]] = []
-            counts = []
+            ids = [entry.id for batch in batches for entry in batch if isinstance(entry, Event)]
+            logged_ids, counts = self._logged_ids(ids), []
+            events, changes, items = list[_Row](), list[_Row](), list[_Row]()
             for batch in batches:
                 before = len(events) + len(changes) + len(items)
                 for entry in batch:
@@ -196,7 +195,8 @@ class EventLog:
 
     def of_user(self, user: str, after: int = 0) -> list[tuple[int, str]]:
         """Return positions and items of a user's events behind a position."""
-        return self._connection.execute(_OF_USER, (user, after)).fetchall()
+        question = "SELECT position, item FROM events WHERE user = ? AND position > ? ORDER BY position"
+        return self._connection.execute(question, (user, after)).fetchall()
 
     def changes(self, after: int = 0) -> list[tuple[int, str, int]]:
         """Return position, item and availability of every change behind a position."""
@@ -239,29 +239,21 @@ class EventLog:
             logged.update(name for (name,) in self._connection.execute(question, some))
         return logged
 
-    def _is_described(self, item: str, unwritten: Sequence[tuple[object, ...]]) -> bool:
+    def _is_described(self, item: str, unwritten: Sequence[_Row]) -> bool:
         """Return whether the last row of an item, among those that are not yet written or in the log, describes it."""
-        rows = [features for name, features, *_ in unwritten if name == item] or [
-            features
-            for (features,) in self._connection.execute(
-                "SELECT features FROM items WHERE item = ? ORDER BY position DESC LIMIT 1", (item,)
-            )
-        ]
+        rows = [features for name, features, *_ in unwritten if name == item]
+        if not rows:
+            last = "SELECT features FROM items WHERE item = ? ORDER BY position DESC LIMIT 1"
+            rows = [features for (features,) in self._connection.execute(last, (item,))]
         return bool(rows) and rows[-1] != _NO_FEATURES
 
-    def _insert(self, into: str, rows: Sequence[tuple[object, ...]]) -> None:
+    def _insert(self, into: str, rows: Sequence[_Row]) -> None:
         """Insert many rows by one statement: each would hand Python's lock over once more, while answers wait."""
         for start in range(0, len(rows), _MAX_ROWS):
             some = rows[start : start + _MAX_ROWS]
             parameters = ", ".join([f"({', '.join('?' * len(some[0]))})"] * len(some))
             values = [value for row in some for value in row]
             self._connection.execute(f"INSERT INTO {into} VALUES {parameters}", values)
-
-    def _create(self) -> None:
-        for statement in _SCHEMA.split(";"):
-            self._connection.execute(statement)
-        if self._connection.execute("SELECT count(*) FROM log").fetchone()[0] == 0:
-            self._connection.execute("INSERT INTO log VALUES (?)", (uuid.uuid4().hex,))
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -15,23 +15,14 @@ _MODELS = 2  # the one in use, and the one before it while requests end
 
 
 @dataclass(frozen=True)
-class RecentEvents:
-    """Hold items that a user took; `version` changes with every event of the user."""
+class LiveItems:
+    """Hold items that a user took, or that are not available; `version` changes with every report of them."""
 
     items: Positions
     version: int
 
 
-@dataclass(frozen=True)
-class UnavailableItems:
-    """Hold items that are not available; `version` changes with every change."""
-
-    items: Positions
-    version: int
-
-
-_NONE = np.zeros(0, dtype=np.int32)
-NO_NEWS, NOTHING_HIDDEN = RecentEvents(_NONE, 0), UnavailableItems(_NONE, 0)
+NO_ITEMS = LiveItems(np.zeros(0, dtype=np.int32), 0)
 
 
 class LiveState:
@@ -39,29 +30,29 @@ class LiveState:
 
     def __init__(self, log: EventLog | None = None) -> None:
         self.log = log
-        self._hidden: dict[str, tuple[NDArray[np.bool_], UnavailableItems]] = {}
+        self._hidden: dict[str, tuple[NDArray[np.bool_], LiveItems]] = {}
 
     @property
     def accepts_events(self) -> bool:
         """Return whether there is a log at all."""
         return self.log is not None
 
-    def news(self, loaded: LoadedModel, user: ExternalId | None) -> RecentEvents:
+    def news(self, loaded: LoadedModel, user: ExternalId | None) -> LiveItems:
         """Return items of the user that the file does not hold; of a user who is not in the file, all in the log."""
         if self.log is None or user is None:
-            return NO_NEWS
+            return NO_ITEMS
         model = loaded.scorer.model
         is_in_file = model.users is not None and model.users.find(user) is not None
         after = self.log.position_in(LogMark.from_card(model.card)) if is_in_file else 0
         events = self.log.of_user(str(user), after)
         items = {position for _, item in events if (position := model.items.find(item)) is not None}
-        return RecentEvents(np.array(sorted(items), dtype=np.int32), events[-1][0]) if events else NO_NEWS
+        return LiveItems(np.array(sorted(items), dtype=np.int32), events[-1][0]) if events else NO_ITEMS
 
-    def hidden(self, loaded: LoadedModel) -> UnavailableItems:
+    def hidden(self, loaded: LoadedModel) -> LiveItems:
         """Return the items that are not available now."""
         if self.log is None:
-            return NOTHING_HIDDEN
-        flags, before = self._hidden.get(loaded.tag) or (np.zeros(loaded.num_items, np.bool_), NOTHING_HIDDEN)
+            return NO_ITEMS
+        flags, before = self._hidden.get(loaded.tag) or (np.zeros(loaded.num_items, np.bool_), NO_ITEMS)
         changes = self.log.changes(before.version)
         if not changes and loaded.tag in self._hidden:
             return before
@@ -69,7 +60,7 @@ class LiveState:
             position = loaded.scorer.model.items.find(item)
             if position is not None:
                 flags[position] = not available
-        now = UnavailableItems(np.flatnonzero(flags), changes[-1][0] if changes else 0)
+        now = LiveItems(np.flatnonzero(flags), changes[-1][0] if changes else 0)
         self._hidden[loaded.tag] = flags, now
         self._hidden = dict(list(self._hidden.items())[-_MODELS:])
         return now

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from legcf.server.logs import log
 from legcf.server.state.event_log import EventLog
@@ -21,7 +22,7 @@ FileState = tuple[int, int, int]
 """Time of the last change in ns, size, inode: another one says that the file was replaced."""
 
 
-class ModelManager:
+class ModelManager(Collector):
     """Hold the model in use (`current`) and watch its file.
 
     `warning` is what is wrong with the file on disk, None if it is the one in use. Items are described in `event_log`.
@@ -30,15 +31,14 @@ class ModelManager:
     def __init__(
         self, path: Path, telemetry: Telemetry, cache_bytes: int = 0, event_log: EventLog | None = None
     ) -> None:
-        self.path, self._telemetry, self._cache_bytes = path, telemetry, cache_bytes
-        self._event_log = event_log
+        self.path, self._telemetry, self._cache_bytes, self._event_log = path, telemetry, cache_bytes, event_log
         self._reloading = asyncio.Lock()
         self._last_described = self._last_description()
         self._file, self._file_state = self._load(None)
         self.current = self._file.with_described_items(event_log)
         self.warning: str | None = None
         self._refused: FileState | None = None
-        telemetry.gauges(self._gauges)
+        telemetry.register(self)
 
     async def watch(self, every_seconds: float) -> None:
         while True:
@@ -97,13 +97,13 @@ class ModelManager:
         same = before is not None and before.tag == tag_of(self.path)[0]
         return before if before is not None and same else LoadedModel.of(self.path, self._cache_bytes), state
 
-    def _gauges(self) -> Iterable[GaugeMetricFamily]:
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """Yield what /metrics says of the model."""
         current = self.current
         yield GaugeMetricFamily("legcf_model_bytes", "Size of the model's file.", current.file_bytes)
         yield GaugeMetricFamily("legcf_model_loaded_timestamp_seconds", "When the model was loaded.", current.loaded_at)
-        stale = GaugeMetricFamily("legcf_model_warning", "1 while the file on disk is not the model in use.")
-        stale.add_metric([], float(self.warning is not None))
-        yield stale
+        stale = float(self.warning is not None)
+        yield GaugeMetricFamily("legcf_model_warning", "1 while the file on disk is not the model in use.", stale)
         info = GaugeMetricFamily("legcf_model_info", "The model in use.", labels=["model"])
         info.add_metric([current.tag], 1.0)
         yield info
@@ -115,6 +115,4 @@ def _file_state(path: Path) -> FileState | None:
         state = path.stat()
     except OSError:
         return None
-    if not stat.S_ISREG(state.st_mode):
-        return None
-    return state.st_mtime_ns, state.st_size, state.st_ino
+    return (state.st_mtime_ns, state.st_size, state.st_ino) if stat.S_ISREG(state.st_mode) else None

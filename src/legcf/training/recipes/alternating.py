@@ -33,25 +33,22 @@ class Alternate(Stage[Legcf]):
         return True
 
     def before_epoch(self, session: TrainingView[Legcf], epoch: int) -> dict[str, Any]:
-        return self._update(session) if self._due(session, "start", epoch - 1) else {}
+        return self._update_if_due(session, "start", epoch - 1)
 
     def after_epoch(self, session: TrainingView[Legcf], epoch: int) -> dict[str, Any]:
-        return self._update(session) if self._due(session, "end", epoch) else {}
+        return self._update_if_due(session, "end", epoch)
 
-    def _due(self, session: TrainingView[Legcf], at: str, done: int) -> bool:
-        """Return whether S is updated here, at the start or the end of an epoch, when so many of them are done."""
-        settings = session.layer.config
-        return settings.update_at == at and done % settings.update_every == 0
-
-    def _update(self, session: TrainingView[Legcf]) -> dict[str, Any]:
+    def _update_if_due(self, session: TrainingView[Legcf], at: str, done: int) -> dict[str, Any]:
+        """Update S if that is due here, at the start or the end of an epoch, when so many of them are done."""
         started = time.perf_counter()
         layer, settings = session.layer, session.layer.config
+        if settings.update_at != at or done % settings.update_every:
+            return {}
         widths = session.config.backbone.block_widths(layer.width)
         added = session.model.meta_vectors()
         assert added is not None, "an update needs meta-embeddings that are joined to the graph"
-        full, meta = (
-            aggregated(vectors, widths, settings.update_on) for vectors in (session.model.entity_vectors(), added)
-        )
+        sides = session.model.entity_vectors(), added
+        full, meta = (aggregated(vectors, widths, settings.update_on) for vectors in sides)
         before = session.validation_score() if settings.update_gate else None
         previous = layer.assignment
         kept = (previous.indices.copy(), previous.weights.copy())

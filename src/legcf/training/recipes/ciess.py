@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from legcf.core.config import TrainingConfig
 from legcf.core.random_streams import fixed_generator
 from legcf.data.interactions import Interactions
-from legcf.embeddings.sized.ciess import Ciess, CiessConfig, allowed_values
+from legcf.embeddings.sized.ciess import Ciess, CiessConfig
 from legcf.evaluation.evaluate import evaluate_per_user
 from legcf.ranking.ranking import Ranking
 from legcf.training.checkpoint import grouped
@@ -84,14 +84,11 @@ class SearchSizes(Stage[Ciess]):
             kept["quality"] = torch.zeros(layer.num_entities)
         noise = float(session.rng.normal(0, settings.noise))
         kept["before"] = self._states(session)
-        proposals = [
-            agent.choose(kept["before"][_members(layer, side)], settings.walk_steps, noise, session.rng)
-            for side, agent in self._agents.items()
-        ]
-        proposed = torch.cat(proposals)
+        states = torch.split(kept["before"], [layer.num_users, layer.num_items])
+        choices = zip(self._agents.values(), states, strict=True)
+        proposed = torch.cat([agent.choose(own, settings.walk_steps, noise, session.rng) for agent, own in choices])
         if settings.fit == "every":
-            allowed = allowed_values(settings, layer.num_entities)
-            proposed = torch.from_numpy(fit_sizes(proposed.long().numpy(), allowed)).float()
+            proposed = torch.from_numpy(fit_sizes(proposed.long().numpy(), layer.allowed)).float()
         kept["sizes"] = proposed
         layer.set_widths(proposed.int())
         self.start_values(session)
@@ -133,7 +130,7 @@ class SearchSizes(Stage[Ciess]):
 
     def _keep_if_best(self, score: float, layer: Ciess) -> None:
         """Keep the best quality among sizes that are allowed; until there are any, the smallest sizes."""
-        allowed, values = allowed_values(self.settings, layer.num_entities), layer.num_params()
+        allowed, values = layer.allowed, layer.num_params()
         best, best_values = self._kept["best"].tolist()
         fits, best_fits = values <= allowed, best_values <= allowed and best >= 0
         better = score > best if fits and best_fits else fits if fits != best_fits else values < best_values
@@ -143,8 +140,7 @@ class SearchSizes(Stage[Ciess]):
 
     def best_sizes(self, layer: Ciess) -> NDArray[np.int64]:
         """Return the best sizes of the search, scaled down where no trial was small enough."""
-        best = self._kept["best_sizes"].long().numpy()
-        return fit_sizes(best, allowed_values(self.settings, layer.num_entities))
+        return fit_sizes(self._kept["best_sizes"].long().numpy(), layer.allowed)
 
     def start_values(self, session: TrainingView[Ciess]) -> None:
         """Set values and optimiser to what every trial and the retraining start from."""
@@ -181,10 +177,8 @@ class SearchSizes(Stage[Ciess]):
         return agents
 
     def state(self) -> dict[str, torch.Tensor]:
-        agents = {
-            f"{side}/{name}": tensor for side, agent in self._agents.items() for name, tensor in agent.state().items()
-        }
-        return {f"agents/{name}": tensor for name, tensor in agents.items()} | self.memory()
+        agents = {f"agents/{side}/{name}": t for side, own in self._agents.items() for name, t in own.state().items()}
+        return agents | self.memory()
 
     def load_state(self, state: dict[str, torch.Tensor]) -> None:
         groups = grouped(state.items())
@@ -223,25 +217,20 @@ def entity_quality(ranking: Ranking, truth: Interactions) -> tuple[torch.Tensor,
     A user's is the mean of recall and NDCG at 5, 10 and 20; an item's is the mean of the users it was learned from.
     """
     per_user, _, evaluated = evaluate_per_user(ranking, truth, (5, 10, 20), metrics=("recall", "ndcg"))
-    of_users = np.zeros(truth.num_users)
-    of_users[evaluated] = np.mean(list(per_user.values()), axis=0)
-    known_users = np.zeros(truth.num_users, dtype=bool)
-    known_users[evaluated] = True
+    of_users, known_users = np.zeros(truth.num_users), np.zeros(truth.num_users, dtype=bool)
+    of_users[evaluated], known_users[evaluated] = np.mean(list(per_user.values()), axis=0), True
     relation = ranking.histories.to_scipy().T.tocsr()
     witnesses = relation @ known_users.astype(np.float32)
     of_items = (relation @ of_users) / np.maximum(witnesses, 1)
     sides = [(of_users, known_users), (of_items, witnesses > 0)]
-    quality = np.concatenate(
-        [np.where(known, side, side[known].mean() if known.any() else 0.0) for side, known in sides]
-    )
-    known = np.concatenate([known for _, known in sides])
+    quality = np.concatenate([np.where(has, side, side[has].mean() if has.any() else 0.0) for side, has in sides])
+    known = np.concatenate([has for _, has in sides])
     return torch.from_numpy(quality.astype(np.float32)), torch.from_numpy(known)
 
 
 def _popularity(degrees: NDArray[np.int64], scale: str) -> NDArray[np.float32]:
     values = np.log1p(degrees) if scale == "log" else degrees.astype(np.float64)
-    span = float(np.ptp(values)) or 1.0
-    scaled: NDArray[np.float64] = (values - values.min()) / span * 2 - 1
+    scaled: NDArray[np.float64] = (values - values.min()) / (float(np.ptp(values)) or 1.0) * 2 - 1
     return scaled.astype(np.float32)
 
 

@@ -37,7 +37,14 @@ class Cluster(Stage[Cel]):
             return {}
         rng = Stream.CLUSTERING.generator(session.config.seed, epoch)
         gradients = entity_gradients(session, settings.gradient_steps, rng)
-        moved = _move(layer, gradients, rng) if moves else 0
+        moved = 0
+        if moves:
+            before = layer.assigned.numpy().copy()
+            movable = rng.random(len(before)) >= settings.stay_probability
+            vectors = layer.clusters.detach().numpy()
+            after = reassigned(before, vectors, gradients, layer.num_users, settings, movable)
+            layer.assigned.copy_(torch.from_numpy(after))
+            moved = int((after != before).sum())
         if grows:
             _split(session, layer, gradients)
         session.model.rebuild()
@@ -51,8 +58,7 @@ def entity_gradients(session: TrainingView[Cel], steps: int, rng: np.random.Gene
     for batch in islice(session.sampler.epoch(rng), steps):
         session.loss_of(vectors[torch.from_numpy(batch.entities)], batch).backward()  # type: ignore[no-untyped-call]
     assert vectors.grad is not None
-    total = vectors.grad
-    gradients: FloatArray = model.input_gradient(total).numpy()
+    gradients: FloatArray = model.input_gradient(vectors.grad).numpy()
     return gradients
 
 
@@ -67,15 +73,6 @@ def _split(session: TrainingView[Cel], layer: Cel, gradients: FloatArray) -> Non
         if name in moments:
             moments[name] = torch.cat([moments[name], moments[name][torch.from_numpy(parents)]])
     layer.split(parents, halved(assigned, gradients, parents))
-
-
-def _move(layer: Cel, gradients: FloatArray, rng: np.random.Generator) -> int:
-    before, settings = layer.assigned.numpy().copy(), layer.config
-    movable = rng.random(len(before)) >= settings.stay_probability
-    vectors = layer.clusters.detach().numpy()
-    after = reassigned(before, vectors, gradients, layer.num_users, settings, movable)
-    layer.assigned.copy_(torch.from_numpy(after))
-    return int((after != before).sum())
 
 
 def busiest(assigned: Positions, interactions: NDArray[np.float64], count: int) -> Positions:
@@ -127,26 +124,21 @@ def reassigned(
     settings: CelConfig,
     movable: NDArray[np.bool_],
 ) -> Positions:
-    """Move every movable entity to where ⟨g, C_k − C_a⟩ + ½ρ‖C_k − C_a‖² is least, on its side.
-
-    No cluster loses everyone.
-    """
+    """Move movable entities to where ⟨g, C_k − C_a⟩ + ½ρ‖C_k − C_a‖² is least, on their side; no cluster loses all."""
     apart = squared_distances(vectors)
     of_items = np.zeros(len(vectors), dtype=bool)
     of_items[assigned[num_users:]] = True
     apart[of_items[:, None] != of_items] = np.inf
     near = np.argsort(apart, axis=1, kind="stable")[:, : min(settings.nearest_clusters, len(vectors))]
-    steepness = (
-        settings.stiffness * _typical(np.linalg.norm(gradients, axis=1)) / np.sqrt(_typical(apart[apart < np.inf]))
-    )
+    typical_gradient, typical_distance = _typical(np.linalg.norm(gradients, axis=1)), _typical(apart[apart < np.inf])
+    steepness = settings.stiffness * typical_gradient / np.sqrt(typical_distance)
     after, costs = assigned.copy(), np.zeros(len(assigned), np.float32)
     for start in range(0, len(assigned), _BLOCK):
         block = slice(start, start + _BLOCK)
         present = assigned[block]
         steps = vectors[near[present]] - vectors[present][:, None]
-        cost = (
-            np.einsum("nd,nkd->nk", gradients[block], steps) + 0.5 * steepness * apart[present[:, None], near[present]]
-        )
+        cost = np.einsum("nd,nkd->nk", gradients[block], steps)
+        cost = cost + 0.5 * steepness * apart[present[:, None], near[present]]
         best = cost.argmin(axis=1)
         costs[block] = cost[np.arange(len(present)), best]
         wins = movable[block] & (costs[block] < 0)

@@ -17,7 +17,7 @@ from torch import nn
 
 from legcf.core.config import TrainingConfig
 from legcf.core.random_streams import fixed_generator
-from legcf.embeddings.sized.esapn import Esapn, EsapnConfig, allowed_values
+from legcf.embeddings.sized.esapn import Esapn, EsapnConfig, normalised
 from legcf.training.checkpoint import grouped, optimiser_tensors, restore_optimiser
 from legcf.training.sampler import Sampler, TrainingBatch
 from legcf.training.stage import Stage, TrainingView, seconds_left
@@ -45,10 +45,9 @@ class Policy(nn.Module):
         self.steps = torch.optim.Adam(self.parameters(), lr=rate)
 
     def forward(self, popularity: torch.Tensor, levels: torch.Tensor) -> torch.Tensor:
-        known = torch.cat(
-            [_normalised(self.popularity[popularity]), nn.functional.one_hot(levels, self._levels).float()], dim=1
-        )
-        return torch.log_softmax(torch.tanh(_normalised(known @ self.first)) @ self.last + self.offset, dim=1)
+        popular, wide = normalised(self.popularity[popularity]), nn.functional.one_hot(levels, self._levels).float()
+        known = torch.cat([popular, wide], dim=1)
+        return torch.log_softmax(torch.tanh(normalised(known @ self.first)) @ self.last + self.offset, dim=1)
 
     def learn(self, chances: torch.Tensor, enlarged: torch.Tensor, rewards: torch.Tensor) -> None:
         """Take one step on Σ −log π(a) · r."""
@@ -154,15 +153,13 @@ class Grow(Stage[Esapn]):
         now = entity_losses(self._vectors(session, held), held)
         chances = self._chances(session, present)
         enlarged = torch.from_numpy(session.rng.random(len(present))) < torch.cat(chances)[:, 1].detach().exp()
-        free = layer.levels[present] < len(layer.candidates) - 1
-        enlarged &= free
+        enlarged &= (free := layer.levels[present] < len(layer.candidates) - 1)
         after = now if self._settings.reward_timing == "at once" else self._after_a_step(session, batch, held, enlarged)
         rewards = (self._recent.mean(present, otherwise=after) - after) * free
         if self._settings.reward_timing == "after a step":
             rewards = _centred(rewards, free & (self._recent.count[present] > 0), present < layer.num_users)
         if rewards.any():
-            sides = zip(self._policies.values(), chances, _by_side(present, layer), strict=True)
-            for policy, own, members in sides:
+            for policy, own, members in zip(self._policies.values(), chances, _by_side(present, layer), strict=True):
                 policy.learn(own, enlarged[members], rewards[members])
         self._recent.add(present, now)
         self._losses.append(float(now.mean()))
@@ -175,8 +172,7 @@ class Grow(Stage[Esapn]):
         composed = layer.composed().detach().requires_grad_()
         with layer.standing_in(composed):
             vectors = model.encode(torch.from_numpy(batch.entities), batch.fold)
-            loss = session.loss_of(vectors, batch)
-            (gradient,) = torch.autograd.grad(loss, composed)
+            (gradient,) = torch.autograd.grad(session.loss_of(vectors, batch), composed)
         levels = layer.levels.clone()
         levels[_present(held)] += enlarged.long()
         with torch.no_grad():
@@ -193,7 +189,7 @@ class Grow(Stage[Esapn]):
         levels = layer.levels[present]
         preferred = (chances[:, 1] > chances[:, 0]) & (levels < len(layer.candidates) - 1)
         enlarged, certainty = present[preferred], chances[preferred, 1]
-        allowed = allowed_values(self._settings, layer.num_entities)
+        allowed = layer.config.allowed_values(layer.num_entities)
         if allowed is not None:
             ranked = torch.argsort(certainty, descending=True, stable=True)
             sizes = torch.tensor([*layer.candidates, layer.candidates[-1]])
@@ -225,9 +221,7 @@ class Grow(Stage[Esapn]):
     def state(self) -> dict[str, torch.Tensor]:
         if self._recent is None:
             return {}
-        policies = {
-            f"{side}/{name}": t for side, policy in self._policies.items() for name, t in policy.saved().items()
-        }
+        policies = {f"{side}/{name}": t for side, own in self._policies.items() for name, t in own.saved().items()}
         recent = {"recent/losses": self._recent.losses, "recent/count": self._recent.count}
         return policies | recent | {"told/best": self._best}
 
@@ -272,8 +266,3 @@ def _centred(rewards: torch.Tensor, has_reward: torch.Tensor, of_user: torch.Ten
         if members.any():
             centred[members] = rewards[members] - rewards[members].mean()
     return centred
-
-
-def _normalised(rows: torch.Tensor) -> torch.Tensor:
-    """Normalise by the statistics of these rows, as BN does, also where there is only one."""
-    return (rows - rows.mean(dim=0)) * (rows.var(dim=0, unbiased=False) + 1e-5).rsqrt()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -116,7 +117,7 @@ class Evolve(Stage[OptEmbed]):
         sources = [
             (settings.mutants, self._mutants(parents, layer, rng)),
             (settings.crossovers, self._crossovers(parents, rng)),
-            (settings.mutants + settings.crossovers, self._random(layer, rng)),
+            (settings.mutants + settings.crossovers, (layer.draw_sides(rng) for _ in count())),
         ]
         for most, source in sources:
             needed = min(most, settings.mutants + settings.crossovers - len(candidates))
@@ -124,7 +125,8 @@ class Evolve(Stage[OptEmbed]):
             for _, genome in zip(range(_TRIES), source, strict=False):
                 if new == needed:
                     break
-                if genome not in self.tried and genome not in candidates and self._fits(genome, layer):
+                is_new = genome not in self.tried and genome not in candidates
+                if is_new and genome[0] <= layer.widest(0, genome[1]):
                     candidates[genome] = None
                     new += 1
         return list(candidates)
@@ -139,13 +141,6 @@ class Evolve(Stage[OptEmbed]):
         while len(parents) > 1:
             first, second = rng.choice(len(parents), 2, replace=False)
             yield (parents[first][0], parents[second][1])
-
-    def _random(self, layer: OptEmbed, rng: np.random.Generator) -> Iterator[Genome]:
-        while True:
-            yield layer.draw_sides(rng)
-
-    def _fits(self, genome: Genome, layer: OptEmbed) -> bool:
-        return genome[0] <= layer.widest(0, genome[1])
 
     def state(self) -> dict[str, torch.Tensor]:
         return {

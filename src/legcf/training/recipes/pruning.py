@@ -7,7 +7,7 @@ import torch
 
 from legcf.core.config import TrainingConfig
 from legcf.embeddings.sized.cerp import Cerp, CerpConfig
-from legcf.embeddings.sized.pruned import PrunedLayer, PruningConfig
+from legcf.embeddings.sized.pep import PrunedLayer, PruningConfig
 from legcf.training.sampler import TrainingBatch
 from legcf.training.stage import Stage, TrainingView
 
@@ -45,21 +45,18 @@ class SearchPruned(Stage[Pruned]):
     def before_step(self, session: TrainingView[Pruned], batch: TrainingBatch) -> None:
         """Raise thresholds at a constant rate; the table has a rate of its own, on the loop's schedule."""
         thresholds, settings = session.layer.pruned.thresholds, session.layer.config
+        rate = session.config.training.learning_rate
+        if settings.threshold_epochs is not None:
+            way = settings.threshold_final - settings.threshold_initial
+            rate = way / (settings.threshold_epochs * session.sampler.steps_per_epoch)
         for group in session.optimiser.param_groups:
             if group["params"][0] is thresholds:
-                group["lr"] = self._threshold_rate(session)
+                group["lr"] = rate
             elif settings.search_rate is not None:
                 group["lr"] *= settings.search_rate / session.config.training.learning_rate
 
     def after_epoch(self, session: TrainingView[Pruned], epoch: int) -> dict[str, Any]:
         return {"not_zero": session.layer.num_params()}
-
-    def _threshold_rate(self, session: TrainingView[Pruned]) -> float:
-        settings: PruningConfig = session.layer.config
-        if settings.threshold_epochs is None:
-            return session.config.training.learning_rate
-        way = settings.threshold_final - settings.threshold_initial
-        return way / (settings.threshold_epochs * session.sampler.steps_per_epoch)
 
 
 class PushedSearch(SearchPruned[Cerp]):

@@ -15,11 +15,7 @@ _LLOYD_STEPS = 8
 
 
 def stages(settings: LightRecConfig, training: TrainingConfig) -> list[Stage[LightRec]]:
-    return [
-        Teach("teach", settings.teacher_epochs),
-        Code("code", settings.code_epochs),
-        Tune("tune", training.epochs),
-    ]
+    return [Teach("teach", settings.teacher_epochs), Code("code", settings.code_epochs), Tune("tune", training.epochs)]
 
 
 class Teach(Stage[LightRec]):
@@ -102,5 +98,4 @@ def _nearest(vectors: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
 
 def _used(layer: LightRec) -> dict[str, Any]:
     """Count the codewords that someone has: few of them mean that the codebooks collapsed."""
-    codewords = layer.codes.long() + torch.arange(layer.books) * layer.config.codewords
-    return {"codewords_used": len(torch.unique(codewords))}
+    return {"codewords_used": len(torch.unique(layer.offsets(layer.codes)))}

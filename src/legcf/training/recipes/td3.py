@@ -20,7 +20,6 @@ STATE = 3
 """popularity, current size, quality; each in [−1, 1]"""
 
 _LAST_LAYER = 3e-3  # the original draws the actor's last layer from U(±3e-3), so that it starts in the middle
-_Arrays = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ class Replay:
         self._values[slots] = rows
         self._count += len(rows)
 
-    def sample(self, count: int, rng: np.random.Generator) -> _Arrays:
+    def sample(self, count: int, rng: np.random.Generator) -> tuple[torch.Tensor, ...]:
         rows = self._values[torch.from_numpy(rng.integers(0, len(self), count))]
         return rows[:, :STATE], rows[:, STATE], rows[:, STATE + 1], rows[:, STATE + 2 :]
 
@@ -101,28 +100,28 @@ class Replay:
         self._count = state["count"].clone()
 
 
-class Actor(nn.Module):
-    """Map a state to an action in [−1, 1]."""
-
-    def __init__(self, hidden: int) -> None:
-        super().__init__()
-        self.net = _mlp(STATE, hidden)
-
-    def forward(self, state: torch.Tensor) -> torch.Tensor:
-        action: torch.Tensor = torch.tanh(self.net(state))[:, 0]
-        return action
-
-
 class Critic(nn.Module):
     """Map a state and an action to the return that is expected from there on."""
 
-    def __init__(self, hidden: int) -> None:
+    def __init__(self, hidden: int, inputs: int = STATE + 1) -> None:
         super().__init__()
-        self.net = _mlp(STATE + 1, hidden)
+        self.net = nn.Sequential(
+            nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1)
+        )
 
-    def forward(self, state: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
-        value: torch.Tensor = self.net(torch.cat([state, action[:, None]], dim=1))[:, 0]
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        value: torch.Tensor = self.net(torch.column_stack(inputs))[:, 0]
         return value
+
+
+class Actor(Critic):
+    """Map a state to an action in [−1, 1], by the layers of a critic."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__(hidden, STATE)
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(super().forward(*inputs))
 
 
 class Td3:
@@ -133,7 +132,9 @@ class Td3:
         hidden = settings.hidden
         self.nets = nn.ModuleDict({"actor": Actor(hidden), "first": Critic(hidden), "second": Critic(hidden)})
         self.targets = nn.ModuleDict({"actor": Actor(hidden), "first": Critic(hidden), "second": Critic(hidden)})
-        _fill(self.nets, rng)
+        for linear in (module for module in self.nets.modules() if isinstance(module, nn.Linear)):
+            for parameter in linear.parameters():  # filled as torch does, from the generator that was passed in
+                _uniform(parameter, linear.in_features**-0.5, rng)
         for parameter in list(self.nets["actor"].parameters())[-2:]:
             _uniform(parameter, _LAST_LAYER, rng)
         self.follow(1.0, *self.nets)
@@ -188,8 +189,6 @@ class Td3:
         nn.utils.clip_grad_norm_(learned, self._settings.gradient_norm)
         optimiser.step()
 
-    # What a resumed search needs ----------------------------------------------------------------------------------
-
     def state(self) -> dict[str, torch.Tensor]:
         groups = {
             "nets": self.nets.state_dict(),
@@ -227,20 +226,6 @@ def fit_sizes(sizes: NDArray[np.integer], allowed: int) -> NDArray[np.int64]:
         fits = np.maximum((whole * middle).astype(np.int64), 1).sum() <= allowed
         low, high = (middle, high) if fits else (low, middle)
     return np.maximum((whole * low).astype(np.int64), 1)
-
-
-def _mlp(inputs: int, hidden: int) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1)
-    )
-
-
-def _fill(nets: nn.Module, rng: np.random.Generator) -> None:
-    """Fill linear layers as torch does, from the generator that was passed in."""
-    for module in nets.modules():
-        if isinstance(module, nn.Linear):
-            for parameter in module.parameters():
-                _uniform(parameter, module.in_features**-0.5, rng)
 
 
 def _uniform(parameter: torch.Tensor, bound: float, rng: np.random.Generator) -> None:

@@ -8,7 +8,7 @@ import polars as pl
 from legcf.core.errors import UserError
 from legcf.core.plugins import Registry
 from legcf.data.options import DEFAULTS, DataOptions
-from legcf.data.reading.compressed import first_bytes, line_chunks, plain_suffix
+from legcf.data.reading.compressed import check_unpacked_size, first_bytes, line_chunks, plain_suffix
 from legcf.data.reading.formats.base import ITEM_NAMES, PAIR_NAMES, RAGGED, Format, Source
 from legcf.data.reading.formats.delimited import CSV, ML_100K, MOVIELENS, TSV
 from legcf.data.reading.formats.json_lines import JSON_LINES
@@ -16,6 +16,8 @@ from legcf.data.reading.formats.parquet import PARQUET
 from legcf.data.reading.formats.recbole import RECBOLE
 
 __all__ = ["FORMATS", "ITEM_NAMES", "PAIR_NAMES", "RAGGED", "Format", "find_format", "open_item_file", "scan_pairs"]
+
+_MAX_COLUMNS = 10_000
 
 FORMATS: Registry[Format] = Registry(
     "format",
@@ -68,10 +70,18 @@ def _checked(path: Path, options: DataOptions) -> Format:
     usual = FORMATS.get(plain_suffix(path))
     if path.stat().st_size == 0:
         raise UserError(f"{path} is empty.")
-    if usual is not None and usual.is_text:
-        start = first_bytes(path)
-        if not start:
-            raise UserError(f"{path} is empty.")
-        if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-            raise UserError(f"{path} is UTF-16 text: save it as UTF-8.")
-    return find_format(path, options)
+    if usual is None or not usual.is_text:
+        return find_format(path, options)
+    start = first_bytes(path)
+    if not start:
+        raise UserError(f"{path} is empty.")
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise UserError(f"{path} is UTF-16 text: save it as UTF-8.")
+    if b"\r" in start and b"\n" not in start:
+        raise UserError(f"{path} has lines that end with CR alone: save it with the line ends of Unix or Windows.")
+    form = find_format(path, options)
+    columns = form.num_columns(start.partition(b"\n")[0])
+    if columns > _MAX_COLUMNS:
+        raise UserError(f"{path} has {columns:,} columns, and at most {_MAX_COLUMNS:,} are read: keep those you need.")
+    check_unpacked_size(path)
+    return form

@@ -49,6 +49,10 @@ class Format(ABC):
         """Return this format as the options and the file require it."""
         return self
 
+    def num_columns(self, first_line: bytes) -> int:
+        """Return the number of columns, as far as a first line shows it."""
+        return 1
+
     def lacks_header(self, columns: Sequence[str], required: Sequence[str | None]) -> bool:
         """Return whether the first line seems to be a row and not names; `required` are the columns found for ids."""
         return False

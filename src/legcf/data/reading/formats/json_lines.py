@@ -30,7 +30,7 @@ class JsonLines(Format):
                 continue
             try:
                 row = json.loads(line)
-            except (json.JSONDecodeError, RecursionError) as error:
+            except (ValueError, RecursionError) as error:  # also: an integer of thousands of digits
                 raise UserError(f"{path}, line {number} is not JSON.") from error
             if not isinstance(row, dict):
                 raise UserError(f"{path}, line {number} is not a JSON object with a key for each column.")

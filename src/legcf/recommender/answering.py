@@ -23,6 +23,7 @@ from legcf.modelfile.attributes import Attributes
 from legcf.ranking.answers import Answers, answer_frame, best_items, id_column, most_similar
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.topk import similar
+from legcf.ranking.topk_numpy import empty_top_k
 from legcf.scoring.scorer import Request, Scorer
 from legcf.training.model import GraphModel
 from legcf.training.run_folder import TrainedModel
@@ -127,15 +128,15 @@ class Answering:
             whole = ExportOptions(format="full", users="history" if pooled else "coded", history=True)
             model = build(self._fitted(), whole, None if pooled else self._validation())
             self._scorer = Scorer(replace(model, attributes=self._attributes))
-        found = Answers.empty(len(users), request.k)
+        ranked, scores = empty_top_k(len(users), request.k)
         popular = np.zeros(len(users), dtype=np.bool_)
         for row, user in enumerate(users):
             asked = replace(request, user=None if user is None else self.users.external([user])[0])
             best = self._scorer.recommend(asked)
-            found.ranked[row, : len(best)] = self.items.positions(one.id for one in best)
-            found.scores[row, : len(best)] = [one.score for one in best]
+            ranked[row, : len(best)] = self.items.positions(one.id for one in best)
+            scores[row, : len(best)] = [one.score for one in best]
             popular[row] = any(one.fallback is not None for one in best)
-        return Answers(found.ranked, found.scores, popular)
+        return Answers(ranked, scores, popular)
 
     @python_arguments
     def similar_items(self, items: ExternalId | Iterable[ExternalId], k: int = 10) -> pl.DataFrame:

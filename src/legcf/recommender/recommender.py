@@ -22,8 +22,8 @@ from legcf.evaluation.evaluate import DEFAULT_KS
 from legcf.evaluation.new_pairs import new_pairs
 from legcf.export.export import ExportReport, export_model
 from legcf.export.options import ExportOptions
+from legcf.recommender.answering import Answering
 from legcf.training import run
-from legcf.training.answering import Answering
 from legcf.training.loop import TrainingOptions
 from legcf.training.registry import resolve
 from legcf.training.run_folder import TrainedModel, load_model, save_model
@@ -74,12 +74,8 @@ class Recommender(Answering):
         ranking: Mapping[str, Any] | None = None,
         quiet: bool = True,
     ) -> None:
-        overrides = {
-            "method": method_options or {},
-            "backbone": backbone_options or {},
-            "training": training or {},
-            "ranking": ranking or {},
-        }
+        sections = {"method": method_options, "backbone": backbone_options, "training": training, "ranking": ranking}
+        overrides = {name: options or {} for name, options in sections.items()}
         self._options: RunConfig = resolve(method, backbone, preset, seed, overrides)
         self._quiet = quiet
         self._keep(None)
@@ -314,9 +310,8 @@ class Recommender(Answering):
         if self._trained is None:
             return notebook_repr.Facts("Recommender", {"method": method, "state": "not fitted yet"}, "model.fit(data)")
         metrics = self.metrics
-        accuracy = (
-            f"{name} {metrics['test'][name]:.4f}" for name in ("recall@20", "ndcg@20") if name in metrics["test"]
-        )
+        test = metrics["test"]
+        accuracy = (f"{name} {test[name]:.4f}" for name in ("recall@20", "ndcg@20") if name in test)
         once_more = " (then trained on every pair)" if "final" in metrics else ""
         rows = {
             "method": method,

@@ -84,7 +84,11 @@ def test_comes_back_from_disk(fitted: Recommender, tmp_path: Path) -> None:
     assert loaded.ranking.meta is not None
     assert np.allclose(loaded.ranking.meta, fitted.ranking.meta, atol=1e-5)
     assert loaded.trained.card["num_params"] == 8 * 8 + 2 * 80
-    assert {path.name for path in (tmp_path / "model").iterdir()} == {"model.json", "model.safetensors"}
+    assert {path.name for path in (tmp_path / "model").iterdir()} == {
+        "answers.legcf",
+        "model.json",
+        "model.safetensors",
+    }
 
 
 def test_evaluates_what_training_reported(fitted: Recommender) -> None:

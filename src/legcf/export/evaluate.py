@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measure a model file on data, without the run that it was exported from."""
+
+from collections.abc import Sequence
+
+from legcf.core.errors import UserError
+from legcf.data.interactions import Dataset
+from legcf.evaluation import accuracy
+from legcf.evaluation.new_pairs import new_pairs, translated
+from legcf.export.build import served_ranking
+from legcf.modelfile.served_model import ServedModel
+
+
+def evaluate_file(model: ServedModel, dataset: Dataset, ks: Sequence[int]) -> dict[str, float]:
+    """Return metrics, and counts of the pairs that they are of and of those that were left out.
+
+    Where the file has users, their histories are its own, and every pair counts that it does not have. Where it has
+    none, the training part of the data is what users have, and the test part counts.
+    """
+    if model.users is not None:
+        if model.history is None:
+            raise UserError("This model file has no histories, so it cannot say which pairs are new to it.")
+        histories = model.history.all()
+        truth, counts = new_pairs(dataset.whole(), model.users, model.items, histories)
+    else:
+        if not dataset.test.num_pairs:
+            raise UserError(
+                f"This model file stores no users, and {dataset.name} has no test pairs (protocol {dataset.protocol})"
+                " beside those that users have: give data with a split, such as --protocol ratio."
+            )
+        item_index = model.items.find_all(dataset.items)
+        histories = translated(dataset.train, None, item_index, len(model.items))
+        truth, counts = new_pairs(dataset, dataset.users, model.items, histories)
+    return {**accuracy(served_ranking(model, histories), truth, ks), **counts}

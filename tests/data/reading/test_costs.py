@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small file never costs much: what would take far more time or memory than its size is refused in a sentence."""
+
+import gzip
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from legcf.core.errors import UserError
+from legcf.data.reading.compressed import line_chunks
+from legcf.data.reading.item_table import read_features
+from legcf.data.reading.vector_table import read_table
+from legcf.data.source import load_data
+
+MEGABYTES, SECONDS = 200, 5
+COST_PROGRAM = Path(__file__).parent / "cost_program.py"
+
+
+def zst(content: bytes, path: Path) -> bytes:
+    pl.DataFrame({"text": [content.decode()]}).lazy().sink_csv(
+        path, include_header=False, quote_style="never", compression="zstd", check_extension=False
+    )
+    return path.read_bytes()
+
+
+def wide(columns: int, rows: int = 30) -> bytes:
+    return b"".join(b"%d,%d" % (row, row % 7) + b"," * columns + b"\n" for row in range(rows))
+
+
+def rows_in_parquet(rows: int) -> bytes:
+    file = io.BytesIO()
+    pl.select(user=pl.repeat(1, rows), item=pl.repeat(2, rows)).write_parquet(file, row_group_size=rows)
+    return file.getvalue()
+
+
+BOMBS: dict[str, tuple[str, bytes, str]] = {
+    "empty columns": ("a.csv", b"user,item" + b"," * 20_000 + b"\n" + wide(20_000, 3), "20,002 columns"),
+    "empty columns, packed": ("b.csv.gz", gzip.compress(b"user,item" + b"," * 100_000 + b"\n1,2\n"), "columns"),
+    "CR line ends": ("c.csv", b"user,item\r" + b"".join(b"%d,1\r" % n for n in range(3000)), "CR alone"),
+    "CR line ends, no table": ("d.csv", b"user,item\r" + b"u,i\r" * 3000, "CR alone"),
+    "one line of gz": ("e.csv.gz", gzip.compress(b"user,item\n1,2\n" + b"1" * (300 << 20), 9), "unpacks to more than"),
+    "many lines of gz": ("f.csv.gz", gzip.compress(b"user,item\n" + b"1,2\n" * (75 << 20), 9), "unpacks to more than"),
+    "integer of 5,000 digits": ("g.jsonl", b'{"user":%s,"item":2}\n' % (b"9" * 5000), "line 1"),
+    "rows of Parquet": ("h.parquet", rows_in_parquet(30_000_000), "rows in"),
+}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="resource is of Unix")
+def test_what_small_files_cost(tmp_path: Path) -> None:
+    bombs = dict(BOMBS)
+    packed = zst(b"user,item\n" + b"1,2\n" * (50 << 20), tmp_path / "made.zst")
+    bombs["zst"] = ("i.csv.zst", packed, "unpacks to more than")
+    for name, content, _ in bombs.values():
+        (tmp_path / name).write_bytes(content)
+    names = [str(tmp_path / name) for name, _, _ in bombs.values()]
+    command = [sys.executable, str(COST_PROGRAM), *names]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=dict(os.environ))
+    assert done.returncode == 0, done.stderr
+    for label, line in zip(bombs, done.stdout.splitlines(), strict=True):
+        sentence, seconds, megabytes = json.loads(line)
+        assert bombs[label][2] in sentence, (label, sentence)
+        assert max(seconds / SECONDS, megabytes / MEGABYTES) < 1, (label, seconds, megabytes)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="resource is of Unix")
+def test_wide_table_of_pairs(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"user,item" + b"," * 3000 + b"\n" + wide(3000) + b"\n\n" + wide(3000))
+    command = [sys.executable, str(COST_PROGRAM), str(tmp_path / "a.csv")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=dict(os.environ))
+    sentence, _, megabytes = json.loads(done.stdout)
+    assert not sentence
+    assert megabytes < 2 * MEGABYTES  # the compiled loops take 100 of them
+
+
+def test_wide_table_of_features(tmp_path: Path) -> None:
+    header = "item," + ",".join(f"f{column}" for column in range(2000))
+    rows = [f"{row}," + ",".join(map(str, range(2000))) for row in range(4)]
+    (tmp_path / "items.csv").write_text("\n".join([header, *rows[:2], "", *rows[2:]]) + "\n")
+    ids, features = read_features(tmp_path / "items.csv")
+    assert (len(ids), features.width) == (4, 2000)
+
+
+def test_text_that_packs_well_is_read(tmp_path: Path) -> None:
+    """Rows of one user pack a hundredfold; a bomb a thousandfold."""
+    text = "user,item\n" + "".join(f"1,{item}\n" for item in range(200_000))
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(text.encode()))
+    assert load_data(tmp_path / "a.csv.gz").num_items == 200_000
+
+
+def test_bomb_of_lightgcn_text(tmp_path: Path) -> None:
+    (tmp_path / "train.txt.gz").write_bytes(gzip.compress(b"1 2 3\n" * (10 << 20), 9))
+    with pytest.raises(UserError, match="unpacks to more than"):
+        for _ in line_chunks(tmp_path / "train.txt.gz"):
+            pass
+
+
+def damaged(content: bytes, rng: np.random.Generator) -> bytes:
+    if rng.random() < 0.3:
+        return content[: rng.integers(1, len(content))]
+    bytes_now = bytearray(content)
+    for place in rng.integers(0, len(content), rng.integers(1, 4)):
+        bytes_now[place] = rng.integers(256)
+    return bytes(bytes_now)
+
+
+def test_damaged_zst_in_a_sentence(tmp_path: Path) -> None:
+    content = zst(b"user,item\n" + b"".join(b"%d,%d\n" % (n % 17, n) for n in range(300)), tmp_path / "made.zst")
+    rng = np.random.default_rng(0)
+    refused = 0
+    for number in range(150):
+        for name in ("a.csv.zst", "a.dat.zst", "a.jsonl.zst"):
+            path = tmp_path / f"{number}{name}"
+            path.write_bytes(damaged(content, rng))
+            try:
+                load_data(path)
+            except UserError:
+                refused += 1
+    assert refused > 300
+
+
+def test_parquet_that_ends_its_reader_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Of a few damaged bytes the reader asks for exabytes and ends the process, so it is tried in another first."""
+    file = Path(__file__).parent / "kept" / "exabytes.parquet"
+    with pytest.raises(UserError, match=r"\.parquet is damaged"):
+        load_data(file)
+    with pytest.raises(UserError, match=r"\.parquet is damaged"):
+        read_table(file)
+    assert "panicked" not in capfd.readouterr().err
