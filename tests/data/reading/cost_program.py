@@ -9,7 +9,6 @@ from pathlib import Path
 from legcf.core.errors import UserError
 from legcf.data.source import load_data
 
-
 EVERYONE = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
 
 
