@@ -5,10 +5,12 @@ BIN := $(VENV)/bin
 RUN ?= runs/demo
 PEERS_DATA ?= lastfm
 PYTHONS ?= $(PYTHON)
+SECONDS ?= 300
+SEED ?= 0
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
 
-.PHONY: help demo test test-bounds test-install lint format docs docs-serve build bench peers clean
+.PHONY: help demo test test-bounds test-install fuzz audit lint format docs docs-serve build bench peers clean
 
 help: ## Say what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
@@ -37,6 +39,12 @@ test: lint ## ruff, mypy --strict, the layers of imports and every test
 
 test-bounds: $(VENV)/dev ## Compiled loops with every index checked: edges of sizes, crafted model files
 	$(BIN)/pytest tests/core/test_bounds.py
+
+fuzz: $(VENV)/dev ## Five minutes of damaged and invented input to every reader; SECONDS=60 SEED=1 for others
+	TMPDIR=$${TMPDIR:-/tmp} OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --seconds $(SECONDS) --seed $(SEED)
+
+audit: $(VENV)/dev ## A bill of materials in sbom.json, and its packages against known advisories where there is network
+	$(BIN)/python tools/audit.py sbom.json
 
 test-install: $(VENV)/dev ## A wheel in an empty environment trains and serves; PYTHONS="python3.12 python3.13" names other Pythons
 	TMPDIR=$${TMPDIR:-/tmp} PYTHONS="$(PYTHONS)" $(BIN)/pytest -m install tests/test_installation.py --timeout 1800

@@ -2,6 +2,7 @@
 """S as two arrays: its matrix, its statistics and its error."""
 
 import numpy as np
+import pytest
 
 from legcf.assignment.assignment import Assignment, relative_error
 
@@ -41,3 +42,11 @@ def test_relative_error_in_blocks_equals_the_plain_one() -> None:
     assert np.isclose(relative_error(vectors, dictionary, assignment), wanted, rtol=1e-4)
     assert relative_error(assignment.compose(dictionary), dictionary, assignment) < 1e-6
     assert relative_error(np.zeros_like(vectors), dictionary, assignment) == 0
+
+
+@pytest.mark.parametrize("index", [-1, 3, 2**30])
+def test_an_index_outside_the_codebook_is_refused(index: int) -> None:
+    """Compiled code of scipy would read beyond its arrays and end the process."""
+    outside = Assignment(np.array([[0, index]], np.int32), np.ones((1, 2), np.float32), 3)
+    with pytest.raises(ValueError, match="outside the codebook"):
+        outside.to_csr()

@@ -92,3 +92,13 @@ def test_a_coder_of_a_damaged_file_is_refused(wrong: dict[str, object]) -> None:
     columns = fitted_coder(TABLE).to_json()
     with pytest.raises((TypeError, ValueError)):
         FeatureCoder.from_json([*columns[:-1], {**columns[-1], **wrong}])
+
+
+@pytest.mark.parametrize(
+    "value", [10**400, -(10**400), "9" * 400, 1e308 * 10, float("nan"), True, [], {"a": 1}], ids=repr
+)
+@pytest.mark.parametrize("name", ["genres", "title", "studio", "year"])
+def test_odd_values_make_a_row_of_numbers(name: str, value: object) -> None:
+    entries, values = fitted_coder(TABLE).row({name: value})
+    assert len(entries) == len(values)
+    assert np.isfinite(values).all()

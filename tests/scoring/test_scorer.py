@@ -176,3 +176,12 @@ def test_numpy_is_all_it_imports(model_file: Path) -> None:
         "assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [None, [], 3, {"test": 1}, {"test": {"ndcg@20": "x"}}, {"test": {"ndcg@20": 10**400}}, {"test": []}],
+    ids=repr,
+)
+def test_it_is_represented_whatever_its_card_says(metrics: object, model: ServedModel) -> None:
+    assert "90 items" in repr(Scorer(replace(model, card={"metrics": metrics})))

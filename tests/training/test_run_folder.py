@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A trained model on disk: as it was, also from a folder that an earlier version wrote; damage is a sentence."""
 
+import hashlib
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from legcf.core.files import read_json, write_json
 from legcf.data.options import DataOptions
 from legcf.data.source import load_data
 from legcf.recommender import Recommender
+from legcf.training import checkpoint
 from legcf.training.loop import TrainingOptions
 from legcf.training.registry import config_from_json, resolve
 from legcf.training.run import train
@@ -120,6 +123,48 @@ def test_damage_is_a_sentence(tmp_path: Path, spoil, complaint: str) -> None:  #
     spoil(folder)
     with pytest.raises(UserError, match=complaint):
         load_model(folder)
+
+
+def edited(folder: Path, **values: object) -> None:
+    write_json(folder / "model.json", {**read_json(folder / "model.json"), **values})
+
+
+def with_far_items(folder: Path) -> None:
+    """Right in every checksum, and beyond the end of what compiled loops read."""
+    groups, facts = checkpoint.load(folder / "model.safetensors")
+    groups["train"]["items"] = groups["train"]["items"] + 10**6
+    checkpoint.save(folder / "model.safetensors", groups, facts)
+    edited(folder, sha256=hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest())
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda folder: (folder / "model.json").write_text("[" * 100_000),
+        lambda folder: (folder / "model.json").write_text("9" * 5000),
+        lambda folder: edited(folder, metrics=[]),
+        lambda folder: edited(folder, curve=None),
+        lambda folder: edited(folder, config=[1]),
+        lambda folder: edited(folder, config={**read_json(folder / "model.json")["config"], "ranking": 3}),
+        lambda folder: edited(folder, config={**read_json(folder / "model.json")["config"], "seed": "x"}),
+        lambda folder: edited(folder, config={**read_json(folder / "model.json")["config"], "training": [2]}),
+        with_far_items,
+    ],
+    ids=["deep", "digits", "metrics", "curve", "configuration", "ranking", "seed", "training", "items"],
+)
+def test_edits_are_a_sentence(tmp_path: Path, spoil: Callable[[Path], object]) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(KEPT / "format-1", folder)
+    spoil(folder)
+    with pytest.raises(UserError) as raised:
+        load_model(folder)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_damaged_report_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_bytes(b'{"epoch": 1}\n{"epoch": \n')
+    with pytest.raises(UserError, match=r"metrics\.jsonl is damaged"):
+        checkpoint.RunLog(tmp_path, None).restore(2)
 
 
 def test_no_folder_is_a_sentence(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ class Assignment:
         """Return S, N × c, float32, int32 indices while they can count; equal columns are summed, zeros left out."""
         import scipy.sparse as sp  # here: serving has no use for it
 
+        if self.indices.size and not 0 <= int(self.indices.min()) <= int(self.indices.max()) < self.num_buckets:
+            raise ValueError("an index of S lies outside the codebook")  # scipy would read beyond its arrays
         indptr = np.arange(0, self.indices.size + 1, self.per_entity, dtype=np.int64)
         matrix = sp.csr_matrix(
             (self.weights.ravel().copy(), self.indices.ravel().copy(), indptr),

@@ -2,7 +2,6 @@
 """Hold settings: frozen, fully resolved, unknown keys refused. The command line and the file use the same names."""
 
 import difflib
-import json
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -11,6 +10,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator, model_validator
 
 from legcf.core.errors import UserError
+from legcf.core.files import parse_json
 
 
 class Frozen(BaseModel):
@@ -288,7 +288,9 @@ def with_current_keys(content: Mapping[str, Any], method: Any, report: bool = Tr
                     )
                 continue
             target, _, name = current.partition(".")
-            if name in result.setdefault(target, {}):
+            if not isinstance(result.setdefault(target, {}), dict):
+                raise UserError(f"`{target}` must hold keys and values.")
+            if name in result[target]:
                 raise UserError(f"`{current}` is set twice, once under its former name: leave that out.")
             result[target][name] = value
     return result
@@ -296,12 +298,14 @@ def with_current_keys(content: Mapping[str, Any], method: Any, report: bool = Tr
 
 def migrated(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a saved run as they are written now, whatever version wrote them."""
+    if not isinstance(content, Mapping):
+        raise UserError("This is not a configuration of legcf: it is no object of sections.")
     method = content.get("method")
     result = with_current_keys(content, method.get("name") if isinstance(method, Mapping) else None, report=False)
     training = result.get("training")
     if isinstance(training, dict):
         result.setdefault("ranking", {})  # up to format 1 its keys stood among the training's
-        if training.get("keep") in _RENAMED_KEEP:
+        if isinstance(training.get("keep"), str) and training["keep"] in _RENAMED_KEEP:
             training["keep"] = _RENAMED_KEEP[training["keep"]]
     return result
 
@@ -374,6 +378,6 @@ def key_and_value(text: str, option: str, example: str) -> tuple[str, str]:
 def value_from_text(text: str) -> Any:
     """Return the value of a text: a number, true, null, a list in brackets; whatever is not JSON is text."""
     try:
-        return json.loads(text)
-    except json.JSONDecodeError:
+        return parse_json(text)
+    except ValueError:
         return text

@@ -66,6 +66,17 @@ class Interactions:
     def empty(cls, num_users: int, num_items: int) -> "Interactions":
         return cls(np.zeros(num_users + 1, dtype=np.int64), np.empty(0, dtype=np.int32), num_items)
 
+    def checked(self, kind: str) -> "Interactions":
+        """Return these pairs if offsets and items point inside, for compiled loops do not look; else a ValueError."""
+        indptr, items = self.indptr, self.items
+        if indptr.ndim != 1 or items.ndim != 1 or not len(indptr) or items.dtype != np.int32:
+            raise ValueError(f"the {kind} pairs have the wrong form")
+        if int(indptr[0]) != 0 or int(indptr[-1]) != len(items) or bool((indptr[1:] < indptr[:-1]).any()):
+            raise ValueError(f"the {kind} pairs are out of order")
+        if len(items) and not 0 <= int(items.min()) <= int(items.max()) < self.num_items:
+            raise ValueError(f"the {kind} pairs have items that are not there")
+        return self
+
     @property
     def num_users(self) -> int:
         return len(self.indptr) - 1

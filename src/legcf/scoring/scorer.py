@@ -338,8 +338,10 @@ class Scorer:
         users = (
             f"{len(model.users):,} users by id" if model.users is not None else "no users: a request brings its items"
         )
-        test = model.card.get("metrics", {}).get("test") or {}
-        accuracy = [f"{name} {test[name]:.4f}" for name in ("recall@20", "ndcg@20") if name in test]
+        metrics = model.card.get("metrics")
+        test = metrics.get("test") if isinstance(metrics, dict) else None
+        scores = [(name, test.get(name)) for name in ("recall@20", "ndcg@20")] if isinstance(test, dict) else []
+        accuracy = [f"{name} {score:.4f}" for name, score in scores if isinstance(score, float)]
         rows = {
             **({"file": self.path.name} if self.path else {}),
             **({"size": notebook_repr.size(self.path.stat().st_size)} if self.path and self.path.exists() else {}),

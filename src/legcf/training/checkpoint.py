@@ -118,8 +118,9 @@ def _read_as(path: Path) -> Iterator[None]:
     try:
         yield
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
         raise UserError(
-            f"{path} is damaged or not a legcf file ({error}); start again or take another copy."
+            f"{path} is damaged or not a legcf file ({reason}); start again or take another copy."
         ) from error
 
 

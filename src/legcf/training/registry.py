@@ -147,5 +147,6 @@ def config_from_json(content: Mapping[str, Any]) -> RunConfig:
             **{name: validated(model, content[name], name) for name, model in COMMON_SECTIONS.items()},
             data=content.get("data", {}),
         )
-    except (KeyError, TypeError) as error:
-        raise UserError(f"This is not a configuration of legcf: {error} is missing or of the wrong kind.") from error
+    except (KeyError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"This is not a configuration of legcf: {reason} is missing or of the wrong kind.") from error

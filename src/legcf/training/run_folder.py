@@ -207,15 +207,18 @@ def load_model(folder: Path) -> TrainedModel:
         titles = text_from_arrays(_arrays(groups["titles"])) if groups.get("titles") else None
         ranking_arrays = _arrays(groups.get("ranking", {}))
         model = make_model(config, train, lambda model: model.load_state_dict(groups["model"]))
+        ranking = RankingBuilder(config.ranking).from_arrays(model.ranking(), ranking_arrays)
         metrics, curve = description["metrics"], description["curve"]
+        if not isinstance(metrics, dict) or not isinstance(curve, list):
+            raise TypeError("its metrics are not an object, or its curve is not a list")
         features = None
         if groups.get("features"):
             features = ItemFeatures.restored(_arrays(groups["features"]), description["features"], len(items))
-    except (KeyError, TypeError, RuntimeError, ValueError) as error:
-        raise UserError(
-            f"{folder} is damaged ({str(error).splitlines()[0]}); take another copy or train again."
-        ) from error
-    ranking = RankingBuilder(config.ranking).from_arrays(model.ranking(), ranking_arrays)
+    except UserError:
+        raise
+    except (LookupError, TypeError, RuntimeError, ValueError, AttributeError, ArithmeticError, MemoryError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"{folder} is damaged ({reason}); take another copy or train again.") from error
     base = load_model(folder / _BASE) if (folder / _BASE / DESCRIPTION).exists() else None
     return TrainedModel(model, ranking, known, config, users, items, titles, metrics, curve, features, base)
 
@@ -237,9 +240,9 @@ def _interactions(tensors: Mapping[str, torch.Tensor], num_users: int, num_items
     if weights is not None and (len(weights) != len(pairs["items"]) or not np.isfinite(weights).all()):
         raise ValueError("its weights do not fit its pairs")
     loaded = Interactions(pairs["indptr"].astype(np.int64), pairs["items"].astype(np.int32), num_items, weights)
-    if loaded.num_users != num_users or int(loaded.indptr[-1]) != loaded.num_pairs:
+    if loaded.num_users != num_users:
         raise ValueError("its pairs do not fit its users")
-    return loaded
+    return loaded.checked("known")
 
 
 def _tensors(arrays: Mapping[str, np.ndarray]) -> checkpoint.Tensors:

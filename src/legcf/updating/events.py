@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read what a server has logged, for an update: every event and every described item that a run does not know yet."""
 
+import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from legcf.core.columns import FrameColumns
+from legcf.core.errors import UserError
 from legcf.data.ids import IdMap
 from legcf.data.reading.encode import as_integers
 from legcf.features.coder import FeatureColumn, as_written, float_or_none
@@ -37,11 +39,16 @@ class Reported:
 def new_events(folder: Path | str, trained: TrainedModel) -> Reported:
     """Return what stands behind the run's mark."""
     log, before = EventLog(folder), LogMark.from_card(trained.metrics)
-    mark, events = log.since(before)
-    rows = [(event.user, event.item, event.time) for event in events]
-    described = log.descriptions(before.described if before is not None and before.log == log.name else 0)
-    log.close()
-    frame = pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+    try:
+        mark, events = log.since(before)
+        rows = [(event.user, event.item, event.time) for event in events]
+        described = log.descriptions(before.described if before is not None and before.log == log.name else 0)
+        frame = pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+    except (sqlite3.Error, TypeError, ValueError, RecursionError, pl.exceptions.PolarsError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"The log of events in {folder} is damaged ({reason}): take another copy.") from error
+    finally:
+        log.close()
     pairs = frame.with_columns(
         _as_in(trained.users, frame[FrameColumns.USER]), _as_in(trained.items, frame[FrameColumns.ITEM])
     )

@@ -114,3 +114,13 @@ def test_nobody_else_can_read_the_log(log: EventLog) -> None:
     log.write([_events(0, 1)])
     assert stat.S_IMODE(log.folder.stat().st_mode) == 0o700
     assert {stat.S_IMODE(file.stat().st_mode) for file in log.folder.iterdir()} == {0o600}
+
+
+def test_a_clock_that_is_set_back_changes_no_order(log: EventLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    for position, now in enumerate((2e9, 1e9, 0.0, -5.0, 1.5e9)):
+        monkeypatch.setattr("time.time", lambda now=now: now)
+        log.write([[new_event("u", f"i{position}")]])
+    mark, events = log.since()
+    assert [event.item for event in events] == [f"i{position}" for position in range(5)]
+    assert [item for _, item in log.of_user("u")] == [f"i{position}" for position in range(5)]
+    assert list(log.since(mark)[1]) == []

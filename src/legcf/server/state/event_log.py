@@ -131,7 +131,7 @@ class EventLog:
             self.name: str = self._connection.execute("SELECT name FROM log").fetchone()[0]
             count = "SELECT count(*) FROM sqlite_master WHERE name = 'items'"
             self._describes = self._number(count) > 0  # older logs do not, until a server opens them
-        except (OSError, sqlite3.Error, TypeError) as error:
+        except (OSError, sqlite3.Error, TypeError, ValueError) as error:
             raise UserError(f"{path} cannot be opened as a log of events: {error}.") from error
 
     @property
