@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rank every item for every user: products block by block, and the best of each block compiled."""
 
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -54,14 +55,28 @@ def _rank(
 ) -> TopK:
     """Return the top k of the queried vectors' inner products, completed block by block, without the `hidden` items."""
     ranked, scores = empty_top_k(len(queries), min(k, len(against)))
-    across = against.astype(np.float32, copy=False).T
+    across = np.require(against, np.float32, ["C", "W"])  # torch takes no read-only array
     rows = max(1, _BLOCK_BYTES // (4 * max(len(against), 1)))
     buffer = np.empty((min(rows, max(len(queries), 1)), len(against)), dtype=np.float32)
     for start in range(0, len(queries), rows):
         block = slice(start, min(start + rows, len(queries)))
         out = buffer[: block.stop - start]
-        np.matmul(vectors[queries[block]].astype(np.float32, copy=False), across, out=out)
+        _multiply(vectors[queries[block]].astype(np.float32, copy=False), across, out)
         complete(out, block)
         hidden_here = hidden.of_users(np.arange(start, block.stop))
         ranked[block], scores[block] = top_k(out, ranked.shape[1], hidden_here)
     return ranked, scores
+
+
+def _multiply(queries: FloatArray, against: FloatArray, out: FloatArray) -> None:
+    """Write queries · againstᵀ into `out`: by torch where it is imported already, by numpy where nothing else needs it.
+
+    Torch gives equal vectors equal products wherever they stand, so that ties go to the lower number. OpenBLAS may
+    differ in the last bit between columns and numbers of rows.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None:
+        np.matmul(queries, against.T, out=out)
+        return
+    one, other = (torch.from_numpy(np.require(array, np.float32, ["C", "W"])) for array in (queries, against))
+    torch.mm(one, other.T, out=torch.from_numpy(out))

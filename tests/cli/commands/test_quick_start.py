@@ -105,3 +105,11 @@ def test_completion_and_the_list_of_commands(monkeypatch: pytest.MonkeyPatch) ->
     done = subprocess.run(program, check=False, capture_output=True, text=True, timeout=120)
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert not imported & set(_HEAVY)
+
+
+def test_a_model_file_is_measured_without_torch(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text("user,item\n7,1\n7,2\n8,5\n8,9\n3,30\n3,31\n")
+    program = [sys.executable, "-X", "importtime", "-m", "legcf", "evaluate", str(file), "--data", tmp_path / "new.csv"]
+    done = subprocess.run(program, check=True, capture_output=True, text=True, timeout=120)
+    assert "ndcg" in done.stdout
+    assert "torch" not in {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}

@@ -177,13 +177,14 @@ def _with_features(
     trained: "TrainedModel", source: Path, dataset: "Dataset", options: DataOptions, out: Path
 ) -> "TrainedModel":
     """Write the run again with a model that knows the items of a table, and return that model."""
-    from legcf.core.files import write_json
+    from legcf.core.files import folder_held, write_json
     from legcf.training.run_folder import save_model
     from legcf.updating.apply import with_item_features
 
     grown = with_item_features(trained, dataset, source, options.item_col)
-    save_model(out, grown)
-    write_json(out / "metrics.json", grown.metrics)
+    with folder_held(out):
+        save_model(out, grown)
+        write_json(out / "metrics.json", grown.metrics)
     return grown
 
 
