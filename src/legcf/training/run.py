@@ -34,12 +34,11 @@ from legcf.training.loop import DEFAULT_OPTIONS, Session, TrainingOptions
 from legcf.training.losses import LOSSES, check_loss
 from legcf.training.model import GraphModel
 from legcf.training.registry import BACKBONES, METHODS, config_from_json
-from legcf.training.run_folder import TrainedModel, prepare_folder, save_model
+from legcf.training.run_folder import TrainedModel, prepare_folder, read_vectors, save_model
 from legcf.training.sampler import edge_folds
 from legcf.training.selection import select_untrained, train_or_keep, with_factorisation
 from legcf.training.shared_work import Work
 from legcf.training.table_search import Selected
-from legcf.training.warm_start import read_vectors
 
 _HELD_OUT = 1 / 3
 """The share of everyone's training pairs to select by where a protocol has no validation. By a tenth, lists are
