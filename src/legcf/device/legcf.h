@@ -923,17 +923,20 @@ static void legcf__profile(legcf_model *m, const legcf_request *r) { /* the vect
     }
 }
 
+static float legcf__int8_product(const int8_t *values, const float *vector, uint32_t d) { /* in eight sums, which compilers add at once */
+    float sum[8] = {0, 0, 0, 0, 0, 0, 0, 0}, rest = 0;
+    int l;
+    for (; d >= 8; d -= 8, values += 8, vector += 8)
+        for (l = 0; l < 8; l++) sum[l] += (float)values[l] * vector[l];
+    while (d--) rest += (float)*values++ * *vector++;
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]) + ((sum[4] + sum[5]) + (sum[6] + sum[7])) + rest;
+}
+
 static float legcf__product(const legcf_matrix *m, uint32_t row, const float *vector) { /* of a row with a vector */
     float sum[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-    uint32_t x = 0, l, d = m->columns;
-    if (m->type == 1) {
-        const int8_t *values = (const int8_t *)m->values.at + (uint64_t)row * d;
-        for (; x + 8 <= d; x += 8)
-            for (l = 0; l < 8; l++) sum[l] += (float)values[x + l] * vector[x + l];
-        for (; x < d; x++) sum[x & 7] += (float)values[x] * vector[x];
-        return ((sum[0] + sum[1]) + (sum[2] + sum[3]) + ((sum[4] + sum[5]) + (sum[6] + sum[7]))) * m->factors[m->scale.at[row]];
-    }
-    for (; x < d; x++) sum[x & 7] += legcf__value(m, row, x) * vector[x];
+    uint32_t x, d = m->columns;
+    if (m->type == 1) return legcf__int8_product((const int8_t *)m->values.at + (uint64_t)row * d, vector, d) * m->factors[m->scale.at[row]];
+    for (x = 0; x < d; x++) sum[x & 7] += legcf__value(m, row, x) * vector[x];
     return (sum[0] + sum[1]) + (sum[2] + sum[3]) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
 }
 
