@@ -158,14 +158,14 @@ def in_node(folder: Path, users: int) -> dict[str, Any]:
 
 
 def build_c(folder: Path) -> None:
-    command = ["cc", "-std=c99", "-O3", "-o", folder / "legcf-c", READER.with_name("legcf-c.c"), "-lm"]
+    command = ["cc", "-std=c99", "-O3", "-o", str(folder / "legcf-c"), str(READER.with_name("legcf-c.c")), "-lm"]
     subprocess.run(command, check=True)
 
 
 def in_c(folder: Path, scorer: Scorer, users: int) -> dict[str, Any]:
     """Ask the program of legcf.h for users; its times are those of the processor's clock."""
     assert scorer.model.users is not None
-    command = [folder / "legcf-c", "--times", folder / "model.legcf"]
+    command = [str(folder / "legcf-c"), "--times", str(folder / "model.legcf")]
     asked = "".join(f"u 20 0 0 {user}\n" for user in range(min(users, len(scorer.model.users))))
     start = time.perf_counter()
     subprocess.run(command, input="", check=True, capture_output=True, text=True)
