@@ -209,7 +209,7 @@ def _study(folder: Path, sampler: Any) -> Any:
             direction="maximize",
             load_if_exists=True,
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, AssertionError) as error:
         raise UserError(f"{path} is damaged: choose another --out, or remove {folder} and search again.") from error
 
 
