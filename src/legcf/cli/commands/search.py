@@ -91,7 +91,7 @@ def _values(texts: list[str]) -> dict[str, tuple[Any, ...]]:
     return values_of
 
 
-def _single_value(text: str) -> str | float | bool | None:
+def _single_value(text: str) -> Any:
     value = value_from_text(text)
     if isinstance(value, list | dict):
         raise UserError(f"`--over` takes numbers, words, true, false and null between commas, not {text}.")
