@@ -15,7 +15,7 @@ from legcf.core.errors import UserError
 from legcf.evaluation import evaluate_per_user
 from legcf.evaluation.evaluate import DEFAULT_KS
 from legcf.experiments.cross_validation import FOLDS_FILE, CrossValidation
-from legcf.experiments.report.sheet import Cell, Sheet, Value
+from legcf.experiments.report.sheet import Sheet, SheetCell, Value
 from legcf.experiments.statistics import paired
 from legcf.recommender import Recommender
 
@@ -90,7 +90,7 @@ def _compare_folds(folders: Sequence[Path], ks: Sequence[int]) -> dict[str, Any]
 def sheet_of(comparison: Mapping[str, Any]) -> Sheet:
     """Return a column for each run, with its facts and metrics, and one with p-values against the first run."""
     runs = comparison["runs"]
-    rows: list[list[Cell]] = [[key, *(run[key] for run in runs), *(None for _ in runs[1:])] for key in _FACTS]
+    rows: list[list[SheetCell]] = [[key, *(run[key] for run in runs), *(None for _ in runs[1:])] for key in _FACTS]
     for name in runs[0]["metrics"]:
         best = max(run["metrics"][name] for run in runs)
         values = [Value(mean := run["metrics"][name], run.get("deviation", {}).get(name), mean == best) for run in runs]

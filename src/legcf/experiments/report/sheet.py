@@ -26,7 +26,7 @@ class Value:
     level: bool = False
 
 
-Cell = str | int | float | Value | None
+SheetCell = str | int | float | Value | None
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Sheet:
 
     title: str
     columns: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
+    rows: Sequence[Sequence[SheetCell]]
 
 
 def check_suffix(path: Path | None) -> None:
@@ -64,7 +64,7 @@ def _write_csv(path: Path, sheets: Sequence[Sheet]) -> None:
         writer.writerows(rows)
 
 
-def _flat(sheet: Sheet, row: Sequence[Cell]) -> dict[str, str | int | float | None]:
+def _flat(sheet: Sheet, row: Sequence[SheetCell]) -> dict[str, str | int | float | None]:
     flat: dict[str, str | int | float | None] = {}
     for position, (name, cell) in enumerate(zip(sheet.columns, row, strict=True)):
         flat[name or ("row" if position == 0 else "")] = cell.mean if isinstance(cell, Value) else cell
@@ -94,7 +94,7 @@ def _latex(sheet: Sheet) -> str:
     )  # fmt: skip
 
 
-def _latex_cell(cell: Cell) -> str:
+def _latex_cell(cell: SheetCell) -> str:
     match cell:
         case None:
             return ""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf.experiments import published
-from legcf.experiments.report.sheet import Cell, Sheet, Value
+from legcf.experiments.report.sheet import Sheet, SheetCell, Value
 from legcf.experiments.statistics import LEVEL, Measured, holm, paired
 from legcf.experiments.store import DRAWING, ResultStore, StoredRun
 from legcf.experiments.studies import STUDIES
@@ -97,7 +97,7 @@ class ResultTable:
         ]
         rows = []
         for line in self.lines:
-            numbers: list[Cell] = []
+            numbers: list[SheetCell] = []
             for metric in self.metrics:
                 numbers += [line.published.get(metric)] if compares else []
                 ours = line.measured.get(metric)
