@@ -96,6 +96,8 @@ def test_text(tmp_path: Path) -> None:
     bare = read_table(tmp_path / "bare.csv")
     np.testing.assert_array_equal(bare.items, ITEMS)
     assert bare.item_ids is None
+    (tmp_path / "whole.csv").write_text("a,1,2\nb,3,4\n")
+    assert read_table(tmp_path / "whole.csv").items.tolist() == [[1, 2], [3, 4]]
     (tmp_path / "numbers.txt").write_text("2 1\n7 0.5\n12 1.5\n")
     assert read_table(tmp_path / "numbers.txt").item_ids == [7, 12]
 

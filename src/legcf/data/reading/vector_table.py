@@ -172,7 +172,7 @@ def _read_csv(path: Path) -> VectorTable:
     separator = "\t" if path.suffix.lower() == ".tsv" else ","
     head = [[field.strip().strip('"') for field in line.split(separator)] for line in _first_lines(path)]
     names = [name.lower() for name in head[0]]
-    has_header = len(head) > 1 and (names[0] in ("", *_ID_COLUMNS) or not any(map(_is_decimal, names[1:])))
+    has_header = len(head) > 1 and (names[0] in ("", *_ID_COLUMNS) or not any(map(_is_number, names[1:])))
     row, names = (head[1], names) if has_header else (head[0], [])
     named = next((position for position, name in enumerate(names) if name in ("", *_ID_COLUMNS)), 0)
     has_ids = bool(names and names[named] in ("", *_ID_COLUMNS)) or not _is_decimal(row[0])
@@ -219,13 +219,17 @@ def _first_lines(path: Path) -> list[str]:
     return lines
 
 
-def _is_decimal(text: str) -> bool:
-    """Return whether a text is a number that is no id: 0.5 and 1e-3, not 7 or 007."""
+def _is_number(text: str) -> bool:
     try:
         float(text)
     except ValueError:
         return False
-    return not text.lstrip("+-").isdigit()
+    return True
+
+
+def _is_decimal(text: str) -> bool:
+    """Return whether a text is a number that is no id: 0.5 and 1e-3, not 7 or 007."""
+    return _is_number(text) and not text.lstrip("+-").isdigit()
 
 
 def _sides(arrays: dict[str, Matrix], path: Path, ordered: bool) -> VectorTable:
