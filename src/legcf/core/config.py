@@ -184,6 +184,16 @@ class RankingConfig(Frozen):
     popularity_weight: float | None = Field(0.0, ge=0)
     """standard deviation of log popularity in the scores, as a multiple of that of the inner products; null: chosen
     on validation"""
+    half_life_items: float | Literal["auto"] | None = Field(None)
+    """items of a user's history after which an item counts half as much as the last one, by the order of times; auto:
+    chosen on validation pairs that are later; null: all count alike"""
+
+    @field_validator("half_life_items")
+    @classmethod
+    def _is_positive(cls, half_life: float | str | None) -> float | str | None:
+        if isinstance(half_life, float) and not 0 < half_life < float("inf"):
+            raise ValueError("a half-life is a number of items above 0, auto or null")
+        return half_life
 
     @field_validator("bytes")
     @classmethod

@@ -2,7 +2,7 @@
 """Hold who interacted with what: immutable CSR parts over contiguous integers, and a dataset of three of them."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -229,6 +229,7 @@ class Dataset:
         titles: Names of items, in item order, if there are any.
         provenance: How the parts were made (source, protocol, split seed, options); recorded with every run.
         weighed_at: The time, in seconds since 1970, that the ages of pairs were counted back from, with a half-life.
+        order: Every pair, weighed by its position in the user's history, oldest first; None where no times were read.
 
     Example:
         ```python
@@ -247,6 +248,7 @@ class Dataset:
     titles: list[str] | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
     weighed_at: float | None = None
+    order: Interactions | None = None
 
     @cached_property
     def known(self) -> Interactions:
@@ -272,7 +274,7 @@ class Dataset:
 
     def of_users(self, users: NDArray[np.int64]) -> "Dataset":
         """Return the pairs of some users, over the same items."""
-        parts = {name: getattr(self, name).of_users(users) for name in ("train", "validation", "test")}
+        parts: dict[str, Any] = {name: part.of_users(users) for name, part in self._parts()}
         return replace(self, users=IdMap(self.users.values[users], self.users.kind), **parts)
 
     def sample(self, pairs: int, items: int, rng: np.random.Generator) -> "Dataset":
@@ -292,9 +294,15 @@ class Dataset:
         return popular.of_users(popular.train.some_users(pairs, rng))
 
     def _of_items(self, items: NDArray[np.int64]) -> "Dataset":
-        parts = {name: getattr(self, name).of_items(items) for name in ("train", "validation", "test")}
+        parts: dict[str, Any] = {name: part.of_items(items) for name, part in self._parts()}
         titles = None if self.titles is None else [self.titles[item] for item in items]
         return replace(self, items=IdMap(self.items.values[items], self.items.kind), titles=titles, **parts)
+
+    def _parts(self) -> Iterator[tuple[str, Interactions]]:
+        """Yield what holds pairs of users and items, by its name."""
+        yield from (("train", self.train), ("validation", self.validation), ("test", self.test))
+        if self.order is not None:
+            yield "order", self.order
 
     def whole(self) -> "Dataset":
         """Take every pair as training, none to choose or test by.

@@ -31,12 +31,12 @@ def choose_popularity_weight(ranking: Ranking, truth: Interactions, seed: int) -
     best, best_weight, weight = plain, 0.0, _FIRST_WEIGHT
     while weight < _MOST_WEIGHT and (trial := scores(weight)).mean() > best.mean():
         best, best_weight, weight = trial, weight, 2 * weight
-    if _lead(best, plain) <= _ERRORS:
+    if lead(best, plain) <= _ERRORS:
         best, best_weight = plain, 0.0
-    return best_weight if _lead(best, scores(_MOST_WEIGHT)) > _ERRORS_OVER_POPULARITY else _MOST_WEIGHT
+    return best_weight if lead(best, scores(_MOST_WEIGHT)) > _ERRORS_OVER_POPULARITY else _MOST_WEIGHT
 
 
-def _lead(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+def lead(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
     """Return by how many of its standard errors the mean of one is above that of the other, for the same users."""
     differences = one - other
     error = float(differences.std()) / np.sqrt(max(len(differences), 1))

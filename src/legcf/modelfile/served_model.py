@@ -135,6 +135,8 @@ def _to_store(model: ServedModel) -> tuple[codecs.Store, dict[str, Any]]:
     config: dict[str, Any] = {"dtype": model.dtype, "items": len(model.items)}
     if model.pooling is not None:
         config["pooling"] = {"user_power": model.pooling.user_power, "item_power": model.pooling.item_power}
+        if model.pooling.half_life is not None:
+            config["pooling"]["half_life"] = model.pooling.half_life
     config["fold_in"] = {"user": vars(model.fold_in)}
     store: codecs.Store = {}
     config["popularity"] = codecs.put_integers(store, "popularity", model.popularity)
@@ -222,7 +224,9 @@ def _get_fold_in(config: dict[str, Any]) -> FoldIn:
 def _get_pooling(config: dict[str, Any], popularity: NDArray[np.integer]) -> Pooling:
     powers = float(config["user_power"]), float(config["item_power"])
     codecs.expect(all(-4 <= power <= 4 for power in powers), "the powers of pooling are wrong")
-    return Pooling(*powers, popularity)
+    half_life = float(config["half_life"]) if "half_life" in config else None
+    codecs.expect(half_life is None or 0 < half_life <= _LARGEST_SCALE, "the half-life of pooling is wrong")
+    return Pooling(*powers, popularity, half_life)
 
 
 def _get_history(store: codecs.Store, pairs: int, num_users: int, num_items: int) -> PackedHistories:

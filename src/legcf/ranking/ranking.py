@@ -106,6 +106,11 @@ class Ranking:
             users = self.pooling.vectors(histories, items.__getitem__, items.shape[1])
         return replace(self, users=users, histories=histories)
 
+    def with_recency(self, histories: Interactions, half_life: float) -> "Ranking":
+        """Return the same with histories that are weighed by this half-life (`recency.recent`)."""
+        assert self.pooling is not None
+        return replace(self.with_histories(histories), pooling=replace(self.pooling, half_life=half_life))
+
     def with_norm_power(self, power: float) -> "Ranking":
         """Raise the lengths of all vectors to this power; 1 leaves them as they are."""
         if power == 1:

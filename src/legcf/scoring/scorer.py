@@ -24,6 +24,7 @@ from legcf.data.ids import ExternalId, IdMap
 from legcf.modelfile.attributes import ItemMask
 from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.popularity import trust
+from legcf.ranking.recency import recent_profile
 from legcf.ranking.tables.embedding_table import EmbeddingTable, measure
 from legcf.ranking.topk_numpy import top_k
 from legcf.scoring.batch import blocks
@@ -51,7 +52,7 @@ class Request:
 
     Args:
         user: The id of a user that the model knows.
-        items: What somebody has: of someone new, or beside what is known of the user.
+        items: What somebody has: of someone new, or beside what is known of the user; oldest first, where order counts.
         k: How many items, at most.
         exclude_seen: Whether to leave out what the user is known to have, `items` included.
         allow: Recommend nothing but these.
@@ -227,7 +228,7 @@ class Scorer:
 
         Args:
             request: Who asks.
-            more: Positions of items that the user took meanwhile.
+            more: Positions of items that the user took meanwhile, oldest first.
 
         Returns:
             What scores are computed from.
@@ -238,6 +239,9 @@ class Scorer:
         history = sorted_unique(np.concatenate([known, news])) if len(news) else known
         stored = self.model.history
         relative = None if stored is None or user is None else stored.relative(user, history)
+        if self.model.pooling is not None and self.model.pooling.half_life is not None and len(news):
+            weights = None if stored is None or user is None else stored.some(user, user + 1).weights
+            history, relative = recent_profile(known, weights, news, self.model.pooling.half_life)
         if user is not None and self.model.user_rows is not None:
             trained = self.model.user_rows.vectors(np.array([user]))[0]
             if len(history) == len(known):

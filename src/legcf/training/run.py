@@ -22,11 +22,14 @@ from legcf.core.config import RunConfig
 from legcf.core.errors import UserError
 from legcf.core.files import folder_held, write_json
 from legcf.core.random_streams import Stream
-from legcf.data.interactions import MANY_PAIRS, SAMPLE_ITEMS, Dataset
+from legcf.data.interactions import MANY_PAIRS, SAMPLE_ITEMS, Dataset, Interactions
+from legcf.data.preparing.splits import find_protocol
+from legcf.evaluation.half_life import choose_half_life
 from legcf.evaluation.metrics import parse_metric
 from legcf.evaluation.popularity_weight import choose_popularity_weight
 from legcf.ranking.builder import RankingBuilder
 from legcf.ranking.item_lists.recipe import ListFitter
+from legcf.ranking.recency import recent
 from legcf.scoring.run_files import read_description
 from legcf.training.assess import ByteBudget, assess, peak_memory_mb
 from legcf.training.build import TrainingGraph, make_model
@@ -142,6 +145,7 @@ def _train_once(
         raise UserError(f"{dataset.name} has no training pairs.")
     check_loss(config.training)
     parse_metric(config.training.monitor)
+    _refuse_unordered(config, dataset)
     sized, byte_budget = _with_sizes(config, dataset)
     folder = options.folder
     distributed.run_on_first_and_broadcast(
@@ -171,7 +175,7 @@ def _train_once(
     if resumes:
         session.resume()
     selected = train_or_keep(session, replace(builder, config=untrained.ranking), untrained)
-    selected = _with_popularity(selected, builder, dataset)
+    selected, known = _with_recency(_with_popularity(selected, builder, dataset), dataset)
 
     evaluation_started = time.perf_counter()
     metrics = assess(selected.model, selected.ranking, dataset, selected.config)
@@ -187,7 +191,7 @@ def _train_once(
     metrics |= _best_epochs(session)
     if rehearsal is not None:
         metrics |= _rehearsal_metrics(rehearsal, dataset)
-    trained = _trained_model(selected, dataset, metrics, session)
+    trained = _trained_model(selected, known, dataset, metrics, session)
     if folder is not None:
         save_model(folder, trained)
         write_json(folder / "metrics.json", metrics)
@@ -209,6 +213,46 @@ def _with_popularity(selected: Selected, builder: RankingBuilder, dataset: Datas
     if not weight:
         return selected
     return replace(selected, ranking=replace(builder, config=settings).build(selected.model.ranking(), None).ranking)
+
+
+def _with_recency(selected: Selected, dataset: Dataset) -> tuple[Selected, Interactions]:
+    """Weigh histories by their order, as the configuration says or validation chooses; return all known pairs so too.
+
+    `auto` weighs nothing where there is no order, or where the protocol does not hold out what came later.
+    """
+    config, ranking, order = selected.config, selected.ranking, dataset.order
+    half_life = config.ranking.half_life_items
+    if half_life is None:
+        return selected, dataset.known
+    if half_life == "auto":
+        half_life = None
+        later = dataset.validation.num_pairs > 0 and find_protocol(dataset.protocol).needs_time
+        if later and order is not None and ranking.pooling is not None:
+            half_life = choose_half_life(ranking, order, dataset.validation, config.seed)
+        settings = config.ranking.model_copy(update={"half_life_items": half_life})
+        selected = replace(selected, config=config.model_copy(update={"ranking": settings}))
+        if half_life is None:
+            return selected, dataset.known
+    if ranking.pooling is None:
+        raise UserError(
+            "ranking.half_life_items is for models whose users are their histories: add --backbone history."
+        )
+    assert order is not None
+    train = recent(dataset.train, order, half_life)
+    known = train if dataset.known is dataset.train else recent(dataset.known, order, half_life)
+    return replace(selected, ranking=ranking.with_recency(train, half_life)), known
+
+
+def _refuse_unordered(config: RunConfig, dataset: Dataset) -> None:
+    """Refuse in one sentence, before any work is done, to weigh histories by an order that they do not have."""
+    half_life = config.ranking.half_life_items
+    if half_life is not None and dataset.train.weights is not None:
+        raise UserError("ranking.half_life_items does not go with weights of pairs: leave it or the weights out.")
+    if half_life not in (None, "auto") and dataset.order is None:
+        raise UserError(
+            "ranking.half_life_items needs times, which a prepared folder does not keep: train on a table that has some,"
+            " with --protocol leave-last-out, --protocol temporal or --time-col."
+        )
 
 
 def _with_sizes(config: RunConfig, dataset: Dataset) -> tuple[RunConfig, int | None]:
@@ -288,11 +332,13 @@ def _rehearsal_metrics(rehearsal: Rehearsal, dataset: Dataset) -> dict[str, Any]
     return {**metrics, "seconds_to_choose": rehearsal.seconds}
 
 
-def _trained_model(selected: Selected, dataset: Dataset, metrics: dict[str, Any], session: Session) -> TrainedModel:
+def _trained_model(
+    selected: Selected, known: Interactions, dataset: Dataset, metrics: dict[str, Any], session: Session
+) -> TrainedModel:
     return TrainedModel(
         selected.model,
         selected.ranking,
-        dataset.known,
+        known,
         selected.config,
         dataset.users,
         dataset.items,

@@ -9,7 +9,7 @@ import hashlib
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -206,8 +206,11 @@ def load_model(folder: Path) -> TrainedModel:
         known = _interactions(groups["known"], len(users), len(items)) if groups.get("known") else train
         titles = text_from_arrays(_arrays(groups["titles"])) if groups.get("titles") else None
         ranking_arrays = _arrays(groups.get("ranking", {}))
-        model = make_model(config, train, lambda model: model.load_state_dict(groups["model"]))
+        half_life = config.ranking.half_life_items  # weights then say what is recent, and nothing was learnt by them
+        plain = train if half_life is None else replace(train, weights=None)
+        model = make_model(config, plain, lambda model: model.load_state_dict(groups["model"]))
         ranking = RankingBuilder(config.ranking).from_arrays(model.ranking(), ranking_arrays)
+        ranking = ranking if half_life is None else ranking.with_recency(train, float(half_life))
         metrics, curve = description["metrics"], description["curve"]
         if not isinstance(metrics, dict) or not isinstance(curve, list):
             raise TypeError("its metrics are not an object, or its curve is not a list")

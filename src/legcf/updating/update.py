@@ -114,6 +114,11 @@ def refuse_others(base: TrainedModel) -> None:
             f"A model of {base.config.method.name} on {base.config.backbone.name} cannot be updated, for its users are"
             " more than their histories: train again, with the default preset if it is to be updated later."
         )
+    if base.config.ranking.half_life_items is not None:
+        raise UserError(
+            "A model with ranking.half_life_items cannot be updated, for it does not keep when its pairs were: train"
+            " again with the new ones."
+        )
 
 
 def model_config(base: TrainedModel) -> Any:

@@ -4,8 +4,9 @@
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from typing import Protocol as Interface
 
 import numpy as np
@@ -42,6 +43,8 @@ class Built:
     pairs: int
     merged: int
     weights: Weights | None = None
+    order: Interactions | None = None
+    """As in `Dataset`."""
 
 
 class MemoryPart:
@@ -62,12 +65,12 @@ class MemoryPart:
 
 def build_in_memory(source: PairSource, options: DataOptions) -> Dataset:
     parts = [MemoryPart() for _ in PARTS]
-    built = build(source, options, parts)
+    built = build(source, options, parts, keeps_order=True)
     pairs, weights = (part.interactions(len(built.items)) for part in parts), built.weights
     train, validation, test = pairs if weights is None else map(weights.among, pairs)
     facts, at = provenance(source, options, built), None if weights is None else weights.at
     ids = built.users, built.items
-    return Dataset(source.name, built.protocol, *ids, train, validation, test, built.titles, facts, at)
+    return Dataset(source.name, built.protocol, *ids, train, validation, test, built.titles, facts, at, built.order)
 
 
 def provenance(source: PairSource, options: DataOptions, built: Built) -> dict[str, object]:
@@ -96,6 +99,7 @@ def build(
     parts: Sequence[PartWriter],
     scratch: Path | None = None,
     quiet: bool = True,
+    keeps_order: bool = False,
 ) -> Built:
     """Sort, filter and split the pairs of a source into `parts`. Large sources spill into (or beside) `scratch`."""
     protocol = find_protocol(options.protocol or ("legcf" if source.has_test else "ratio"))
@@ -122,18 +126,31 @@ def build(
             raise UserError(f"Nothing is left of {source.where} with k_core={options.k_core}: choose a smaller one.")
         rng = np.random.default_rng(options.split_seed)
         label = protocol.start(options, rng, kept)
-        pairs = 0
+        pairs, ordered = 0, MemoryPart()
+        positions: list[NDArray[np.float32]] = []
         with progress(f"Splitting {source.name}", int(kept.users.sum()), "users", quiet) as task:
             for block in kept:
                 labels = label(block)
                 pairs += len(block.items)
                 for number, part in enumerate(parts):
                     part.append(*kernels.part_rows(block.indptr, block.items, labels, number))
+                if keeps_order and block.times is not None:
+                    ordered.append(block.degrees, block.items)
+                    positions.append(_positions_in_time(block, block.times))
                 task.advance(len(block.indptr) - 1)
     users = IdMap(source.users.values[kept.users], "user")
     items = IdMap(source.items.values[kept.items], "item")
     weights = _renumbered(source.weights(), kept) if options.weighs else None
-    return Built(protocol.name, users, items, source.titles(items), pairs, merged.merged, weights)
+    order = replace(ordered.interactions(len(items)), weights=np.concatenate(positions)) if positions else None
+    return Built(protocol.name, users, items, source.titles(items), pairs, merged.merged, weights, order)
+
+
+def _positions_in_time(block: Block, times: NDArray[Any]) -> NDArray[np.float32]:
+    """Return the position of every pair in its user's history, oldest first; pairs of one moment by their items."""
+    rows = block.rows()
+    positions = np.empty(len(rows), dtype=np.float32)
+    positions[np.lexsort((times, rows))] = np.arange(len(rows)) - block.indptr[rows]
+    return positions
 
 
 def _renumbered(weights: Weights, kept: "KeptBlocks") -> Weights:

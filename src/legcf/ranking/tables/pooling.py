@@ -25,6 +25,8 @@ class Pooling:
     item_power: float
     counts: NDArray[np.integer]
     """d_j"""
+    half_life: float | None = None
+    """Items after which an item counts half as much as the last one; None: order does not matter."""
 
     @cached_property
     def item_weights(self) -> FloatArray:

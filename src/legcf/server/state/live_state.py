@@ -38,15 +38,16 @@ class LiveState:
         return self.log is not None
 
     def news(self, loaded: LoadedModel, user: ExternalId | None) -> LiveItems:
-        """Return items of the user that the file does not hold; of a user who is not in the file, all in the log."""
+        """Return items of the user that the file does not hold, oldest first; of an unknown user, all in the log."""
         if self.log is None or user is None:
             return NO_ITEMS
         model = loaded.scorer.model
         is_in_file = model.users is not None and model.users.find(user) is not None
         after = self.log.position_in(LogMark.from_card(model.card)) if is_in_file else 0
         events = self.log.of_user(str(user), after)
-        items = {position for _, item in events if (position := model.items.find(item)) is not None}
-        return LiveItems(np.array(sorted(items), dtype=np.int32), events[-1][0]) if events else NO_ITEMS
+        items = [position for _, item in events if (position := model.items.find(item)) is not None]
+        latest = list(dict.fromkeys(reversed(items)))[::-1]  # of an item that came twice, the last time counts
+        return LiveItems(np.array(latest, dtype=np.int32), events[-1][0]) if events else NO_ITEMS
 
     def hidden(self, loaded: LoadedModel) -> LiveItems:
         """Return the items that are not available now."""
