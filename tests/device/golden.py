@@ -148,6 +148,9 @@ def make_kinds() -> dict[str, ServedModel]:
     )
     kinds["attributes"] = replace(base(13), attributes=attributes(rng, ITEMS), titles=titles)
     kinds["weights"] = replace(base(14), history=PackedHistories.of(histories(rng, USERS, ITEMS, weighted=True)))
+    for kind, model in {"recency": kinds["weights"], "recency-new": base(14)}.items():
+        assert model.pooling is not None
+        kinds[kind] = replace(model, pooling=replace(model.pooling, half_life=1.5))
     kinds["weights-lists"] = replace(kinds["weights"], lists=lists(rng, ITEMS, 0.1, 5, 0.5))
     kinds["solved"] = solved(replace(base(15), item_rows=coded(rng, ITEMS, WIDTH, 20, 3)), rng)
     kinds["solved-weights"] = solved(kinds["weights"], rng)

@@ -54,6 +54,8 @@ def line_of(model: Any, ask: str, options: dict[str, Any]) -> str | None:
     if ask != "recommend" or options.keys() & {"filter", "cap", "diversity"} or options.get("k") == 0:
         return None
     items = [find(item) for item in options.get("items", ())]
+    if items and model.pooling is not None and model.pooling.half_life is not None:
+        return None  # the caller weighs items by their order, as `relative`
     if None in items or ("user" in options and (items or model.user_rows is not None or model.history is None)):
         return None
     hidden = {find(item) for item in options.get("deny", ())}

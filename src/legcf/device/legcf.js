@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Read a legcf model file in a browser, a Worker or Node and answer from it there, as Python's `Scorer` does: in float32,
-// added in the same order, ties to the lower item number. Nothing in a file is trusted: what is wrong is an Error.
-// Public methods are described in legcf.d.ts.
+// Read a legcf model file and answer as Python's `Scorer` does: in float32, added in the same order. What is wrong is an
+// Error. legcf.d.ts describes public methods.
 
 const VERSION = "2";
 const LARGEST = 1e6; // stored number: sums of products stay finite
@@ -64,7 +63,7 @@ const readHeader = (bytes) => {
   return header;
 };
 
-// Return a function that gives an array by name, types and shape.
+// Give an array by name, types and shape.
 const readParts = (header, data) => {
   const parts = new Map();
   for (const [name, entry] of Object.entries(header)) {
@@ -430,7 +429,7 @@ const mask = (column, condition) => {
 
 const byScore = (items, scores) => items.sort((a, b) => scores[b] - scores[a] || a - b);
 
-// Return the positions of the k highest scores, lower positions first among equals, −∞ left out.
+// Return the k highest scores' positions, lower ones first among equals, −∞ left out.
 const best = (scores, k) => {
   expect(Number.isSafeInteger(k) && k > 0, "k is a whole number of at least 1.");
   const kept = new Uint32Array(min(scores.length, max(2 * k, 64)));
@@ -478,7 +477,6 @@ const sentence = (opening, items, shared) => {
   return shared[0]?.examples.length ? `For people who like ${named(shared[0].examples)}.` : "It fits this taste.";
 };
 
-// A model file that answers questions.
 export class Legcf {
   // Read bytes (not copied), a Response or a Blob.
   static async load(source) {
@@ -502,7 +500,7 @@ export class Legcf {
     this.bias = part.has("item_bias") ? part.floats("item_bias", items) : null;
     this.titles = part.has("titles.text") ? new Texts(part, "titles", items) : null;
     this.pooling = config.pooling ?? null;
-    expect(this.counts.bits <= 32 && (!this.pooling || within(this.pooling.user_power, -4, 4) && within(this.pooling.item_power, -4, 4)), "pooling is wrong");
+    expect(this.counts.bits <= 32 && (!this.pooling || within(this.pooling.user_power, -4, 4) && within(this.pooling.item_power, -4, 4) && within(this.pooling.half_life ?? 1, 1e-9, 1e12)), "pooling is wrong");
     this.foldIn = { unobserved: 0.1, ridge: 1e-3, damping: 0.5, scale: 1, ...config.fold_in.user };
     const settings = Object.values(this.foldIn);
     expect(settings.length === 4 && settings.every((value) => within(value, 0, 1e12)), "fold_in is wrong");
@@ -541,7 +539,7 @@ export class Legcf {
 
   history(user) { return this.past(this.user(user)).history.map((item) => this.items.at(item)); }
 
-  // Find the best items for a known user, for somebody with these items, or both.
+  // Find the best items for a user, for items, or both.
   recommend({ user, items = [], k = 20, excludeSeen = true, allow, deny = [], filter = {}, cap = {}, diversity = 0 } = {}) {
     expect(within(diversity, 0, 1), "Diversity is a number from 0 to 1.");
     const profile = this.profile(user, items), scores = this.scores(profile);
@@ -595,7 +593,7 @@ export class Legcf {
     return this.norms[item];
   }
 
-  // Return what a user has, and how much it counts in units of the mean.
+  // Return a user's history, and its weights in units of the mean.
   past(user) {
     if (!this.histories) return { history: [], relative: null };
     const { items: history, first } = this.histories.row(user);
@@ -609,6 +607,12 @@ export class Legcf {
     const history = news.length ? [...new Set([...past.history, ...news])].sort((a, b) => a - b) : past.history;
     const counts = past.relative && new Map(past.history.map((item, i) => [item, past.relative[i]]));
     const profile = { history, relative: counts && Float32Array.from(history, (item) => counts.get(item) ?? 1) };
+    const half = this.pooling?.half_life;
+    if (half && news.length) {
+      const last = [...new Set(news.reverse())], most = max(...past.relative ?? [1]), known = 2 ** (-last.length / half) / most;
+      const counted = new Map([...past.history.map((item) => [item, known * (counts?.get(item) ?? 1)]), ...last.map((item, i) => [item, 2 ** (-i / half)])]);
+      profile.relative = Float32Array.from(toMean(history.map((item) => max(counted.get(item), 1e-5))));
+    }
     expect(position < 0 || this.userTable || this.histories, "This model stores no histories: send the user's items.");
     if (position < 0 || !this.userTable) profile.vector = this.solved(profile);
     else {
@@ -643,7 +647,7 @@ export class Legcf {
     });
   }
 
-  // Return how much each item counts in somebody's vector, and the vector's scale.
+  // Return how much each item counts in a vector, and its scale.
   weights({ history, relative }) {
     const { pooling, foldIn } = this, scale = pooling && power(history.length, pooling.user_power);
     const weights = history.map((item, i) => {
@@ -686,7 +690,7 @@ export class Legcf {
     }
   }
 
-  // Maximal marginal relevance (Carbonell and Goldstein 1998) within caps.
+  // Maximal marginal relevance within caps.
   diverse(pool, scores, k, diversity, caps) {
     const lowest = scores.at(-1), span = fround(scores[0] - lowest), chosen = [], left = new Set(pool.keys()), taken = caps.map(() => new Map());
     const relevance = scores.map((score) => fround((1 - diversity) * (span > 0 ? fround(fround(score - lowest) / span) : 1)));

@@ -225,7 +225,7 @@ def _get_pooling(config: dict[str, Any], popularity: NDArray[np.integer]) -> Poo
     powers = float(config["user_power"]), float(config["item_power"])
     codecs.expect(all(-4 <= power <= 4 for power in powers), "the powers of pooling are wrong")
     half_life = float(config["half_life"]) if "half_life" in config else None
-    codecs.expect(half_life is None or 0 < half_life <= _LARGEST_SCALE, "the half-life of pooling is wrong")
+    codecs.expect(half_life is None or 1e-9 <= half_life <= _LARGEST_SCALE, "the half-life of pooling is wrong")
     return Pooling(*powers, popularity, half_life)
 
 

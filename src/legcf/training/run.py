@@ -250,7 +250,7 @@ def _refuse_unordered(config: RunConfig, dataset: Dataset) -> None:
         raise UserError("ranking.half_life_items does not go with weights of pairs: leave it or the weights out.")
     if half_life not in (None, "auto") and dataset.order is None:
         raise UserError(
-            "ranking.half_life_items needs times, which a prepared folder does not keep: train on a table that has some,"
+            "ranking.half_life_items needs times, which a prepared folder does not keep: train on a table with some,"
             " with --protocol leave-last-out, --protocol temporal or --time-col."
         )
 
