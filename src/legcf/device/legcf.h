@@ -74,6 +74,7 @@ typedef struct {
     legcf_bytes list_codes, list_levels, history_codes, history_levels;
     uint32_t list_bits, history_bits;
     double list_power, user_power, item_power;
+    double half_life; /* in items, where later ones count more (`relative` of a request is the caller's to fill); or 0 */
     double unobserved, ridge, damping, scale;
     legcf_ids items, users, titles;
     double *gram, *system, *rhs;
@@ -738,6 +739,7 @@ static int legcf__parts(const legcf_source *s, legcf_json config, legcf_model *m
     }
     if (legcf__member(config, "pooling", &part)) {
         if (!legcf__number_of(part, "user_power", -4, 4, &m->user_power) || !legcf__number_of(part, "item_power", -4, 4, &m->item_power)) return 0;
+        if (legcf__member(part, "half_life", &(legcf__json){0}) && !legcf__number_of(part, "half_life", 1e-9, 1e12, &m->half_life)) return 0;
         m->is_pooled = 1;
     }
     if (!legcf__member(config, "fold_in", &part) || !legcf__member(part, "user", &side)) return 0;

@@ -79,7 +79,7 @@ class Answering:
             k: How many items for each, at most.
             exclude_seen: Whether to leave out what a user is known to have, `items` included.
             unknown: What to do with ids that the model does not know: an error, or `popular` items.
-            items: What somebody has: of someone new, or beside what is known of the users.
+            items: What somebody has, oldest first: of someone new, or beside what is known of the users.
             allow: Recommend nothing but these.
             deny: Recommend none of these.
             filter: What the attributes of items must be, as in `legcf.Request`; `describe_items` names them.

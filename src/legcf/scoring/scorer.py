@@ -52,7 +52,7 @@ class Request:
 
     Args:
         user: The id of a user that the model knows.
-        items: What somebody has: of someone new, or beside what is known of the user; oldest first, where order counts.
+        items: What somebody has, oldest first: of someone new, or beside what is known of the user.
         k: How many items, at most.
         exclude_seen: Whether to leave out what the user is known to have, `items` included.
         allow: Recommend nothing but these.

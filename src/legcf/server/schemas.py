@@ -110,7 +110,7 @@ class Ask(_Strict):
 
     user: Id | None = None
     items: list[Id] = Field(
-        default=[], max_length=MAX_LIST, description="Items the user has; unknown ones are an error of this request."
+        default=[], max_length=MAX_LIST, description="Items the user has, oldest first; unknown ones are an error of this request."
     )
     k: _Count = Field(20, ge=1, le=MAX_K)
     exclude_seen: _YesNo = Field(True, description=f"{_SEEN} That is `items` and the known user's history.")
