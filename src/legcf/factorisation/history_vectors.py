@@ -8,8 +8,11 @@ from legcf.assignment.dictionary import balance
 from legcf.core.arrays import FloatArray
 from legcf.data.interactions import Interactions
 from legcf.graph.adjacency import bipartite, normalised
+from legcf.ranking.ranking import Ranking
+from legcf.ranking.tables.pooling import Pooling
 
 _MAP_RIDGE = 1e-3  # of the mean of the Gram matrix's diagonal; not measured
+HISTORY_POWER = 0.5  # an item of a history weighs its degree to minus this, as `normalised` has it
 _METRIC_FLOOR = 1e-3  # of the largest eigenvalue; not measured
 
 
@@ -42,3 +45,14 @@ def history_items(train: Interactions, users: FloatArray, items: FloatArray) -> 
     _, directions = np.linalg.eigh(turned.T.astype(np.float64) @ turned)
     rows: FloatArray = np.ascontiguousarray(turned @ directions[:, ::-1], dtype=np.float32)
     return rows
+
+
+def history_ranking(train: Interactions, users: FloatArray, items: FloatArray) -> Ranking:
+    """Return a ranking by `history_items`: no user has a vector but the sum of its history."""
+    return pooled_ranking(train, history_items(train, users, items), HISTORY_POWER)
+
+
+def pooled_ranking(train: Interactions, items: FloatArray, item_power: float) -> Ranking:
+    """Return a ranking by these item vectors and their sums over histories."""
+    pooling = Pooling(HISTORY_POWER, item_power, train.item_degrees)
+    return Ranking(pooling.vectors(train, items.__getitem__, items.shape[1]), items, train, pooling=pooling)

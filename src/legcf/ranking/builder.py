@@ -109,7 +109,7 @@ class RankingBuilder:
         builder, config = replace(self, fitter=self._fitter_for(ranking)), self.config
         assert builder.fitter is not None
         if objective is not None and config.fit_lists:
-            config = builder.fitter.settings(ranking, config, objective)
+            config = builder.fitter.settings(ranking, config, objective, self.entries(ranking))
         lists = builder.fitter.lists(config, self.entries(ranking))
         return builder.with_list_weight(ranking, lists, config, objective)
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +20,7 @@ from legcf.core.errors import UserError
 from legcf.core.progress import progress
 from legcf.core.random_streams import Stream
 from legcf.data.interactions import Dataset, Interactions
-from legcf.evaluation import CHOOSING_SCORES, Evaluator, eval_users, sample_eval_users
+from legcf.evaluation import Evaluator, sample_eval_users
 from legcf.ranking.builder import RankingBuilder
 from legcf.ranking.item_lists.recipe import Objective
 from legcf.ranking.ranking import Ranking
@@ -86,6 +85,7 @@ class Session:
         self.builder = RankingBuilder(config.ranking, method_lists=model.layer.item_lists(dataset.train))
         users = sample_eval_users(dataset.validation, training.validation_users, config.seed)
         self.evaluator = Evaluator(dataset.validation, training.monitor, users)
+        self._tried: dict[str, int] = {}  # rankings that were reported, of each stage
         self._saved_at = time.monotonic()
         self._clock = _CLOCKS[training.clock]
 
@@ -269,21 +269,22 @@ class Session:
             return 0.0
         return self.evaluator.epoch_score(self.evaluator.metrics(self.ranking()))
 
-    def objective(self, stage: str, everyone: bool = False, report: bool = True) -> Objective:
+    def objective(self, stage: str, most_users: int | None = None, report: bool = True) -> Objective:
         """Return the selection score of rankings on validation, each reported as an epoch of `stage`.
 
-        With `everyone` all validation users are evaluated, however few are while the model trains.
+        Of the users who are evaluated while the model trains, `most_users` are evaluated at most.
         """
-        numbers, evaluator = itertools.count(1), replace(self.evaluator, ranker=Reranker())
-        if everyone:
-            evaluator = replace(evaluator, users=eval_users(self.dataset.validation, CHOOSING_SCORES))
+        evaluator = replace(self.evaluator, ranker=Reranker())
+        if most_users is not None:
+            evaluator = evaluator.sampled(most_users)
 
         def score(ranking: Ranking, facts: dict[str, Any]) -> float:
             started = self._now()
-            metrics = evaluator.metrics(ranking)
+            metrics, score = evaluator.scored(ranking)
             if report:
-                self._report(stage, next(numbers), None, {"search": facts, "validation": metrics}, started)
-            return evaluator.selection_score(metrics)
+                self._tried[stage] = self._tried.get(stage, 0) + 1
+                self._report(stage, self._tried[stage], None, {"search": facts, "validation": metrics}, started)
+            return score
 
         return score
 

@@ -26,7 +26,7 @@ from legcf.data.interactions import MANY_PAIRS, SAMPLE_ITEMS, Dataset
 from legcf.evaluation.metrics import parse_metric
 from legcf.evaluation.popularity_weight import choose_popularity_weight
 from legcf.ranking.builder import RankingBuilder
-from legcf.ranking.item_lists.recipe import ListFitter
+from legcf.ranking.item_lists.recipe import ListFitter, candidate_count
 from legcf.scoring.run_files import read_description
 from legcf.training.assess import ByteBudget, assess, peak_memory_mb
 from legcf.training.build import TrainingGraph, make_model
@@ -34,11 +34,11 @@ from legcf.training.loop import DEFAULT_OPTIONS, Session, TrainingOptions
 from legcf.training.losses import LOSSES, check_loss
 from legcf.training.model import GraphModel
 from legcf.training.registry import BACKBONES, METHODS, config_from_json
-from legcf.training.run_folder import TrainedModel, prepare_folder, save_model
+from legcf.training.run_folder import TrainedModel, prepare_folder, read_vectors, save_model
 from legcf.training.sampler import edge_folds
-from legcf.training.selection import Selected, select_untrained, train_or_keep
+from legcf.training.selection import select_untrained, train_or_keep, with_factorisation
 from legcf.training.shared_work import Work
-from legcf.training.warm_start import read_vectors
+from legcf.training.table_search import Selected
 
 _HELD_OUT = 1 / 3
 """The share of everyone's training pairs to select by where a protocol has no validation. By a tenth, lists are
@@ -151,6 +151,7 @@ def _train_once(
         _refuse_what_ranks_cannot_share(sized, dataset)
     threads.use(sized.training.threads)
 
+    sized = with_factorisation(sized, dataset, options.work)
     rng = Stream.RUN.generator(sized.seed)
     folds = edge_folds(dataset.train, sized.training.edge_folds, rng) if sized.training.edge_folds else None
     model = build_model(sized, dataset, rng, folder, folds, options.work)
@@ -158,7 +159,8 @@ def _train_once(
     session = Session(model, dataset, sized, stages, rng, options)
     fitter = None
     if sized.ranking.has_lists:
-        fitter = options.work.once(dataset.train, "lists", lambda: ListFitter(dataset.train))
+        key = f"lists {candidate_count(dataset.train, byte_budget)}"
+        fitter = options.work.once(dataset.train, key, lambda: ListFitter(dataset.train, byte_budget))
     builder = replace(session.builder, byte_budget=byte_budget, fitter=fitter)
     set_up = time.perf_counter() - started
 
@@ -168,6 +170,7 @@ def _train_once(
     # Selected before any training, and so the same again when a run is resumed; then nothing is reported twice.
     resumes = options.resume and session.can_resume()
     untrained = select_untrained(session, builder, untrained_model, report=not resumes)
+    options.work.forget()
     if resumes:
         session.resume()
     selected = train_or_keep(session, replace(builder, config=untrained.ranking), untrained)
@@ -184,7 +187,7 @@ def _train_once(
     }
     metrics["seconds"]["whole"] = metrics["seconds"]["this_session"] + (0.0 if rehearsal is None else rehearsal.seconds)
     metrics["peak_rss_mb"] = peak_memory_mb()
-    metrics |= _best_epochs(session)
+    metrics |= _best_epochs(session) | selected.reason
     if rehearsal is not None:
         metrics |= _rehearsal_metrics(rehearsal, dataset)
     trained = _trained_model(selected, dataset, metrics, session)
@@ -230,14 +233,14 @@ def build_model(
     rng: np.random.Generator,
     folder: Path | None = None,
     folds: NDArray[np.integer] | None = None,
-    work: Work = DEFAULT_OPTIONS.work,
+    work: Work | None = None,
 ) -> GraphModel:
     """Make a model ready to train: sizes from the configuration, first values from the data and the generator."""
 
     def fill(model: GraphModel) -> None:
         layer = model.layer
         if layer.start_table is None:
-            work.fill(layer, dataset.train, rng)
+            (work or Work()).fill(layer, dataset.train, rng)
         else:
             vectors = read_vectors(Path(layer.start_table), (dataset.num_users, dataset.num_items), layer.width)
             layer.initialise_from(*vectors, dataset.train, rng)

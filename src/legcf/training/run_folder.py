@@ -19,11 +19,13 @@ import torch
 
 from legcf import __version__
 from legcf.core import distributed, threads
+from legcf.core.arrays import FloatArray
 from legcf.core.config import RunConfig, migrated
 from legcf.core.errors import UserError
 from legcf.core.files import folder_held, read_json, write_json
 from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
 from legcf.data.interactions import Dataset, Interactions
+from legcf.data.reading.vector_table import read_table
 from legcf.export.answers import answer_model
 from legcf.features.cold_items import ColdItemEncoder
 from legcf.features.item_features import ItemFeatures
@@ -251,3 +253,29 @@ def _tensors(arrays: Mapping[str, np.ndarray]) -> checkpoint.Tensors:
 
 def _arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
     return {name: tensor.numpy() for name, tensor in tensors.items()}
+
+
+def read_vectors(path: Path, counts: tuple[int, int], width: int) -> tuple[FloatArray, FloatArray]:
+    """Read vectors for a warm start, of a run or of any file that `legcf compress` reads.
+
+    Return user and item vectors in the dataset's order (ids sorted), with as many rows and `width` columns.
+    """
+    if path.is_dir():
+        ranking = load_model(path).ranking
+        users, items = ranking.users, ranking.items
+    else:
+        table = read_table(path, num_users=None)
+        if table.users is None:
+            raise UserError(f"{path} holds one matrix; a warm start needs the vectors of users and of items.")
+        users, items = np.asarray(table.users, np.float32), np.asarray(table.items, np.float32)
+    if (len(users), len(items)) != counts:
+        raise UserError(
+            f"{path} has {len(users):,} users and {len(items):,} items, the data {counts[0]:,} and {counts[1]:,}."
+        )
+    if users.shape[1] != width:
+        raise UserError(
+            f"{path} has vectors of {users.shape[1]}, the codebook of {width}: set method.dim to the former."
+        )
+    if not (np.isfinite(users).all() and np.isfinite(items).all()):
+        raise UserError(f"{path} holds NaN or infinite values, so nothing can start from it.")
+    return users, items
