@@ -38,11 +38,20 @@ class Evaluator:
 
     def sampled(self, most: int) -> "Evaluator":
         """Return an evaluator of at most so many of the same users, evenly spaced; the same for the same users."""
-        users = np.arange(self.truth.num_users) if self.users is None else self.users
-        users = users[self.truth.user_degrees[users] > 0]
+        users = self.evaluated_users
         if len(users) <= most:
             return self
         return replace(self, users=users[np.linspace(0, len(users) - 1, most).astype(np.int64)])
+
+    @property
+    def evaluated_users(self) -> Positions:
+        """Return who has held-out pairs among the users."""
+        users = np.arange(self.truth.num_users) if self.users is None else self.users
+        return users[self.truth.user_degrees[users] > 0]
+
+    def renumbered(self) -> "Evaluator":
+        """Return the same for rankings that have the evaluated users alone, in the same order."""
+        return replace(self, truth=self.truth.of_users(self.evaluated_users), users=None)
 
     def metrics(self, ranking: Ranking) -> dict[str, float]:
         """Return the monitored metric, and recall and NDCG at its length and at 20."""

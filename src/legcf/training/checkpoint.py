@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 
 from legcf.core.errors import UserError
 from legcf.core.files import parse_json, written_whole
+from legcf.training.adam import Adam
 
 Tensors = dict[str, torch.Tensor]
 _GROUPS = "groups"
@@ -133,7 +134,7 @@ def grouped(tensors: Iterable[tuple[str, torch.Tensor]]) -> dict[str, Tensors]:
     return groups
 
 
-def optimiser_tensors(optimiser: torch.optim.Optimizer) -> Tensors:
+def optimiser_tensors(optimiser: torch.optim.Optimizer | Adam) -> Tensors:
     """Return the moments of an optimiser and the settings of its parameter groups: rates, scales, decay."""
     content = optimiser.state_dict()
     moments = {f"{index}.{name}": value for index, values in content["state"].items() for name, value in values.items()}
@@ -141,7 +142,7 @@ def optimiser_tensors(optimiser: torch.optim.Optimizer) -> Tensors:
     return {**moments, _GROUPS: torch.frombuffer(bytearray(groups), dtype=torch.uint8)}
 
 
-def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Tensors) -> None:
+def restore_optimiser(optimiser: torch.optim.Optimizer | Adam, tensors: Tensors) -> None:
     state: dict[int, dict[str, torch.Tensor]] = {}
     for key in tensors.keys() - {_GROUPS}:
         index, _, name = key.partition(".")

@@ -118,7 +118,7 @@ class GraphModel(nn.Module):
             bias=None if layer.item_bias is None else layer.item_bias.detach().numpy().copy(),
             pooling=pooling,
             codes=layer.item_codes() if self.backbone.keeps_items else None,
-            meta=added if len(added) else None,
+            meta=added.copy() if len(added) else None,  # a view would hold all vectors
         )
 
     def meta_vectors(self) -> FloatArray | None:

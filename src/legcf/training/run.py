@@ -36,9 +36,8 @@ from legcf.training.model import GraphModel
 from legcf.training.registry import BACKBONES, METHODS, config_from_json
 from legcf.training.run_folder import TrainedModel, prepare_folder, read_vectors, save_model
 from legcf.training.sampler import edge_folds
-from legcf.training.selection import select_untrained, train_or_keep, with_factorisation
+from legcf.training.selection import Selected, select_untrained, train_or_keep, with_factorisation
 from legcf.training.shared_work import Work
-from legcf.training.table_search import Selected
 
 _HELD_OUT = 1 / 3
 """The share of everyone's training pairs to select by where a protocol has no validation. By a tenth, lists are
@@ -150,6 +149,7 @@ def _train_once(
     if distributed.world_size() > 1:
         _refuse_what_ranks_cannot_share(sized, dataset)
     threads.use(sized.training.threads)
+    threads.return_freed_memory()
 
     sized = with_factorisation(sized, dataset, options.work)
     rng = Stream.RUN.generator(sized.seed)
@@ -162,6 +162,7 @@ def _train_once(
         key = f"lists {candidate_count(dataset.train, byte_budget)}"
         fitter = options.work.once(dataset.train, key, lambda: ListFitter(dataset.train, byte_budget))
     builder = replace(session.builder, byte_budget=byte_budget, fitter=fitter)
+    threads.return_freed_memory()
     set_up = time.perf_counter() - started
 
     def untrained_model(table: RunConfig) -> GraphModel:
@@ -170,7 +171,6 @@ def _train_once(
     # Selected before any training, and so the same again when a run is resumed; then nothing is reported twice.
     resumes = options.resume and session.can_resume()
     untrained = select_untrained(session, builder, untrained_model, report=not resumes)
-    options.work.forget()
     if resumes:
         session.resume()
     selected = train_or_keep(session, replace(builder, config=untrained.ranking), untrained)

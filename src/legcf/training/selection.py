@@ -10,6 +10,7 @@ here is made by `Evaluator.selection_score`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from legcf.core.config import RankingConfig, RunConfig
 from legcf.core.random_streams import Stream
@@ -17,14 +18,36 @@ from legcf.data.interactions import Dataset
 from legcf.factorisation.als import AlsSettings, with_alpha_by_narrow
 from legcf.factorisation.folds import best_factorisation
 from legcf.ranking.builder import RankingBuilder
-from legcf.ranking.item_lists.recipe import ListFitter, Objective
-from legcf.ranking.score import lead
+from legcf.ranking.item_lists.recipe import ListFitter
+from legcf.ranking.ranking import Ranking
+from legcf.ranking.score import Lead, lead
 from legcf.ranking.selection_policy import SelectionPolicy, is_improvement
 from legcf.training.loop import Session
+from legcf.training.model import GraphModel
 from legcf.training.shared_work import Work, without_size
-from legcf.training.table_search import FEW_USERS, SOME_USERS, Build, Candidate, Race, Selected, TableSearch
+from legcf.training.table_search import FEW_USERS, SOME_USERS, Build, Candidate, Race, TableSearch
 
 _NARROW_FACTORS = 64  # columns, wide enough to find α and λ by where items are few
+
+
+@dataclass(frozen=True, eq=False)
+class Selected:
+    """Hold a model that is ready to rank, and the settings that give it again."""
+
+    model: GraphModel
+    ranking: Ranking
+    config: RunConfig
+    lead: Lead | None = None
+    """By how much it is ahead of the best of the others, where there were others."""
+    rival: str = ""
+    """Which other that is."""
+
+    @property
+    def reason(self) -> dict[str, Any]:
+        """Return what a run's metrics say of why this model was selected."""
+        if self.lead is None:
+            return {}
+        return {"selected": {"ahead_of": self.rival, "lead": self.lead.difference, "error": self.lead.error}}
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +60,8 @@ class Untrained:
     """The best model that needs no training; training has to beat its score. None where nothing is selected."""
     skips_training: bool = False
     """Whether the candidate is so far ahead of the model's start that training cannot make up for it."""
+    lead: Lead | None = None
+    """Of the candidate over the model's start."""
 
 
 def with_factorisation(config: RunConfig, dataset: Dataset, work: Work) -> RunConfig:
@@ -63,9 +88,9 @@ def select_untrained(session: Session, builder: RankingBuilder, build: Build, re
     selects = config.ranking.search_representation and session.validates
     if not selects or byte_budget is None or fitter is None:
         return Untrained(config.ranking)
-    race = Race(*(session.objective("choose", most, report) for most in (FEW_USERS, SOME_USERS, None)))
+    race = _race(session, "choose", report)
     if config.ranking.fit_lists:
-        builder = replace(builder, config=_list_settings(session, builder, fitter, race.some))
+        builder = replace(builder, config=_list_settings(session, builder, fitter, race))
     start = _start(session, builder, race)
     with_lists = config.model_copy(update={"ranking": builder.config})
     search = TableSearch(with_lists, dataset, byte_budget, fitter, build, race, session.options.work)
@@ -75,19 +100,26 @@ def select_untrained(session: Session, builder: RankingBuilder, build: Build, re
         table.score <= start.score if policy.favours_training else is_improvement(start.score, table.score)
     ):
         return Untrained(builder.config, start)
-    table = replace(table, lead=lead(table.score, start.score), rival="codes before training")
-    return Untrained(builder.config, table, start.score < policy.skip_training_below * table.score)
+    skips = start.score < policy.skip_training_below * table.score
+    return Untrained(builder.config, table, skips, lead(table.score, start.score))
 
 
-def _list_settings(
-    session: Session, builder: RankingBuilder, fitter: ListFitter, objective: Objective
-) -> RankingConfig:
+def _race(session: Session, stage: str, report: bool = True) -> Race:
+    """Return the objectives of a selection, for rankings of the users who are evaluated while the model trains."""
+    evaluator = session.evaluator.renumbered()
+    evaluators = (evaluator.sampled(FEW_USERS), evaluator.sampled(SOME_USERS), evaluator)
+    histories = session.dataset.train.of_users(session.evaluator.evaluated_users)
+    few, some, everyone = (session.objective(stage, one, report) for one in evaluators)
+    return Race(few, some, everyone, histories)
+
+
+def _list_settings(session: Session, builder: RankingBuilder, fitter: ListFitter, race: Race) -> RankingConfig:
     """Select the settings of the lists beside the model's start; those of every table are the same.
 
     What lists are best hardly depends on the vectors beside them.
     """
-    config, quantised = session.config, builder.quantised(session.model.ranking())
-    selected = fitter.settings(quantised, config.ranking, objective, builder.entries(quantised))
+    config, quantised = session.config, builder.quantised(session.model.ranking().with_histories(race.histories))
+    selected = fitter.settings(quantised, config.ranking, race.some, builder.entries(quantised))
     return selected.model_copy(update={"fit_lists": False, "bytes": config.ranking.bytes})
 
 
@@ -95,13 +127,19 @@ def _start(session: Session, builder: RankingBuilder, race: Race) -> Candidate:
     """Evaluate the model before its first epoch, with its lists."""
     config, model = session.config, session.model
     weighs = None if config.ranking.fit_lists else race.some  # else the weight has been selected with the ridge
-    built = builder.build(model.ranking(), weighs)
+    built = builder.build(model.ranking().with_histories(race.histories), weighs)
     facts = {"start": config.method.name}
     quick_score, score = race.some(built.ranking, facts), race.everyone(built.ranking, facts)
     zero_epochs = config.training.model_copy(update={"epochs": 0})
     config = config.model_copy(update={"training": zero_epochs, "ranking": built.config})
     weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    return Candidate(model, built.ranking, config, score=score, quick_score=quick_score, weights=weights)
+
+    def restore(_: RunConfig) -> GraphModel:
+        model.load_state_dict(weights)
+        model.rebuild()
+        return model
+
+    return Candidate(config, score, restore, quick_score)
 
 
 def train_or_keep(session: Session, builder: RankingBuilder, untrained: Untrained) -> Selected:
@@ -113,19 +151,31 @@ def train_or_keep(session: Session, builder: RankingBuilder, untrained: Untraine
     """
     candidate = untrained.candidate
     if candidate is not None and untrained.skips_training:
-        return candidate.restored()
-    session.options.work.run(session)
-    built = builder.build(
-        session.model.ranking(), session.objective("lists", SOME_USERS) if session.validates else None
-    )
-    trained = Selected(session.model, built.ranking, session.config.model_copy(update={"ranking": built.config}))
+        return _made(candidate, builder, untrained.lead, "codes before training")
+    work = session.options.work
+    work.forget()
+    work.run(session)
+    if not session.validates:
+        built = builder.build(session.model.ranking(), None)
+        return Selected(session.model, built.ranking, session.config.model_copy(update={"ranking": built.config}))
+    race = _race(session, "lists")
+    sampled = builder.build(session.model.ranking().with_histories(race.histories), race.some)
+    config = session.config.model_copy(update={"ranking": sampled.config})
     if candidate is None:
-        return trained
-    score = session.evaluator.scored(built.ranking)[1]
+        return _made(Candidate(config, 0.0, lambda _: session.model), builder)
+    score = race.everyone(sampled.ranking, {"trained": True})
+    trained = Candidate(config, score, lambda _: session.model)
     if SelectionPolicy.for_catalogue(session.dataset.num_items).favours_training:
         keeps = is_improvement(candidate.score, score)
     else:
         keeps = not is_improvement(score, candidate.score)
     if keeps:
-        return replace(candidate.restored(), lead=lead(candidate.score, score), rival="the trained codes")
-    return replace(trained, lead=lead(score, candidate.score), rival="what needs no training")
+        return _made(candidate, builder, lead(candidate.score, score), "the trained codes")
+    return _made(trained, builder, lead(score, candidate.score), "what needs no training")
+
+
+def _made(candidate: Candidate, builder: RankingBuilder, ahead: Lead | None = None, rival: str = "") -> Selected:
+    """Make the model of a candidate and its ranking for all users."""
+    model = candidate.make(candidate.config)
+    built = replace(builder, config=candidate.config.ranking).build(model.ranking(), None)
+    return Selected(model, built.ranking, candidate.config, ahead, rival)

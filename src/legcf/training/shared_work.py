@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import torch
 
+from legcf.core import threads
 from legcf.core.arrays import FloatArray
 from legcf.factorisation.als import AlsSettings, factorise
 
@@ -51,6 +52,7 @@ class Work:
     def forget(self) -> None:
         """Free what only a selection needs."""
         self._factorised = None
+        threads.return_freed_memory()
 
     def once(self, train: Interactions, key: str, make: Callable[[], _Result]) -> _Result:
         """Return what `make` returns for these training pairs."""

@@ -7,25 +7,24 @@ only the winner becomes one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from legcf.core.arrays import FloatArray
 from legcf.core.config import RankingConfig, RunConfig
 from legcf.core.random_streams import Stream
-from legcf.data.interactions import Dataset
+from legcf.data.interactions import Dataset, Interactions
 from legcf.factorisation.als import AlsSettings, factorise
-from legcf.factorisation.history_vectors import HISTORY_POWER, history_ranking, pooled_ranking
+from legcf.factorisation.history_vectors import HISTORY_POWER, history_items, pooled_ranking
 from legcf.factorisation.spectral import singular_vectors
 from legcf.ranking.builder import RankingBuilder
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.item_lists.recipe import ListFitter, Objective
 from legcf.ranking.ranking import Ranking
-from legcf.ranking.score import Lead, lead
+from legcf.ranking.score import lead
 from legcf.ranking.selection_policy import SelectionPolicy
 from legcf.ranking.tables.embedding_table import packed_table_bytes
 from legcf.training.model import GraphModel
@@ -55,51 +54,30 @@ _HOPELESS = 0.97  # of the score of the codes before training: what another λ d
 
 
 @dataclass(frozen=True, eq=False)
-class Selected:
-    """Hold a model that is ready to rank, and the settings that give it again."""
+class Candidate:
+    """Hold the settings of a model that needs no training, and its selection score."""
 
-    model: GraphModel
-    ranking: Ranking
     config: RunConfig
-    lead: Lead | None = None
-    """By how much it is ahead of the best of the others, where there were others."""
-    rival: str = ""
-    """Which other that is."""
-
-    @property
-    def reason(self) -> dict[str, Any]:
-        """Return what a run's metrics say of why this model was selected."""
-        if self.lead is None:
-            return {}
-        return {"selected": {"ahead_of": self.rival, "lead": self.lead.difference, "error": self.lead.error}}
-
-
-@dataclass(frozen=True, eq=False)
-class Candidate(Selected):
-    """Hold a model that needs no training, and its selection score."""
-
-    score: float = 0.0
+    """Nothing is left to select in it."""
+    score: float
     """Of the users who are evaluated while a model trains."""
+    make: Callable[[RunConfig], GraphModel]
+    """Makes the model as it was evaluated."""
     quick_score: float = 0.0
     """Of some of these users."""
-    weights: Mapping[str, torch.Tensor] | None = None
-    """Those it was evaluated with, where the model itself is trained meanwhile."""
-
-    def restored(self) -> Selected:
-        """Return the model as it was evaluated."""
-        if self.weights is not None:
-            self.model.load_state_dict(self.weights)
-            self.model.rebuild()
-        return self
 
 
 @dataclass(frozen=True)
 class Race:
-    """Hold the objectives of a race: few users evaluate many candidates, more users those that are left."""
+    """Hold the objectives of a race: few users evaluate many candidates, more users those that are left.
+
+    Candidates need vectors of no other users: their rankings have these `histories`.
+    """
 
     few: Objective
     some: Objective
     everyone: Objective
+    histories: Interactions
 
     def leaders(self, candidates: list[Form], score: Callable[[Form, Objective], float]) -> list[Form]:
         """Drop whoever is behind the leader by two standard errors among few users; the leader comes first."""
@@ -215,7 +193,9 @@ class TableSearch:
             vectors = factorise(train, width, rng, rounds, start=before[1])
         setting = f"als λ={settings.regularisation:g}"
         method = {"initial": "als", "als": settings.model_dump()}
-        return Table(setting, method, history_ranking(train, *vectors)), vectors, settings
+        items = history_items(train, *vectors)
+        ranking = pooled_ranking(train, items, HISTORY_POWER, self.race.histories)
+        return Table(setting, method, ranking), vectors, settings
 
     def _singular(self, widest: int) -> Iterator[Table]:
         """Return tables of singular vectors where data is dense; all powers of popularity have the same vectors."""
@@ -226,7 +206,7 @@ class TableSearch:
         vectors = singular_vectors(train, min(_MOST_SINGULAR, widest), rng)
         for power in _POPULARITY_POWERS:
             items = vectors * (np.maximum(train.item_degrees, 1) ** power).astype(np.float32)[:, None]
-            ranking = pooled_ranking(train, items, HISTORY_POWER + power)
+            ranking = pooled_ranking(train, items, HISTORY_POWER + power, self.race.histories)
             method = {"initial": "spectral", "popularity_power": power}
             yield Table(f"spectral c={power:g}", method, ranking, HISTORY_POWER + power)
 
@@ -262,14 +242,13 @@ class TableSearch:
         return narrow, self.fitter.lists(settings, builder.entries(narrow), refit=False)
 
     def _candidate(self, form: Form) -> Candidate:
-        """Make the model of a form, and evaluate it."""
+        """Weigh the final lists of a form, and evaluate it with them."""
         settings = self._ranking_settings(form)
-        config = form.table.config(self.config, form.dim, settings)
-        model = self.build(config)
         builder = RankingBuilder(settings, self.byte_budget, self.fitter)
-        built = builder.build(model.ranking(), self._named(form, self.race.some))
+        narrow = _first_columns(form.table.ranking, form.dim)
+        built = builder.build(narrow, self._named(form, self.race.some))
         score = self.race.everyone(built.ranking, {"start": form.name, "chosen": True})
-        return Candidate(model, built.ranking, config.model_copy(update={"ranking": built.config}), score=score)
+        return Candidate(form.table.config(self.config, form.dim, built.config), score, self.build)
 
     def _ranking_settings(self, form: Form) -> RankingConfig:
         update = {"bits": form.bits, "lists": None, "fit_lists": False, "list_weight": form.list_weight}

@@ -40,6 +40,7 @@ _CANDIDATES_PER_ENTRY, _CANDIDATES_PER_PAIR, _LEAST_CANDIDATES = 2, 10, 50
 _SPARSE = 0.02  # pairs / (users · items) below which G is made of the pairs; it decides speed alone
 _SAMPLE, _SAMPLE_BLOCK = 500, 50  # users whose scores tell how far those of lists spread, and how many at a time
 _LEAST_WEIGHT, _MOST_WEIGHT = 2.0**-6, 2.0**6
+_LIST_SETTINGS = ("list_ridge", "list_user_power", "list_power", "list_bits", "list_candidates")  # all but their weight
 
 
 def candidate_count(train: Interactions, byte_budget: int | None = None) -> int:
@@ -72,6 +73,7 @@ class ListFitter:
         self._by_item = train.transposed()
         self._candidates: dict[int, Interactions] = {}
         self._solved: dict[tuple[int, float, float], Solved] = {}
+        self._last: tuple[tuple[Any, ...], ItemLists] | None = None
         picked = np.linspace(0, train.num_users - 1, min(_SAMPLE, train.num_users)).astype(np.int64)
         self._sample = train.of_users(np.unique(picked))
         # Both are asked for once per weight that is tried, of the same lists and the same vectors.
@@ -104,10 +106,13 @@ class ListFitter:
         return best
 
     def lists(self, config: RankingConfig, entries: int, refit: bool = True) -> ItemLists:
-        """Return lists as configured, of the `entries` that explain most."""
-        solved = self._solve(self._count(config, entries), config.list_user_power, (config.list_ridge,))
-        kept = self._strongest(solved, config, entries, refit)
-        return kept.lists(0, config.list_power).rounded(config.list_bits)
+        """Return lists as configured, of the `entries` that explain most; the last ones are kept."""
+        key = (self._count(config, entries), entries, refit, *(getattr(config, name) for name in _LIST_SETTINGS))
+        if self._last is None or self._last[0] != key:
+            solved = self._solve(key[0], config.list_user_power, (config.list_ridge,))
+            kept = self._strongest(solved, config, entries, refit)
+            self._last = key, kept.lists(0, config.list_power).rounded(config.list_bits)
+        return self._last[1]
 
     def _count(self, config: RankingConfig, entries: int) -> int:
         """Return how many candidates an item has in lists of so many entries."""
@@ -132,11 +137,11 @@ class ListFitter:
         """
         if entries >= solved.candidates.num_pairs:
             return solved
-        kept = strongest(solved.candidates, solved.gains[0], entries)
+        marked = strongest(solved.gains[0], entries)
+        kept = solved.candidates.subset(marked)
         if refit and config.list_candidates is None:
             gram = self._gram(config.list_user_power)
             return solve(self.train, kept, (config.list_ridge,), config.list_user_power, self._by_item, gram)
-        marked = np.isin(solved.candidates.keys(), kept.keys(), assume_unique=True)
         return Solved(kept, solved.weights[:, marked], solved.gains[:, marked])
 
     def weighed(

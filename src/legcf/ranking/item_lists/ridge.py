@@ -212,14 +212,11 @@ def _systems(
     return systems
 
 
-def strongest(candidates: Interactions, gains: FloatArray, count: int) -> Interactions:
-    """Keep the `count` candidates that explain most, whichever items they belong to."""
-    if count >= candidates.num_pairs:
-        return candidates
-    order = np.argpartition(-gains, count)[:count]
-    kept = np.zeros(candidates.num_pairs, dtype=np.bool_)
-    kept[order] = True
-    return candidates.subset(kept)
+def strongest(gains: FloatArray, count: int) -> NDArray[np.bool_]:
+    """Mark the `count` candidates that explain most, whichever items they belong to."""
+    kept = np.zeros(len(gains), dtype=np.bool_)
+    kept[np.argpartition(-gains, count)[:count] if count < len(gains) else slice(None)] = True
+    return kept
 
 
 def _transposed(candidates: Interactions, weights: FloatArray) -> tuple[Interactions, FloatArray]:
