@@ -22,10 +22,9 @@ from legcf.ranking.ranking import Ranking
 
 _FIRST_ALPHA = 10.0  # in the middle of what was best: 5 on LastFM, 10 on Yelp2018, 20 on Gowalla
 _HIDDEN = 0.1  # share of the training pairs that α is scored by; not measured, nor are the next two
-_EVAL_USERS = 5000
+_EVAL_USERS = 2000  # 5,000 choose the same on Gowalla (three seeds); narrow factorisations choose half of it
 _TRIAL_ROUNDS = 4
 _ROWS_DRAWN = 2**16
-_NARROW, _NARROW_EVAL_USERS = 64, 2000  # columns and users of a quick search of α; others were not measured
 
 
 class AlsSettings(Frozen):
@@ -91,28 +90,12 @@ def _drawn(rows: int, width: int, rng: np.random.Generator, kept: slice) -> Floa
     return vectors
 
 
-def with_alpha_by_narrow(
-    train: Interactions, width: int, rng: np.random.Generator, settings: AlsSettings
-) -> AlsSettings:
-    """Do what `with_alpha` does in a fourth of its time: by narrow factorisations, for fewer users.
-
-    The best α falls with the width: on LastFM it is 10 for 32 columns, 5 for 64 and 2.5 for 128 (docs/study.md, 9).
-    """
-    narrow = min(_NARROW, width)
-    first = _FIRST_ALPHA * width / narrow
-    found = with_alpha(train, narrow, rng, settings, eval_users=_NARROW_EVAL_USERS, first=first).alpha
-    assert found is not None
-    return settings.model_copy(update={"alpha": found * narrow / width})
-
-
 def with_alpha(
     train: Interactions,
     width: int,
     rng: np.random.Generator,
     settings: AlsSettings,
     quiet: bool = True,
-    eval_users: int = _EVAL_USERS,
-    first: float = _FIRST_ALPHA,
 ) -> AlsSettings:
     """Return the settings with the α that finds hidden training pairs best, by short factorisations of the others.
 
@@ -127,8 +110,8 @@ def with_alpha(
     seen, truth = train.subset(~hidden), train.subset(hidden)
     able = np.flatnonzero((seen.user_degrees > 0) & (truth.user_degrees > 0))
     if not len(able):
-        return settings.model_copy(update={"alpha": first})
-    sample = np.sort(rng.choice(able, min(eval_users, len(able)), replace=False))
+        return settings.model_copy(update={"alpha": _FIRST_ALPHA})
+    sample = np.sort(rng.choice(able, min(_EVAL_USERS, len(able)), replace=False))
     start = int(rng.integers(2**32))
 
     def score(alpha: float) -> float:
@@ -143,7 +126,7 @@ def with_alpha(
         )
         return evaluate(Ranking(users, items, seen), truth, (20,), sample, ("ndcg",))["ndcg@20"]
 
-    return settings.model_copy(update={"alpha": climb(score, first, 0.1 * first, 10 * first)})
+    return settings.model_copy(update={"alpha": climb(score, _FIRST_ALPHA, 0.1 * _FIRST_ALPHA, 10 * _FIRST_ALPHA)})
 
 
 def confidences(train: Interactions, settings: AlsSettings, users: slice | None = None) -> sp.csr_matrix:

@@ -15,7 +15,7 @@ from typing import Any
 from legcf.core.config import RankingConfig, RunConfig
 from legcf.core.random_streams import Stream
 from legcf.data.interactions import Dataset
-from legcf.factorisation.als import AlsSettings, with_alpha_by_narrow
+from legcf.factorisation.als import AlsSettings, with_alpha
 from legcf.factorisation.folds import best_factorisation
 from legcf.ranking.builder import RankingBuilder
 from legcf.ranking.item_lists.recipe import ListFitter
@@ -76,7 +76,7 @@ def with_factorisation(config: RunConfig, dataset: Dataset, work: Work) -> RunCo
     def find() -> AlsSettings:
         if SelectionPolicy.for_catalogue(dataset.num_items).fits_factorisation_on_folds:
             return best_factorisation(dataset, min(_NARROW_FACTORS, width), rng, settings)
-        return with_alpha_by_narrow(dataset.train, width, rng, settings)
+        return with_alpha(dataset.train, width, rng, settings)
 
     found = work.once(dataset.train, without_size(config, "factorisation"), find)
     return config.model_copy(update={"method": config.method.model_copy(update={"als": found})})
