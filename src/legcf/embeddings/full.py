@@ -11,8 +11,9 @@ from torch import nn
 from legcf.assignment.dictionary import balance
 from legcf.core.arrays import FloatArray, Positions
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import ComparisonRow, EmbeddingLayer, normal, xavier_uniform
+from legcf.embeddings.base import EmbeddingLayer, normal, xavier_uniform
 from legcf.embeddings.budget import Budgeted, width_within
+from legcf.embeddings.layer import ComparisonRow
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
 from legcf.factorisation.als import AlsSettings, factorise
 from legcf.factorisation.history_vectors import history_items
