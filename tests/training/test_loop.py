@@ -14,9 +14,10 @@ import torch
 from legcf.core.config import RunConfig
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset, Interactions
-from legcf.training.loop import _CLOCKS, Session
+from legcf.training.loop import Session
 from legcf.training.registry import resolve
 from legcf.training.sampler import TrainingBatch
+from legcf.training.session import _CLOCKS
 from legcf.training.stage import Stage
 from tests.helpers import planted
 from tests.training.sessions import session, stopped

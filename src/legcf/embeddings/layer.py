@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from legcf.core.arrays import FloatArray, Positions
+from legcf.core.arrays import Arrays, FloatArray, Positions
 from legcf.core.config import BackboneConfig, MethodConfig
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset, Interactions
@@ -20,7 +20,6 @@ from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.ranking import Codes
 
 C = TypeVar("C", bound=MethodConfig)
-Arrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+import pymetis
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
@@ -20,8 +21,6 @@ def communities(adjacency: sp.csr_matrix, count: int, seed: int) -> NDArray[np.i
     METIS may leave communities empty when there are many of them for the graph; then the largest ones give members
     away, with a warning.
     """
-    import pymetis  # here: most runs need none
-
     nodes = adjacency.shape[0]
     if count == 1:
         return np.zeros(nodes, dtype=np.int32)
@@ -56,8 +55,6 @@ def _read(cached: Path, nodes: int) -> NDArray[np.int32] | None:
 
 
 def _cache_file(adjacency: sp.csr_matrix, count: int, seed: int) -> Path:
-    import pymetis
-
     hasher = hashlib.sha256(f"metis {pymetis.version} {count} {seed} ".encode())
     hasher.update(np.ascontiguousarray(adjacency.indptr).data)
     hasher.update(np.ascontiguousarray(adjacency.indices).data)

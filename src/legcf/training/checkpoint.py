@@ -12,18 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save_file
 
+from legcf.core.arrays import Arrays
 from legcf.core.errors import UserError
 from legcf.core.files import parse_json, written_whole
 
 if TYPE_CHECKING:
     import torch
 
-Arrays = dict[str, NDArray[Any]]
 _GROUPS = "groups"
 _Values = TypeVar("_Values")
 

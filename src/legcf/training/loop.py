@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from legcf.core import distributed
+from legcf.core.arrays import Arrays
 from legcf.core.config import RunConfig
 from legcf.core.errors import UserError
 from legcf.core.progress import progress
@@ -261,5 +262,5 @@ class Session(RunSession):
         return True
 
 
-def _tensors(arrays: checkpoint.Arrays) -> dict[str, torch.Tensor]:
+def _tensors(arrays: Arrays) -> dict[str, torch.Tensor]:
     return {name: torch.from_numpy(array) for name, array in arrays.items()}

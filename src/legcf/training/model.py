@@ -22,8 +22,8 @@ from legcf.graph.adjacency import bipartite
 from legcf.graph.basis import Basis, build_basis
 from legcf.graph.operator import Operator
 from legcf.ranking.ranking import Ranking
+from legcf.training.build import ranking_of
 from legcf.training.sampler import WHOLE
-from legcf.training.solved_model import ranking_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,12 +31,11 @@ from legcf.scoring.run_files import read_description
 from legcf.training.assess import ByteBudget, assess, peak_memory_mb
 from legcf.training.build import TrainingGraph, is_solved, make_model, require_packages
 from legcf.training.registry import BACKBONES, METHODS, config_from_json
-from legcf.training.run_folder import TrainedModel, prepare_folder, save_model
+from legcf.training.run_folder import TrainedModel, prepare_folder, read_vectors, save_model
 from legcf.training.sampler import edge_folds
 from legcf.training.selection import Selected, select_untrained, train_or_keep
 from legcf.training.session import DEFAULT_OPTIONS, RunSession, TrainingOptions
 from legcf.training.shared_work import Work
-from legcf.training.warm_start import read_vectors
 
 _HELD_OUT = 1 / 3
 """The share of everyone's training pairs to select by where a protocol has no validation. By a tenth, lists are

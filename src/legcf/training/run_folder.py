@@ -18,11 +18,13 @@ import numpy as np
 
 from legcf import __version__
 from legcf.core import distributed, threads
+from legcf.core.arrays import Arrays, FloatArray
 from legcf.core.config import RunConfig, migrated
 from legcf.core.errors import UserError
 from legcf.core.files import folder_held, read_json, write_json
 from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
 from legcf.data.interactions import Dataset, Interactions
+from legcf.data.reading.vector_table import read_table
 from legcf.export.answers import answer_model
 from legcf.features.cold_items import ColdItemEncoder
 from legcf.features.item_features import ItemFeatures
@@ -219,18 +221,43 @@ def load_model(folder: Path) -> TrainedModel:
     return TrainedModel(model, ranking, known, config, users, items, titles, metrics, curve, features, base)
 
 
+def read_vectors(path: Path, counts: tuple[int, int], width: int) -> tuple[FloatArray, FloatArray]:
+    """Read a warm start, of a run or of any file that `legcf compress` reads.
+
+    Return user and item vectors in the dataset's order (ids sorted), with as many rows and `width` columns."""
+    if path.is_dir():
+        ranking = load_model(path).ranking
+        users, items = ranking.users, ranking.items
+    else:
+        table = read_table(path, num_users=None)
+        if table.users is None:
+            raise UserError(f"{path} holds one matrix; a warm start needs the vectors of users and of items.")
+        users, items = np.asarray(table.users, np.float32), np.asarray(table.items, np.float32)
+    if (len(users), len(items)) != counts:
+        raise UserError(
+            f"{path} has {len(users):,} users and {len(items):,} items, the data {counts[0]:,} and {counts[1]:,}."
+        )
+    if users.shape[1] != width:
+        raise UserError(
+            f"{path} has vectors of {users.shape[1]}, the codebook of {width}: set method.dim to the former."
+        )
+    if not (np.isfinite(users).all() and np.isfinite(items).all()):
+        raise UserError(f"{path} holds NaN or infinite values, so nothing can start from it.")
+    return users, items
+
+
 def _digest(path: Path) -> str:
     """Return a checksum: safetensors has none, and a flipped bit in an index must not get as far as compiled code."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _pairs(interactions: Interactions) -> checkpoint.Arrays:
+def _pairs(interactions: Interactions) -> Arrays:
     weights = {} if interactions.weights is None else {"weights": interactions.weights}
     return {"indptr": interactions.indptr, "items": interactions.items, **weights}
 
 
-def _interactions(pairs: checkpoint.Arrays, num_users: int, num_items: int) -> Interactions:
+def _interactions(pairs: Arrays, num_users: int, num_items: int) -> Interactions:
     weights = pairs.get("weights")
     if weights is not None and (len(weights) != len(pairs["items"]) or not np.isfinite(weights).all()):
         raise ValueError("its weights do not fit its pairs")

@@ -16,19 +16,18 @@ from legcf.assignment.dictionary import balance, learn
 from legcf.assignment.initialise import from_anchors, random_anchors
 from legcf.assignment.matching_pursuit import encode
 from legcf.assignment.solvers import SOLVERS
-from legcf.core.arrays import FloatArray, Positions
+from legcf.core.arrays import Arrays, FloatArray, Positions
 from legcf.core.config import BackboneConfig
 from legcf.core.errors import UserError
 from legcf.core.jit import njit, prange
 from legcf.data.interactions import Interactions
 from legcf.embeddings.budget import Budgeted, solved, stored_values, too_small
 from legcf.embeddings.composed.legcf_presets import LEGCF_PRESETS
-from legcf.embeddings.layer import Arrays, Layer, SolvedLayer, normal_values, xavier_values
+from legcf.embeddings.layer import Layer, SolvedLayer, normal_values, xavier_values
 from legcf.embeddings.search_space import PAPER_GRID, OneOf, Space
 from legcf.factorisation.als import AlsSettings, factorise
 from legcf.factorisation.history_vectors import history_metric
 from legcf.graph.adjacency import bipartite, expanded, normalised
-from legcf.graph.partition import communities
 from legcf.ranking.ranking import Codes
 from legcf.ranking.tables.packing import bits_for
 
@@ -191,6 +190,8 @@ class CodedLayer(Layer[LegcfConfig]):
             return
         settings = self.config
         if settings.start == "metis":
+            from legcf.graph.partition import communities  # here: METIS is not installed everywhere
+
             anchors = communities(bipartite(train), self.num_buckets, seed=int(rng.integers(2**31)))
         else:
             anchors = random_anchors(self.num_entities, self.num_buckets, rng)
