@@ -190,7 +190,6 @@ def load_model(folder: Path) -> TrainedModel:
         hint = "continue it with `legcf train … --resume`" if begun else "name another folder"
         raise UserError(f"{folder} holds no finished model (model.json is missing): {hint}.")
     description = read_description(folder)
-    threads.use()
     groups, facts = checkpoint.load(folder / MODEL)
     check_format(folder / MODEL, facts)
     if _digest(folder / MODEL) != description.get(DIGEST):
@@ -198,6 +197,7 @@ def load_model(folder: Path) -> TrainedModel:
     try:
         config = config_from_json(description["config"])
         require_packages(config)
+        threads.use()  # once torch, if it is needed, is there
         users = IdMap.from_arrays(groups["users"], "user")
         items = IdMap.from_arrays(groups["items"], "item")
         train = _interactions(groups["train"], len(users), len(items))
