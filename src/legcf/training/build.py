@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from legcf.backbones.base import Backbone
 from legcf.core import distributed
-from legcf.core.arrays import Arrays, FloatArray
+from legcf.core.arrays import Arrays
 from legcf.core.config import RunConfig
 from legcf.core.errors import MissingExtra
 from legcf.data.interactions import Interactions
-from legcf.embeddings.layer import Layer, SolvedLayer
+from legcf.embeddings.layer import SolvedLayer
+from legcf.embeddings.ranked import ranking_of
 from legcf.graph.adjacency import bipartite
 from legcf.graph.operator import Operator
 from legcf.ranking.ranking import Ranking
@@ -122,22 +123,3 @@ class SolvedModel:
     def load_state_dict(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Take back what `state_dict` returned."""
         self.layer.load_state_dict({name.removeprefix(_LAYER): array for name, array in state.items()})
-
-
-def ranking_of(vectors: FloatArray, layer: Layer[Any], backbone: Backbone[Any], histories: Interactions) -> Ranking:
-    """Return what ranks by the final vectors of all nodes: vectors, bias and, where they suffice, codes."""
-    users, items, added = np.split(vectors, [layer.num_users, layer.num_entities])
-    # Nothing was learnt of a user without pairs: a vector of zeros makes it a cold user.
-    users = np.where(histories.user_degrees[:, None] > 0, users, np.float32(0))
-    pooling, bias = backbone.pooling(), layer.bias()
-    if pooling is not None and histories.weights is not None:
-        users = pooling.vectors(histories, items.__getitem__, items.shape[1])
-    return Ranking(
-        users,
-        items,
-        histories,
-        bias=None if bias is None else bias.copy(),
-        pooling=pooling,
-        codes=layer.item_codes() if backbone.keeps_items else None,
-        meta=added if len(added) else None,
-    )

@@ -18,11 +18,11 @@ from legcf.core.config import TrainingConfig
 from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer
+from legcf.embeddings.ranked import ranking_of
 from legcf.graph.adjacency import bipartite
 from legcf.graph.basis import Basis, build_basis
 from legcf.graph.operator import Operator
 from legcf.ranking.ranking import Ranking
-from legcf.training.build import ranking_of
 from legcf.training.sampler import WHOLE
 
 
