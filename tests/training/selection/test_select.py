@@ -22,11 +22,11 @@ from legcf.ranking.tables.embedding_table import CodebookTable, QuantisedTable, 
 from legcf.recommender import Recommender
 from legcf.scoring.scorer import Request, Scorer
 from legcf.training import shared_work
-from legcf.training.loop import TrainingOptions
 from legcf.training.registry import resolve
 from legcf.training.run import build_model, train
-from legcf.training.selection import select_untrained
-from legcf.training.table_search import TableSearch, sizes
+from legcf.training.selection.select import select_untrained
+from legcf.training.selection.table_search import TableSearch, sizes
+from legcf.training.session import TrainingOptions
 from tests.helpers import planted
 from tests.training.sessions import session
 

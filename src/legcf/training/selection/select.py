@@ -22,10 +22,10 @@ from legcf.ranking.item_lists.recipe import ListFitter
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.score import Lead, lead
 from legcf.ranking.selection_policy import SelectionPolicy, is_improvement
-from legcf.training.loop import Session
-from legcf.training.model import GraphModel
+from legcf.training.build import Model
+from legcf.training.selection.table_search import FEW_USERS, SOME_USERS, Build, Candidate, Race, TableSearch
+from legcf.training.session import RunSession as Session
 from legcf.training.shared_work import Work, without_size
-from legcf.training.table_search import FEW_USERS, SOME_USERS, Build, Candidate, Race, TableSearch
 
 _NARROW_FACTORS = 64  # columns, wide enough to find α and λ by where items are few
 
@@ -34,7 +34,7 @@ _NARROW_FACTORS = 64  # columns, wide enough to find α and λ by where items ar
 class Selected:
     """Hold a model that is ready to rank, and the settings that give it again."""
 
-    model: GraphModel
+    model: Model
     ranking: Ranking
     config: RunConfig
     lead: Lead | None = None
@@ -134,7 +134,7 @@ def _start(session: Session, builder: RankingBuilder, race: Race) -> Candidate:
     config = config.model_copy(update={"training": zero_epochs, "ranking": built.config})
     weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
 
-    def restore(_: RunConfig) -> GraphModel:
+    def restore(_: RunConfig) -> Any:
         model.load_state_dict(weights)
         model.rebuild()
         return model

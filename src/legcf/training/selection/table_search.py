@@ -27,13 +27,13 @@ from legcf.ranking.ranking import Ranking
 from legcf.ranking.score import lead
 from legcf.ranking.selection_policy import SelectionPolicy
 from legcf.ranking.tables.embedding_table import packed_table_bytes
-from legcf.training.model import GraphModel
+from legcf.training.build import Model
 from legcf.training.registry import resolve
 from legcf.training.shared_work import Work
 
 _Factorised = tuple["Table", tuple[FloatArray, FloatArray], AlsSettings]
 """A table, the vectors of users and items that it was made of, and their settings."""
-Build = Callable[[RunConfig], GraphModel]
+Build = Callable[[RunConfig], Model]
 """Makes a model with its first values."""
 
 # Chosen while tables and lists were made, on validation of Gowalla, Yelp2018, LastFM and ml-1m (docs/study.md, section
@@ -61,7 +61,7 @@ class Candidate:
     """Nothing is left to select in it."""
     score: float
     """Of the users who are evaluated while a model trains."""
-    make: Callable[[RunConfig], GraphModel]
+    make: Callable[[RunConfig], Model]
     """Makes the model as it was evaluated."""
     quick_score: float = 0.0
     """Of some of these users."""
