@@ -12,6 +12,8 @@ MAX_BATCH = 100
 MAX_EXPLAINED = 50
 MAX_EVENTS = 1000  # in one request
 MAX_LIST = 10_000  # ids in one history, allow or deny list
+MAX_OFFSET = 10_000
+MAX_DIVERSE = 500  # items of a list that is put together by diversity, all pages together
 
 
 def _whole(value: Any) -> Any:
@@ -73,6 +75,14 @@ CapOf = Annotated[dict[_Text, Annotated[int, Field(strict=True, ge=1), BeforeVal
 Diversity = Annotated[
     float, Field(ge=0, le=1, description="0 for the best scores alone, up to 1 for items unlike each other.")
 ]
+_OFFSET = "Pass over so many of the best: the next page, if nothing was reported meanwhile."
+_CURSOR = "`next` of the page before, beside its other fields: goes on where it ended, whatever was reported meanwhile."
+_DAMPING = "The share of a score that every impression (`POST /impressions`) without effect takes away; 0 for none."
+_MAX_SHOWN = "Leave out what was shown so often or more without effect."
+_HALF_LIFE = "Days after which an impression counts half."
+_Cursor = Annotated[str, Field(max_length=512)]
+_Days = Annotated[float, Field(gt=0, le=36_500, allow_inf_nan=False)]
+_Times = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
 
 
 class UserQuery(BaseModel):
@@ -85,6 +95,11 @@ class UserQuery(BaseModel):
     filter: Json[Conditions] = Field({}, description=_FILTER)
     cap: Json[CapOf] = Field({}, description=_CAP)
     diversity: Diversity = 0.0
+    offset: int = Field(0, ge=0, le=MAX_OFFSET, description=_OFFSET)
+    cursor: _Cursor | SkipJsonSchema[None] = Field(None, description=_CURSOR)
+    damping: float = Field(0.0, ge=0, le=1, description=_DAMPING)
+    max_shown: _Times | SkipJsonSchema[None] = Field(None, description=_MAX_SHOWN)
+    half_life: _Days = Field(7.0, description=_HALF_LIFE)
 
 
 class ItemNeighboursQuery(BaseModel):
@@ -110,7 +125,7 @@ class Ask(_Strict):
 
     user: Id | None = None
     items: list[Id] = Field(
-        default=[], max_length=MAX_LIST, description="Items the user has; unknown ones are an error of this request."
+        default=[], max_length=MAX_LIST, description="Items the user has; unknown ones are listed in `ignored`."
     )
     k: _Count = Field(20, ge=1, le=MAX_K)
     exclude_seen: _YesNo = Field(True, description=f"{_SEEN} That is `items` and the known user's history.")
@@ -120,11 +135,20 @@ class Ask(_Strict):
     filter: Conditions = Field({}, description=_FILTER)
     cap: CapOf = Field({}, description=_CAP)
     diversity: Annotated[Diversity, Field(strict=True)] = 0.0
+    offset: _Count = Field(0, ge=0, le=MAX_OFFSET, description=_OFFSET)
+    cursor: _Cursor | None = Field(None, description=_CURSOR)
+    shown: dict[_Text, Annotated[_Real, Field(ge=0, le=1e6)]] = Field(
+        default={}, max_length=MAX_LIST, description="How often items were shown, beside what was reported."
+    )
+    damping: Annotated[float, Field(strict=True)] = Field(0.0, ge=0, le=1, description=_DAMPING)
+    max_shown: Annotated[_Times, Field(strict=True)] | None = Field(None, description=_MAX_SHOWN)
+    half_life: Annotated[_Days, Field(strict=True)] = Field(7.0, description=_HALF_LIFE)
 
 
 _ASKS: list[Any] = [
     {"user": "alice", "k": 5, "explain": 2},
     {"items": ["tea-green", "cup-blue"], "k": 5, "deny": ["tea-black"]},
+    {"user": "alice", "k": 5, "offset": 5, "shown": {"tea-green": 3}, "damping": 0.3},
 ]
 
 
@@ -220,7 +244,10 @@ class Recommendations(_Answer):
     fallback: Literal["popular"] | None = Field(
         description="`popular` if nothing is known of the user and what most people like is given instead."
     )
-    ignored: list[int | str] = Field(default=[], description="Ids of `allow` and `deny` that this model does not know.")
+    ignored: list[int | str] = Field(
+        default=[], description="Ids of `items`, `allow`, `deny` and `shown` that this model does not know."
+    )
+    next: str | None = Field(description="The cursor of the next page; null if there is none.")
 
 
 class Failed(BaseModel):
