@@ -30,7 +30,7 @@ _Feature = bool | int | float | _Text
 _Features = Annotated[
     dict[str, _Feature | Annotated[list[_Feature], Field(max_length=1000)] | None], Field(min_length=1, max_length=1000)
 ]
-_UserId = Annotated[str, Field(description="A user's id; any characters.", examples=["alice"])]
+UserId = Annotated[str, Field(description="A user's id; any characters.", examples=["alice"])]
 _K = Annotated[int, Field(ge=1, le=MAX_K, description="How many, at most.", examples=[5])]
 _WHY = "Say why for so many of the first items."
 _SEEN = "Leave out what the user is known to have."
@@ -88,7 +88,7 @@ _Times = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
 class UserQuery(BaseModel):
     """Ask for a known user."""
 
-    user: _UserId
+    user: UserId
     k: _K = 20
     exclude_seen: bool = Field(True, description=_SEEN)
     explain: int = Field(0, ge=0, le=MAX_EXPLAINED, description=_WHY, examples=[2])
@@ -111,8 +111,12 @@ class ItemQuery(BaseModel):
     item: str = Field(max_length=512, description="An item's id; any characters.", examples=["tea-green"])
 
 
+class ItemDeletion(ItemQuery):
+    whole: bool = Field(False, description="Delete events, impressions and availability of the item as well.")
+
+
 class UserNeighboursQuery(BaseModel):
-    user: _UserId
+    user: UserId
     k: _K = 10
 
 
@@ -161,13 +165,15 @@ class AskMany(_Strict):
 _EVENT_ID = "Yours, unique: what is sent again under the same id is counted once. Without one every sending counts."
 
 
+_WHEN = "When it was, in seconds since 1970.  [default: now]"
+_Moment = Annotated[_Real | None, Field(ge=0, le=1e11, description=_WHEN, allow_inf_nan=False)]
+
+
 class NewEvent(_Strict):
     user: Id
     item: Id
     id: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(None, description=_EVENT_ID)
-    time: _Real | None = Field(
-        None, ge=0, le=1e11, description="When it was, in seconds since 1970.  [default: now]", allow_inf_nan=False
-    )
+    time: _Moment = None
 
 
 class NewEvents(_Strict):
@@ -176,6 +182,20 @@ class NewEvents(_Strict):
     )
 
     events: list[NewEvent] = Field(min_length=1, max_length=MAX_EVENTS)
+
+
+class PageShown(_Strict):
+    user: Id
+    items: list[Id] = Field(min_length=1, max_length=MAX_BATCH)
+    time: _Moment = None
+
+
+class Impressions(_Strict):
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"impressions": [{"user": "alice", "items": ["tea-green", "cup-blue"]}]}]}
+    )
+
+    impressions: list[PageShown] = Field(min_length=1, max_length=MAX_BATCH)
 
 
 class ItemNews(_Strict):
@@ -231,13 +251,13 @@ class Why(BaseModel):
     because: list[Item] = Field(description="Items of the user that speak for this one, with what they add.")
 
 
-class _Answer(BaseModel):
+class Answer(BaseModel):
     model: str = Field(
         description="Which model answered: the beginning of its file's SHA-256.", examples=["3f9a1c04b7d2"]
     )
 
 
-class Recommendations(_Answer):
+class Recommendations(Answer):
     user: int | str | None
     items: list[Item]
     why: list[Why] = []
@@ -257,26 +277,30 @@ class Failed(BaseModel):
     detail: str
 
 
-class ManyRecommendations(_Answer):
+class ManyRecommendations(Answer):
     """Answer all requests: both lists are in their order; where one has null, the other has not."""
 
     results: list[Recommendations | None]
     errors: list[Failed | None]
 
 
-class Acknowledged(_Answer):
+class Acknowledged(Answer):
     new: int = Field(description="Events that were not in the log before.")
     repeated: int = Field(description="Events whose id was there already, which change nothing.")
     unknown_items: list[int | str] = Field(description="Items of a later model, maybe: kept, but of no effect yet.")
 
 
-class ItemTaken(_Answer):
+class ImpressionsKept(Answer):
+    kept: int = Field(description="Impressions that were written down.")
+
+
+class ItemTaken(Answer):
     item: str
     available: bool | None = Field(description="As it was said; null where nothing was.")
     known: bool = Field(description="Whether the model has this item; if not, a later one may.")
 
 
-class Similar(_Answer):
+class Similar(Answer):
     to: int | str
     items: list[Item]
 
@@ -291,7 +315,7 @@ class Live(BaseModel):
     status: Literal["alive"]
 
 
-class Ready(_Answer):
+class Ready(Answer):
     """Say whether the file on disk is served. With a warning the model in memory answers as before."""
 
     status: Literal["ready", "warning"]

@@ -143,7 +143,7 @@ def search_items(loaded: LoadedModel, text: str, limit: int) -> list[dict[str, A
 
 
 def search_users(loaded: LoadedModel, text: str, limit: int, deleted: Container[int] = ()) -> list[int | str]:
-    """Find the user with this id, users whose id begins with the text, then those that hold it, but for deleted ones."""
+    """Find the user with this id, then users whose id begins with the text or holds it, but for deleted ones."""
     users = loaded.scorer.model.users
     if users is None:
         return []

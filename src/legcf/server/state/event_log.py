@@ -114,6 +114,13 @@ class DeletedItem:
 LogEntry = Event | Change | Described | Withdrawn | Impression | DeletedUser | DeletedItem
 _Row = tuple[object, ...]
 _ITEMS = "items (item, features, title, time)"
+_IMPRESSIONS = "impressions (user, item, time)"
+_KEPT_IMPRESSIONS = 1000  # of one user, the last: each is read for every answer that counts them
+_FORGET_IMPRESSIONS = f"""
+DELETE FROM impressions WHERE user = ? AND position <= (
+    SELECT position FROM impressions WHERE user = ? ORDER BY position DESC LIMIT 1 OFFSET {_KEPT_IMPRESSIONS}
+)
+"""
 _NO_FEATURES = "null"  # in the table of items: what was said before is withdrawn
 
 
@@ -214,7 +221,7 @@ class EventLog:
                     elif isinstance(entry, Change):
                         rows.add("availability (item, available, time)", entry.item, entry.available, entry.time)
                     elif isinstance(entry, Impression):
-                        rows.add("impressions (user, item, time)", entry.user, entry.item, entry.time)
+                        rows.add(_IMPRESSIONS, entry.user, entry.item, entry.time)
                     elif isinstance(entry, Described):
                         features = json.dumps(dict(entry.features))
                         rows.add(_ITEMS, entry.item, features, entry.title, entry.time)
@@ -225,7 +232,10 @@ class EventLog:
                         logged_ids.add(entry.id)
                         rows.add("events (id, user, item, time)", entry.id, entry.user, entry.item, entry.time)
                 counts.append(rows.count - before)
+            shown_to = {row[0] for row in rows.of.get(_IMPRESSIONS, ())}
             self._insert_all(rows)
+            for user in shown_to:
+                self._connection.execute(_FORGET_IMPRESSIONS, (user, user))
         if is_deleting:  # the write-ahead log still has the rows
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return counts
@@ -252,6 +262,12 @@ class EventLog:
     def query(self, question: str, *values: object) -> list[Any]:
         """Return all rows that answer a question in SQL."""
         return self._connection.execute(question, values).fetchall()
+
+    def rows_of(self, table: str, user: str) -> list[dict[str, Any]]:
+        """Return all that a table has of a user, by the names of its columns, in the order of the log."""
+        found = self._connection.execute(f"SELECT * FROM {table} WHERE user = ? ORDER BY position", (user,))
+        names = [name for name, *_ in found.description]
+        return [dict(zip(names, row, strict=True)) for row in found]
 
     def end(self) -> LogMark:
         return LogMark(self.name, self._number("SELECT max(position) FROM events"), self.last_description)
