@@ -42,7 +42,8 @@ SCORES_IN_THEIR_ROW = """rows => rows.length > 0 && rows.every(row => {
     const buttons = [...row.querySelectorAll(".card-actions button")].map((one) => one.getBoundingClientRect().right);
     const whole = row.getBoundingClientRect();
     const level = Math.abs((actions.top + actions.bottom) - (score.top + score.bottom)) < 12;
-    return level && meter.left >= Math.max(...buttons) && score.left >= actions.right && score.right <= whole.right + 1 && title.height < whole.height + 1;
+    const apart = meter.left >= Math.max(...buttons);
+    return apart && level && score.left >= actions.right && score.right <= whole.right + 1 && title.height < whole.height + 1;
 })"""
 expect.set_options(timeout=PATIENCE)
 REFUSED = ("404", "401", "Failed to load resource")
