@@ -43,7 +43,8 @@ SCORES_IN_THEIR_ROW = """rows => rows.length > 0 && rows.every(row => {
     const whole = row.getBoundingClientRect();
     const level = Math.abs((actions.top + actions.bottom) - (score.top + score.bottom)) < 12;
     const apart = meter.left >= Math.max(...buttons);
-    return apart && level && score.left >= actions.right && score.right <= whole.right + 1 && title.height < whole.height + 1;
+    const inside = score.right <= whole.right + 1 && title.height < whole.height + 1;
+    return apart && level && score.left >= actions.right && inside;
 })"""
 expect.set_options(timeout=PATIENCE)
 REFUSED = ("404", "401", "Failed to load resource")
