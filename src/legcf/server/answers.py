@@ -2,7 +2,6 @@
 """Make answers of the API: look ids up, read filters, add reasons, everything ready for JSON."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 from legcf.core.errors import UserError
@@ -39,9 +38,10 @@ def recommend(loaded: LoadedModel, ask: Ask, popular_for_unknown: bool, live: Si
     )  # fmt: skip
     profile = scorer.profile(request, live.news.items)
     page = scorer.recommend_for_profile(profile, request, live.hidden.items)
-    withheld = set(model.items.external(live.withheld))
-    best_items = [entry for entry in page if entry.id not in withheld] if withheld else page
-    next_page = replace(live.page, offset=live.page.offset + ask.k)
+    best_items = page
+    if len(live.withheld):
+        withheld = set(model.items.external(live.withheld))
+        best_items = [entry for entry in page if entry.id not in withheld]
     fallback = scorer.fallback(profile)
     explained = best_items[: ask.explain]
     positions = [model.items.position(entry.id) for entry in explained]
@@ -55,7 +55,7 @@ def recommend(loaded: LoadedModel, ask: Ask, popular_for_unknown: bool, live: Si
         "why": [_why(part) for part in why],
         "fallback": fallback,
         "ignored": [*not_had, *not_allowed, *not_denied, *not_shown],
-        "next": following(ask, next_page, len(page)),
+        "next": following(ask, live.page, len(page)),
     }
 
 

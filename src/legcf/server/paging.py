@@ -4,16 +4,16 @@
 import base64
 import binascii
 import json
-from dataclasses import astuple, dataclass
+from typing import NamedTuple
 
 from legcf.core.errors import UserError
+from legcf.server.encoding import encode
 from legcf.server.schemas import MAX_DIVERSE, MAX_OFFSET, Ask
 
 _LARGEST = 2**53  # of a number in JSON that every reader holds exactly
 
 
-@dataclass(frozen=True)
-class Cursor:
+class Cursor(NamedTuple):
     """Hold where a page begins, in the list of which model, and as of which positions of the event log.
 
     `events` and `impressions` are the user's last, `changes` is the last change of availability; `minute` is the time
@@ -28,8 +28,7 @@ class Cursor:
     minute: int = 0
 
     def encode(self) -> str:
-        text = json.dumps(astuple(self), separators=(",", ":")).encode()
-        return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
+        return base64.urlsafe_b64encode(encode(tuple(self))).rstrip(b"=").decode()
 
     @classmethod
     def decode(cls, text: str) -> "Cursor":
@@ -56,10 +55,10 @@ def check_page(ask: Ask, offset: int) -> None:
         raise UserError(f"A list is given up to {most}: ask for fewer, or with a narrower filter.")
 
 
-def following(ask: Ask, cursor: Cursor, count: int) -> str | None:
-    """Return the cursor of the next page, None if this page is not full or the next is out of reach."""
-    is_last = count < ask.k or not _is_in_reach(ask, cursor.offset)
-    return None if is_last else cursor.encode()
+def following(ask: Ask, page: Cursor, count: int) -> str | None:
+    """Return the cursor of the page behind this one, None if this one is not full or that one is out of reach."""
+    offset = page.offset + ask.k
+    return page._replace(offset=offset).encode() if count == ask.k and _is_in_reach(ask, offset) else None
 
 
 def offset_of(ask: Ask) -> int:

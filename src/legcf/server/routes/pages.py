@@ -117,10 +117,9 @@ def _users(loaded: LoadedModel, live: LiveState, request: HttpRequest) -> dict[s
 
 def _history(loaded: LoadedModel, live: LiveState, request: HttpRequest) -> dict[str, Any]:
     user, model = read_query(request, OfUser).user, loaded.scorer.model
-    position = None if model.users is None else model.users.find(user)
-    news = live.news(loaded, user)
-    if live.is_deleted(user):
-        position = None
+    is_deleted = live.is_deleted(user)
+    position = None if model.users is None or is_deleted else model.users.find(user)
+    news = live.news(loaded, user, is_deleted=is_deleted)
     if position is None and not news.version:
         raise UnknownId("user", user)
     seen = news.items if position is None else np.union1d(loaded.scorer.history(position), news.items)

@@ -5,6 +5,7 @@ and items that are not available."""
 import time
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,8 +39,7 @@ class LiveItems:
 NO_ITEMS = LiveItems(np.zeros(0, dtype=np.int32), 0)
 
 
-@dataclass(frozen=True)
-class Situation:
+class Situation(NamedTuple):
     """Hold what was reported and matters for one request.
 
     `page` is where it begins and as of when. `withheld` are items that were in its list then, but must not be shown any
@@ -56,7 +56,7 @@ class Situation:
     @property
     def version(self) -> Hashable:
         """Return what changes with everything that changes the answer."""
-        return self.page, self.is_deleted, tuple(self.withheld.tolist())
+        return self.page, self.is_deleted, self.withheld.tobytes()
 
 
 class LiveState:
@@ -77,11 +77,11 @@ class LiveState:
         check_page(ask, cursor.offset)
         if cursor.model != loaded.tag:
             raise UserError("The model has been replaced since the page before: begin again, without a cursor.")
-        news, hidden = self.news(loaded, ask.user), self.hidden(loaded)
         is_deleted, withheld = self.is_deleted(ask.user), NO_ITEMS.items
+        news, hidden = self.news(loaded, ask.user, is_deleted=is_deleted), self.hidden(loaded)
         if ask.cursor is not None:
             now = np.append(hidden.items, news.items if ask.exclude_seen else NO_ITEMS.items)
-            news, hidden = self.news(loaded, ask.user, cursor.events), self.hidden(loaded, cursor.changes)
+            news, hidden = self.news(loaded, ask.user, cursor.events, is_deleted), self.hidden(loaded, cursor.changes)
             withheld = np.setdiff1d(now, np.append(hidden.items, news.items))
         minute, last, shown = 0, 0, dict[ExternalId, float]()
         if self.log is not None and ask.user is not None and (ask.damping or ask.max_shown is not None):
@@ -110,15 +110,17 @@ class LiveState:
         found = [position for _, user in rows if (position := users.find(user)) is not None]
         return LiveItems(np.array(found, dtype=np.int32), rows[-1][0]) if rows else NO_ITEMS
 
-    def news(self, loaded: LoadedModel, user: ExternalId | None, until: int | None = None) -> LiveItems:
+    def news(
+        self, loaded: LoadedModel, user: ExternalId | None, until: int | None = None, is_deleted: bool = False
+    ) -> LiveItems:
         """Return items of the user that the file does not hold; of a user who is not in the file, all in the log.
 
-        With `until`, those up to this position of the log.
+        With `until`, those up to this position of the log; of a deleted user, whatever the file holds, all in the log.
         """
         if self.log is None or user is None:
             return NO_ITEMS
         model = loaded.scorer.model
-        is_in_file = model.users is not None and model.users.find(user) is not None and not self.is_deleted(user)
+        is_in_file = model.users is not None and model.users.find(user) is not None and not is_deleted
         after = self.log.position_in(LogMark.from_card(model.card)) if is_in_file else 0
         events = self.log.of_user(str(user), after)
         if until is not None:
