@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 from legcf.core.arrays import FloatArray, Positions
-from legcf.core.config import BackboneConfig, MethodConfig
+from legcf.core.config import BackboneConfig, MethodConfig, RunConfig
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset, Interactions
-from legcf.embeddings.search_space import PAPER_GRID, Space
+from legcf.embeddings.search_space import Space, common_space
 from legcf.factorisation.als import AlsSettings
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.ranking import Codes
@@ -63,9 +63,6 @@ class EmbeddingLayer(nn.Module, ABC, Generic[C]):
     comparison_rows: ClassVar[Mapping[str, ComparisonRow] | None] = {}
     """Rows of that table, by name; one under the method's own name if it is empty, none at all if it is None."""
 
-    search_space: ClassVar[Space] = PAPER_GRID
-    """What `legcf search` tries, by configuration key."""
-
     config: C
     """The settings with all sizes filled in."""
 
@@ -100,6 +97,11 @@ class EmbeddingLayer(nn.Module, ABC, Generic[C]):
     @classmethod
     def check(cls, config: C, backbone: BackboneConfig) -> None:
         """Refuse settings that do not go together with the backbone's."""
+
+    @classmethod
+    def search_space(cls, method: C, config: RunConfig) -> Space:
+        """Return what `legcf search` tries beside these settings, by configuration key; only what has an effect."""
+        return common_space(config)
 
     # Rows.
 

@@ -9,9 +9,11 @@ from pydantic import Field
 from torch import nn
 
 from legcf.assignment.dictionary import balance
+from legcf.core.config import RunConfig
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer
 from legcf.embeddings.budget import Budgeted, width_within
+from legcf.embeddings.search_space import FACTORISATION, OneOf, Space, common_space
 from legcf.factorisation.als import AlsSettings, factorise
 
 _ALONE: dict[str, Any] = {"backbone": {"name": "lightgcn", "layers": 0}, "training": {"epochs": 0}}
@@ -44,6 +46,11 @@ class Als(EmbeddingLayer[AlsConfig]):
     def sized(cls, config: AlsConfig, num_users: int, num_items: int) -> AlsConfig:
         entities = num_users + num_items
         return config.model_copy(update={"dim": width_within(config.budget, entities, entities, config.dim)})
+
+    @classmethod
+    def search_space(cls, method: AlsConfig, config: RunConfig) -> Space:
+        width: Space = {} if method.budget else {"method.dim": OneOf((32, 64, 128))}
+        return {**common_space(config), **FACTORISATION, **width}
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
         users, items = factorise(train, self.config.dim, rng, self.config.als)

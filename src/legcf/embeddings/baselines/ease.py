@@ -14,9 +14,10 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from legcf.core.config import MethodConfig
+from legcf.core.config import MethodConfig, RunConfig
 from legcf.data.interactions import Interactions
 from legcf.embeddings.baselines.rowless import ROWLESS_SETTINGS, Rowless
+from legcf.embeddings.search_space import OneOf, Space
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.item_lists.ridge import find_candidates, solve, whole_gram
 
@@ -33,6 +34,10 @@ class Ease(Rowless[EaseConfig]):
     summary = "every item regressed on all others in closed form; on those most like it where items are many"
     citation = "Steck, Embarrassingly Shallow Autoencoders for Sparse Data, WWW 2019"
     presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": ROWLESS_SETTINGS, "default": ROWLESS_SETTINGS}
+
+    @classmethod
+    def search_space(cls, method: EaseConfig, config: RunConfig) -> Space:
+        return {"method.ridge": OneOf((0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0))}
 
     def item_lists(self, train: Interactions) -> ItemLists:
         if self.num_items <= self.config.dense_items:

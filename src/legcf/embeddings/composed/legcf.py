@@ -19,13 +19,13 @@ from legcf.assignment.initialise import from_anchors, random_anchors
 from legcf.assignment.matching_pursuit import encode
 from legcf.assignment.solvers import SOLVERS
 from legcf.core.arrays import FloatArray, Positions
-from legcf.core.config import BackboneConfig
+from legcf.core.config import BackboneConfig, RunConfig
 from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, normal, smallest_type, xavier_uniform
 from legcf.embeddings.budget import Budgeted, solved, stored_values, too_small
 from legcf.embeddings.composed.legcf_presets import LEGCF_PRESETS
-from legcf.embeddings.search_space import PAPER_GRID, OneOf, Space
+from legcf.embeddings.search_space import FACTORISATION, OneOf, Space, common_space
 from legcf.factorisation.als import AlsSettings, factorise
 from legcf.factorisation.history_vectors import history_metric
 from legcf.graph.adjacency import bipartite, expanded, normalised
@@ -111,8 +111,6 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
     citation = "Liang et al., Lightweight Embeddings for Graph Collaborative Filtering, SIGIR 2024"
     presets: ClassVar[dict[str, dict[str, Any]]] = LEGCF_PRESETS
 
-    search_space: ClassVar[Space] = {**PAPER_GRID, "method.anchor_weight": OneOf((0.5, 0.6, 0.7, 0.8, 0.9))}
-
     indices: torch.Tensor
     weights: torch.Tensor
 
@@ -126,6 +124,16 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         coded = self.num_entities - self._first_coded
         self.register_buffer("indices", torch.zeros(coded, config.t, dtype=torch.int32))
         self.register_buffer("weights", torch.zeros(coded, config.t))
+
+    @classmethod
+    def search_space(cls, method: LegcfConfig, config: RunConfig) -> Space:
+        common = common_space(config)
+        if config.ranking.search_representation:
+            return common
+        if method.start in ("metis", "random"):
+            return {**common, "method.anchor_weight": OneOf((0.5, 0.6, 0.7, 0.8, 0.9))}
+        width: Space = {} if config.ranking.bytes is None else {"method.dim": OneOf((16, 32, 64, 128))}
+        return {**common, **(FACTORISATION if method.start == "als" else {}), **width}
 
     @property
     def width(self) -> int:
