@@ -12,8 +12,9 @@ from legcf.assignment.dictionary import balance
 from legcf.core.arrays import FloatArray, Positions
 from legcf.core.config import RunConfig
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import ComparisonRow, EmbeddingLayer, normal, xavier_uniform
+from legcf.embeddings.base import EmbeddingLayer, normal, xavier_uniform
 from legcf.embeddings.budget import Budgeted, width_within
+from legcf.embeddings.layer import ComparisonRow
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
 from legcf.embeddings.search_space import FACTORISATION, Space, common_space
 from legcf.factorisation.als import AlsSettings, factorise

@@ -90,10 +90,11 @@ def train(
     from legcf.data.source import load_training_data
     from legcf.data.summary import what_was_kept
     from legcf.embeddings.baselines.compare import METRIC, comparison
-    from legcf.training.loop import TrainingOptions
+    from legcf.training.build import require_packages
     from legcf.training.registry import require_width, resolve
     from legcf.training.run import train as run
     from legcf.training.run_folder import remove_unfinished
+    from legcf.training.session import TrainingOptions
 
     join_ranks()
     speaks = distributed.is_first()
@@ -122,6 +123,7 @@ def train(
     backbone = backbone or _name(from_file, "backbone")
     preset, seed = _first(preset, from_file.get("preset"), "default"), _first(seed, from_file.get("seed"), 0)
     resolved = resolve(chosen_method, backbone, preset, seed, overrides, options.reference(data))
+    require_packages(resolved)
     dataset = load_training_data(data, options)
     if not (quiet or as_json or folds):
         typer.echo(what_was_kept(dataset), err=True)
