@@ -187,7 +187,7 @@ def _train_once(
     metrics["peak_rss_mb"] = peak_memory_mb()
     metrics |= _best_epochs(session) | selected.reason
     if rehearsal is not None:
-        metrics |= _rehearsal_metrics(rehearsal, dataset)
+        metrics |= _rehearsal_metrics(rehearsal, dataset, options.final)
     trained = _trained_model(selected, dataset, metrics, session)
     if folder is not None:
         save_model(folder, trained)
@@ -290,10 +290,10 @@ def _best_epochs(session: RunSession) -> dict[str, Any]:
     return {"best_epoch": best, "best_epochs": each}
 
 
-def _rehearsal_metrics(rehearsal: Rehearsal, dataset: Dataset) -> dict[str, Any]:
+def _rehearsal_metrics(rehearsal: Rehearsal, dataset: Dataset, final: bool) -> dict[str, Any]:
     """Return what a model that was trained again says of the one it repeats."""
     metrics: dict[str, Any] = {"chosen_on": {"validation": rehearsal.metrics["validation"]}}
-    if not dataset.test.num_pairs:
+    if final:
         metrics = {
             "final": {"pairs": dataset.train.num_pairs, "accuracy_of": "the model it was chosen as"},
             **{key: rehearsal.metrics[key] for key in ("validation", "test", "content_hash")},
