@@ -739,7 +739,7 @@ static int legcf__parts(const legcf_source *s, legcf_json config, legcf_model *m
     }
     if (legcf__member(config, "pooling", &part)) {
         if (!legcf__number_of(part, "user_power", -4, 4, &m->user_power) || !legcf__number_of(part, "item_power", -4, 4, &m->item_power)) return 0;
-        if (legcf__member(part, "half_life", &(legcf__json){0}) && !legcf__number_of(part, "half_life", 1e-9, 1e12, &m->half_life)) return 0;
+        if (legcf__member(part, "half_life", &side) && !legcf__number_of(part, "half_life", 1e-9, 1e12, &m->half_life)) return 0;
         m->is_pooled = 1;
     }
     if (!legcf__member(config, "fold_in", &part) || !legcf__member(part, "user", &side)) return 0;

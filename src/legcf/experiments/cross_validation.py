@@ -24,8 +24,8 @@ from legcf.evaluation.evaluate import DEFAULT_KS, eval_users, evaluate_per_user
 from legcf.experiments.cells import digest
 from legcf.experiments.statistics import Measured, Paired, paired
 from legcf.recommender import Recommender
-from legcf.training.loop import TrainingOptions
 from legcf.training.run import train
+from legcf.training.session import TrainingOptions
 
 FOLDS_FILE, _PER_USER_FILE = "folds.json", "per_user.npz"
 _FACTS = ("dataset", "method", "backbone", "preset", "seed", "num_params", "storage_bytes")

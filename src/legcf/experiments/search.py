@@ -23,9 +23,9 @@ from legcf.embeddings.search_space import OneOf, Space
 from legcf.experiments.machine import code_version, is_gone, owner_mark
 from legcf.experiments.scheduler import RETRIES
 from legcf.experiments.worker import Outcome, WorkerJob, done_here
-from legcf.training.loop import TrainingOptions
 from legcf.training.registry import METHODS, resolve
 from legcf.training.run import train
+from legcf.training.session import TrainingOptions
 
 _OnEpoch = Callable[[dict[str, Any]], None]
 _Train = Callable[[RunConfig, _OnEpoch], dict[str, Any]]

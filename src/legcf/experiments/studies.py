@@ -10,7 +10,7 @@ from typing import Any
 from legcf.core.config import merged
 from legcf.core.errors import UserError
 from legcf.core.files import read_json
-from legcf.embeddings.base import ComparisonRow
+from legcf.embeddings.layer import ComparisonRow
 from legcf.experiments.cells import Cell, StudyContext
 from legcf.training.registry import METHODS
 

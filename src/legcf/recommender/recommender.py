@@ -25,9 +25,9 @@ from legcf.export.options import ExportOptions
 from legcf.recommender.answering import Answering
 from legcf.recommender.parameters import Parameters, overrides_of, parameters_of
 from legcf.training import run
-from legcf.training.loop import TrainingOptions
 from legcf.training.registry import resolve
 from legcf.training.run_folder import TrainedModel, load_model, save_model
+from legcf.training.session import TrainingOptions
 from legcf.updating.apply import NewData, apply, with_item_features
 from legcf.updating.change import RESOLVE_SHARE
 from legcf.updating.merge import grown_dataset

@@ -28,20 +28,17 @@ from legcf.evaluation.half_life import choose_half_life
 from legcf.evaluation.metrics import parse_metric
 from legcf.evaluation.popularity_weight import choose_popularity_weight
 from legcf.ranking.builder import RankingBuilder
-from legcf.ranking.item_lists.recipe import ListFitter
+from legcf.ranking.item_lists.recipe import ListFitter, candidate_count
 from legcf.ranking.recency import recent
 from legcf.scoring.run_files import read_description
 from legcf.training.assess import ByteBudget, assess, peak_memory_mb
-from legcf.training.build import TrainingGraph, make_model
-from legcf.training.loop import DEFAULT_OPTIONS, Session, TrainingOptions
-from legcf.training.losses import LOSSES, check_loss
-from legcf.training.model import GraphModel
+from legcf.training.build import TrainingGraph, is_solved, make_model, require_packages
 from legcf.training.registry import BACKBONES, METHODS, config_from_json
-from legcf.training.run_folder import TrainedModel, prepare_folder, save_model
+from legcf.training.run_folder import TrainedModel, prepare_folder, read_vectors, save_model
 from legcf.training.sampler import edge_folds
-from legcf.training.selection import Selected, select_untrained, train_or_keep
+from legcf.training.selection.select import Selected, select_untrained, train_or_keep, with_factorisation
+from legcf.training.session import DEFAULT_OPTIONS, RunSession, TrainingOptions
 from legcf.training.shared_work import Work
-from legcf.training.warm_start import read_vectors
 
 _HELD_OUT = 1 / 3
 """The share of everyone's training pairs to select by where a protocol has no validation. By a tenth, lists are
@@ -58,6 +55,7 @@ def train(dataset: Dataset, config: RunConfig, options: TrainingOptions = DEFAUL
     users with popular items are enough to select by (`MANY_PAIRS`, `SAMPLE_ITEMS`). A `final` model is selected and
     tested as usual, in the folder `chosen` of the run, and then trained once more on every pair there is.
     """
+    require_packages(config)
     with ExitStack() as stack:
         folder = options.folder
         distributed.run_on_first_and_broadcast(
@@ -143,7 +141,6 @@ def _train_once(
     started = time.perf_counter()
     if dataset.train.num_pairs == 0:
         raise UserError(f"{dataset.name} has no training pairs.")
-    check_loss(config.training)
     parse_metric(config.training.monitor)
     _refuse_unordered(config, dataset)
     sized, byte_budget = _with_sizes(config, dataset)
@@ -154,19 +151,23 @@ def _train_once(
     if distributed.world_size() > 1:
         _refuse_what_ranks_cannot_share(sized, dataset)
     threads.use(sized.training.threads)
+    threads.return_freed_memory()
 
+    sized = with_factorisation(sized, dataset, options.work)
     rng = Stream.RUN.generator(sized.seed)
     folds = edge_folds(dataset.train, sized.training.edge_folds, rng) if sized.training.edge_folds else None
     model = build_model(sized, dataset, rng, folder, folds, options.work)
     stages = METHODS[sized.method.name].recipe(sized.method, sized.training)
-    session = Session(model, dataset, sized, stages, rng, options)
+    session = _session_type(sized)(model, dataset, sized, stages, rng, options)
     fitter = None
     if sized.ranking.has_lists:
-        fitter = options.work.once(dataset.train, "lists", lambda: ListFitter(dataset.train))
+        key = f"lists {candidate_count(dataset.train, byte_budget)}"
+        fitter = options.work.once(dataset.train, key, lambda: ListFitter(dataset.train, byte_budget))
     builder = replace(session.builder, byte_budget=byte_budget, fitter=fitter)
+    threads.return_freed_memory()
     set_up = time.perf_counter() - started
 
-    def untrained_model(table: RunConfig) -> GraphModel:
+    def untrained_model(table: RunConfig) -> Any:
         return build_model(table, dataset, Stream.RUN.generator(table.seed), work=options.work)
 
     # Selected before any training, and so the same again when a run is resumed; then nothing is reported twice.
@@ -188,9 +189,9 @@ def _train_once(
     }
     metrics["seconds"]["whole"] = metrics["seconds"]["this_session"] + (0.0 if rehearsal is None else rehearsal.seconds)
     metrics["peak_rss_mb"] = peak_memory_mb()
-    metrics |= _best_epochs(session)
+    metrics |= _best_epochs(session) | selected.reason
     if rehearsal is not None:
-        metrics |= _rehearsal_metrics(rehearsal, dataset)
+        metrics |= _rehearsal_metrics(rehearsal, dataset, options.final)
     trained = _trained_model(selected, known, dataset, metrics, session)
     if folder is not None:
         save_model(folder, trained)
@@ -274,14 +275,14 @@ def build_model(
     rng: np.random.Generator,
     folder: Path | None = None,
     folds: NDArray[np.integer] | None = None,
-    work: Work = DEFAULT_OPTIONS.work,
-) -> GraphModel:
+    work: Work | None = None,
+) -> Any:
     """Make a model ready to train: sizes from the configuration, first values from the data and the generator."""
 
-    def fill(model: GraphModel) -> None:
+    def fill(model: Any) -> None:
         layer = model.layer
         if layer.start_table is None:
-            work.fill(layer, dataset.train, rng)
+            (work or Work()).fill(layer, dataset.train, rng)
         else:
             vectors = read_vectors(Path(layer.start_table), (dataset.num_users, dataset.num_items), layer.width)
             layer.initialise_from(*vectors, dataset.train, rng)
@@ -293,6 +294,8 @@ def build_model(
 
 def _refuse_what_ranks_cannot_share(config: RunConfig, dataset: Dataset) -> None:
     """Refuse in one sentence, before any work is done, what several workers cannot train."""
+    from legcf.training.losses import LOSSES  # here: one process may do without torch
+
     method, training = METHODS[config.method.name], config.training
     stages = [stage for stage in method.recipe(config.method, training) if stage.epochs]
     alone = f"several workers cannot share: train it without --workers (method {config.method.name})."
@@ -300,17 +303,27 @@ def _refuse_what_ranks_cannot_share(config: RunConfig, dataset: Dataset) -> None
         raise UserError(f"A recipe with a search of its own is something that {alone}")
     if stages and LOSSES[training.loss].negatives == "none":
         raise UserError(f"The loss {training.loss} is of all pairs at once, which {alone}")
-    layer = method.layer(config.method, dataset.num_users, dataset.num_items)
+    if not stages:
+        return
+    layer: Any = method.trained_layer(config.method, dataset.num_users, dataset.num_items)
     coefficients = BACKBONES[config.backbone.name](config.backbone, layer.width).coefficients()
     travels = coefficients is None or coefficients.shape[1] > 1
     on_basis = coefficients is not None and training.propagation != "stepwise" and layer.linear_basis() is not None
-    if stages and travels and not on_basis:
+    if travels and not on_basis:
         raise UserError(
             f"Backbone {config.backbone.name} propagates this layer over the whole graph at every step, which {alone}"
         )
 
 
-def _best_epochs(session: Session) -> dict[str, Any]:
+def _session_type(config: RunConfig) -> type[RunSession]:
+    if is_solved(config):
+        return RunSession
+    from legcf.training.loop import Session  # here: what is solved needs no torch
+
+    return Session
+
+
+def _best_epochs(session: RunSession) -> dict[str, Any]:
     """Return the epoch that the run ends with, and the best epoch of every stage that validation watched."""
     state, score_name = session.state, f"validation {session.config.training.monitor}"
     best = None
@@ -321,10 +334,10 @@ def _best_epochs(session: Session) -> dict[str, Any]:
     return {"best_epoch": best, "best_epochs": each}
 
 
-def _rehearsal_metrics(rehearsal: Rehearsal, dataset: Dataset) -> dict[str, Any]:
+def _rehearsal_metrics(rehearsal: Rehearsal, dataset: Dataset, final: bool) -> dict[str, Any]:
     """Return what a model that was trained again says of the one it repeats."""
     metrics: dict[str, Any] = {"chosen_on": {"validation": rehearsal.metrics["validation"]}}
-    if not dataset.test.num_pairs:
+    if final:
         metrics = {
             "final": {"pairs": dataset.train.num_pairs, "accuracy_of": "the model it was chosen as"},
             **{key: rehearsal.metrics[key] for key in ("validation", "test", "content_hash")},
@@ -333,7 +346,7 @@ def _rehearsal_metrics(rehearsal: Rehearsal, dataset: Dataset) -> dict[str, Any]
 
 
 def _trained_model(
-    selected: Selected, known: Interactions, dataset: Dataset, metrics: dict[str, Any], session: Session
+    selected: Selected, known: Interactions, dataset: Dataset, metrics: dict[str, Any], session: RunSession
 ) -> TrainedModel:
     return TrainedModel(
         selected.model,

@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from legcf.cli.data_options import with_data_options
-from legcf.cli.output import SHOWN_METRICS, AsJson, print_json, print_pairs, print_table, summary
+from legcf.cli.output import SHOWN_METRICS, AsJson, method_title, print_json, print_pairs, print_table, summary
 from legcf.cli.workers import join_ranks, start_ranks
 from legcf.core.config import SECTIONS, merged, parse_assignments, validated, value_from_text, with_current_keys
 from legcf.core.errors import UserError
@@ -90,10 +90,11 @@ def train(
     from legcf.data.source import load_training_data
     from legcf.data.summary import what_was_kept
     from legcf.embeddings.baselines.compare import METRIC, comparison
-    from legcf.training.loop import TrainingOptions
+    from legcf.training.build import require_packages
     from legcf.training.registry import require_width, resolve
     from legcf.training.run import train as run
     from legcf.training.run_folder import remove_unfinished
+    from legcf.training.session import TrainingOptions
 
     join_ranks()
     speaks = distributed.is_first()
@@ -122,6 +123,7 @@ def train(
     backbone = backbone or _name(from_file, "backbone")
     preset, seed = _first(preset, from_file.get("preset"), "default"), _first(seed, from_file.get("seed"), 0)
     resolved = resolve(chosen_method, backbone, preset, seed, overrides, options.reference(data))
+    require_packages(resolved)
     dataset = load_training_data(data, options)
     if not (quiet or as_json or folds):
         typer.echo(what_was_kept(dataset), err=True)
@@ -166,7 +168,8 @@ def train(
     else:
         if quiet:
             typer.echo(what_was_kept(dataset))
-        print_pairs(f"{resolved.method.name} on {dataset.name}, protocol {dataset.protocol}", summary(trained.metrics))
+        title = method_title(resolved.method.name, trained.config.method.name)
+        print_pairs(f"{title} on {dataset.name}, protocol {dataset.protocol}", summary(trained.metrics))
         next_command = shlex.join(["legcf", "recommend", str(out), "--user", str(dataset.users.external([0])[0])])
         if not trained.metrics["test"]:
             typer.echo(f"Accuracy is not measured: {dataset.name} has too few pairs to leave any out for testing.")
