@@ -11,11 +11,13 @@ from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
 from legcf.data.source import DataOptions, load_data
 from legcf.evaluation.half_life import HALF_LIVES
+from legcf.export.evaluate import evaluate_file
 from legcf.ranking.recency import recent, recent_profile
 from legcf.recommender import Recommender
 from legcf.scoring.scorer import Request, Scorer
 
 GROUPS, GROUP, STEPS = 6, 20, 24
+SPLIT = DataOptions(protocol="leave-last-out")
 
 
 def log(drifts: bool, seed: int = 0) -> pl.DataFrame:
@@ -75,7 +77,11 @@ def test_run_file_and_requests_agree(tmp_path: Path) -> None:
     loaded = Recommender.load(tmp_path / "run")
     assert np.array_equal(loaded.ranking.users, trained.ranking.users)
     assert loaded.recommend([3], k=5).equals(trained.recommend([3], k=5))
-    trained.export(tmp_path / "model.legcf", history=True)
+    measured = trained.export(tmp_path / "model.legcf", history=True).accuracy["test"]
+    assert measured["ndcg@20"]["after"] == pytest.approx(measured["ndcg@20"]["before"], rel=0.02)
+    trained.export(tmp_path / "new.legcf", history=False)
+    alone = evaluate_file(Scorer.load(tmp_path / "new.legcf").model, load_data(log(True), SPLIT), [20])
+    assert alone["ndcg@20"] == pytest.approx(trained.metrics["test"]["ndcg@20"], rel=0.02)
     scorer = Scorer.load(tmp_path / "model.legcf")
     history = log(True).filter(pl.col("user") == 3).sort("time")["item"].to_list()
     by_id, by_items = (scorer.recommend(Request(**ask, k=5)) for ask in ({"user": 3}, {"items": history}))

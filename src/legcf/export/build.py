@@ -11,7 +11,7 @@ from legcf.assignment.matching_pursuit import encode
 from legcf.core.arrays import FloatArray
 from legcf.core.errors import UserError
 from legcf.core.progress import progress
-from legcf.data.interactions import Interactions
+from legcf.data.interactions import Dataset, Interactions
 from legcf.export.calibrate import calibrated
 from legcf.export.compress.sizes import DEFAULT_C, DEFAULT_T, Sizes
 from legcf.export.options import ExportOptions
@@ -19,6 +19,7 @@ from legcf.modelfile.histories import PackedHistories
 from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.precision import column_type, keep_codes, rounded
 from legcf.ranking.ranking import Ranking
+from legcf.ranking.recency import recent
 from legcf.ranking.tables.embedding_table import CodebookTable, DenseTable, EmbeddingTable, full_table_bytes
 from legcf.scoring.foldin import user_maker
 
@@ -112,6 +113,14 @@ def _coded(
     split = len(sides[0])
     coded_users = CodebookTable(narrow[:split], weights[:split], stored)
     return coded_users, CodebookTable(narrow[split:], weights[split:], stored)
+
+
+def served_histories(model: ServedModel, dataset: Dataset) -> Interactions:
+    """Return the training pairs, weighed by their order where the model counts it and the data has one."""
+    half_life = None if model.pooling is None else model.pooling.half_life
+    if half_life is None or dataset.order is None:
+        return dataset.train
+    return recent(dataset.train, dataset.order, half_life)
 
 
 def served_ranking(model: ServedModel, train: Interactions, quiet: bool = False) -> Ranking:

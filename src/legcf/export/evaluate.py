@@ -2,12 +2,13 @@
 """Measure a model file on data, without the run that it was exported from."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset
 from legcf.evaluation import accuracy
 from legcf.evaluation.new_pairs import new_pairs, translated
-from legcf.export.build import served_ranking
+from legcf.export.build import served_histories, served_ranking
 from legcf.modelfile.served_model import ServedModel
 
 
@@ -29,6 +30,7 @@ def evaluate_file(model: ServedModel, dataset: Dataset, ks: Sequence[int]) -> di
                 " beside those that users have: give data with a split, such as --protocol ratio."
             )
         item_index = model.items.find_all(dataset.items)
-        histories = translated(dataset.train, None, item_index, len(model.items))
+        alike = replace(dataset, train=replace(dataset.train, weights=None))  # items of a stranger, but for their order
+        histories = translated(served_histories(model, alike), None, item_index, len(model.items))
         truth, counts = new_pairs(dataset, dataset.users, model.items, histories)
     return {**accuracy(served_ranking(model, histories), truth, ks), **counts}

@@ -12,7 +12,7 @@ from legcf.data.interactions import Dataset
 from legcf.data.reading.item_table import NumberValues, TextValues, read_attributes
 from legcf.device.page import write_folder, write_page
 from legcf.export.accuracy import Compared, compared
-from legcf.export.build import build, served_ranking
+from legcf.export.build import build, served_histories, served_ranking
 from legcf.export.options import ExportOptions
 from legcf.export.vectors import without_lists, write_vectors
 from legcf.modelfile.attributes import Attributes, Column, number_column, text_column
@@ -70,7 +70,7 @@ def export_model(
     settings["seed"] = options.seed
     accuracy: Compared = {}
     if options.evaluate and dataset is not None:
-        served = served_ranking(model, dataset.train, options.quiet)
+        served = served_ranking(model, served_histories(model, dataset), options.quiet)
         accuracy = compared(dataset, trained.ranking, served, trained.card.get("metrics"))
         model.card["serving"]["accuracy"] = accuracy
         if not accuracy:
