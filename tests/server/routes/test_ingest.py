@@ -22,6 +22,7 @@ from legcf.server.app import create_app
 from legcf.server.settings import Settings
 from legcf.server.state.event_log import FILE_NAME, Described, EventLog, LogMark, Withdrawn
 
+from ...device.golden import base
 from ...served import Toy, make_toy
 
 
@@ -64,6 +65,19 @@ def test_a_worker_opens_the_log_once(model_file: Path, tmp_path: Path, monkeypat
     monkeypatch.setattr(EventLog, "__init__", lambda log, folder: (opened.append(folder), start(log, folder))[1])
     create_app(Settings(str(model_file), access_log=False, events=str(tmp_path)))
     assert opened == [str(tmp_path)]
+
+
+def test_the_order_of_events_counts(tmp_path: Path) -> None:
+    plain = base(14)
+    assert plain.pooling is not None
+    model = replace(plain, pooling=replace(plain.pooling, half_life=1.0))
+    model.save(tmp_path / "model.legcf")
+    with told(tmp_path / "model.legcf", tmp_path / "log") as client:
+        _send(client, ("new", 70, None), ("new", 20, None), ("new", 45, None))
+        scores = [item["score"] for item in client.get("/recommend/new?k=5").json()["items"]]
+    ordered, other = (Scorer(model).recommend(Request(items=items, k=5)) for items in ([70, 20, 45], [20, 45, 70]))
+    assert scores == pytest.approx([entry.score for entry in ordered], rel=1e-4)
+    assert scores != pytest.approx([entry.score for entry in other], rel=1e-2)
 
 
 def test_the_next_answer_knows_an_event(client: TestClient, model: ServedModel) -> None:
