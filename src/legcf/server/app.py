@@ -2,6 +2,11 @@
 """Make the HTTP server: one model file, answers in the ids people use, errors as sentences."""
 
 import asyncio
+import multiprocessing
+import os
+import shutil
+import signal
+import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
@@ -32,7 +37,24 @@ _ANSWERED_ERRORS = (UserError, Invalid, Busy, ClientDisconnected, NotWritten, HT
 
 def app_from_environment() -> Starlette:
     """Make the server of a worker process."""
-    return create_app(Settings.from_environment())
+    settings = Settings.from_environment()
+    _end_with_parent(settings.counts)
+    return create_app(settings)
+
+
+def _end_with_parent(counts: str | None) -> None:
+    """Stop this worker, and remove the shared counters, once the process that started it is gone, even by SIGKILL."""
+    parent = multiprocessing.parent_process()
+
+    def wait() -> None:
+        assert parent is not None
+        parent.join()
+        if counts is not None:
+            shutil.rmtree(counts, ignore_errors=True)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    if parent is not None:
+        threading.Thread(target=wait, daemon=True).start()
 
 
 def create_app(settings: Settings) -> Starlette:

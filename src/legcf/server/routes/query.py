@@ -73,7 +73,7 @@ class QueryApi:
     def _light(self, query: schemas.UserQuery) -> bytes | None:
         services = self._services
         ask, loaded = schemas.Ask.model_construct(**vars(query)), services.manager.current
-        if weight(ask, loaded.num_items) > LIGHT:
+        if self._is_long([ask], loaded):
             return None
         news, hidden = services.live.news(loaded, ask.user), services.live.hidden(loaded)
         return _cached(
@@ -82,10 +82,19 @@ class QueryApi:
             lambda: answers.recommend(loaded, ask, services.settings.popular_for_unknown, news, hidden),
         )
 
+    def _is_long(self, asks: Sequence[schemas.Ask], loaded: LoadedModel) -> bool:
+        """Return whether asks take so long together that they go to the slow queue, events to be read included."""
+        live, left = self._services.live, LIGHT - sum(weight(ask, loaded.num_items) for ask in asks)
+        for ask in asks if left >= 0 else ():
+            left -= live.num_news(loaded, ask.user, left + 1)
+            if left < 0:
+                break
+        return left < 0
+
     async def _long(self, query: schemas.UserQuery) -> Response:
         live, loaded = self._services.live, self._services.manager.current
         ask = schemas.Ask.model_construct(**vars(query))
-        key = query.model_dump_json(), live.news(loaded, ask.user).version, live.hidden(loaded).version
+        key = query.model_dump_json(), live.news_version(loaded, ask.user), live.hidden(loaded).version
         content = loaded.response_cache.get(key)
         if content is None:
             content, error = (await self._in_slow_queue(loaded, [ask]))[0]
@@ -99,7 +108,7 @@ class QueryApi:
         asks = (await read_body(request, schemas.AskMany)).requests
         services = self._services
         loaded = services.manager.current
-        if sum(weight(ask, loaded.num_items) for ask in asks) <= LIGHT:
+        if not self._is_long(asks, loaded):
             jobs = recommend_jobs(asks, services.settings.popular_for_unknown, loaded.num_items)
             done = [perform(loaded, job, services.live) for job in jobs]
         else:

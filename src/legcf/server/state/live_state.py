@@ -41,12 +41,29 @@ class LiveState:
         """Return items of the user that the file does not hold; of a user who is not in the file, all in the log."""
         if self.log is None or user is None:
             return NO_ITEMS
+        find = loaded.scorer.model.items.find
+        events = self.log.of_user(str(user), self._after(loaded, user))
+        items = {position for _, item in events if (position := find(item)) is not None}
+        return LiveItems(np.array(sorted(items), dtype=np.int32), events[-1][0]) if events else NO_ITEMS
+
+    def news_version(self, loaded: LoadedModel, user: ExternalId | None) -> int:
+        """Return the version that `news` has, without reading the events."""
+        if self.log is None or user is None:
+            return 0
+        return self.log.last_of_user(str(user), self._after(loaded, user))
+
+    def num_news(self, loaded: LoadedModel, user: ExternalId | None, at_most: int) -> int:
+        """Count the events that `news` has to read, but no further than `at_most`."""
+        if self.log is None or user is None:
+            return 0
+        return self.log.count_of_user(str(user), self._after(loaded, user), at_most)
+
+    def _after(self, loaded: LoadedModel, user: ExternalId) -> int:
+        """Return the position up to which the file knows a user's events."""
+        assert self.log is not None
         model = loaded.scorer.model
         is_in_file = model.users is not None and model.users.find(user) is not None
-        after = self.log.position_in(LogMark.from_card(model.card)) if is_in_file else 0
-        events = self.log.of_user(str(user), after)
-        items = {position for _, item in events if (position := model.items.find(item)) is not None}
-        return LiveItems(np.array(sorted(items), dtype=np.int32), events[-1][0]) if events else NO_ITEMS
+        return self.log.position_in(LogMark.from_card(model.card)) if is_in_file else 0
 
     def hidden(self, loaded: LoadedModel) -> LiveItems:
         """Return the items that are not available now."""
