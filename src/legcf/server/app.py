@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import sqlite3
 import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -32,7 +33,7 @@ from legcf.server.routes.query import QueryApi
 from legcf.server.routes.services import Services
 from legcf.server.settings import Settings
 
-_ANSWERED_ERRORS = (UserError, Invalid, Busy, ClientDisconnected, NotWritten, HTTPException)
+_ANSWERED_ERRORS = (UserError, Invalid, Busy, ClientDisconnected, NotWritten, sqlite3.Error, HTTPException)
 
 
 def app_from_environment() -> Starlette:
@@ -119,6 +120,10 @@ async def _answer_error(request: HttpRequest, error: Exception) -> Response:
             detail = (
                 "The disk refused what you sent, and nothing of it was kept: the log says why. Send it again later."
             )
+        case sqlite3.Error():
+            log("events_not_read", "error", reason=repr(error))
+            status, headers = 503, {"Retry-After": "10"}
+            detail = "The events of users cannot be read from the disk now: the log says why. Try again later."
         case HTTPException():  # what Starlette refuses by itself: paths and methods that are not there
             status, detail, headers = error.status_code, f"{error.detail}.", error.headers
         case _:

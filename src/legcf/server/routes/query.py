@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Answer questions to the model: at once in the event loop, or in the slow queue where it takes long."""
 
+import sqlite3
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -62,7 +63,7 @@ class QueryApi:
         fields = dict(parse_qsl(query_string.decode("latin-1"), keep_blank_values=True))
         try:
             return self._light(schemas.UserQuery.model_validate({**fields, "user": user}))
-        except (ValidationError, UserError):
+        except (ValidationError, UserError, sqlite3.Error):
             return None
 
     async def recommend(self, request: HttpRequest) -> Response:

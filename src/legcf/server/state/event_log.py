@@ -145,8 +145,9 @@ class EventLog:
         """Return this thread's connection: whoever reads neither waits for a transaction nor sees half of it."""
         connection: sqlite3.Connection | None = getattr(self._thread, "connection", None)
         if connection is None:
-            path = self.folder / FILE_NAME
-            connection = sqlite3.connect(path, timeout=_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False)
+            uri = f"{(self.folder / FILE_NAME).absolute().as_uri()}?mode=rw"  # one that was removed is not made anew
+            options: dict[str, Any] = {"timeout": _TIMEOUT_SECONDS, "isolation_level": None, "check_same_thread": False}
+            connection = sqlite3.connect(uri, uri=True, **options)
             connection.execute("PRAGMA synchronous = FULL")
             self._thread.connection = connection
             self._connections.append(connection)
