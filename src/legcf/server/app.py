@@ -27,10 +27,11 @@ from legcf.server.logs import log
 from legcf.server.middleware import Gate, Shortcut
 from legcf.server.routes.ingest import IngestApi
 from legcf.server.routes.openapi import document
-from legcf.server.routes.operations import Invalid, RouteTable, routes
+from legcf.server.routes.operations import RouteTable, routes
 from legcf.server.routes.pages import page_operations
 from legcf.server.routes.query import QueryApi
 from legcf.server.routes.services import Services
+from legcf.server.schemas import Invalid
 from legcf.server.settings import Settings
 
 _ANSWERED_ERRORS = (UserError, Invalid, Busy, ClientDisconnected, NotWritten, sqlite3.Error, HTTPException)

@@ -3,7 +3,17 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Json, Tag, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Json,
+    Tag,
+    ValidationError,
+    model_validator,
+)
 from pydantic.json_schema import SkipJsonSchema
 from typing_extensions import TypedDict
 
@@ -12,6 +22,16 @@ MAX_BATCH = 100
 MAX_EXPLAINED = 50
 MAX_EVENTS = 1000  # in one request
 MAX_LIST = 10_000  # ids in one history, allow or deny list
+
+
+class Invalid(Exception):
+    """Say in which field a request does not fit its schema."""
+
+
+def complaints(part: str, error: ValidationError) -> str:
+    """Return the first of what is wrong with a part of a request, as a sentence."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)[:3]
+    return "; ".join(f"{'.'.join([part, *map(str, one['loc'])])[:200]}: {one['msg']}" for one in found) + "."
 
 
 def _whole(value: Any) -> Any:

@@ -43,14 +43,15 @@ class Helper:
         self._ready = threading.Event()
         self._failures = 0
 
-    def perform(self, loaded: LoadedModel, job: Job) -> tuple[bytes, bytes]:
+    def perform(self, loaded: LoadedModel, job: Job | bytes) -> tuple[bytes, bytes]:
         """Let the process do it; or do it here, if the process is not ready, has another model or has ended.
 
         The map, which takes seconds, waits for the process.
         """
         answer = None
         if self._failures < _MAX_FAILURES and self.is_ready(patient=job == MAP):
-            answer = self._ask(encode({"model": loaded.tag, **job}))
+            content = encode(job) if isinstance(job, dict) else job
+            answer = self._ask(b'{"model":' + encode(loaded.tag) + b"," + content[1:])
         return perform(loaded, job, self._live) if answer is None else answer
 
     def is_ready(self, patient: bool = True) -> bool:

@@ -56,7 +56,8 @@ class IngestApi:
         if news.available is not None:
             entries.append(Change(item, news.available, now))
         if news.features is not None:
-            NewItem.of(model, item, news.features)  # refused before it is written if the model cannot make a vector
+            # Refused before it is written if the model cannot make a vector; hashing a megabyte of words takes 0.1 s.
+            await self._services.slow_queue.run(partial(NewItem.of, model, item, news.features))
             entries.append(Described(item, news.features, news.title, now))
         await self._write(entries)
         return await self._taken(item, news.available, is_described_anew=news.features is not None)

@@ -14,12 +14,13 @@ from starlette.types import Receive, Scope, Send
 
 from legcf.core.errors import UserError
 from legcf.server import answers, schemas
-from legcf.server.background.jobs import LIGHT, perform, recommend_jobs, weight
+from legcf.server.background.jobs import LIGHT, perform, recommend_jobs, split_job, weight
 from legcf.server.encoding import Json, encode
 from legcf.server.routes.operations import Operation, read_body, read_query
 from legcf.server.routes.services import Services
 from legcf.server.state.loaded_model import LoadedModel
 
+_LONG_BODY = 2**15  # bytes, which are read and checked in about 0.3 ms; measured with lists of numbers
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -106,15 +107,27 @@ class QueryApi:
         return _json(content)
 
     async def recommend_many(self, request: HttpRequest) -> Response:
-        asks = (await read_body(request, schemas.AskMany)).requests
         services = self._services
         loaded = services.manager.current
+        if len(await request.body()) > _LONG_BODY:
+            return ChunkedJson(list(_joined(loaded, await self._from_long_body(loaded, request))))
+        asks = (await read_body(request, schemas.AskMany)).requests
         if not self._is_long(asks, loaded):
             jobs = recommend_jobs(asks, services.settings.popular_for_unknown, loaded.num_items)
             done = [perform(loaded, job, services.live) for job in jobs]
         else:
             done = await self._in_slow_queue(loaded, asks, request.is_disconnected)
         return ChunkedJson(list(_joined(loaded, done)))
+
+    async def _from_long_body(self, loaded: LoadedModel, request: HttpRequest) -> list[tuple[bytes, bytes]]:
+        """Let the helper process read the body, too, and hand its asks on without looking at them."""
+        services = self._services
+        job = split_job(await request.body(), services.settings.popular_for_unknown)
+        jobs, complaint = await services.slow_queue.run(partial(services.helper.perform, loaded, job))
+        if complaint:
+            raise schemas.Invalid(complaint.decode())
+        pieces = (partial(services.helper.perform, loaded, one) for one in jobs.split(b"\n"))
+        return await services.slow_queue.run_all(pieces, request.is_disconnected)
 
     async def _in_slow_queue(
         self,
