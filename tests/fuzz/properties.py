@@ -76,7 +76,8 @@ class AnyFile(Property):
         count = len(items)
         codes = np.arange(count)[:, None].astype(np.uint16) % 3
         rows = CodebookTable(codes, np.ones((count, 1), np.float32), np.eye(3, dtype=np.float32))
-        attributes = Attributes({"price": number_column(np.array(prices[:count]))})
+        has_prices = bool(np.isfinite(prices[:count]).any())  # a column without any is read as text
+        attributes = Attributes({"price": number_column(np.array(prices[:count]))}) if has_prices else None
         model = ServedModel(
             IdMap.of(items, "item"), rows, np.ones(count, np.int64), users=IdMap.of(users, "user"),
             titles=titles[:count], attributes=attributes,

@@ -43,7 +43,7 @@ def run_server(settings: Settings, host: str, port: int, workers: int) -> None:
 
     import uvicorn
 
-    from legcf.server.app import create_app  # not before _COUNTS_VARIABLE is set: prometheus_client comes with it
+    from legcf.server.app import app_of_process  # not before _COUNTS_VARIABLE is set: prometheus_client comes with it
 
     _log_as_json()
     signal.signal(
@@ -57,7 +57,7 @@ def run_server(settings: Settings, host: str, port: int, workers: int) -> None:
             ending.callback(shutil.rmtree, counts, ignore_errors=True)
             ending.enter_context(folder_held(Path(counts)))  # other servers see that it is in use
         if workers == 1:
-            app = create_app(settings)
+            app = app_of_process(settings)
             log("listening", host=address[0], port=address[1], workers=1)
             uvicorn.Server(uvicorn.Config(app, **server_options())).run(sockets=[listener])
         else:
