@@ -90,6 +90,18 @@ def test_nobody_waits_for_the_process_to_start(place: Path, model: ServedModel) 
         helper.close()
 
 
+def test_a_process_that_hangs_is_given_up(place: Path, model: ServedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("legcf.server.background.process._MAX_SECONDS", 0.5)
+    model.save(place)
+    loaded, helper = LoadedModel.of(place), Helper(place, LiveState())
+    assert helper.is_ready()
+    assert helper.process_id is not None
+    psutil.Process(helper.process_id).suspend()
+    assert helper.perform(loaded, _job()) == perform(loaded, _job(), LiveState())
+    assert helper.process_id is None
+    helper.close()
+
+
 def test_asks_are_cut_into_small_jobs_in_their_order() -> None:
     asks = [Ask(user=user, k=500, explain=50) for user in range(5)] + [Ask(user=user) for user in range(5, 105)]
     jobs = list(recommend_jobs(asks, True, 90))

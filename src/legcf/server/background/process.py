@@ -30,6 +30,7 @@ from legcf.server.state.loaded_model import LoadedModel
 
 _NICENESS = 10
 _MAX_FAILURES = 3  # in a row; then the server does everything itself
+_MAX_SECONDS = 120.0  # for a job, most of which take milliseconds and the map of a large model seconds
 _READY = b"+"
 _MODELS = 2  # while a file is being replaced, batches that began before it end with the model they began with
 
@@ -74,17 +75,22 @@ class Helper:
             self._process.wait()
 
     def _ask(self, message: bytes) -> tuple[bytes, bytes] | None:
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        limit = threading.Timer(_MAX_SECONDS, process.kill)
+        limit.daemon = True
+        limit.start()
         try:
-            process = self._process
-            assert process is not None
-            assert process.stdin is not None
-            assert process.stdout is not None
             _write(process.stdin, message)
             process.stdin.flush()
             answer = _read(process.stdout), _read(process.stdout)
         except (OSError, EOFError) as error:
             self._lose(error)
             return None
+        finally:
+            limit.cancel()
         self._failures = 0
         return answer if answer[0] else None
 
