@@ -2,7 +2,6 @@
 """Start and stop the server process."""
 
 import errno
-import logging
 import os
 import re
 import shutil
@@ -14,16 +13,14 @@ import time
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from legcf.core.errors import UserError
 from legcf.core.files import folder_held
 from legcf.modelfile.served_model import ServedModel
-from legcf.server.logs import log
+from legcf.server.logs import log, log_uvicorn
 from legcf.server.settings import Settings, is_loopback
 from legcf.server.state.event_log import EventLog
 
-_GRACE_SECONDS = 20  # for requests under way when the server has to stop
 _COUNTS_PREFIX = "legcf-serve-"
 _ABANDONED_SECONDS = 60  # of age; an older folder of counters that nobody holds is of a server that was killed
 _COUNTS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it once, when it is imported
@@ -43,9 +40,11 @@ def run_server(settings: Settings, host: str, port: int, workers: int) -> None:
 
     import uvicorn
 
-    from legcf.server.app import app_of_process  # not before _COUNTS_VARIABLE is set: prometheus_client comes with it
+    # not before _COUNTS_VARIABLE is set: prometheus_client comes with them
+    from legcf.server.app import app_of_process
+    from legcf.server.workers import DrainingServer, Supervisor, server_options
 
-    _log_as_json()
+    log_uvicorn()
     signal.signal(
         signal.SIGTERM, lambda number, frame: sys.exit()
     )  # uvicorn finishes its requests, then hands the signal on to this
@@ -59,28 +58,11 @@ def run_server(settings: Settings, host: str, port: int, workers: int) -> None:
         if workers == 1:
             app = app_of_process(settings)
             log("listening", host=address[0], port=address[1], workers=1)
-            uvicorn.Server(uvicorn.Config(app, **server_options())).run(sockets=[listener])
+            DrainingServer(uvicorn.Config(app, **server_options())).run(sockets=[listener])
         else:
             settings.to_environment()
             log("listening", host=address[0], port=address[1], workers=workers)
-            factory = "legcf.server.app:app_from_environment"
-            uvicorn.run(factory, factory=True, workers=workers, fd=listener.fileno(), **server_options())
-
-
-def server_options() -> dict[str, Any]:
-    """Return how uvicorn runs, whoever starts it."""
-    from legcf.server.protocol import ServerProtocol
-
-    return {
-        "loop": "auto",  # uvloop, but on Windows
-        "http": ServerProtocol,
-        "ws": "none",
-        "log_config": None,
-        "access_log": False,
-        "server_header": False,
-        "timeout_graceful_shutdown": _GRACE_SECONDS,
-        "backlog": 1024,
-    }
+            Supervisor(listener, workers).run()
 
 
 def _check(settings: Settings) -> None:
@@ -136,14 +118,12 @@ def _listen(host: str, port: int) -> socket.socket:
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Connections inherit it. Workers take the listener for a socket of another kind and do not set it themselves;
-        # without it every answer's second part waits 40 ms for the client to confirm the first.
+        # Connections inherit it. Without it every answer's second part waits 40 ms for the client to confirm the first.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener.bind(address)
     except OSError as error:
         listener.close()
         raise UserError(f"Cannot listen on {host}:{port}: {_remedy(error, host, port)}") from error
-    listener.set_inheritable(True)
     return listener
 
 
@@ -155,15 +135,3 @@ def _remedy(error: OSError, host: str, port: int) -> str:
     if error.errno == errno.EACCES:
         return "ports below 1024 are for administrators; choose another --port, such as 8000."
     return f"{error.strerror or error}; choose another --host or --port."
-
-
-class _JsonHandler(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        log("server", record.levelname.lower(), message=record.getMessage())
-
-
-def _log_as_json() -> None:
-    logger = logging.getLogger("uvicorn")
-    logger.handlers = [_JsonHandler()]
-    logger.propagate = False
-    logger.setLevel(logging.WARNING)
