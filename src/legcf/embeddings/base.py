@@ -18,6 +18,7 @@ from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset, Interactions
 from legcf.embeddings.search_space import PAPER_GRID, Space
 from legcf.factorisation.als import AlsSettings
+from legcf.ranking.graph_filter import GraphFilter
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.ranking import Codes
 
@@ -151,6 +152,10 @@ class EmbeddingLayer(nn.Module, ABC, Generic[C]):
 
     def item_lists(self, train: Interactions) -> ItemLists | None:
         """Return lists that the method ranks by beside its rows, or instead of them; made once, from training pairs."""
+        return None
+
+    def item_filter(self, train: Interactions) -> GraphFilter | None:
+        """Return the filter of the graph that scores histories, where the method ranks so instead of by its rows."""
         return None
 
     # Sizes.

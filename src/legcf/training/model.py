@@ -116,6 +116,7 @@ class GraphModel(nn.Module):
             items,
             self._histories,
             bias=None if layer.item_bias is None else layer.item_bias.detach().numpy().copy(),
+            filter=layer.item_filter(self._histories),
             pooling=pooling,
             codes=layer.item_codes() if self.backbone.keeps_items else None,
             meta=added if len(added) else None,

@@ -24,7 +24,7 @@ from legcf.core.config import (
 from legcf.core.errors import UserError
 from legcf.core.plugins import Registry, find_part
 from legcf.embeddings.base import EmbeddingLayer
-from legcf.embeddings.baselines import als, ease, item_knn, most_popular
+from legcf.embeddings.baselines import als, bspm, chebycf, ease, item_knn, most_popular
 from legcf.embeddings.composed import binary_code, cel, dhe, double_hash, lightrec, nimble_tt, qr
 from legcf.embeddings.composed.legcf import Legcf
 from legcf.embeddings.full import FullTable
@@ -72,6 +72,8 @@ METHODS: Registry[Method] = Registry(
         "item-knn": Method(item_knn.ItemKnn, closed_form),
         "ease": Method(ease.Ease, closed_form),
         "als": Method(als.Als, closed_form),
+        "chebycf": Method(chebycf.ChebyCf, closed_form),
+        "bspm": Method(bspm.Bspm, closed_form),
     },
 )
 
