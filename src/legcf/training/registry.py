@@ -25,7 +25,8 @@ from legcf.core.errors import UserError
 from legcf.core.plugins import Registry, find_part
 from legcf.embeddings.base import EmbeddingLayer
 from legcf.embeddings.baselines import als, bspm, chebycf, ease, item_knn, most_popular
-from legcf.embeddings.composed import binary_code, cel, dhe, double_hash, lightrec, nimble_tt, qr
+from legcf.embeddings.clustered import cel, graphhash
+from legcf.embeddings.composed import binary_code, dhe, double_hash, lightrec, nimble_tt, qr
 from legcf.embeddings.composed.legcf import Legcf
 from legcf.embeddings.full import FullTable
 from legcf.embeddings.sized.autoemb import AutoEmb
@@ -67,6 +68,7 @@ METHODS: Registry[Method] = Registry(
         "double-hash": Method(double_hash.DoubleHash, single_stage),
         "binary-code": Method(binary_code.BinaryCode, single_stage),
         "cerp": Method(Cerp, pruning.pushed_stages),
+        "graphhash": Method(graphhash.GraphHash, single_stage),
         "lightrec": Method(lightrec.LightRec, quantising.stages),
         "popularity": Method(most_popular.MostPopular, closed_form),
         "item-knn": Method(item_knn.ItemKnn, closed_form),
