@@ -33,6 +33,7 @@ from legcf.embeddings.sized.autoemb import AutoEmb
 from legcf.embeddings.sized.cerp import Cerp
 from legcf.embeddings.sized.ciess import Ciess
 from legcf.embeddings.sized.esapn import Esapn
+from legcf.embeddings.sized.magprune import MagPrune
 from legcf.embeddings.sized.optembed import OptEmbed
 from legcf.embeddings.sized.pep import Pep
 from legcf.training.losses import check_batches
@@ -68,6 +69,7 @@ METHODS: Registry[Method] = Registry(
         "double-hash": Method(double_hash.DoubleHash, single_stage),
         "binary-code": Method(binary_code.BinaryCode, single_stage),
         "cerp": Method(Cerp, pruning.pushed_stages),
+        "magprune": Method(MagPrune, pruning.magnitude_stages),
         "graphhash": Method(graphhash.GraphHash, single_stage),
         "lightrec": Method(lightrec.LightRec, quantising.stages),
         "popularity": Method(most_popular.MostPopular, closed_form),

@@ -19,7 +19,7 @@ from legcf.embeddings.base import EmbeddingLayer, StateDict, normal, ones_at, sm
 from legcf.embeddings.budget import largest_within, solved
 from legcf.embeddings.composed.fitted import FittedConfig, start_from_als
 from legcf.embeddings.composed.hashing import draw_constants, hashed
-from legcf.embeddings.presets import PAPER_TRAINING, SMALL_TRAINING
+from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.graph.louvain import louvain
 
 _TRIALS = 10  # of resolutions, each a step of a bisection of their logarithms
@@ -49,7 +49,8 @@ class GraphHash(EmbeddingLayer[GraphHashConfig]):
         "paper": {
             "method": {"dim": 64, "resolution": 200.0}, "backbone": {"layers": 2}, "training": PAPER_TRAINING,
         },
-        "default": {"training": SMALL_TRAINING},
+        # Rows of 32 with cosines: validation NDCG@20 0.1269 on LastFM, 0.0925 with rows of 128 and inner products.
+        "default": {"method": {"dim": 32}, "training": DEFAULT_TRAINING, "ranking": DEFAULT_RANKING},
     }  # fmt: skip
 
     assigned: torch.Tensor
