@@ -25,7 +25,7 @@ from legcf.core.errors import UserError
 from legcf.core.plugins import Registry, find_part
 from legcf.embeddings.base import EmbeddingLayer
 from legcf.embeddings.baselines import als, bspm, chebycf, ease, item_knn, most_popular
-from legcf.embeddings.clustered import cel, graphhash
+from legcf.embeddings.clustered import cce, cel, graphhash
 from legcf.embeddings.composed import binary_code, dhe, double_hash, lightrec, nimble_tt, qr
 from legcf.embeddings.composed.legcf import Legcf
 from legcf.embeddings.full import FullTable
@@ -37,7 +37,17 @@ from legcf.embeddings.sized.magprune import MagPrune
 from legcf.embeddings.sized.optembed import OptEmbed
 from legcf.embeddings.sized.pep import Pep
 from legcf.training.losses import check_batches
-from legcf.training.recipes import alternating, autoemb, ciess, clustering, esapn, optembed, pruning, quantising
+from legcf.training.recipes import (
+    alternating,
+    autoemb,
+    ciess,
+    clustering,
+    compositional,
+    esapn,
+    optembed,
+    pruning,
+    quantising,
+)
 from legcf.training.stage import Stage, closed_form, single_stage
 
 
@@ -70,6 +80,7 @@ METHODS: Registry[Method] = Registry(
         "binary-code": Method(binary_code.BinaryCode, single_stage),
         "cerp": Method(Cerp, pruning.pushed_stages),
         "magprune": Method(MagPrune, pruning.magnitude_stages),
+        "cce": Method(cce.Cce, compositional.stages),
         "graphhash": Method(graphhash.GraphHash, single_stage),
         "lightrec": Method(lightrec.LightRec, quantising.stages),
         "popularity": Method(most_popular.MostPopular, closed_form),

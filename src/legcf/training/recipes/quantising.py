@@ -79,17 +79,23 @@ def residual_codebooks(vectors: torch.Tensor, books: int, codewords: int, rng: n
     """Cluster the vectors by k-means, then what it leaves of them, and so on: one codebook above the other."""
     codebooks, residual = [], vectors.clone()
     for _ in range(books):
-        first = rng.choice(len(residual), codewords, replace=len(residual) < codewords)
-        words = residual[torch.from_numpy(first)].clone()
-        nearest = _nearest(residual, words)
-        for _ in range(_LLOYD_STEPS):
-            sizes = torch.bincount(nearest, minlength=codewords)
-            sums = torch.zeros_like(words).index_add_(0, nearest, residual)
-            words = torch.where(sizes[:, None] > 0, sums / sizes.clamp(min=1)[:, None], words)
-            nearest = _nearest(residual, words)
+        words, nearest = k_means(residual, codewords, rng)
         residual = residual - words[nearest]
         codebooks.append(words)
     return torch.cat(codebooks)
+
+
+def k_means(vectors: torch.Tensor, count: int, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the centres of so many clusters, found by Lloyd's steps from drawn vectors, and everyone's nearest."""
+    first = rng.choice(len(vectors), count, replace=len(vectors) < count)
+    centres = vectors[torch.from_numpy(first)].clone()
+    nearest = _nearest(vectors, centres)
+    for _ in range(_LLOYD_STEPS):
+        sizes = torch.bincount(nearest, minlength=count)
+        sums = torch.zeros_like(centres).index_add_(0, nearest, vectors)
+        centres = torch.where(sizes[:, None] > 0, sums / sizes.clamp(min=1)[:, None], centres)
+        nearest = _nearest(vectors, centres)
+    return centres, nearest
 
 
 def _nearest(vectors: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
