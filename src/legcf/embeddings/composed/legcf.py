@@ -251,9 +251,13 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         has_code = (ids >= self._first_coded)[:, None]
         return self._composed(self.indices[coded], self.weights[coded] * has_code)
 
+    def meta_rows(self) -> torch.Tensor:
+        """Return E_meta, c × d: what rows are composed of."""
+        return self.codebook
+
     def input_rows(self) -> torch.Tensor:
         """Return the composed rows above the codebook (Eq. 6)."""
-        return torch.cat([self.table(), self.codebook]) if self.config.meta_nodes else self.table()
+        return torch.cat([self.table(), self.meta_rows()]) if self.config.meta_nodes else self.table()
 
     def graph(self, adjacency: sp.csr_matrix) -> sp.csr_matrix:
         inner = normalised(adjacency) if self.config.normalise == "twice" else adjacency
@@ -272,7 +276,7 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
             return None
         first = self.num_users - self._first_coded
         items = Assignment(self.indices.numpy()[first:], self.weights.numpy()[first:], self.num_buckets)
-        return Codes(self.codebook.detach().numpy(), items)
+        return Codes(self.meta_rows().detach().numpy(), items)
 
     def num_params(self) -> int:
         """Count c·d + t·N (t·I with items only); the column indices of S are not counted."""
@@ -282,5 +286,5 @@ class Legcf(EmbeddingLayer[LegcfConfig]):
         state["indices"] = state["indices"].to(smallest_type(self.num_buckets))
 
     def _composed(self, indices: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        rows = nn.functional.embedding_bag(indices, self.codebook, per_sample_weights=weights, mode="sum")
+        rows = nn.functional.embedding_bag(indices, self.meta_rows(), per_sample_weights=weights, mode="sum")
         return torch.tanh(rows) if self.config.tanh else rows

@@ -6,13 +6,12 @@ from typing import Any, TypeVar
 import torch
 
 from legcf.core.config import TrainingConfig
-from legcf.core.errors import UserError
 from legcf.embeddings.budget import solved
 from legcf.embeddings.sized.cerp import Cerp, CerpConfig
 from legcf.embeddings.sized.magprune import MagPrune, MagPruneConfig
 from legcf.embeddings.sized.pep import PrunedLayer, PruningConfig
 from legcf.training.sampler import TrainingBatch
-from legcf.training.stage import Stage, TrainingView
+from legcf.training.stage import Stage, TrainingView, require_keep_last
 
 Pruned = TypeVar("Pruned", bound=PrunedLayer[Any], contravariant=True)
 
@@ -26,8 +25,7 @@ def pushed_stages(settings: CerpConfig, training: TrainingConfig) -> list[Stage[
 
 
 def magnitude_stages(settings: MagPruneConfig, training: TrainingConfig) -> list[Stage[MagPrune]]:
-    if training.keep != "last":
-        raise UserError("Method magprune ends with pruning: leave training.keep at last.")
+    require_keep_last(settings, training)
     return [Stage("train", training.epochs), PruneSmallest("prune", 0)]
 
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Define LightRec's stages: a full teacher, codes and codebooks that learn from it, codebooks with the codes fixed."""
+"""Define stages that end in codes.
+
+LightRec: a full teacher, codes and codebooks that learn from it, codebooks with the codes fixed. LERG: a codebook that
+learns in few bits.
+"""
 
 from typing import Any
 
@@ -7,15 +11,30 @@ import numpy as np
 import torch
 
 from legcf.core.config import TrainingConfig
+from legcf.embeddings.composed.lerg import Lerg, LergConfig
 from legcf.embeddings.composed.lightrec import LightRec, LightRecConfig
 from legcf.training.sampler import TrainingBatch
-from legcf.training.stage import Stage, TrainingView
+from legcf.training.stage import Stage, TrainingView, require_keep_last
 
 _LLOYD_STEPS = 8
 
 
 def stages(settings: LightRecConfig, training: TrainingConfig) -> list[Stage[LightRec]]:
     return [Teach("teach", settings.teacher_epochs), Code("code", settings.code_epochs), Tune("tune", training.epochs)]
+
+
+def lerg_stages(settings: LergConfig, training: TrainingConfig) -> list[Stage[Lerg]]:
+    require_keep_last(settings, training)
+    return [Stage("train", training.epochs), Freeze("freeze", 0)]
+
+
+class Freeze(Stage[Lerg]):
+    """Keep the codes that the best epoch ended with; nothing is trained."""
+
+    def begin(self, session: TrainingView[Lerg]) -> None:
+        session.layer.freeze()
+        session.model.rebuild()
+        session.new_optimiser()
 
 
 class Teach(Stage[LightRec]):
