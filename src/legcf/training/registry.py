@@ -26,7 +26,7 @@ from legcf.core.plugins import Registry, find_part
 from legcf.embeddings.base import EmbeddingLayer
 from legcf.embeddings.baselines import als, bspm, chebycf, ease, item_knn, most_popular
 from legcf.embeddings.clustered import cce, cel, graphhash
-from legcf.embeddings.composed import binary_code, dhe, double_hash, lerg, lightrec, nimble_tt, qr
+from legcf.embeddings.composed import binary_code, c2f, dhe, double_hash, lerg, lightrec, nimble_tt, qr
 from legcf.embeddings.composed.legcf import Legcf
 from legcf.embeddings.full import FullTable
 from legcf.embeddings.sized.autoemb import AutoEmb
@@ -81,6 +81,7 @@ METHODS: Registry[Method] = Registry(
         "cerp": Method(Cerp, pruning.pushed_stages),
         "magprune": Method(MagPrune, pruning.magnitude_stages),
         "cce": Method(cce.Cce, compositional.stages),
+        "c2f": Method(c2f.C2f, alternating.refined_stages),
         "lerg": Method(lerg.Lerg, quantising.lerg_stages),
         "graphhash": Method(graphhash.GraphHash, single_stage),
         "lightrec": Method(lightrec.LightRec, quantising.stages),

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Define Algorithm 1 of LEGCF: pretrain with S fixed, then alternate between learning E_meta and updating S."""
+"""Define Algorithm 1 of LEGCF: pretrain with S fixed, then alternate between learning E_meta and updating S.
+
+C2F-MetaEmbed goes on with a finer codebook from there.
+"""
 
 import time
 from typing import Any
@@ -9,7 +12,9 @@ from legcf.assignment.solvers import SOLVERS
 from legcf.assignment.update import aggregated, mixed, refitted
 from legcf.core.config import TrainingConfig
 from legcf.data.interactions import MANY_PAIRS
+from legcf.embeddings.composed.c2f import C2f, C2fConfig
 from legcf.embeddings.composed.legcf import Legcf, LegcfConfig
+from legcf.training.sampler import TrainingBatch
 from legcf.training.stage import Stage, TrainingView
 
 
@@ -20,6 +25,27 @@ def stages(settings: LegcfConfig, training: TrainingConfig) -> list[Stage[Legcf]
         return [warm]
     # Half of a run that is limited in time: the updates must have their share.
     return [Stage("pretrain", training.epochs, time_share=0.5), Alternate("alternate", training.epochs)]
+
+
+def refined_stages(settings: C2fConfig, training: TrainingConfig) -> list[Stage[Any]]:
+    return [*stages(settings, training), Refine("refine", training.epochs)]
+
+
+class Refine(Stage[C2f]):
+    """Learn both codebooks together, at a rate of their own, from the best coarse model."""
+
+    def begin(self, session: TrainingView[C2f]) -> dict[str, Any]:
+        session.layer.refine(session.dataset.train, session.rng)
+        session.model.rebuild()
+        session.new_optimiser()
+        return {"fine_values": int((session.layer.fine_rows() != 0).sum())}
+
+    def before_step(self, session: TrainingView[C2f], batch: TrainingBatch) -> None:
+        for group in session.optimiser.param_groups:
+            group["lr"] *= session.layer.config.fine_rate
+
+    def after_epoch(self, session: TrainingView[C2f], epoch: int) -> dict[str, Any]:
+        return {"fine_values": int((session.layer.fine_rows() != 0).sum())}
 
 
 class Alternate(Stage[Legcf]):
