@@ -30,6 +30,7 @@ from legcf.embeddings.composed import binary_code, c2f, dhe, double_hash, lerg, 
 from legcf.embeddings.composed.legcf import Legcf
 from legcf.embeddings.full import FullTable
 from legcf.embeddings.sized.autoemb import AutoEmb
+from legcf.embeddings.sized.bigear import Bigear
 from legcf.embeddings.sized.cerp import Cerp
 from legcf.embeddings.sized.ciess import Ciess
 from legcf.embeddings.sized.esapn import Esapn
@@ -83,6 +84,7 @@ METHODS: Registry[Method] = Registry(
         "cce": Method(cce.Cce, compositional.stages),
         "c2f": Method(c2f.C2f, alternating.refined_stages),
         "lerg": Method(lerg.Lerg, quantising.lerg_stages),
+        "bigear": Method(Bigear, quantising.bigear_stages),
         "graphhash": Method(graphhash.GraphHash, single_stage),
         "lightrec": Method(lightrec.LightRec, quantising.stages),
         "popularity": Method(most_popular.MostPopular, closed_form),

@@ -12,26 +12,22 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from legcf.assignment.dictionary import balance
 from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, smallest_type, take_saved_shapes, xavier_uniform
-from legcf.embeddings.budget import Budgeted, largest_within, solved
+from legcf.embeddings.budget import largest_within, solved
+from legcf.embeddings.composed.fitted import FittedConfig, factorised_rows
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.embeddings.sized.pep import scattered
-from legcf.factorisation.als import AlsSettings, factorise
 
 
-class MagPruneConfig(Budgeted):
+class MagPruneConfig(FittedConfig):
     name: Literal["magprune"] = "magprune"
     dim: int = Field(64, ge=1, description="width of the table before pruning")
     max_entries: int | None = Field(None, ge=1, description="most values that stay; what the budget allows if null")
     row_entries: int | None = Field(
         None, ge=0, description="m, values that every row keeps at least; chosen on validation pairs if null"
     )
-    initial: Literal["xavier", "als"] = Field("xavier", description="first values: Xavier, or a factorisation")
-    als: AlsSettings = Field(AlsSettings(), description="settings of that factorisation")
-    score_scale: float = Field(10.0, gt=0, description="multiplies the factorisation's scores, for the softmax")
 
 
 class MagPrune(EmbeddingLayer[MagPruneConfig]):
@@ -46,7 +42,7 @@ class MagPrune(EmbeddingLayer[MagPruneConfig]):
         "paper": {"training": {**PAPER_TRAINING, "keep": "last"}},
         # Trained as a full table is; a narrow one loses less.
         "default": {
-            "method": {"initial": "als", "dim": 32},
+            "method": {"start": "als", "dim": 32},
             "training": {
                 **DEFAULT_TRAINING, "learning_rate": 0.05, "scale_lr_by_rms": True, "epochs": 4, "user_power": 0.5,
                 "keep": "last",
@@ -85,12 +81,10 @@ class MagPrune(EmbeddingLayer[MagPruneConfig]):
         return self.weight.ndim == 1
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
-        if self.config.initial == "xavier":
+        if self.config.start == "drawn":
             self.weight.data.copy_(xavier_uniform((self.num_entities, self.config.dim), rng))
             return
-        users, items = factorise(train, self.config.dim, rng, self.config.als)
-        rows = np.vstack(balance(users, items, power=0.5)[:2]) * np.float32(self.config.score_scale) ** 0.5
-        self.weight.data.copy_(torch.from_numpy(rows))
+        self.weight.data.copy_(torch.from_numpy(factorised_rows(train, self.config, self.config.dim, rng)))
 
     @torch.no_grad()
     def survivors(self, row_entries: int) -> torch.Tensor:

@@ -2,7 +2,7 @@
 """Define stages that end in codes.
 
 LightRec: a full teacher, codes and codebooks that learn from it, codebooks with the codes fixed. LERG: a codebook that
-learns in few bits.
+learns in few bits. BiGeaR: a full teacher, signs that learn from pairs and from the teacher's first items.
 """
 
 from typing import Any
@@ -11,8 +11,12 @@ import numpy as np
 import torch
 
 from legcf.core.config import TrainingConfig
+from legcf.data.interactions import Interactions
 from legcf.embeddings.composed.lerg import Lerg, LergConfig
 from legcf.embeddings.composed.lightrec import LightRec, LightRecConfig
+from legcf.embeddings.sized.bigear import Bigear, BigearConfig
+from legcf.ranking.ranking import Ranking
+from legcf.ranking.topk import rank
 from legcf.training.sampler import TrainingBatch
 from legcf.training.stage import Stage, TrainingView, require_keep_last
 
@@ -28,10 +32,56 @@ def lerg_stages(settings: LergConfig, training: TrainingConfig) -> list[Stage[Le
     return [Stage("train", training.epochs), Freeze("freeze", 0)]
 
 
-class Freeze(Stage[Lerg]):
+def bigear_stages(settings: BigearConfig, training: TrainingConfig) -> list[Stage[Any]]:
+    require_keep_last(settings, training)
+    return [TeachLayers("teach", settings.teacher_epochs), Binarise("code", training.epochs), Freeze("freeze", 0)]
+
+
+class TeachLayers(Stage[Bigear]):
+    """Train the table with all its values."""
+
+    eligible_as_best = False
+    time_share = 0.5
+
+
+class Binarise(Stage[Bigear]):
+    """Train the signs of every layer, by pairs and by the items that the teacher has first."""
+
+    _first: torch.Tensor | None = None
+    """The teacher's first items, layers × users × R, once the stage has begun."""
+
+    def begin(self, session: TrainingView[Bigear]) -> None:
+        layer = session.layer
+        nothing = Interactions.empty(layer.num_users, layer.num_items)
+        count = min(layer.config.distil_items, layer.num_items)
+        found = [rank(Ranking(*vectors, nothing), count)[0] for vectors in layer.layer_vectors()]
+        self._first = torch.from_numpy(np.stack(found))
+        layer.coded.fill_(True)
+        session.new_optimiser()
+
+    def before_step(self, session: TrainingView[Bigear], batch: TrainingBatch) -> None:
+        layer = session.layer
+        assert self._first is not None
+        users = torch.from_numpy(batch.entities[batch.entities < layer.num_users]).long()
+        most = layer.config.distil_users
+        if len(users) > most:
+            users = users[torch.from_numpy(session.rng.choice(len(users), most, replace=False))]
+        layer.taught = users, self._first[:, users].long()
+
+    def after_step(self, session: TrainingView[Bigear], batch: TrainingBatch) -> None:
+        session.layer.taught = None
+
+    def state(self) -> dict[str, torch.Tensor]:
+        return {} if self._first is None else {"first": self._first}
+
+    def load_state(self, state: dict[str, torch.Tensor]) -> None:
+        self._first = state["first"]
+
+
+class Freeze(Stage[Any]):
     """Keep the codes that the best epoch ended with; nothing is trained."""
 
-    def begin(self, session: TrainingView[Lerg]) -> None:
+    def begin(self, session: TrainingView[Any]) -> None:
         session.layer.freeze()
         session.model.rebuild()
         session.new_optimiser()
