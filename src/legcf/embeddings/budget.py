@@ -12,7 +12,7 @@ from legcf.core.config import MethodConfig, parse_bytes
 from legcf.core.errors import UserError
 
 if TYPE_CHECKING:
-    from legcf.embeddings.base import EmbeddingLayer
+    from legcf.embeddings.layer import Layer
 
 T = TypeVar("T")
 _LEGCF = {"c": 500, "d": 128, "t": 2}
@@ -74,7 +74,7 @@ def largest_within(
     return size
 
 
-def widest_within(layer: type["EmbeddingLayer[Any]"], config: MethodConfig, shape: tuple[int, int], most: int) -> int:
+def widest_within(layer: type["Layer[Any]"], config: MethodConfig, shape: tuple[int, int], most: int) -> int:
     """Return the largest `dim` up to `most` that the budget allows for `shape` (users, items), 0 if it allows none."""
 
     def is_refused(dim: int) -> bool:

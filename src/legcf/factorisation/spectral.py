@@ -12,7 +12,7 @@ from legcf.core import distributed
 from legcf.core.arrays import FloatArray
 from legcf.data.interactions import Interactions
 from legcf.graph.adjacency import degree_normalised
-from legcf.graph.propagate import Operator
+from legcf.graph.operator import Operator
 
 _MORE = 16  # columns beside those that are returned, so that the last of them are right as well
 _ROUNDS = 3  # of the power iteration; not measured

@@ -15,7 +15,7 @@ import numpy as np
 from legcf.core.arrays import FloatArray, inverse_power
 from legcf.data.interactions import Interactions
 from legcf.graph.adjacency import degree_normalised
-from legcf.graph.propagate import Operator
+from legcf.graph.operator import Operator
 
 _TOGETHER = 64  # users filtered at once: rows of 256 bytes; 16 and 256 were slower on Gowalla
 

@@ -9,14 +9,13 @@ from abc import abstractmethod
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-import torch
 from pydantic import Field
-from torch import nn
 
+from legcf.core.arrays import FloatArray
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer
 from legcf.embeddings.baselines.rowless import ROWLESS_SETTINGS
 from legcf.embeddings.budget import Budgeted, width_within
+from legcf.embeddings.layer import SolvedLayer
 from legcf.factorisation.spectral import singular_vectors
 from legcf.ranking.graph_filter import GraphFilter
 
@@ -36,14 +35,15 @@ class FilterConfig(Budgeted):
 F = TypeVar("F", bound=FilterConfig)
 
 
-class Filtered(EmbeddingLayer[F]):
+class Filtered(SolvedLayer[F]):
     """Hold V, items × dim; users have no rows."""
 
     comparison_rows: ClassVar[None] = None
+    learned = ("weight",)
 
     def __init__(self, config: F, num_users: int, num_items: int) -> None:
         super().__init__(config, num_users, num_items)
-        self.weight = nn.Parameter(torch.zeros(num_items, self.config.dim))
+        self.arrays["weight"] = np.zeros((num_items, self.config.dim), np.float32)
 
     @classmethod
     def sized(cls, config: F, num_users: int, num_items: int) -> F:
@@ -52,10 +52,10 @@ class Filtered(EmbeddingLayer[F]):
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
         vectors = singular_vectors(train, self.config.dim, rng, _ROUNDS)
-        self.weight.data.zero_()[:, : vectors.shape[1]] = torch.from_numpy(vectors)
+        self.arrays["weight"][:, : vectors.shape[1]] = vectors
 
-    def table(self) -> torch.Tensor:
-        return torch.cat([self.weight.new_zeros(self.num_users, self.config.dim), self.weight])
+    def table(self) -> FloatArray:
+        return np.concatenate([np.zeros((self.num_users, self.config.dim), np.float32), self.arrays["weight"]])
 
     @abstractmethod
     def coefficients(self) -> Coefficients:
@@ -67,7 +67,7 @@ class Filtered(EmbeddingLayer[F]):
         """Return b and g, the powers of the items' degrees."""
 
     def item_filter(self, train: Interactions) -> GraphFilter:
-        return GraphFilter.of(train, self.weight.detach().numpy(), self.coefficients(), *self.powers)
+        return GraphFilter.of(train, self.arrays["weight"], self.coefficients(), *self.powers)
 
 
 def settings(**method: Any) -> dict[str, Any]:

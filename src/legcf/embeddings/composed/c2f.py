@@ -19,10 +19,12 @@ from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import StateDict, ones_at, smallest_type
 from legcf.embeddings.budget import largest_within, solved
-from legcf.embeddings.composed.legcf import Legcf, LegcfConfig
+from legcf.embeddings.composed.legcf import Legcf
+from legcf.embeddings.composed.legcf_codes import LegcfConfig
 from legcf.embeddings.composed.legcf_presets import GRAPH_TRAINING
 from legcf.graph.adjacency import bipartite, expanded
 from legcf.graph.partition import communities
+from legcf.ranking.ranking import Codes
 
 _COARSE_PER_FINE = 3  # rows, as in the code: 300 and 100
 
@@ -139,6 +141,9 @@ class C2f(Legcf):
 
     def linear_basis(self) -> tuple[sp.csr_matrix, nn.Parameter] | None:
         return None if self.refined else super().linear_basis()
+
+    def item_codes(self) -> Codes | None:
+        return None if self.refined else super().item_codes()
 
     def num_params(self) -> int:
         """Count both codebooks, t weights an entity and `fine_t` a coarse row."""

@@ -23,7 +23,8 @@ from legcf.embeddings.budget import largest_within
 from legcf.embeddings.composed.fitted import FittedConfig, factorised_rows
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
 from legcf.graph.adjacency import bipartite, normalised
-from legcf.graph.propagate import Operator, polynomial
+from legcf.graph.operator import Operator
+from legcf.graph.propagate import polynomial
 
 _SCALE_BYTES = 4
 _WIDEST = 4096
