@@ -17,7 +17,7 @@ from legcf.data.interactions import Interactions
 from legcf.graph.adjacency import degree_normalised
 from legcf.graph.operator import Operator
 
-_TOGETHER = 64  # users filtered at once: rows of 256 bytes; 16 and 256 were slower on Gowalla
+_TOGETHER = 64  # users filtered at once: rows of 256 bytes, so that both sides of Gowalla take 18 MB; not measured
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,7 +36,7 @@ class Bspm(Filtered[BspmConfig]):
         "paper": settings(),  # the release's settings for Gowalla
         "paper-yelp2018": settings(solver="euler", time=1.2, average=True, ideal_weight=0.3, dim=384),
         "paper-amazon-book": settings(steps=2, time=2.2, ideal_weight=0.0),
-        # Of seven settings the best by validation NDCG@20 on LastFM: 0.1616, where those of `paper` have 0.1336.
+        # Of six settings the best by validation NDCG@20 on LastFM: 0.1616, where those of `paper` have 0.1336.
         "default": settings(solver="euler", time=1.2, average=True, ideal_weight=0.3, dim=64),
     }
 

@@ -34,7 +34,7 @@ class ChebyCf(Filtered[ChebyCfConfig]):
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": settings(),  # the release's settings for Gowalla
         "paper-amazon-book": settings(flatness=10.0, popularity_power=0.0),
-        # Of nine settings the best by validation NDCG@20 on LastFM: 0.1607, where those of `paper` have 0.1529.
+        # Of eight settings the best by validation NDCG@20 on LastFM: 0.1607, where those of `paper` have 0.1529.
         "default": settings(popularity_power=0.2, dim=128),
     }
 
