@@ -28,5 +28,5 @@ def ranking_of(vectors: FloatArray, layer: Layer[Any], backbone: Backbone[Any], 
         filter=layer.item_filter(histories),
         pooling=pooling,
         codes=layer.item_codes() if backbone.keeps_items else None,
-        meta=added if len(added) else None,
+        meta=added.copy() if len(added) else None,  # a view would hold all vectors
     )

@@ -45,7 +45,12 @@ class Lerg(EmbeddingLayer[LergConfig]):
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # LEGCF's loop, which the authors share. Codes come last, so the last weights are kept.
         "paper": {"training": {**PAPER_TRAINING, "keep": "last"}},
-        "default": {"training": {**DEFAULT_TRAINING, "keep": "last"}, "ranking": DEFAULT_RANKING},
+        # Anchors of 0.9: validation NDCG@20 0.1165 on LastFM; 0.1074 with 0.5.
+        "default": {
+            "method": {"anchor_weight": 0.9},
+            "training": {**DEFAULT_TRAINING, "keep": "last"},
+            "ranking": DEFAULT_RANKING,
+        },
     }
 
     indices: torch.Tensor

@@ -7,14 +7,17 @@ from functools import partial
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
+from legcf.core.errors import UserError
 from legcf.scoring.extend import NewItem
 from legcf.server import schemas
 from legcf.server.answers import UnknownId
 from legcf.server.background.event_journal import EventBatch
 from legcf.server.encoding import Json
+from legcf.server.routes.administration import audit
 from legcf.server.routes.operations import Operation, read_body, read_query
 from legcf.server.routes.services import Services
-from legcf.server.state.event_log import Change, Described, LogEntry, Withdrawn, new_event
+from legcf.server.state.event_log import Change, DeletedItem, Described, Impression, LogEntry, Withdrawn, new_event
+from legcf.server.state.records import Records
 
 
 class IngestApi:
@@ -26,14 +29,17 @@ class IngestApi:
     def operations(self) -> list[Operation]:
         item = partial(Operation, answer=schemas.ItemTaken, query=schemas.ItemQuery, name="items")
         change = partial(item, "PUT", body=schemas.ItemNews, problems=(409, 503))
-        withdrawal = partial(item, "DELETE", problems=(404, 503))
+        withdrawal = partial(item, "DELETE", query=schemas.ItemDeletion, problems=(404, 409, 503))
         took = "What users took: acknowledged once it is on disk, known to every answer after that."
         about = "Whether an item may be recommended from now on, and what it is like"
-        back = "Take back what was said of a new item's features and title; an item of the file itself stays"
+        back = "Take back what was said of a new item's features and title, or with `whole` all that is held of an item"
+        shown = "What users were shown: counts where a request has `damping` or `max_shown`."
         query = "with the id in the query."
         events = partial(Operation, "POST", answer=schemas.Acknowledged, body=schemas.NewEvents, problems=(503,))
+        shows = partial(events, answer=schemas.ImpressionsKept, body=schemas.Impressions)
         return [
             events("/interactions", took, self.interactions, name="interactions"),
+            shows("/impressions", shown, self.impressions, name="impressions"),
             change("/items/{item:id}", f"{about}.", self.item),
             change("/items", f"{about}, {query}", self.item),
             withdrawal("/items/{item:id}", f"{back}.", self.withdraw),
@@ -47,6 +53,18 @@ class IngestApi:
         new = await self._write([new_event(str(one.user), str(one.item), one.id, one.time) for one in events])
         unknown = list(dict.fromkeys(event.item for event in events if find(event.item) is None))
         return Json({"model": loaded.tag, "new": new, "repeated": len(events) - new, "unknown_items": unknown})
+
+    async def impressions(self, request: HttpRequest) -> Response:
+        pages = (await read_body(request, schemas.Impressions)).impressions
+        now = time.time()
+        kept = await self._write(
+            [
+                Impression(str(page.user), str(item), now if page.time is None else page.time)
+                for page in pages
+                for item in page.items
+            ]
+        )
+        return Json({"model": self._services.manager.current.tag, "kept": kept})
 
     async def item(self, request: HttpRequest) -> Response:
         item = read_query(request, schemas.ItemQuery).item
@@ -62,10 +80,23 @@ class IngestApi:
         return await self._taken(item, news.available, is_described_anew=news.features is not None)
 
     async def withdraw(self, request: HttpRequest) -> Response:
-        item = read_query(request, schemas.ItemQuery).item
+        query = read_query(request, schemas.ItemDeletion)
+        item = query.item
+        if query.whole:
+            return await self._delete(request, item)
         if not await self._write([Withdrawn(item, time.time())]):
             raise UnknownId("description of an item", item)
         return await self._taken(item, None, is_described_anew=True)
+
+    async def _delete(self, request: HttpRequest, item: str) -> Response:
+        services = self._services
+        if services.settings.api_key is None:
+            raise UserError("An item is deleted whole on a server with a key alone: start it with `--api-key`.")
+        if not Records(services.manager.current, services.live).knows_item(item):
+            raise UnknownId("item", item)
+        await self._write([DeletedItem(item, time.time())])
+        audit(request, services, "item_deleted", item=item)
+        return await self._taken(item, False, is_described_anew=True)
 
     async def _write(self, batch: EventBatch) -> int:
         assert self._services.journal is not None
