@@ -39,6 +39,11 @@ def build(
     ranking = trained.ranking
     if not (np.isfinite(ranking.users).all() and np.isfinite(ranking.items).all()):
         raise UserError("The model's vectors hold NaN or infinite values, so it cannot be served: train it again.")
+    if ranking.filter is not None:
+        raise UserError(
+            f"A model of {trained.config.method.name} ranks by the graph of its training pairs, which a model file does"
+            " not hold: recommend from the run folder."
+        )
     options = (options or ExportOptions()).resolved(trained)
     assert options.dtype is not None
     keep_users = options.users == "coded"

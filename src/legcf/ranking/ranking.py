@@ -19,6 +19,7 @@ from legcf.ranking.tables.embedding_table import EmbeddingTable
 from legcf.ranking.tables.pooling import Pooling
 
 if TYPE_CHECKING:  # lists are fitted to rankings, so they import this module
+    from legcf.ranking.graph_filter import GraphFilter
     from legcf.ranking.item_lists.lists import ItemLists
 
 _TOGETHER = 256  # users without a vector whose scores stand in memory at once
@@ -46,6 +47,8 @@ class Ranking:
     """Added to an item's scores."""
     lists: "ItemLists | None" = None
     """What the items of a user add beside the vectors."""
+    filter: "GraphFilter | None" = None
+    """What scores histories instead of inner products, where a method ranks by the graph itself."""
     pooling: Pooling | None = None
     """Where users are nothing but their histories."""
     codes: Codes | None = None
@@ -75,6 +78,8 @@ class Ranking:
         Returns for whom nothing tells one item from another, neither a vector nor what a history adds: such strangers
         are shown what is popular.
         """
+        if self.filter is not None:
+            self.filter.score(self.histories.of_users(users), scores)
         if self.lists is not None:
             self.lists.add_for(scores, self.histories.of_users(users))
         cold_users = np.logical_not(self.users[users].any(axis=1))
