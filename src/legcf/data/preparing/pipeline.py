@@ -42,6 +42,7 @@ class Built:
     pairs: int
     merged: int
     weights: Weights | None = None
+    dislikes: Interactions | None = None
 
 
 class MemoryPart:
@@ -67,7 +68,8 @@ def build_in_memory(source: PairSource, options: DataOptions) -> Dataset:
     train, validation, test = pairs if weights is None else map(weights.among, pairs)
     facts, at = provenance(source, options, built), None if weights is None else weights.at
     ids = built.users, built.items
-    return Dataset(source.name, built.protocol, *ids, train, validation, test, built.titles, facts, at)
+    parts_of_data = train, validation, test
+    return Dataset(source.name, built.protocol, *ids, *parts_of_data, built.titles, facts, at, built.dislikes)
 
 
 def provenance(source: PairSource, options: DataOptions, built: Built) -> dict[str, object]:
@@ -76,15 +78,17 @@ def provenance(source: PairSource, options: DataOptions, built: Built) -> dict[s
         "source": source.where,
         "options": {**options.model_dump(), "protocol": built.protocol},
         "kept": {
-            "rows": source.num_rows + source.rated_too_low,
+            "rows": source.num_rows + source.rated_too_low + source.num_dislikes + source.num_missing,
             "users": len(built.users),
             "items": len(built.items),
             "pairs": built.pairs,
             "rated_too_low": source.rated_too_low,
+            **({"dislikes": source.num_dislikes} if source.num_dislikes else {}),
+            **({"missing": source.num_missing} if source.num_missing else {}),
             "duplicates_merged": built.merged,
             "users_dropped": len(source.users) - len(built.users),
             "items_dropped": len(source.items) - len(built.items),
-            "ratings_ignored": source.has_ratings and options.min_rating is None,
+            "ratings_ignored": source.has_ratings and not options.uses_ratings,
             "times": source.times,
         },
     }
@@ -133,7 +137,19 @@ def build(
     users = IdMap(source.users.values[kept.users], "user")
     items = IdMap(source.items.values[kept.items], "item")
     weights = _renumbered(source.weights(), kept) if options.weighs else None
-    return Built(protocol.name, users, items, source.titles(items), pairs, merged.merged, weights)
+    titles, dislikes = source.titles(items), _dislikes(source, kept)
+    return Built(protocol.name, users, items, titles, pairs, merged.merged, weights, dislikes)
+
+
+def _dislikes(source: PairSource, kept: "KeptBlocks") -> Interactions | None:
+    """Return the dislikes among the users and items that are kept."""
+    pairs = source.dislikes()
+    if pairs is None:
+        return None
+    numbers = [np.where(mask, np.cumsum(mask) - 1, -1)[one] for mask, one in zip((kept.users, kept.items), pairs, strict=True)]
+    inside = (numbers[0] >= 0) & (numbers[1] >= 0)
+    sizes = int(kept.users.sum()), int(kept.items.sum())
+    return Interactions.from_pairs(numbers[0][inside], numbers[1][inside], *sizes)
 
 
 def _renumbered(weights: Weights, kept: "KeptBlocks") -> Weights:

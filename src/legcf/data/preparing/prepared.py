@@ -44,9 +44,10 @@ def write_prepared(
     """Write a prepared folder: `build_parts` fills the parts, and may use the folder for temporary files."""
     if out.exists() and not is_prepared(out) and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} exists and is not a prepared dataset: choose another place, nothing was written.")
-    if options.weighs:
+    if options.weighs or options.has_dislikes:
         raise UserError(
-            "A prepared folder keeps no weights: train on the table itself with `--weight-col` and the like."
+            "A prepared folder keeps no weights and no dislikes: train on the table itself with `--weight-col` and the"
+            " like."
         )
     with folder_written_whole(out) as folder:
         parts = [_PartFiles(folder, part) for part in PARTS]
