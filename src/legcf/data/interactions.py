@@ -228,6 +228,7 @@ class Dataset:
         provenance: How the parts were made (source, protocol, split seed, options); recorded with every run.
         weighed_at: The time, in seconds since 1970, that the ages of pairs were counted back from, with a half-life.
         dislikes: Items that users do not want; none of them is in a part as well.
+        repeats: Whether users take items again, so that a pair may be in several parts.
 
     Example:
         ```python
@@ -247,6 +248,7 @@ class Dataset:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     weighed_at: float | None = None
     dislikes: Interactions | None = None
+    repeats: bool = False
 
     def __post_init__(self) -> None:
         if self.dislikes is not None:

@@ -91,6 +91,8 @@ class DataOptions(BaseModel):
     """Pairs rated lower are dislikes: no interactions, and never recommended to that user."""
     missing: Literal["fail", "drop"] = "fail"
     """What to do with rows that lack a value which is used: an error, or leave them out."""
+    repeat: Literal["exclude", "allow"] = "exclude"
+    """Whether users take items again, as groceries: rows are split instead of pairs, and what a user has competes."""
     k_core: int = Field(default=0, ge=0)
     """Drop users and items with fewer pairs than this, again and again until none is left; 0 keeps all."""
     titles: str | None = None

@@ -80,7 +80,7 @@ class UserQuery(BaseModel):
 
     user: _UserId
     k: _K = 20
-    exclude_seen: bool = Field(True, description=_SEEN)
+    exclude_seen: bool | None = Field(None, description=_SEEN)
     explain: int = Field(0, ge=0, le=MAX_EXPLAINED, description=_WHY, examples=[2])
     filter: Json[Conditions] = Field({}, description=_FILTER)
     cap: Json[CapOf] = Field({}, description=_CAP)
@@ -113,7 +113,7 @@ class Ask(_Strict):
         default=[], max_length=MAX_LIST, description="Items the user has; unknown ones are an error of this request."
     )
     k: _Count = Field(20, ge=1, le=MAX_K)
-    exclude_seen: _YesNo = Field(True, description=f"{_SEEN} That is `items` and the known user's history.")
+    exclude_seen: _YesNo | None = Field(None, description=f"{_SEEN} That is `items` and the known user's history.")
     allow: list[Id] | None = Field(None, max_length=MAX_LIST, description="Recommend only from these items.")
     deny: list[Id] = Field(default=[], max_length=MAX_LIST, description="Never recommend these items.")
     explain: _Count = Field(0, ge=0, le=MAX_EXPLAINED, description=_WHY)

@@ -90,7 +90,7 @@ def test_what_is_not_possible_is_said(events: Path, tmp_path: Path) -> None:
     ):
         with pytest.raises(UserError, match=said):
             Recommender().fit(events, **options)
-    with pytest.raises(UserError, match="no weights and no dislikes"):
+    with pytest.raises(UserError, match="no weights, dislikes and repeats"):
         prepare_source(events, tmp_path / "out", DataOptions(dislike_below=2, missing="drop"), quiet=True)
 
 

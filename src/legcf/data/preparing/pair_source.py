@@ -59,11 +59,15 @@ class PairSource(ABC):
 
     @abstractmethod
     def batches(self) -> Iterator[Batch]:
-        """Yield all pairs, in positions of `users` and `items`, in any order."""
+        """Yield all pairs, in positions of `users` and `items`, in any order; with weights where rows may repeat."""
 
     def weights(self) -> Weights:
         """Return the weight of every pair; only where `has_weights`."""
         raise NotImplementedError
+
+    def weighed_at(self) -> float | None:
+        """Return the time from which ages are counted back, where older rows count less."""
+        return None
 
     def dislikes(self) -> tuple[NDArray[np.int32], NDArray[np.int32]] | None:
         """Return users and items of dislikes, in positions; None where the options know none."""

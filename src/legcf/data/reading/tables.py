@@ -152,14 +152,20 @@ class _Table(PairSource):
     options: DataOptions
 
     def batches(self) -> Iterator[Batch]:
-        encoded = self._encoded(*([] if self.times is None else [pl.col("time")]))
+        repeats = self.options.repeat == "allow"
+        weights = [self._row_weight()[0].cast(pl.Float32).alias("weight")] if repeats else []
+        encoded = self._encoded(*weights, *([] if self.times is None else [pl.col("time")]))
         with self.files.reading():
             for batch in encoded.collect_batches(chunk_size=_BATCH_ROWS, maintain_order=False, engine="streaming"):
                 times = None if self.times is None else batch["time"].to_numpy()
-                yield Batch(_positions(batch, "user"), _positions(batch, "item"), times)
+                amounts = batch["weight"].to_numpy() if repeats else None
+                yield Batch(_positions(batch, "user"), _positions(batch, "item"), times, weights=amounts)
 
-    def weights(self) -> Weights:
-        """Return the sum of each pair's rows, each row halved once per half-life since the latest of all."""
+    def weighed_at(self) -> float | None:
+        return self._row_weight()[1]
+
+    def _row_weight(self) -> tuple[pl.Expr, float | None]:
+        """Return how much a row counts, halved once per half-life since the latest of all, and that latest time."""
         weight = pl.col("weight") if self.options.weight_col is not None else pl.lit(1.0)
         if self.options.event_weights is not None:
             weight = pl.col("kind_weight")
@@ -172,6 +178,11 @@ class _Table(PairSource):
             latest = float(self.frame.select(pl.col("time").max()).collect(engine="streaming").item())
             age = (latest - to_number(pl.col("time"))) / (ticks * seconds_of(self.options.half_life))
             weight, at = weight * pl.lit(2.0).pow(-age), latest / ticks
+        return weight, at
+
+    def weights(self) -> Weights:
+        """Return the sum of each pair's rows."""
+        weight, at = self._row_weight()
         summed = (
             self._encoded(weight.alias("weight"))
             .group_by("user_position", "item_position")
