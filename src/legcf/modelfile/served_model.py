@@ -30,6 +30,8 @@ from legcf.ranking.tables.pooling import Pooling
 
 DTYPES = ("int8", "float16", "float32")
 """How a file may store its numbers."""
+EVENT_WEIGHTS = "event_weights"
+"""The key of a run's metrics, and so of a file's card, that says how much each kind of event counts."""
 LIST_BITS = 8  # of a weight in an item list, at most: lists that were rounded to fewer take fewer
 _HEADER_BYTES = 12_000  # reserved for configuration and model card
 _CODES_IN_HEADER, _BYTES_PER_CODE = 1000, 4  # what each code beyond the first thousand adds to the reserve

@@ -4,6 +4,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from legcf.core.errors import UserError
 from legcf.data.ids import ExternalId, IdMap
 from legcf.scoring.explain import Explanation, explain, explain_popular
@@ -35,8 +37,8 @@ def recommend(
     allow, not_allowed = (None, []) if ask.allow is None else _split(model.items, ask.allow)
     deny, not_denied = _split(model.items, ask.deny)
     request = Request(user, ask.items, ask.k, ask.exclude_seen, allow, deny, ask.filter, ask.cap, ask.diversity)
-    profile = scorer.profile(request, news.items)
-    best_items = scorer.recommend_for_profile(profile, request, hidden.items)
+    profile = scorer.profile(request, news.items, news.taken_back)
+    best_items = scorer.recommend_for_profile(profile, request, np.concatenate([hidden.items, news.disliked]))
     fallback = scorer.fallback(profile)
     explained = best_items[: ask.explain]
     positions = [model.items.position(entry.id) for entry in explained]

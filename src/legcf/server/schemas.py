@@ -146,6 +146,26 @@ class NewEvent(_Strict):
     )
 
 
+    kind: Annotated[str, Field(min_length=1, max_length=100)] | None = Field(
+        None, description="What it was, such as view or buy: one of `--event-weights` of the training."
+    )
+    weight: _Real | None = Field(
+        None,
+        ge=-1e6,
+        le=1e6,
+        description="How much it counts, instead of what its kind does; below 0 is a dislike.  [default: as the average]",
+        allow_inf_nan=False,
+    )
+
+
+class TakenBackQuery(BaseModel):
+    """Take back what was reported of a user and an item, or what the model was trained with."""
+
+    user: _UserId
+    item: Annotated[str, Field(description="An item's id; any characters.", examples=["tea-green"])]
+    id: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(None, description=_EVENT_ID)
+
+
 class NewEvents(_Strict):
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"events": [{"id": "order-7-line-1", "user": "alice", "item": "tea-green"}]}]}

@@ -28,7 +28,7 @@ def test_an_event_counts_once_whatever_is_sent_again(log: EventLog) -> None:
     assert log.write([[changed, new_event("u0", "i9"), new_event("u0", "i9")]]) == [2]
     _, events = EventLog(log.folder).since()
     assert [event.id for event in events][:6] == [f"e{n}" for n in range(6)]
-    assert log.of_user("u0")[:2] == [(1, "i0"), (4, "i3")]
+    assert log.of_user("u0")[:2] == [(1, "i0", None), (4, "i3", None)]
 
 
 def test_a_mark_says_what_a_model_knows(log: EventLog, tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_any_text_is_an_id(log: EventLog) -> None:
     odd = [Event(name, name, name, 0.0) for name in ("a\0b", "a\0c", "", "é\n'\"", "\u202e")]
     assert log.write([odd]) == [5]
     assert list(log.since()[1]) == odd
-    assert log.of_user("a\0c") == [(2, "a\0c")]
+    assert log.of_user("a\0c") == [(2, "a\0c", None)]
 
 
 def test_availability_in_the_order_it_was_told(log: EventLog) -> None:
@@ -122,5 +122,5 @@ def test_a_clock_that_is_set_back_changes_no_order(log: EventLog, monkeypatch: p
         log.write([[new_event("u", f"i{position}")]])
     mark, events = log.since()
     assert [event.item for event in events] == [f"i{position}" for position in range(5)]
-    assert [item for _, item in log.of_user("u")] == [f"i{position}" for position in range(5)]
+    assert [item for _, item, _ in log.of_user("u")] == [f"i{position}" for position in range(5)]
     assert list(log.since(mark)[1]) == []

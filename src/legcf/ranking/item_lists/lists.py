@@ -102,14 +102,16 @@ class ItemLists:
 
     def with_repeats(self, weight: float) -> "ItemLists":
         """Let every item recommend itself with this weight, instead of any that it had."""
-        num_items, own = self.num_items, np.arange(self.num_items)
-        rows = self.pairs.rows()
-        others = rows != self.pairs.items
-        keys = np.concatenate([self.pairs.keys()[others], pair_keys(own, own, num_items)])
-        weights = np.concatenate([self.weights[others], np.full(num_items, weight, dtype=np.float32)])
-        order = np.argsort(keys)
+        others, num_items, own = self.without_repeats(), self.num_items, np.arange(self.num_items)
+        keys = np.concatenate([others.pairs.keys(), pair_keys(own, own, num_items)])
+        weights = np.concatenate([others.weights, np.full(num_items, weight, dtype=np.float32)])
         pairs = Interactions.from_pairs(keys // num_items, keys % num_items, num_items, num_items)
-        return replace(self, pairs=pairs, weights=weights[order])
+        return replace(self, pairs=pairs, weights=weights[np.argsort(keys)])
+
+    def without_repeats(self) -> "ItemLists":
+        """Let no item recommend itself."""
+        others = self.pairs.rows() != self.pairs.items
+        return self if others.all() else replace(self, pairs=self.pairs.subset(others), weights=self.weights[others])
 
     @property
     def repeat_weight(self) -> float:

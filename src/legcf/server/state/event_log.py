@@ -28,7 +28,7 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS log (name TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS events (
     position INTEGER PRIMARY KEY AUTOINCREMENT,
-    id TEXT NOT NULL UNIQUE, user TEXT NOT NULL, item TEXT NOT NULL, time REAL NOT NULL
+    id TEXT NOT NULL UNIQUE, user TEXT NOT NULL, item TEXT NOT NULL, time REAL NOT NULL, kind TEXT, weight REAL
 );
 CREATE INDEX IF NOT EXISTS events_of_user ON events (user);
 CREATE TABLE IF NOT EXISTS availability (
@@ -39,17 +39,26 @@ CREATE TABLE IF NOT EXISTS items (
     item TEXT NOT NULL, features TEXT NOT NULL, title TEXT, time REAL NOT NULL
 );
 """
+_LATER_COLUMNS = {"kind": "TEXT", "weight": "REAL"}  # of events, which logs of earlier versions do not have
 _MAX_ROWS = 1000  # in one statement
+TAKEN_BACK = 0.0
+"""The weight of an event after which earlier ones of the same user and item count no more."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """Record that a user took an item. Ids are text, whatever they are in the model; `time` is seconds since 1970."""
+    """Record that a user took an item. Ids are text, whatever they are in the model; `time` is seconds since 1970.
+
+    `kind` is what it was called. A `weight` below 0 is a dislike, `TAKEN_BACK` takes back what was before it; None
+    counts as the average pair.
+    """
 
     id: str
     user: str
     item: str
     time: float
+    kind: str | None = None
+    weight: float | None = None
 
 
 @dataclass(frozen=True)
@@ -126,11 +135,14 @@ class EventLog:
                 with self._transaction():
                     for statement in _SCHEMA.split(";"):
                         self._connection.execute(statement)
+                    for name in _LATER_COLUMNS.keys() - self._columns():
+                        self._connection.execute(f"ALTER TABLE events ADD COLUMN {name} {_LATER_COLUMNS[name]}")
                     if not self._number("SELECT count(*) FROM log"):
                         self._connection.execute("INSERT INTO log VALUES (?)", (uuid.uuid4().hex,))
             self.name: str = self._connection.execute("SELECT name FROM log").fetchone()[0]
             count = "SELECT count(*) FROM sqlite_master WHERE name = 'items'"
             self._describes = self._number(count) > 0  # older logs do not, until a server opens them
+            self._weight = "weight" if "weight" in self._columns() else "NULL"
         except (OSError, sqlite3.Error, TypeError, ValueError) as error:
             raise UserError(f"{path} cannot be opened as a log of events: {error}.") from error
 
@@ -169,9 +181,9 @@ class EventLog:
                             items.append((entry.item, _NO_FEATURES, None, entry.time))
                     elif entry.id not in logged_ids:
                         logged_ids.add(entry.id)
-                        events.append((entry.id, entry.user, entry.item, entry.time))
+                        events.append((entry.id, entry.user, entry.item, entry.time, entry.kind, entry.weight))
                 counts.append(len(events) + len(changes) + len(items) - before)
-            self._insert("events (id, user, item, time)", events)
+            self._insert("events (id, user, item, time, kind, weight)", events)
             self._insert("availability (item, available, time)", changes)
             self._insert("items (item, features, title, time)", items)
         return counts
@@ -187,15 +199,17 @@ class EventLog:
         """Return every event that a model with this mark does not know, once each in the order of the log, and the mark
         of a model that knows them."""
         first, end = self.position_in(mark), self.end()
+        kind = "kind" if self._weight == "weight" else "NULL"
         rows = self._connection.execute(
-            "SELECT id, user, item, time FROM events WHERE position > ? AND position <= ? ORDER BY position",
+            f"SELECT id, user, item, time, {kind}, {self._weight} FROM events"
+            " WHERE position > ? AND position <= ? ORDER BY position",
             (first, end.position),
         )
         return end, (Event(*row) for row in rows)
 
-    def of_user(self, user: str, after: int = 0) -> list[tuple[int, str]]:
-        """Return positions and items of a user's events behind a position."""
-        question = "SELECT position, item FROM events WHERE user = ? AND position > ? ORDER BY position"
+    def of_user(self, user: str, after: int = 0) -> list[tuple[int, str, float | None]]:
+        """Return positions, items and weights of a user's events behind a position."""
+        question = f"SELECT position, item, {self._weight} FROM events WHERE user = ? AND position > ? ORDER BY position"
         return self._connection.execute(question, (user, after)).fetchall()
 
     def changes(self, after: int = 0) -> list[tuple[int, str, int]]:
@@ -223,6 +237,9 @@ class EventLog:
             else:
                 last[item] = Described(item, json.loads(features), title, at)
         return list(last.values())
+
+    def _columns(self) -> set[str]:
+        return {name for _, name, *_ in self._connection.execute("PRAGMA table_info(events)")}
 
     def __len__(self) -> int:
         return self._number("SELECT count(*) FROM events")
@@ -267,6 +284,13 @@ class EventLog:
             raise
 
 
-def new_event(user: str, item: str, identifier: str | None = None, at: float | None = None) -> Event:
+def new_event(
+    user: str,
+    item: str,
+    identifier: str | None = None,
+    at: float | None = None,
+    kind: str | None = None,
+    weight: float | None = None,
+) -> Event:
     """Make an event; without an id of the client's it gets one, and sending it again makes another event."""
-    return Event(identifier or uuid.uuid4().hex, user, item, time.time() if at is None else at)
+    return Event(identifier or uuid.uuid4().hex, user, item, time.time() if at is None else at, kind, weight)

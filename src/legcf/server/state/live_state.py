@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Look up what was reported since the file was written: a user's new items, and items that are not available."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +21,17 @@ class LiveItems:
 
     items: Positions
     version: int
+    disliked: Positions = field(default_factory=lambda: _positions(()))
+    """What the user does not want since."""
+    taken_back: Positions = field(default_factory=lambda: _positions(()))
+    """What the file says of the user, and counts no more."""
 
 
-NO_ITEMS = LiveItems(np.zeros(0, dtype=np.int32), 0)
+def _positions(items: Iterable[int]) -> Positions:
+    return np.array(sorted(items), dtype=np.int32)
+
+
+NO_ITEMS = LiveItems(_positions(()), 0)
 
 
 class LiveState:
@@ -45,8 +54,20 @@ class LiveState:
         is_in_file = model.users is not None and model.users.find(user) is not None
         after = self.log.position_in(LogMark.from_card(model.card)) if is_in_file else 0
         events = self.log.of_user(str(user), after)
-        items = {position for _, item in events if (position := model.items.find(item)) is not None}
-        return LiveItems(np.array(sorted(items), dtype=np.int32), events[-1][0]) if events else NO_ITEMS
+        if not events:
+            return NO_ITEMS
+        taken, disliked, back = set[int](), set[int](), set[int]()
+        for _, item, weight in events:
+            position = model.items.find(item)
+            if position is None:
+                continue
+            if weight is not None and weight <= 0:
+                taken.discard(position)
+                back.add(position)
+                (disliked.add if weight < 0 else disliked.discard)(position)
+            elif position not in disliked:
+                taken.add(position)
+        return LiveItems(_positions(taken), events[-1][0], _positions(disliked), _positions(back))
 
     def hidden(self, loaded: LoadedModel) -> LiveItems:
         """Return the items that are not available now."""
