@@ -69,10 +69,9 @@ def _sorted(events: pl.DataFrame, trained: TrainedModel) -> tuple[pl.DataFrame, 
     weight = pl.col(FrameColumns.WEIGHT)
     if events[FrameColumns.WEIGHT].null_count() == len(events):
         return events.drop(FrameColumns.WEIGHT), Changes()
-    position = pl.int_range(pl.len())
-    last = position.filter(weight == TAKEN_BACK).max().over(_PAIR).fill_null(-1)
-    is_disliked = ((weight < 0) & (position > last)).any().over(_PAIR)
-    marked = events.with_columns(counts=position > last, disliked=is_disliked)
+    last = pl.col("position").filter(weight == TAKEN_BACK).max().over(_PAIR).fill_null(-1)
+    counted = events.with_row_index("position").cast({"position": pl.Int64}).with_columns(counts=pl.col("position") > last)
+    marked = counted.with_columns(disliked=(pl.col("counts") & (weight < 0)).any().over(_PAIR))
     taken = marked.filter(pl.col("counts") & ~pl.col("disliked"))
     withdrawn = marked.filter((weight == TAKEN_BACK).any().over(_PAIR) | pl.col("disliked"))
     own = trained.ranking.histories.weights
