@@ -8,10 +8,10 @@ below 3), both of `pip install 'legcf[demo]'`. A fifth of all ratings is held ou
 NDCG of held-out liked items, how many held-out low ones are among them (the mean of users who have some), and how many
 that are known to be low.
 
-`read` trains the preset `fast` with the ratings read in three ways. `push` is closed form, in float32 without codes: ALS
-(32 columns, α = 10, λ = 20, five rounds) with known low pairs as pairs of target 0 and confidence c (1: as any other pair that is
-not there), and the low items of a user times β taken away from what is pooled and from what lists add. Known low items
-are never shown there.
+`read` trains the preset `fast` with the ratings read in three ways. `push` is closed form, in float32 without codes:
+ALS (32 columns, α = 10, λ = 20, five rounds) with known low pairs as pairs of target 0 and confidence c (1: as any pair
+that is not there), and the low items of a user times β taken away from what is pooled and from what lists add. Known
+low items are never shown there.
 """
 
 import argparse
@@ -32,7 +32,10 @@ from legcf.ranking.item_lists.ridge import find_candidates, solve
 from legcf.ranking.tables.pooling import Pooling
 from legcf.ranking.topk import rank
 
-SETS = {"movielens-small": ("dslabs", "movielens", "userId", "movieId", "rating"), "InstEval": ("lme4", "InstEval", "s", "d", "y")}
+SETS = {
+    "movielens-small": ("dslabs", "movielens", "userId", "movieId", "rating"),
+    "InstEval": ("lme4", "InstEval", "s", "d", "y"),
+}
 LIKED, LOW, K, WIDTH, ROUNDS = 4.0, 3.0, 20, 32, 5
 CONFIDENCES, SHARES = (1.0, 2.0, 4.0), (0.1, 0.2, 0.4)
 Mask = NDArray[np.bool_]

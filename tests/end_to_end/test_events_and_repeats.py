@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of events, dislikes and repeats, from a table to answers: as typed, from Python, from a file, after an update."""
+"""Kinds of events, dislikes and repeats, from a table to answers: as typed, from Python, from a file."""
 
 import json
 from dataclasses import replace
@@ -24,7 +24,9 @@ def _events(users: int = 60, items: int = 40, rows: int = 1500) -> pl.DataFrame:
     """Return events of four tastes; some are dislikes of an item of the user's own taste."""
     rng = np.random.default_rng(0)
     user = rng.integers(0, users, rows)
-    item = np.where(rng.random(rows) < 0.8, user % 4 + 4 * rng.integers(0, items // 4, rows), rng.integers(0, items, rows))
+    item = np.where(
+        rng.random(rows) < 0.8, user % 4 + 4 * rng.integers(0, items // 4, rows), rng.integers(0, items, rows)
+    )
     kind = np.array(["view", "cart", "buy", "hide"])[rng.choice(4, rows, p=[0.6, 0.2, 0.15, 0.05])]
     return pl.DataFrame({"user": [f"u{one}" for one in user], "item": [f"i{one}" for one in item], "type": kind})
 
@@ -76,7 +78,9 @@ def test_updates_and_servers_know_kinds_and_take_back(run: Path, tmp_path: Path)
         def send(**event: object) -> int:
             return client.post("/interactions", json={"events": [{"user": user, **event}]}).status_code
 
-        assert send(item=best[0], kind="hide") == send(item=best[1], kind="buy") == send(item=best[2], weight=2.5) == 200
+        assert (
+            send(item=best[0], kind="hide") == send(item=best[1], kind="buy") == send(item=best[2], weight=2.5) == 200
+        )
         assert send(item=best[0], kind="look") == send(item=best[0], weight=0) == 409
         assert best[0] not in shown()
         assert back not in shown()
@@ -144,7 +148,9 @@ def test_what_is_bought_again_is_recommended_again(tmp_path: Path) -> None:
     scorer = Scorer.load(tmp_path / "m.legcf")
     counts = _groceries().group_by("user", "item").len()
     most = counts.filter(pl.col("len") == pl.col("len").max().over("user")).select("user", "item")
-    first = pl.DataFrame({"user": range(80), "item": [scorer.recommend(Request(user, k=1))[0].id for user in range(80)]})
+    first = pl.DataFrame(
+        {"user": range(80), "item": [scorer.recommend(Request(user, k=1))[0].id for user in range(80)]}
+    )
     assert len(first.join(most, on=["user", "item"])) > 70
     assert first["item"].to_list() == model.recommend(k=1)["item"].to_list()
     bought = set(_groceries().filter(pl.col("user") == 7)["item"])

@@ -36,7 +36,16 @@ LIST_BITS = 8  # of a weight in an item list, at most: lists that were rounded t
 _HEADER_BYTES = 12_000  # reserved for configuration and model card
 _CODES_IN_HEADER, _BYTES_PER_CODE = 1000, 4  # what each code beyond the first thousand adds to the reserve
 _LARGEST_SCALE = 1e12  # scores stay finite in float32
-_PARTS = ("vectors", "lists", "ids", "titles", "history", "dislikes", "attributes", "features")  # whose sizes are always reported
+_PARTS = (
+    "vectors",
+    "lists",
+    "ids",
+    "titles",
+    "history",
+    "dislikes",
+    "attributes",
+    "features",
+)  # whose sizes are always reported
 _VECTORS = ("codebook", "item_rows", "user_rows", "item_bias", "popularity")  # arrays that are reported together
 
 

@@ -145,7 +145,6 @@ class NewEvent(_Strict):
         None, ge=0, le=1e11, description="When it was, in seconds since 1970.  [default: now]", allow_inf_nan=False
     )
 
-
     kind: Annotated[str, Field(min_length=1, max_length=100)] | None = Field(
         None, description="What it was, such as view or buy: one of `--event-weights` of the training."
     )
@@ -153,7 +152,7 @@ class NewEvent(_Strict):
         None,
         ge=-1e6,
         le=1e6,
-        description="How much it counts, instead of what its kind does; below 0 is a dislike.  [default: as the average]",
+        description="How much it counts, whatever its kind; below 0 is a dislike.  [default: as the average]",
         allow_inf_nan=False,
     )
 

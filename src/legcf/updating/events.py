@@ -70,13 +70,17 @@ def _sorted(events: pl.DataFrame, trained: TrainedModel) -> tuple[pl.DataFrame, 
     if events[FrameColumns.WEIGHT].null_count() == len(events):
         return events.drop(FrameColumns.WEIGHT), Changes()
     last = pl.col("position").filter(weight == TAKEN_BACK).max().over(_PAIR).fill_null(-1)
-    counted = events.with_row_index("position").cast({"position": pl.Int64}).with_columns(counts=pl.col("position") > last)
+    counted = (
+        events.with_row_index("position").cast({"position": pl.Int64}).with_columns(counts=pl.col("position") > last)
+    )
     marked = counted.with_columns(disliked=(pl.col("counts") & (weight < 0)).any().over(_PAIR))
     taken = marked.filter(pl.col("counts") & ~pl.col("disliked"))
     withdrawn = marked.filter((weight == TAKEN_BACK).any().over(_PAIR) | pl.col("disliked"))
     own = trained.ranking.histories.weights
     mean = 1.0 if own is None or not len(own) else float(own.mean())
-    changes = Changes(*(one.select(_PAIR).unique(maintain_order=True) for one in (withdrawn, marked.filter("disliked"))))
+    changes = Changes(
+        *(one.select(_PAIR).unique(maintain_order=True) for one in (withdrawn, marked.filter("disliked")))
+    )
     return taken.select(*_PAIR, FrameColumns.TIME, weight.fill_null(mean)), changes
 
 

@@ -60,7 +60,8 @@ def update(
 
     `data` is what it was first trained on, to measure by, if it is at hand. Items are solved again of which at least
     the share `threshold` is new (`updating.change`), and from `REWEIGH_GROWTH` on validation pairs choose the weight of
-    the lists. `changes` are pairs that were taken back or are dislikes now. The metrics of the result say under `updated` what was done and whether training anew is due.
+    the lists. `changes` are pairs that were taken back or are dislikes now. The metrics of the result say under
+    `updated` what was done and whether training anew is due.
     """
     started = time.perf_counter()
     threads.use(trained.config.training.threads)

@@ -118,10 +118,10 @@ def build(
     if source.num_rows == 0:
         raise UserError(f"{source.where} holds no interactions.")
     repeats = options.repeat == "allow"
-    if (options.weighs or repeats) and not source.has_weights:
+    if (options.weighs or repeats or options.has_dislikes) and not source.has_weights:
         raise UserError(
-            f"{source.where} has no column of weights or times: leave `--weight-col`, `--half-life` and `--repeat` out, or"
-            " give a table that has."
+            f"{source.where} has no column of weights or times, no ratings and no repeated rows: leave `--weight-col`,"
+            " `--half-life`, `--dislike-below` and `--repeat` out, or give a table."
         )
     with _spill_folder(source.num_rows > SPILL_PAIRS, scratch) as folder:
         with progress(f"Reading {source.name}", source.num_rows, "pairs", quiet) as task:
@@ -144,8 +144,8 @@ def build(
                 labels = label(block)
                 pairs += len(block.items)
                 for number, part in enumerate(parts):
-                    weights_here = None if block.weights is None else block.weights[labels == number]
-                    part.append(*kernels.part_rows(block.indptr, block.items, labels, number), weights_here)
+                    degrees, some = kernels.part_rows(block.indptr, block.items, labels, number)
+                    part.append(degrees, some, None if block.weights is None else block.weights[labels == number])
                 task.advance(len(block.indptr) - 1)
     users = IdMap(source.users.values[kept.users], "user")
     items = IdMap(source.items.values[kept.items], "item")
@@ -159,7 +159,9 @@ def _dislikes(source: PairSource, kept: "KeptBlocks") -> Interactions | None:
     pairs = source.dislikes()
     if pairs is None:
         return None
-    numbers = [np.where(mask, np.cumsum(mask) - 1, -1)[one] for mask, one in zip((kept.users, kept.items), pairs, strict=True)]
+    numbers = [
+        np.where(mask, np.cumsum(mask) - 1, -1)[one] for mask, one in zip((kept.users, kept.items), pairs, strict=True)
+    ]
     inside = (numbers[0] >= 0) & (numbers[1] >= 0)
     sizes = int(kept.users.sum()), int(kept.items.sum())
     return Interactions.from_pairs(numbers[0][inside], numbers[1][inside], *sizes)

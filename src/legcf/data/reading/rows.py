@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check the rows of a table and sort them: those that lack a value, interactions, dislikes, and what counts as neither."""
+"""Check the rows of a table and sort them: those that lack a value, interactions, dislikes, and all others."""
 
 from dataclasses import dataclass
 

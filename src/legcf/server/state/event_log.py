@@ -209,7 +209,9 @@ class EventLog:
 
     def of_user(self, user: str, after: int = 0) -> list[tuple[int, str, float | None]]:
         """Return positions, items and weights of a user's events behind a position."""
-        question = f"SELECT position, item, {self._weight} FROM events WHERE user = ? AND position > ? ORDER BY position"
+        question = (
+            f"SELECT position, item, {self._weight} FROM events WHERE user = ? AND position > ? ORDER BY position"
+        )
         return self._connection.execute(question, (user, after)).fetchall()
 
     def changes(self, after: int = 0) -> list[tuple[int, str, int]]:
