@@ -2,6 +2,7 @@
 """The event log: what was written is there once, in one order, whoever writes and whenever it is read."""
 
 import os
+import sqlite3
 import stat
 import threading
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from legcf.core.errors import UserError
-from legcf.server.state.event_log import Change, Event, EventLog, LogMark, new_event
+from legcf.server.state.event_log import FILE_NAME, TAKEN_BACK, Change, Event, EventLog, LogMark, new_event
 
 
 def _events(first: int, last: int) -> list[Event]:
@@ -29,6 +30,23 @@ def test_an_event_counts_once_whatever_is_sent_again(log: EventLog) -> None:
     _, events = EventLog(log.folder).since()
     assert [event.id for event in events][:6] == [f"e{n}" for n in range(6)]
     assert log.of_user("u0")[:2] == [(1, "i0", None), (4, "i3", None)]
+
+
+def test_kinds_and_weights_are_kept_and_older_logs_get_them(log: EventLog) -> None:
+    weighed = Event("e1", "u", "i", 1.0, "buy", 10.0)
+    log.write([[weighed, Event("e2", "u", "j", 2.0, weight=TAKEN_BACK)]])
+    assert next(log.since()[1]) == weighed
+    assert log.of_user("u") == [(1, "i", 10.0), (2, "j", 0.0)]
+    log.close()
+    with sqlite3.connect(log.folder / FILE_NAME) as connection:  # as an earlier version made it
+        connection.execute("ALTER TABLE events DROP COLUMN kind")
+        connection.execute("ALTER TABLE events DROP COLUMN weight")
+    connection.close()
+    assert [event.weight for event in EventLog(log.folder).since()[1]] == [None, None]
+    assert EventLog(log.folder).of_user("u") == [(1, "i", None), (2, "j", None)]
+    again = EventLog(log.folder, create=True)
+    assert again.write([[weighed, Event("e3", "u", "i", 3.0, "hide", -1.0)]]) == [1]
+    assert again.of_user("u")[-1] == (3, "i", -1.0)
 
 
 def test_a_mark_says_what_a_model_knows(log: EventLog, tmp_path: Path) -> None:
