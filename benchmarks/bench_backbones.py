@@ -31,7 +31,7 @@ from legcf.data.catalogue.synthetic import planted
 from legcf.data.interactions import Dataset
 from legcf.data.source import DataOptions, load_data
 from legcf.graph.adjacency import bipartite, normalised
-from legcf.graph.propagate import Operator
+from legcf.graph.operator import Operator
 from legcf.training.loop import Session, TrainingOptions
 from legcf.training.registry import METHODS, resolve
 from legcf.training.run import build_model

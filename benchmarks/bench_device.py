@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure a model file on a device: legcf.js in Chromium and Node and legcf.h in C, beside Python's Scorer.
 
-    python benchmarks/bench_device.py gowalla.legcf [--users 2000] [--output benchmarks/results/bench_device.json]
+    python benchmarks/bench_device.py gowalla.legcf [--users 2000] [--repeats 5] [--output bench_device.json]
 
-Every user that is asked for gets its 20 best items from each reader, and items and order are compared. Times are
-medians of single requests, in one run on one machine; what counts is their ratio to the Scorer's.
+Every user that is asked for gets its 20 best items from each reader, and items and order are compared. Readers take
+turns. Of each turn there are the median and the mean of single requests, and of these the median and the least over
+turns; what counts is the ratio to the Scorer's, median to median and mean to mean. Times of C are compared with the
+Scorer's processor time in its own thread, all others on the wall's clock.
 """
 
 import argparse
@@ -17,6 +19,7 @@ import statistics
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +44,8 @@ export const measure = async (Legcf, bytes, users) => {
     times.push(performance.now() - start);
     items.push(found.map(({ id }) => String(id)));
   }
-  const middle = (values) => values.toSorted((a, b) => a - b)[values.length >> 1];
-  return { load_ms: middle(loads), request_ms: middle(times), items };
+  const load_ms = loads.toSorted((a, b) => a - b)[loads.length >> 1];
+  return { load_ms, times, items };
 };
 """
 IN_NODE = """
@@ -55,7 +58,8 @@ const memory = () => {
   return heapUsed + arrayBuffers;
 };
 const bytes = readFileSync("model.legcf"), before = memory(), model = await Legcf.load(bytes);
-const report = { memory_above_file_bytes: memory() - before, items_held: model.numItems };
+const report = { memory_above_file_bytes: memory() - before };
+globalThis.held = model;
 console.log(JSON.stringify({ ...report, ...await measure(Legcf, bytes, Number(process.argv[2])) }));
 """
 IN_CHROMIUM = """async (users) => {
@@ -68,6 +72,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("model", type=Path)
     parser.add_argument("--users", type=int, default=2000)
+    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     folder = Path(f"/dev/shm/legcf-bench-{time.time_ns()}")
@@ -78,7 +83,7 @@ def main() -> None:
         (folder / "measure.js").write_text(MEASURE)
         (folder / "index.html").write_text("<!doctype html><link rel=icon href=data:,><title>bench</title>")
         (folder / "package.json").write_text('{"type": "module"}')
-        report = measured(folder, options.users)
+        report = measured(folder, options.users, options.repeats)
     finally:
         shutil.rmtree(folder)
     print(json.dumps(report, indent=2))
@@ -86,35 +91,63 @@ def main() -> None:
         options.output.write_text(json.dumps(report, indent=2) + "\n")
 
 
-def measured(folder: Path, users: int) -> dict[str, Any]:
-    python, expected = of_scorer(folder / "model.legcf", users)
-    readers = {"node": in_node(folder, users), "chromium": in_chromium(folder, users), "c": in_c(folder, len(expected))}
+def measured(folder: Path, users: int, repeats: int) -> dict[str, Any]:
+    scorer = Scorer.load(folder / "model.legcf").prepare()
+    readers: dict[str, Callable[[], dict[str, Any]]] = {
+        "scorer": lambda: of_scorer(scorer, folder, users),
+        "c": lambda: in_c(folder, scorer, users),
+        "node": lambda: in_node(folder, users),
+        "chromium": lambda: in_chromium(folder, users),
+    }
+    build_c(folder)
+    turns = [{name: read() for name, read in readers.items()} for _ in range(repeats)]
+    expected = turns[0]["scorer"]["items"]
     report: dict[str, Any] = {
         "file_bytes": (folder / "model.legcf").stat().st_size,
         "users": len(expected),
+        "repeats": repeats,
         "machine": platform.machine(),
-        "scorer": python,
     }
-    for name, found in readers.items():
-        items = found.pop("items")
-        found.pop("items_held", None)
-        differing = sum(mine != theirs for mine, theirs in zip(expected, items, strict=True))
-        ratio = found["request_ms"] / python["request_ms"]
-        report[name] = {**found, "ratio_to_scorer": ratio, "users_with_another_order": differing}
+    cpu = summary([turn["scorer"]["cpu_times"] for turn in turns])
+    for name in readers:
+        found = [turn[name] for turn in turns]
+        orders = [zip(expected, one["items"], strict=True) for one in found]
+        own = summary([one["times"] for one in found])
+        its = cpu if name == "c" else report.get("scorer", own)  # C99 has no other clock than the processor's
+        report[name] = {
+            "load_ms": statistics.median(one["load_ms"] for one in found),
+            **{key: found[0][key] for key in found[0].keys() & {"memory_above_file_bytes"}},
+            **own,
+            **{f"{key}_to_scorer": value / its[key] for key, value in own.items()},
+            "users_with_another_order": max(sum(mine != theirs for mine, theirs in order) for order in orders),
+        }
+    report["scorer"]["cpu"] = cpu
     return report
 
 
-def of_scorer(path: Path, users: int) -> tuple[dict[str, float], list[list[str]]]:
+def summary(turns: list[list[float]]) -> dict[str, float]:
+    """Return median and mean of a request in milliseconds, each in the middle turn and in the quickest."""
+    medians, means = map(statistics.median, turns), map(statistics.fmean, turns)
+    return {
+        f"{kind}_ms{suffix}": value
+        for kind, values in (("median", sorted(medians)), ("mean", sorted(means)))
+        for suffix, value in (("", statistics.median(values)), ("_least", values[0]))
+    }
+
+
+def of_scorer(scorer: Scorer, folder: Path, users: int) -> dict[str, Any]:
     start = time.perf_counter()
-    scorer = Scorer.load(path).prepare()
-    load, times, items = time.perf_counter() - start, [], []
+    Scorer.load(folder / "model.legcf").prepare()
+    load = 1e3 * (time.perf_counter() - start)
+    times, cpu_times, items = [], [], []
     assert scorer.model.users is not None
     for user in np.asarray(scorer.model.users.values)[:users].tolist():
-        start = time.perf_counter()
+        start, busy = time.perf_counter(), time.thread_time()
         found = scorer.recommend(Request(user=user))
-        times.append(time.perf_counter() - start)
+        cpu_times.append(1e3 * (time.thread_time() - busy))
+        times.append(1e3 * (time.perf_counter() - start))
         items.append([str(one.id) for one in found])
-    return {"load_ms": 1e3 * load, "request_ms": 1e3 * statistics.median(times)}, items
+    return {"load_ms": load, "times": times, "cpu_times": cpu_times, "items": items}
 
 
 def in_node(folder: Path, users: int) -> dict[str, Any]:
@@ -124,28 +157,28 @@ def in_node(folder: Path, users: int) -> dict[str, Any]:
     return found
 
 
-def in_c(folder: Path, users: int) -> dict[str, Any]:
-    """Build the program of legcf.h and ask it for users; its mean is that of the processor's clock."""
-    program, model = folder / "legcf-c", folder / "model.legcf"
-    command = ["cc", "-std=c99", "-O3", "-o", program, READER.with_name("legcf-c.c"), "-lm"]
+def build_c(folder: Path) -> None:
+    command = ["cc", "-std=c99", "-O3", "-o", str(folder / "legcf-c"), str(READER.with_name("legcf-c.c")), "-lm"]
     subprocess.run(command, check=True)
-    asked = "".join(f"u 20 0 0 {user}\n" for user in range(users))
-    run = subprocess.run([program, "--answers", model], input=asked, check=True, capture_output=True, text=True)
+
+
+def in_c(folder: Path, scorer: Scorer, users: int) -> dict[str, Any]:
+    """Ask the program of legcf.h for users; its times are those of the processor's clock."""
+    assert scorer.model.users is not None
+    command = [str(folder / "legcf-c"), "--times", str(folder / "model.legcf")]
+    asked = "".join(f"u 20 0 0 {user}\n" for user in range(min(users, len(scorer.model.users))))
     start = time.perf_counter()
-    subprocess.run([program, "--answers", model], input="", check=True, capture_output=True, text=True)
+    subprocess.run(command, input="", check=True, capture_output=True, text=True)
     load = time.perf_counter() - start
-    words = run.stderr.replace(",", "").split()
-    ids = Scorer.load(model).model.items
-    items = [
-        [str(one) for one in ids.external([int(word) for word in line.split()[1::2]])]
-        for line in run.stdout.splitlines()
-    ]
-    memory = int(words[words.index("bytes") - 1])
+    run = subprocess.run(command, input=asked, check=True, capture_output=True, text=True)
+    *times, last = run.stderr.splitlines()
+    words = last.split()
+    positions = [[int(word) for word in line.split()[1::2]] for line in run.stdout.splitlines()]
     return {
         "load_ms": 1e3 * load,
-        "request_ms": float(words[words.index("ms") - 1]),
-        "memory_above_file_bytes": memory,
-        "items": items,
+        "times": [float(microseconds) / 1e3 for microseconds in times],
+        "memory_above_file_bytes": int(words[words.index("bytes") - 1]),
+        "items": [[str(one) for one in scorer.model.items.external(row)] for row in positions],
     }
 
 

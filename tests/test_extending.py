@@ -44,7 +44,7 @@ from pydantic import Field
 from legcf.backbones.base import Backbone
 from legcf.core.config import BackboneConfig
 from legcf.graph.adjacency import normalised
-from legcf.graph.propagate import FloatArray, Operator
+from legcf.graph.operator import FloatArray, Operator
 
 
 class LastHopConfig(BackboneConfig):

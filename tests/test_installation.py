@@ -136,6 +136,27 @@ def test_a_wheel_in_an_empty_environment_trains_and_serves(built: Built, python:
         assert all(item["title"] for item in answer["items"])
 
 
+@pytest.mark.install
+@pytest.mark.usefixtures("nothing_of_this_tree")
+def test_a_wheel_without_torch_fits(built: Built, tmp_path: Path) -> None:
+    programs = _installed(f"{built.wheel}[fit]", tmp_path)
+    legcf, data, file = programs / "legcf", tmp_path / "shop.csv", tmp_path / "model.legcf"
+    packages = {path.name for path in programs.parent.glob("lib/python*/site-packages/*")}
+    assert TRAINING & packages == TRAINING - {"torch"}
+    _run(legcf, "data", "generate", data, "--users", 400, "--items", 300, "--pairs", 9000, "--quiet")
+    for options in (("--method", "popularity"), ("--method", "ease"), ("--preset", "fast", "--bytes", "100kB")):
+        run = tmp_path / options[1]
+        _run(legcf, "train", data, *options, "--out", run, "--quiet")
+        assert "ndcg@20" in _run(legcf, "evaluate", run)
+    _run(legcf, "export", tmp_path / "fast", file, "--users", "history", "--quiet")
+    assert "times smaller" in _run(legcf, "info", file)
+    said = _run(legcf, "train", data, "--out", tmp_path / "default", code=2)
+    assert said == (
+        "legcf: Preset default of method legcf needs optional packages:"
+        " run `pip install 'legcf[train]'` and try again.\n"
+    )
+
+
 def best_of_five(file: Path) -> list[list[int]]:
     from legcf import Scorer
 

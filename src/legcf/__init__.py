@@ -17,6 +17,7 @@ __all__ = [
     "UserError",
     "__version__",
     "compress",
+    "cross_validate",
     "load_data",
 ]
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from legcf.data.interactions import Dataset
     from legcf.data.options import DataOptions
     from legcf.data.source import load_data
+    from legcf.experiments.cross_validation import cross_validate
     from legcf.export.compress.compress import compress
     from legcf.recommender import Recommender
     from legcf.scoring.scorer import Request, Scorer
@@ -37,6 +39,7 @@ _HOMES = {
     "DataOptions": "legcf.data.options:DataOptions",
     "load_data": "legcf.data.source:load_data",
     "compress": "legcf.export.compress.compress:compress",
+    "cross_validate": "legcf.experiments.cross_validation:cross_validate",
     "UserError": "legcf.core.errors:UserError",
 }
 

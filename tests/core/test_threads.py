@@ -47,8 +47,8 @@ def test_affinity_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_all_pools_alike_and_none_spins() -> None:
     """In a process of its own: how threads wait is decided when their library is loaded."""
     code = (
-        "import legcf.training.run; from legcf.core import threads; threads.use(1)\n"
-        "import numba, torch; from threadpoolctl import threadpool_info\n"
+        "import legcf.training.run, torch; from legcf.core import threads; threads.use(1)\n"
+        "import numba; from threadpoolctl import threadpool_info\n"
         "counts = [pool['num_threads'] for pool in threadpool_info() if pool['user_api'] == 'blas']\n"
         "print({torch.get_num_threads(), numba.get_num_threads(), *counts})"
     )

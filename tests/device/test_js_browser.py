@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from .browser import chromium, hosted, opened
+from ..browser import chromium, hosted, opened
 from .conftest import READER
 from .golden import differences
 

@@ -15,7 +15,7 @@ from legcf.modelfile.served_model import ServedModel
 from legcf.scoring.scorer import Request, Scorer
 from tests.served import ITEMS
 
-from .browser import PATIENCE, chromium, hosted, opened
+from ..browser import PATIENCE, chromium, hosted, opened
 
 pytestmark = pytest.mark.browser
 expect = pytest.importorskip("playwright.sync_api", reason="the browser test needs playwright").expect

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+from dataclasses import replace
 from importlib import resources
 
 import pytest
@@ -207,3 +208,12 @@ class TestStudies:
         assert "--protocol legcf" in command
         assert "--set method.c=8" in command
         assert "--set training.epochs=2" in command
+
+    def test_a_setting_for_all_runs_is_one_in_every_row(self) -> None:
+        """But for rows that are about it: they keep the value that their name says."""
+        asked = replace(GOWALLA, overrides={"training": {"epochs": 3}})
+        for name, study in STUDIES.items():
+            own = {cell.name for cell in study.cells(asked) if cell.config(0).training.epochs != 3}
+            assert own == ({"at-start"} if name == "figures" else set())
+        sweep = STUDIES["hyperparameters"].cells(replace(GOWALLA, overrides={"method": {"t": 4}}))
+        assert {cell.name for cell in sweep if cell.overrides["method"]["t"] != 4} == {"t=1", "t=2", "t=3", "t=5"}

@@ -132,3 +132,16 @@ class TestBadInput:
 
     def test_unknown_data(self, tmp_path: Path) -> None:
         assert "neither a file" in refused("reproduce", "table2", "--data", "nowhere", "--out", tmp_path)
+
+
+@pytest.mark.slow
+def test_a_setting_for_all_runs(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reaches rows that have epochs of their own; the report names the row that is about it."""
+    cells = STUDIES["figures"].cells
+    monkeypatch.setitem(STUDIES, "figures", Study("Tiny", "table", lambda context: cells(context)[:2]))
+    words = ("--set", "training.epochs=1", "--set", "method.dim=8", "--set", "training.batch_size=200")
+    answer = legcf("reproduce", "figures", "--data", folder, "--out", tmp_path, "--workers", 1, *words)
+    assert answer.code == 0, answer.err
+    runs = json.loads((tmp_path / "results.json").read_text())["runs"]
+    assert {run["cell"]: run["config"]["training"]["epochs"] for run in runs} == {"at-start": 0, "pretrained": 1}
+    assert "for all runs but those of initialisation, which are about" in (tmp_path / "results.md").read_text()

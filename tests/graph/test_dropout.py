@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from legcf.graph.dropout import dropped, thinned
-from legcf.graph.propagate import Operator, product
+from legcf.graph.operator import Operator
+from legcf.graph.propagate import product
 from tests.helpers import csr
 
 

@@ -14,7 +14,8 @@ from legcf.assignment.assignment import Assignment
 from legcf.data.interactions import Interactions
 from legcf.graph.adjacency import bipartite, expanded, normalised
 from legcf.graph.basis import dense_basis
-from legcf.graph.propagate import Operator, polynomial, product
+from legcf.graph.operator import Operator
+from legcf.graph.propagate import polynomial, product
 from tests.helpers import assigned_graphs, dense_bipartite, dense_normalised, graphs, layer_mean, random_interactions
 
 Assigned = tuple[Interactions, Assignment]

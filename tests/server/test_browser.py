@@ -2,9 +2,7 @@
 """The page as a person uses it, in Debian's chromium: mouse and keyboard, wide and on a phone, dark and light."""
 
 import re
-import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,24 +15,13 @@ from legcf.modelfile.attributes import Attributes, number_column, text_column
 from legcf.modelfile.served_model import ServedModel
 from legcf.server.state.event_log import EventLog
 
+from ..browser import PATIENCE, chromium, opened
 from ..served import ITEMS, ODD, serving
 
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="the browser test needs playwright")
 
 expect = playwright.expect
-CHROMIUM = shutil.which("chromium")
-ARGUMENTS = [
-    "--no-sandbox",
-    "--headless",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-PATIENCE = 60_000  # milliseconds; a busy machine is no failure
 # on a phone the title has a line of its own, and what belongs together shares the next
 SCORES_IN_THEIR_ROW = """rows => rows.length > 0 && rows.every(row => {
     const box = (part) => row.querySelector(part).getBoundingClientRect();
@@ -54,26 +41,8 @@ _ALL_TITLES = """() => {{
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    if CHROMIUM is None:
-        pytest.skip("Debian's chromium is not installed: apt-get install chromium")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+    with chromium() as browser:
         yield browser
-        browser.close()
-
-
-@contextmanager
-def opened(browser: Any, expected: tuple[str, ...] = (), **options: Any) -> Iterator[Any]:
-    """A page in a window of its own; an error in its console fails the test, unless it is expected."""
-    context = browser.new_context(**{"viewport": {"width": 1200, "height": 800}, "color_scheme": "light", **options})
-    context.set_default_timeout(PATIENCE)
-    page = context.new_page()
-    complaints: list[str] = []
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-    yield page
-    context.close()
-    assert not [text for text in complaints if not any(part in text for part in expected)]
 
 
 @pytest.fixture

@@ -10,9 +10,11 @@ import pytest
 
 from legcf.core.config import RunConfig
 from legcf.data.interactions import Dataset
-from legcf.training.loop import Session, TrainingOptions
+from legcf.training.build import is_solved
+from legcf.training.loop import Session
 from legcf.training.registry import METHODS
 from legcf.training.run import build_model
+from legcf.training.session import RunSession, TrainingOptions
 from legcf.training.stage import Stage
 
 
@@ -27,7 +29,8 @@ def session(
     rng = np.random.default_rng(config.seed)
     model = build_model(config, dataset, rng, folder)
     stages = stages or METHODS[config.method.name].recipe(config.method, config.training)
-    return Session(model, dataset, config, stages, rng, TrainingOptions(folder, quiet=True, on_epoch=on_epoch))
+    kind = RunSession if is_solved(config) else Session
+    return kind(model, dataset, config, stages, rng, TrainingOptions(folder, quiet=True, on_epoch=on_epoch))
 
 
 def stopped(dataset: Dataset, config: RunConfig, folder: Path, when: Callable[[Session], bool]) -> None:

@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Define the contract of a backbone: how rows travel over the graph."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
-from typing import ClassVar, Generic, TypeVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
-import torch
 from pydantic import Field
-from torch import nn
 
 from legcf.core.arrays import FloatArray
 from legcf.core.config import BackboneConfig
-from legcf.graph.propagate import Operator, polynomial, product
+from legcf.graph.operator import Operator
 from legcf.ranking.tables.pooling import Pooling
+
+if TYPE_CHECKING:
+    import torch
 
 B = TypeVar("B", bound=BackboneConfig)
 
@@ -28,22 +32,28 @@ class LayeredConfig(BackboneConfig):
         return self.layers > 0
 
 
-class Backbone(nn.Module, ABC, Generic[B]):
+class Backbone(ABC, Generic[B]):
     """Map input rows to final vectors (`propagate`), multiplying them by what `operator` makes of the weighted graph.
 
     A linear backbone says which polynomials of the operator make the blocks of its output; propagation, its gradient
-    and the propagated basis then follow. The constructor allocates the parameters of one that learns, `initialise`
-    fills them; loading a saved one is the constructor and `load_state_dict`.
+    and the propagated basis then follow, and it needs no torch to rank.
     """
 
     Config: ClassVar[type[BackboneConfig]]
     summary: ClassVar[str]
     citation: ClassVar[str]
 
+    learns: ClassVar[bool] = False
+    """Whether it is a module of torch, which may have parameters."""
+
     def __init__(self, config: B, width: int) -> None:
-        """Allocate parameters; `width` is that of the input rows."""
+        """Take the settings; `width` is that of the input rows."""
         super().__init__()
         self.config = config
+
+    def parameters(self) -> Iterable[torch.Tensor]:
+        """Return what it learns."""
+        return ()
 
     def initialise(self, rng: np.random.Generator) -> None:
         """Fill parameters for training from scratch; most backbones have none."""
@@ -88,49 +98,6 @@ class Backbone(nn.Module, ABC, Generic[B]):
         coefficients = self.coefficients()
         if coefficients is None:
             raise TypeError(f"{type(self).__name__} is not linear and must define propagate itself")
+        from legcf.graph.propagate import polynomial  # here: what ranks without gradients does so without torch
+
         return polynomial(operator, rows, coefficients, None if nodes is None else nodes.numpy())
-
-
-class LayeredBackbone(Backbone[B]):
-    """Set E0 and every layer's output side by side; one that is linear with some settings gives `coefficients`."""
-
-    num_layers: int
-
-    @abstractmethod
-    def layer(
-        self, number: int, rows: torch.Tensor, neighbours: torch.Tensor, rng: np.random.Generator | None
-    ) -> torch.Tensor:
-        """Return the rows that leave layer `number` (0 … L − 1); `neighbours` is the operator times `rows`."""
-
-    def block(self, rows: torch.Tensor) -> torch.Tensor:
-        """Return what a layer's rows add to the final vectors."""
-        return rows
-
-    def dropped_edges(self, operator: Operator, rng: np.random.Generator | None) -> Operator:
-        """Return the operator without the edges that this step leaves out."""
-        return operator
-
-    def propagate(
-        self,
-        operator: Operator,
-        rows: torch.Tensor,
-        rng: np.random.Generator | None = None,
-        nodes: torch.Tensor | None = None,
-    ) -> torch.Tensor:
-        if self.coefficients() is not None:
-            return super().propagate(operator, rows, rng, nodes)
-        rng = rng if self.training else None
-        operator = self.dropped_edges(operator, rng)
-        blocks = [_rows_of(rows, nodes)]
-        for number in range(self.num_layers):
-            if nodes is not None and number == self.num_layers - 1:  # nothing travels on from here
-                neighbours, rows, nodes = product(operator, rows, nodes.numpy()), _rows_of(rows, nodes), None
-            else:
-                neighbours = product(operator, rows)
-            rows = self.layer(number, rows, neighbours, rng)
-            blocks.append(self.block(_rows_of(rows, nodes)))
-        return torch.cat(blocks, dim=1)
-
-
-def _rows_of(rows: torch.Tensor, nodes: torch.Tensor | None) -> torch.Tensor:
-    return rows if nodes is None else rows.index_select(0, nodes)

@@ -6,19 +6,23 @@ is to know. The model of Kabbur, Ning and Karypis (FISM, KDD 2013) and Steck (EA
 backbone with h_u = Σ_{i ∈ N(u)} e_i / (deg_u^a deg_i^b) and h_i = e_i.
 """
 
-from typing import Literal
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import scipy.sparse as sp
-import torch
 from pydantic import Field
 
 from legcf.backbones.base import Backbone
 from legcf.core.arrays import FloatArray, inverse_power
 from legcf.core.config import BackboneConfig
 from legcf.graph.adjacency import csr, one_more_each
-from legcf.graph.propagate import Operator
+from legcf.graph.operator import Operator
 from legcf.ranking.tables.pooling import Pooling
+
+if TYPE_CHECKING:
+    import torch
 
 
 class HistoryConfig(BackboneConfig):
@@ -43,7 +47,7 @@ class History(Backbone[HistoryConfig]):
         user_scale = inverse_power(np.diff(block.indptr), self.config.user_power)
         self._counts = np.bincount(block.indices, minlength=num_items)
         item_scale = inverse_power(self._counts, self.config.item_power)
-        self._scales = torch.from_numpy(np.concatenate([user_scale, item_scale]).astype(np.float32))
+        self._scales = np.concatenate([user_scale, item_scale]).astype(np.float32)
         weights = np.repeat(user_scale, np.diff(block.indptr)) * item_scale[block.indices]
         loops = np.arange(num_users, size)
         data = np.concatenate([weights, np.ones(len(loops))]).astype(np.float32)
@@ -64,5 +68,8 @@ class History(Backbone[HistoryConfig]):
         self, vectors: torch.Tensor, entities: torch.Tensor, users: torch.Tensor, items: torch.Tensor
     ) -> torch.Tensor:
         """Take back what the item gave to its user, which is exact here."""
-        share = self._scales[entities[users]] * self._scales[entities[items]]
+        import torch  # here: what ranks without gradients does so without it
+
+        scales = torch.from_numpy(self._scales)
+        share = scales[entities[users]] * scales[entities[items]]
         return vectors[users] - share[:, None] * vectors[items]

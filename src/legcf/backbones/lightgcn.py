@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from legcf.backbones.base import Backbone, LayeredConfig
 from legcf.core.arrays import FloatArray
 from legcf.graph.adjacency import normalised
-from legcf.graph.propagate import Operator
+from legcf.graph.operator import Operator
 
 
 class LightGCNConfig(LayeredConfig):

@@ -13,10 +13,11 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from legcf.backbones.base import LayeredBackbone, LayeredConfig
+from legcf.backbones.base import LayeredConfig
+from legcf.backbones.layered import LayeredBackbone
 from legcf.core.arrays import FloatArray
 from legcf.graph.adjacency import normalised, with_self_loops
-from legcf.graph.propagate import Operator
+from legcf.graph.operator import Operator
 
 
 class LRGCCFConfig(LayeredConfig):

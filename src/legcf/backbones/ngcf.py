@@ -17,11 +17,12 @@ from pydantic import Field, model_validator
 from torch import nn
 from torch.nn.functional import leaky_relu, normalize
 
-from legcf.backbones.base import LayeredBackbone, LayeredConfig
+from legcf.backbones.base import LayeredConfig
+from legcf.backbones.layered import LayeredBackbone
 from legcf.core.arrays import FloatArray
 from legcf.graph.adjacency import normalised, row_normalised, with_self_loops
 from legcf.graph.dropout import dropped, thinned
-from legcf.graph.propagate import Operator
+from legcf.graph.operator import Operator
 
 _SLOPE = 0.2  # of LeakyReLU below zero: TensorFlow's default, which the authors' code keeps
 

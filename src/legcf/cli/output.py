@@ -6,11 +6,13 @@ Tables are imported when one is drawn: a command should not wait for what it may
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
+Output = Annotated[Path | None, typer.Option(help="Also write the tables for a paper (.tex) or a spreadsheet (.csv).")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 
 SHOWN_METRICS = ("recall@20", "ndcg@20", "recall@10", "ndcg@10")

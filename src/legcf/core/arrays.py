@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float32]
+Arrays = dict[str, NDArray[Any]]
 IntArray = NDArray[np.int32]
 LongArray = NDArray[np.int64]
 Matrix = NDArray[np.generic]

@@ -239,11 +239,11 @@ def _other_values(values: "torch.Tensor") -> "torch.Tensor":
     return received
 
 
-def broadcast_parameters(tensors: Iterable["torch.Tensor"]) -> None:
+def broadcast_arrays(arrays: Iterable[NDArray[Any]]) -> None:
     """Give all ranks the first one's values: what all have computed alike may differ in its last bits. A collective."""
     if _group.size > 1:
-        for tensor in tensors:
-            _from(0, tensor.detach().numpy())
+        for array in arrays:
+            _from(0, array)
 
 
 # What only the first rank can find out --------------------------------------------------------------------------------

@@ -2,14 +2,22 @@
 """Hold parts by name: those of this package, and those that other packages bring as entry points."""
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from legcf.core.errors import UserError
+from legcf.core.errors import UserError, training_packages_for
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 Part = TypeVar("Part")
+
+
+@dataclass(frozen=True)
+class Later(Generic[Part]):
+    """Stand for a part of this package until it is used: its imports take long, or are not installed everywhere."""
+
+    imported: Callable[[], Part]
 
 
 class Registry(MutableMapping[str, Part], Generic[Part]):
@@ -19,19 +27,24 @@ class Registry(MutableMapping[str, Part], Generic[Part]):
     module of another package is imported when its part is used.
     """
 
-    def __init__(self, kind: str, group: str, accepts: Callable[[Any], bool], built_in: Mapping[str, Part]) -> None:
+    def __init__(
+        self, kind: str, group: str, accepts: Callable[[Any], bool], built_in: Mapping[str, Part | Later[Part]]
+    ) -> None:
         """`kind` names the parts in messages, `group` is that of the entry points, `accepts` knows a part by sight."""
         self.kind, self.group, self._accepts = kind, group, accepts
         self.built_in = tuple(built_in)
-        self._parts: dict[str, Part] = dict(built_in)
+        self._parts: dict[str, Part | Later[Part]] = dict(built_in)
         self._waiting: dict[str, EntryPoint] | None = None  # of other packages, not yet imported; None: not yet read
 
     def __getitem__(self, name: str) -> Part:
-        if name not in self._parts:
-            if name not in self._others:
-                raise KeyError(name)
-            self._parts[name] = self._imported(self._others[name])
-        return self._parts[name]
+        if name not in self._parts and name not in self._others:
+            raise KeyError(name)
+        part = self._parts[name] if name in self._parts else self._imported(self._others[name])
+        if isinstance(part, Later):
+            with training_packages_for(f"The {self.kind} `{name}`"):
+                part = part.imported()
+        self._parts[name] = part
+        return part
 
     def __setitem__(self, name: str, part: Part) -> None:
         self._parts[name] = part

@@ -132,6 +132,12 @@ class Interactions:
         weights = None if self.weights is None else self.weights[offsets]
         return Interactions(indptr, self.items[offsets], self.num_items, weights)
 
+    def fold_numbers(self, count: int, rng: np.random.Generator) -> LongArray:
+        """Draw a fold for every pair, 0 to count − 1: each fold has about the same share of everyone's pairs."""
+        position = np.empty(self.num_pairs, dtype=np.int64)
+        position[np.lexsort((rng.random(self.num_pairs), self.users()))] = np.arange(self.num_pairs)
+        return position % count  # shuffled within each user: every fifth is a fifth of everyone's pairs
+
     def of_items(self, items: NDArray[np.integer]) -> "Interactions":
         """Return the pairs with some items, which are renumbered in this order; they must be sorted."""
         new_index = np.full(self.num_items, -1, dtype=np.int32)

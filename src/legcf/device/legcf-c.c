@@ -8,6 +8,7 @@
  *                                           r K KEEP-SEEN HIDDEN item ... COUNT item ...    recommend, for items
  *                                           u K KEEP-SEEN HIDDEN item ... USER              recommend, for a user
  *                                           s K 0 0 1 ITEM                                  similar
+ *     legcf-c --times model.legcf           the same, and a line of standard error for each: its microseconds of processor time
  */
 #include "legcf.h"
 
@@ -52,7 +53,7 @@ static uint32_t read_numbers(uint32_t *to, size_t most) { /* a count and as many
     return i < most ? i : (uint32_t)most;
 }
 
-static int answer(legcf_model *model) {
+static int answer(legcf_model *model, int timed) {
     static uint32_t items[MOST];
     static float scores[MOST];
     size_t most = (size_t)model->num_items + 1;
@@ -62,7 +63,7 @@ static int answer(legcf_model *model) {
     char kind;
     unsigned k, user;
     int keep_seen;
-    clock_t spent = 0;
+    clock_t spent = 0, start;
     long asked = 0;
     if (!history || !relative || !hidden) return refuse("There is not enough memory.");
     while (scanf(" %c %u %d", &kind, &k, &keep_seen) == 3) {
@@ -74,7 +75,7 @@ static int answer(legcf_model *model) {
         request.count = kind == 'u' ? 0 : read_numbers(history, most);
         if (kind == 'u' && scanf("%u", &user) != 1) break;
         k = k < MOST ? k : MOST;
-        spent -= clock();
+        start = clock();
         if (kind == 'u') {
             found = legcf_history(model, user, history, relative, (uint32_t)most);
             request.count = found > 0 ? (uint32_t)found : 0;
@@ -89,8 +90,10 @@ static int answer(legcf_model *model) {
             found = request.count ? legcf_similar(model, history[0], k, items, scores) : (long)LEGCF_REQUEST;
         else if (found >= 0)
             found = legcf_recommend(model, &request, k, items, scores);
-        spent += clock();
+        start = clock() - start;
+        spent += start;
         asked++;
+        if (timed) fprintf(stderr, "%.0f\n", 1e6 * (double)start / CLOCKS_PER_SEC);
         printf("%ld", found);
         for (i = 0; i < found; i++) printf(" %u %.9g", (unsigned)items[i], (double)scores[i]);
         printf("\n");
@@ -114,7 +117,7 @@ int main(int count, char **words) {
     unsigned char *bytes;
     void *work;
     long status;
-    if (count <= first) return refuse("Usage: legcf-c [--similar | --answers] model.legcf ITEM ITEM ...");
+    if (count <= first) return refuse("Usage: legcf-c [--similar | --answers | --times] model.legcf ITEM ITEM ...");
     bytes = whole_file(words[first], &size);
     if (!bytes) return refuse("The file cannot be read.");
     status = legcf_open(&model, bytes, size);
@@ -122,8 +125,8 @@ int main(int count, char **words) {
     work = malloc(legcf_work_bytes(&model));
     if (!work) { free(bytes); return refuse("There is not enough memory."); }
     legcf_prepare(&model, work);
-    if (!strcmp(option, "--answers"))
-        code = answer(&model);
+    if (!strcmp(option, "--answers") || !strcmp(option, "--times"))
+        code = answer(&model, !strcmp(option, "--times"));
     else {
         for (i = first + 1; i < count && request.count < MOST; i++) {
             long item = legcf_find_item(&model, words[i]);

@@ -40,6 +40,7 @@ typedef enum {
 #define LEGCF_MOST_HEADER (1ul << 20) /* bytes; headers have a few kilobytes */
 #define LEGCF_MOST_WIDTH 2048u
 #define LEGCF_BLOCK 256u /* bytes of sorted keys between two counts in memory */
+#define LEGCF_GLANCE 64u /* scores that are compared with the least of the best at once */
 #define LEGCF_LARGEST 1e6 /* numbers of a file, so that no sum of products overflows */
 
 typedef struct { const uint8_t *at; uint64_t size; } legcf_bytes;
@@ -930,33 +931,51 @@ static void legcf__profile(legcf_model *m, const legcf_request *r) { /* the vect
     }
 }
 
+static float legcf__int8_product(const int8_t *values, const float *vector, uint32_t d) { /* in eight sums, which compilers add at once */
+    float sum[8] = {0, 0, 0, 0, 0, 0, 0, 0}, rest = 0;
+    int l;
+    for (; d >= 8; d -= 8, values += 8, vector += 8)
+        for (l = 0; l < 8; l++) sum[l] += (float)values[l] * vector[l];
+    while (d--) rest += (float)*values++ * *vector++;
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]) + ((sum[4] + sum[5]) + (sum[6] + sum[7])) + rest;
+}
+
 static float legcf__product(const legcf_matrix *m, uint32_t row, const float *vector) { /* of a row with a vector */
     float sum[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-    uint32_t x = 0, l, d = m->columns;
-    if (m->type == 1) {
-        const int8_t *values = (const int8_t *)m->values.at + (uint64_t)row * d;
-        for (; x + 8 <= d; x += 8)
-            for (l = 0; l < 8; l++) sum[l] += (float)values[x + l] * vector[x + l];
-        for (; x < d; x++) sum[x & 7] += (float)values[x] * vector[x];
-        return ((sum[0] + sum[1]) + (sum[2] + sum[3]) + ((sum[4] + sum[5]) + (sum[6] + sum[7]))) * m->factors[m->scale.at[row]];
-    }
-    for (; x < d; x++) sum[x & 7] += legcf__value(m, row, x) * vector[x];
+    uint32_t x, d = m->columns;
+    if (m->type == 1) return legcf__int8_product((const int8_t *)m->values.at + (uint64_t)row * d, vector, d) * m->factors[m->scale.at[row]];
+    for (x = 0; x < d; x++) sum[x & 7] += legcf__value(m, row, x) * vector[x];
     return (sum[0] + sum[1]) + (sum[2] + sum[3]) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+}
+
+static uint32_t legcf__coded_scores(legcf_model *m, const uint32_t t) { /* of items whose t codes lie in one word; how many */
+    const uint32_t bits = m->column_bits;
+    const uint64_t safe = m->columns.size < 8 ? 0 : m->columns.size - 7, mask = ((uint64_t)1 << bits) - 1;
+    const uint8_t *columns = m->columns.at, *scale = m->rows.scale.at;
+    const int8_t *weight = (const int8_t *)m->rows.values.at;
+    const float *factors = m->rows.factors, *projected = m->projected;
+    float *scores = m->scores;
+    uint64_t position = 0;
+    uint32_t i, k;
+    if (m->rows.type != 1 || t * bits > 57) return 0;
+    for (i = 0; i < m->num_items && position >> 3 < safe; i++, position += t * bits, weight += t) {
+        uint64_t word = legcf__word(columns + (position >> 3)) >> (position & 7);
+        float factor = factors[scale[i]], score = (float)weight[0] * factor * projected[word & mask];
+        for (k = 1; k < t; k++) score += (float)weight[k] * factor * projected[(word >>= bits) & mask];
+        scores[i] = score;
+    }
+    return i;
 }
 
 static void legcf__products(legcf_model *m) { /* scores: inner products of the vector with all items */
     uint32_t i, k, x, d = m->width;
     if (m->table == 'c') {
         uint32_t t = m->rows.columns;
-        uint64_t position = 0, safe = m->columns.size < 8 ? 0 : m->columns.size - 7, mask = ((uint64_t)1 << m->column_bits) - 1;
-        const int8_t *weight = (const int8_t *)m->rows.values.at;
         for (i = 0; i < m->codebook.rows; i++) m->projected[i] = legcf__product(&m->codebook, i, m->vector);
-        for (i = 0; i < m->num_items; i++) {
-            float score = 0, factor = m->rows.type == 1 ? m->rows.factors[m->rows.scale.at[i]] : 0;
-            for (k = 0; k < t; k++, position += m->column_bits) {
-                uint64_t byte = position >> 3;
-                uint64_t code = byte < safe ? legcf__word(m->columns.at + byte) >> (position & 7) & mask : legcf__bits(m->columns, (uint64_t)i * t + k, m->column_bits);
-                float term = (m->rows.type == 1 ? (float)*weight++ * factor : legcf__value(&m->rows, i, k)) * m->projected[code];
+        for (i = t == 2 ? legcf__coded_scores(m, 2) : legcf__coded_scores(m, t); i < m->num_items; i++) {
+            float score = 0;
+            for (k = 0; k < t; k++) {
+                float term = legcf__value(&m->rows, i, k) * m->projected[legcf__bits(m->columns, (uint64_t)i * t + k, m->column_bits)];
                 score = k ? score + term : term;
             }
             m->scores[i] = score;
@@ -1021,15 +1040,21 @@ static int legcf__add_lists(legcf_model *m, const legcf_request *r, int add) { /
 }
 
 static uint32_t legcf__best(const legcf_model *m, const uint8_t *hidden, uint32_t k, uint32_t *items, float *scores) {
-    uint32_t i, slot, kept = 0;
-    if (!k) return 0;
-    for (i = 0; i < m->num_items; i++) {
-        float score = m->scores[i];
-        if (!(score > -INFINITY) || (kept == k && !(score > scores[k - 1])) || (hidden && hidden[i >> 3] >> (i & 7) & 1)) continue;
-        slot = kept < k ? kept++ : k - 1;
-        for (; slot && scores[slot - 1] < score; slot--) { scores[slot] = scores[slot - 1]; items[slot] = items[slot - 1]; }
-        scores[slot] = score;
-        items[slot] = i;
+    uint32_t i, slot, start, end, kept = 0;
+    float least = -INFINITY; /* what a score must exceed */
+    for (start = 0; k && start < m->num_items; start = end) {
+        int exceeds = 0; /* most blocks have no such score */
+        end = m->num_items - start > LEGCF_GLANCE ? start + LEGCF_GLANCE : m->num_items;
+        for (i = start; i < end; i++) exceeds |= m->scores[i] > least;
+        for (i = exceeds ? start : end; i < end; i++) {
+            float score = m->scores[i];
+            if (!(score > least) || (hidden && hidden[i >> 3] >> (i & 7) & 1)) continue;
+            slot = kept < k ? kept++ : k - 1;
+            for (; slot && scores[slot - 1] < score; slot--) { scores[slot] = scores[slot - 1]; items[slot] = items[slot - 1]; }
+            scores[slot] = score;
+            items[slot] = i;
+            if (kept == k) least = scores[k - 1];
+        }
     }
     return kept;
 }

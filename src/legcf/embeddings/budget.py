@@ -11,7 +11,7 @@ from legcf.core.config import MethodConfig
 from legcf.core.errors import UserError
 
 if TYPE_CHECKING:
-    from legcf.embeddings.base import EmbeddingLayer
+    from legcf.embeddings.layer import Layer
 
 T = TypeVar("T")
 _LEGCF = {"c": 500, "d": 128, "t": 2}
@@ -42,7 +42,7 @@ def stored_values(budget: int | str, num_entities: int) -> int:
     return sizes["c"] * sizes["d"] + sizes["t"] * num_entities
 
 
-def widest_within(layer: type["EmbeddingLayer[Any]"], config: MethodConfig, shape: tuple[int, int], most: int) -> int:
+def widest_within(layer: type["Layer[Any]"], config: MethodConfig, shape: tuple[int, int], most: int) -> int:
     """Return the largest `dim` up to `most` that the budget allows for `shape` (users, items), 0 if it allows none."""
 
     def is_refused(dim: int) -> bool:

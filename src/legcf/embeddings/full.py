@@ -10,10 +10,13 @@ from torch import nn
 
 from legcf.assignment.dictionary import balance
 from legcf.core.arrays import FloatArray, Positions
+from legcf.core.config import RunConfig
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import ComparisonRow, EmbeddingLayer, normal, xavier_uniform
+from legcf.embeddings.base import EmbeddingLayer, normal, xavier_uniform
 from legcf.embeddings.budget import Budgeted, width_within
+from legcf.embeddings.layer import ComparisonRow
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
+from legcf.embeddings.search_space import FACTORISATION, Space, common_space
 from legcf.factorisation.als import AlsSettings, factorise
 from legcf.factorisation.history_vectors import history_items
 from legcf.factorisation.spectral import singular_vectors
@@ -82,6 +85,10 @@ class FullTable(EmbeddingLayer[FullTableConfig]):
     def sized(cls, config: FullTableConfig, num_users: int, num_items: int) -> FullTableConfig:
         rows = num_items if config.rows == "items" else num_users + num_items
         return config.model_copy(update={"dim": width_within(config.budget, rows, num_users + num_items, config.dim)})
+
+    @classmethod
+    def search_space(cls, method: FullTableConfig, config: RunConfig) -> Space:
+        return {**common_space(config), **(FACTORISATION if method.initial == "als" else {})}
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
         initial, rows = self.config.initial, self.weight.data

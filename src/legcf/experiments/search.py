@@ -23,9 +23,9 @@ from legcf.embeddings.search_space import OneOf, Space
 from legcf.experiments.machine import code_version, is_gone, owner_mark
 from legcf.experiments.scheduler import RETRIES
 from legcf.experiments.worker import Outcome, WorkerJob, done_here
-from legcf.training.loop import TrainingOptions
 from legcf.training.registry import METHODS, resolve
 from legcf.training.run import train
+from legcf.training.session import TrainingOptions
 
 _OnEpoch = Callable[[dict[str, Any]], None]
 _Train = Callable[[RunConfig, _OnEpoch], dict[str, Any]]
@@ -49,8 +49,8 @@ class SearchRequest:
 
     def space(self) -> Space:
         """Return what is chosen from, with the method's own default among it."""
-        layer = find_part("method", self.method, METHODS).layer
-        declared: Space = {key: OneOf(values) for key, values in self.over.items()} or layer.search_space
+        layer, typed = find_part("method", self.method, METHODS).layer, {key: OneOf(v) for key, v in self.over.items()}
+        declared: Space = typed or layer.search_space((config := self.config({})).method, config)
         usual = self.usual(declared)
         return {key: part.including(usual[key]) for key, part in declared.items()}
 
@@ -105,7 +105,8 @@ def search(
     config, path = request.config(best.params), folder / "best.json"
     write_json(path, config.to_json())
     reached = {"trial": best.number, f"validation {config.training.monitor}": best.value, **best.params}
-    return {"trials": len(complete), "best": reached, "config": str(path)}
+    alike = len(complete) > 1 and len({trial.value for trial in complete}) == 1
+    return {"trials": len(complete), "alike": alike, "best": reached, "config": str(path)}
 
 
 def side_by_side(command: Sequence[str], workers: int) -> None:
@@ -163,8 +164,7 @@ def _attempt(trial: Any, request: SearchRequest, train_with: _Train, trials: int
         else trial.suggest_float(key, part.low, part.high, log=part.log)
         for key, part in request.space().items()
     }
-    config = request.config(drawn)
-    monitor = config.training.monitor
+    monitor = request.config({}).training.monitor
     scores: list[float] = []
 
     def prune_or_go_on(line: dict[str, Any]) -> None:
@@ -176,12 +176,12 @@ def _attempt(trial: Any, request: SearchRequest, train_with: _Train, trials: int
             raise optuna.TrialPruned
 
     try:
-        metrics = train_with(config, prune_or_go_on)
+        metrics = train_with(request.config(drawn), prune_or_go_on)
     except UserError as error:
         trial.set_user_attr("error", str(error))
         raise
     trial.set_user_attr("num_params", metrics["num_params"])
-    return float(metrics.get("validation", {}).get(monitor, max(scores)))
+    return float(metrics.get("validation", {}).get(monitor, max(scores, default=0.0)))
 
 
 def _sampler(request: SearchRequest) -> Any:
@@ -195,18 +195,22 @@ def _sampler(request: SearchRequest) -> Any:
 
 def _study(folder: Path, sampler: Any) -> Any:
     optuna = _optuna()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # a refused trial is told in a line of ours, not in a traceback
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
-    return optuna.create_study(
-        storage=JournalStorage(JournalFileBackend(str(folder / "trials.journal"))),
-        study_name="search",
-        sampler=sampler,
-        pruner=optuna.pruners.MedianPruner(_UNTOUCHED_TRIALS, _UNTOUCHED_EPOCHS),
-        direction="maximize",
-        load_if_exists=True,
-    )
+    path = folder / "trials.journal"
+    try:
+        return optuna.create_study(
+            storage=JournalStorage(JournalFileBackend(str(path))),
+            study_name="search",
+            sampler=sampler,
+            pruner=optuna.pruners.MedianPruner(_UNTOUCHED_TRIALS, _UNTOUCHED_EPOCHS),
+            direction="maximize",
+            load_if_exists=True,
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, AssertionError) as error:
+        raise UserError(f"{path} is damaged: choose another --out, or remove {folder} and search again.") from error
 
 
 def prepare(request: SearchRequest, dataset: Dataset, folder: Path, trials: int) -> None:
@@ -216,7 +220,10 @@ def prepare(request: SearchRequest, dataset: Dataset, folder: Path, trials: int)
     if dataset.validation.num_pairs == 0:
         raise UserError(f"{dataset.name} has no validation part to choose by; take another --protocol.")
     if not request.space():
-        raise UserError(f"Method {request.method} declares nothing to search; name keys with --over.")
+        raise UserError(
+            f"Method {request.method} has nothing to search with preset {request.preset} and these settings: name keys"
+            " with --over, or choose another --preset."
+        )
     mark, path = request.mark(dataset.content_hash), folder / "search.json"
     if path.exists() and read_json(path) != mark:
         raise UserError(f"{folder} holds a search of other settings or data; choose another --out.")
@@ -258,6 +265,10 @@ def _value(config: Mapping[str, Any], key: str) -> Any:
         if not isinstance(value, Mapping) or part not in value:
             raise UserError(f"`{key}` cannot be searched: {config['method']['name']} has no such setting.")
         value = value[part]
+    if isinstance(value, Mapping | list):
+        raise UserError(
+            f"`{key}` cannot be searched as a whole: name one of its keys, such as {key}.{next(iter(value))}."
+        )
     return value
 
 

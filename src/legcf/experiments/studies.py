@@ -10,7 +10,7 @@ from typing import Any
 from legcf.core.config import merged
 from legcf.core.errors import UserError
 from legcf.core.files import read_json
-from legcf.embeddings.base import ComparisonRow
+from legcf.embeddings.layer import ComparisonRow
 from legcf.experiments.cells import Cell, StudyContext
 from legcf.training.registry import METHODS
 
@@ -93,8 +93,8 @@ def ablation(context: StudyContext) -> list[Cell]:
     cells = []
     for start, named in starts.items():
         begun = {"method": {"start": start}} if start != "metis" else {}
-        off = merged(begun, {"method": {"update": "none"}}, epochs)
-        cells.append(_legcf(context, f"off-{start}", f"{named}, no update", off, group=named))
+        off = merged(begun, {"method": {"update": "none"}})
+        cells.append(_legcf(context, f"off-{start}", f"{named}, no update", off, group=named, effort=epochs))
         for name, (solver, words) in solvers.items():
             updated = merged(begun, {"method": {"update": solver}})
             cells.append(_legcf(context, f"{name}-{start}", f"{named}, update: {words.replace('-', ' ')}", updated,
@@ -113,10 +113,10 @@ def hyperparameters(context: StudyContext) -> list[Cell]:
     cells = []
     for name, (option, values) in sweeps.items():
         for value in values:
-            overrides = merged(_REFIT, {"method": {option: value}})
-            if name == "c" and value > _LARGE_CODEBOOK:
-                overrides["training"] = {"propagation": "stepwise", **_stepwise(context)}
-            cells.append(_legcf(context, f"{name}={value:g}", f"{name} = {value:g}", overrides, group=name))
+            about = merged(_REFIT, {"method": {option: value}})
+            large = name == "c" and value > _LARGE_CODEBOOK
+            effort = {"training": {"propagation": "stepwise", **_stepwise(context)}} if large else {}
+            cells.append(_legcf(context, f"{name}={value:g}", f"{name} = {value:g}", about, group=name, effort=effort))
     return cells
 
 
@@ -175,15 +175,19 @@ def _legcf(
     context: StudyContext,
     name: str,
     label: str,
-    overrides: Mapping[str, Any] | None = None,
+    about: Mapping[str, Any] | None = None,
     backbone: str | None = None,
     group: str = "",
+    effort: Mapping[str, Any] | None = None,
 ) -> Cell:
-    """Return LEGCF as the text has it; other settings are named by what differs."""
+    """Return LEGCF as the text has it; other settings are named by what differs.
+
+    The user's settings go before those of the `effort`. They leave what a row is `about`, which its name says.
+    """
     base: dict[str, Any] = {"training": _quick_basis(context)}
     if context.buckets != _USUAL_BUCKETS:
         base["method"] = {"c": context.buckets}
-    settings = merged(base, _limits(context), context.overrides, overrides or {})
+    settings = merged(base, _limits(context), effort or {}, context.overrides, about or {})
     return Cell(name, label, "legcf", ("paper",), settings, backbone, group, keep_state=True)
 
 
@@ -216,7 +220,7 @@ def _batch(context: StudyContext) -> int:
 
 
 def _ours(
-    context: StudyContext, preset: str, label: str, name: str | None = None, overrides: Mapping[str, Any] | None = None
+    context: StudyContext, preset: str, label: str, name: str | None = None, about: Mapping[str, Any] | None = None
 ) -> Cell:
     """Return a preset as it is, but for data that are much smaller than those it was made for."""
     made_for = METHODS["legcf"].layer.presets[preset]
@@ -226,11 +230,11 @@ def _ours(
     batch = _batch(context)
     if batch < made_for["training"]["batch_size"] == _LARGEST_BATCH:
         changed["training"] = {"batch_size": batch, "learning_rate": _rate(batch), "negative_pool": _pool(batch)}
-    settings = merged(changed, _limits(context, layers=False), context.overrides, overrides or {})
+    settings = merged(changed, _limits(context, layers=False), context.overrides, about or {})
     return Cell(name or preset, label, "legcf", (preset,), settings, group="LEGCF")
 
 
-def _with_effort(context: StudyContext, cell: Cell) -> Cell:
+def _with_effort(context: StudyContext, cell: Cell, effort: Mapping[str, Any]) -> Cell:
     """Return a cell with its method's quick preset where it has one, else with the settings made for two cores."""
     presets = ("quick", "default") if context.effort == "quick" else ("paper", "default")
     changed: dict[str, Any] = {}
@@ -239,7 +243,7 @@ def _with_effort(context: StudyContext, cell: Cell) -> Cell:
     plain = replace(cell, presets=presets, overrides={})
     if plain.config(0).training.max_minutes is not None:
         changed["max_minutes"] = None
-    settings = merged({"training": changed}, _limits(context), context.overrides, cell.overrides)
+    settings = merged({"training": changed}, _limits(context), effort, context.overrides, cell.overrides)
     return replace(plain, overrides=settings)
 
 
@@ -250,9 +254,9 @@ def _rivals(context: StudyContext) -> Iterator[Cell]:
             continue
         for name, row in (known.layer.comparison_rows or {method: ComparisonRow(method)}).items():
             within = {"method": {"budget": context.budget}} if row.within_budget else {}
-            changed = merged(row.overrides, within, row.fitted, _one_loss(context, name))
-            cell = Cell(name, row.label, method, (), changed, None, row.group, reference=row.reference)
-            yield _with_effort(context, cell)
+            about = merged(row.overrides, within, row.fitted)
+            cell = Cell(name, row.label, method, (), about, None, row.group, reference=row.reference)
+            yield _with_effort(context, cell, _one_loss(context, name))
 
 
 def _one_loss(context: StudyContext, name: str) -> dict[str, Any]:
@@ -293,8 +297,8 @@ def _legcf_on(context: StudyContext, base: str) -> Cell:
     training = _stepwise(context)
     if training:
         training |= _searched_rate(context, f"{base}-legcf", training["batch_size"])
-    changed = merged(_REFIT, {"training": training, "backbone": settings})
-    return _legcf(context, f"{base}-legcf", f"{label}, LEGCF", changed, base, label)
+    about = merged(_REFIT, {"backbone": settings})
+    return _legcf(context, f"{base}-legcf", f"{label}, LEGCF", about, base, label, {"training": training})
 
 
 def _tables_on(context: StudyContext, base: str) -> list[Cell]:
@@ -305,12 +309,12 @@ def _tables_on(context: StudyContext, base: str) -> list[Cell]:
     for width in dict.fromkeys((similar, 64, 128)):
         name = f"{base}-ud" if width == similar else f"{base}-ud-{width}"
         loss = _one_loss(context, f"ud-{max(width, 64)}" if base == _LIGHTGCN else f"{base}-ud")
-        overrides = merged({"method": {"dim": width}, "backbone": settings}, loss)
+        about = {"method": {"dim": width}, "backbone": settings}
         cell = Cell(
-            name, f"{label}, UD, {width} wide", "full", (), overrides, None if base == _LIGHTGCN else base, label,
+            name, f"{label}, UD, {width} wide", "full", (), about, None if base == _LIGHTGCN else base, label,
             reference=width != similar,
         )  # fmt: skip
-        cells.append(_with_effort(context, cell))
+        cells.append(_with_effort(context, cell, loss))
     return cells
 
 

@@ -32,10 +32,10 @@ from legcf.data.source import load_data
 from legcf.evaluation import evaluate_per_user
 from legcf.experiments.machine import code_version, cores, describe
 from legcf.experiments.published import PUBLISHED_METRICS
-from legcf.training.loop import TrainingOptions
 from legcf.training.registry import config_from_json
 from legcf.training.run import train
 from legcf.training.run_folder import TrainedModel
+from legcf.training.session import TrainingOptions
 
 _PARENT_SECONDS = 0.5
 _STATE, _FACTS = "state", "facts"  # arrays of an outcome, beside those of metrics
@@ -158,7 +158,7 @@ def work(job: WorkerJob) -> int:
 
 
 def _carried_out(job: WorkerJob, folder: Path) -> Outcome:
-    from safetensors.torch import save
+    from safetensors.numpy import save
 
     if job.code != code_version():
         raise UserError(
@@ -176,7 +176,7 @@ def _carried_out(job: WorkerJob, folder: Path) -> Outcome:
         per_user = {name: values[name] for name in PUBLISHED_METRICS}
     state = None
     if job.keep_state:
-        state = save({name: tensor.contiguous() for name, tensor in trained.model.layer.state_dict().items()})
+        state = save({name: np.asarray(values, order="C") for name, values in trained.model.layer.state_dict().items()})
     return Outcome(None, trained.metrics, trained.curve, describe(), per_user, state)
 
 

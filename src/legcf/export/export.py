@@ -14,8 +14,10 @@ from legcf.device.page import write_folder, write_page
 from legcf.export.accuracy import Compared, compared
 from legcf.export.build import build, served_ranking
 from legcf.export.options import ExportOptions
+from legcf.export.vectors import without_lists, write_vectors
 from legcf.modelfile.attributes import Attributes, Column, number_column, text_column
 from legcf.modelfile.served_model import ServedModel
+from legcf.ranking.tables.embedding_table import full_table_bytes
 
 if TYPE_CHECKING:
     from legcf.training.run_folder import TrainedModel
@@ -52,13 +54,15 @@ def export_model(
     options: ExportOptions | None = None,
     open_data: Callable[[], Dataset] | None = None,
 ) -> ExportReport:
-    """Write `trained` as the model file `path`; as a page that holds it, where `path` ends in .html.
+    """Write `trained` as the model file `path`; as a page that holds it, where `path` ends in .html; or as `vectors`.
 
     `open_data` gives the data of the training: its validation pairs choose how users are folded in, and both held-out
     parts measure the file. Where it raises a UserError, the training pairs choose, and nothing is measured.
     """
     options = _for_pages(options or ExportOptions(), path).resolved(trained)
     dataset, obstacle = _opened(trained, open_data)
+    if options.format == "vectors":
+        return _export_vectors(trained, path, options, dataset, obstacle)
     attributes = None if options.items is None else read_item_attributes(trained, options)
     model = build(trained, options, None if dataset is None else dataset.validation)
     model = replace(model, attributes=attributes)
@@ -82,6 +86,20 @@ def export_model(
         accuracy=accuracy,
         unmeasured=obstacle,
     )
+
+
+def _export_vectors(
+    trained: "TrainedModel", folder: Path, options: ExportOptions, dataset: Dataset | None, obstacle: str | None
+) -> ExportReport:
+    """Write ids and vectors into a folder, and measure what is kept of the accuracy without lists."""
+    alone = without_lists(trained.ranking)
+    accuracy: Compared = {}
+    if options.evaluate and dataset is not None:
+        accuracy = compared(dataset, trained.ranking, alone, trained.card.get("metrics"))
+    parts = write_vectors(trained, folder, options)
+    full = full_table_bytes(len(trained.users) + len(trained.items))
+    settings = {"d": alone.items.shape[1], "format": options.format, "users": options.users}
+    return ExportReport(str(folder), sum(parts.values()), parts, full, settings, {}, accuracy, obstacle)
 
 
 def _for_pages(options: ExportOptions, path: Path) -> ExportOptions:

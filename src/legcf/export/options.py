@@ -11,7 +11,11 @@ from legcf.modelfile.served_model import DTYPES
 if TYPE_CHECKING:
     from legcf.training.run_folder import TrainedModel
 
-_CHOICES = {"dtype": (*DTYPES, None), "format": ("coded", "full", "web"), "users": ("coded", "history", "none", None)}
+_CHOICES = {
+    "dtype": (*DTYPES, None),
+    "format": ("coded", "full", "web", "vectors"),
+    "users": ("coded", "history", "none", None),
+}
 
 
 @dataclass(frozen=True)
@@ -22,7 +26,8 @@ class ExportOptions:
         t: Meta-embeddings per row: the model's own, else 4.
         c: Meta-embeddings in all: the model's own, else 500.
         dtype: How numbers are stored: `int8` with scales (the default), `float16`, or `float32` (that of `full`).
-        format: `coded`, `full` for the propagated table, or `web` for a folder with a page that any static host serves.
+        format: `coded`, `full` for the propagated table, `web` for a folder with a page that any static host serves, or
+            `vectors` for a folder with ids and vectors that a vector search reads.
         users: `coded`: asked for by id, with a code of their vector; `history`: by id, with what they have; `none`:
             every request brings the user's items. By default what the model's users are; `none` after `train --bytes`
             and in pages, which others read.
@@ -53,6 +58,9 @@ class ExportOptions:
             value = getattr(self, name)
             if value not in choices:
                 raise UserError(f"{name} = {value!r} is not possible: choose {' or '.join(filter(None, choices))}.")
+        coding = {"-t": self.t, "-c": self.c, "--dtype": self.dtype, "--history": self.history, "--items": self.items}
+        if self.format == "vectors" and (names := [name for name, value in coding.items() if value is not None]):
+            raise UserError(f"--format vectors writes vectors as they are: leave out {', '.join(names)}.")
         if self.attributes is not None and self.items is None:
             raise UserError("--attributes names columns of a table: give the table with --items.")
 
@@ -66,6 +74,8 @@ class ExportOptions:
         if users is None and pooled:
             users = "none" if has_byte_size and self.format != "full" else "history"
         users = users or "coded"
+        if self.format == "vectors":
+            return replace(self, users=users)
         history = self.history if self.history is not None else users != "none"
         return replace(
             self, dtype=self.dtype or ("float32" if self.format == "full" else "int8"), users=users, history=history

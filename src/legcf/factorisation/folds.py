@@ -78,11 +78,5 @@ def folds(train: Interactions, rng: np.random.Generator) -> list[Fold]:
     if train.num_pairs > MANY_PAIRS:
         train = train.of_users(train.some_users(MANY_PAIRS, rng))
     count = int(np.clip(np.ceil(_ENOUGH_PAIRS * _PARTS / max(train.num_pairs, 1)), 1, _PARTS))
-    order = np.lexsort((rng.random(train.num_pairs), train.users()))
-    position = np.empty(train.num_pairs, dtype=np.int64)
-    position[order] = np.arange(
-        train.num_pairs
-    )  # shuffled within each user: every fifth is a fifth of everyone's pairs
-    return [
-        Fold(train.subset(position % _PARTS != one), train.subset(position % _PARTS == one)) for one in range(count)
-    ]
+    numbers = train.fold_numbers(_PARTS, rng)
+    return [Fold(train.subset(numbers != one), train.subset(numbers == one)) for one in range(count)]

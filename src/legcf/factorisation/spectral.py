@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from legcf.core import distributed
 from legcf.core.arrays import FloatArray, inverse_power
 from legcf.data.interactions import Interactions
-from legcf.graph.propagate import Operator
+from legcf.graph.operator import Operator
 
 _MORE = 16  # columns beside those that are returned, so that the last of them are right as well
 _ROUNDS = 3  # of the power iteration; not measured

@@ -15,7 +15,7 @@ import torch
 from legcf.core.arrays import FloatArray
 from legcf.core.files import reserve
 from legcf.core.jit import get_num_threads, njit, prange
-from legcf.graph.propagate import Operator
+from legcf.graph.operator import Operator
 
 _SPARSE_BELOW = 0.15  # share of non-zeros up to which a sparse product beats the dense one on two cores
 _COLUMNS_A_TASK = 32  # gradients are split by column, so threads never write to one number and sums keep their order

@@ -9,7 +9,7 @@ import torch
 
 from legcf.core.arrays import FloatArray
 from legcf.core.jit import njit, prange
-from legcf.graph.propagate import Operator
+from legcf.graph.operator import Operator
 
 _CHUNK = 1 << 14  # values a thread takes at a time
 _STEP = np.uint64(0x9E3779B97F4A7C15)

@@ -25,7 +25,7 @@ from legcf.ranking.ranking import Ranking
 from legcf.ranking.topk import similar
 from legcf.ranking.topk_numpy import empty_top_k
 from legcf.scoring.scorer import Request, Scorer
-from legcf.training.model import GraphModel
+from legcf.training.build import Model
 from legcf.training.run_folder import TrainedModel
 
 
@@ -209,7 +209,7 @@ class Answering:
         return self._fitted().full_history_ranking
 
     @property
-    def model(self) -> GraphModel:
+    def model(self) -> Model:
         """Return layer, backbone and graph: what was trained."""
         return self._fitted().model
 

@@ -23,10 +23,11 @@ from legcf.evaluation.new_pairs import new_pairs
 from legcf.export.export import ExportReport, export_model
 from legcf.export.options import ExportOptions
 from legcf.recommender.answering import Answering
+from legcf.recommender.parameters import Parameters, overrides_of, parameters_of
 from legcf.training import run
-from legcf.training.loop import TrainingOptions
 from legcf.training.registry import resolve
 from legcf.training.run_folder import TrainedModel, load_model, save_model
+from legcf.training.session import TrainingOptions
 from legcf.updating.apply import NewData, apply, with_item_features
 from legcf.updating.change import RESOLVE_SHARE
 from legcf.updating.merge import grown_dataset
@@ -34,7 +35,7 @@ from legcf.updating.merge import grown_dataset
 _PARTS = ("test", "validation")
 
 
-class Recommender(Answering):
+class Recommender(Answering, Parameters):
     """Train on interactions, then ask for recommendations with the ids that went in.
 
     Options beyond the preset go by section, under the names that they have in a configuration file.
@@ -74,11 +75,25 @@ class Recommender(Answering):
         ranking: Mapping[str, Any] | None = None,
         quiet: bool = True,
     ) -> None:
-        sections = {"method": method_options, "backbone": backbone_options, "training": training, "ranking": ranking}
-        overrides = {name: options or {} for name, options in sections.items()}
-        self._options: RunConfig = resolve(method, backbone, preset, seed, overrides)
-        self._quiet = quiet
+        self._configure(
+            {
+                "method": method,
+                "backbone": backbone,
+                "preset": preset,
+                "seed": seed,
+                "method_options": method_options,
+                "backbone_options": backbone_options,
+                "training": training,
+                "ranking": ranking,
+                "quiet": quiet,
+            }
+        )
         self._keep(None)
+
+    def _configure(self, parameters: dict[str, Any]) -> None:
+        named = {name: parameters[name] for name in ("method", "backbone", "preset", "seed")}
+        self._options: RunConfig = resolve(**named, overrides=overrides_of(parameters))
+        self._quiet, self._parameters = parameters["quiet"], parameters
 
     @python_arguments
     def fit(
@@ -185,7 +200,7 @@ class Recommender(Answering):
             A recommender that is ready to recommend.
         """
         self = cls.__new__(cls)
-        self._options, self._quiet = trained.config, True
+        self._options, self._quiet, self._parameters = trained.config, True, parameters_of(trained.config)
         self._keep(trained)
         return self
 
@@ -265,6 +280,10 @@ class Recommender(Answering):
                 " measure it by: train with another protocol, or give data to evaluate on."
             )
         return accuracy(trained.ranking, held_out, lengths)
+
+    def score(self, data: Dataset | str | Path | pl.DataFrame | Any = "test") -> float:
+        """Return NDCG@20 of `evaluate(data)`, as scikit-learn's searches ask for it."""
+        return self.evaluate(data, ks=(20,))["ndcg@20"]
 
     @property
     def config(self) -> RunConfig:

@@ -9,14 +9,14 @@ from legcf.core.arrays import Positions
 from legcf.core.config import MethodConfig, RunConfig
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset
-from legcf.embeddings.base import bytes_of
+from legcf.embeddings.layer import bytes_of
 from legcf.embeddings.sized.popularity import sizes_by_popularity
 from legcf.evaluation import accuracies
 from legcf.modelfile.served_model import EVENT_WEIGHTS, codebook_reserve, fixed_bytes
 from legcf.ranking.builder import BIAS_BYTES, facts
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.tables.embedding_table import full_table_bytes
-from legcf.training.model import GraphModel
+from legcf.training.build import Model
 
 # Bytes of `ranking.bytes = auto`: every file of 0.5 MB and more passes a full table on four data sets, and above 1 MB
 # small catalogues gain nothing (docs/size.md). 48 bytes per item are 2 MB on Gowalla; other numbers were not measured.
@@ -58,7 +58,11 @@ class ByteBudget:
 
 
 def assess(
-    model: GraphModel, ranking: Ranking, dataset: Dataset, config: RunConfig, among: Positions | None = None
+    model: Model,
+    ranking: Ranking,
+    dataset: Dataset,
+    config: RunConfig,
+    among: Positions | None = None,
 ) -> dict[str, Any]:
     """Return accuracy (over all users, or those `among` them), sizes, split, protocol, preset and seed of a model."""
     layer, lists = model.layer, ranking.lists
@@ -73,7 +77,7 @@ def assess(
         "backbone_params": backbone_params,
         "total_trainable": layer.total_trainable() + backbone_params,
         "storage_bytes": (layer.storage_bytes() if ranking.rows is None else ranking.rows.packed_bytes)
-        + bytes_of(*model.backbone.parameters())
+        + bytes_of(model.backbone.parameters())
         + (0 if lists is None else lists.storage_bytes())
         + (BIAS_BYTES * ranking.num_items if config.ranking.popularity_weight else 0),
         **facts(ranking),

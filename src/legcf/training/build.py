@@ -1,17 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make models: layer, backbone and graph of one configuration."""
+"""Make models: layer, backbone and graph of one configuration; those that are solved need no torch."""
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf.backbones.base import Backbone
+from legcf.core import distributed
+from legcf.core.arrays import Arrays
 from legcf.core.config import RunConfig
+from legcf.core.errors import MissingExtra
 from legcf.data.interactions import Interactions
-from legcf.training.model import GraphModel
+from legcf.embeddings.layer import SolvedLayer
+from legcf.embeddings.ranked import ranking_of
+from legcf.graph.adjacency import bipartite
+from legcf.graph.operator import Operator
+from legcf.ranking.ranking import Ranking
 from legcf.training.registry import BACKBONES, METHODS
+
+if TYPE_CHECKING:
+    from legcf.training.model import GraphModel
+
+Model: TypeAlias = "GraphModel | SolvedModel"
+"""What ranks, trained or not."""
+_LAYER = "layer."  # before the names of its arrays in a file, as in that of a trained model
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,26 +42,84 @@ class TrainingGraph:
     """The fold of every training pair, where pairs are learned from the graph without their edges."""
 
 
+def is_solved(config: RunConfig) -> bool:
+    """Return whether nothing is trained with these settings, so that no torch is needed, now or to load the model."""
+    method = METHODS[config.method.name]
+    if not issubclass(method.layer, SolvedLayer) or BACKBONES[config.backbone.name].learns:
+        return False
+    untrained = not config.training.epochs and not config.ranking.search_representation
+    return method.learner is None or (untrained and method.layer.solves(config.method))
+
+
+def require_packages(config: RunConfig) -> None:
+    """Refuse, before any work is done, settings that need torch where it is not installed."""
+    if not is_solved(config):
+        try:
+            import torch  # noqa: F401
+        except ModuleNotFoundError as error:
+            raise MissingExtra(f"Preset {config.preset} of method {config.method.name}", "train") from error
+
+
 def make_model(
     config: RunConfig,
     train: Interactions,
-    fill: Callable[[GraphModel], object],
+    fill: Callable[[Any], object],
     training_graph: TrainingGraph | None = None,
-) -> GraphModel:
+) -> Model:
     """Make a model, let `fill` give it its values, and make its graph.
 
     Without `training_graph` the model only ranks. Its rows are then propagated once, step by step: a basis pays only
     when there are many steps.
     """
-    layer = METHODS[config.method.name].layer(config.method, train.num_users, train.num_items)
-    backbone = BACKBONES[config.backbone.name](config.backbone, layer.width)
-    if training_graph is None:
-        stepwise = config.training.model_copy(update={"propagation": "stepwise"})
-        model = GraphModel(layer, backbone, train, stepwise)
-        model.eval()
+    method, backbone_type = METHODS[config.method.name], BACKBONES[config.backbone.name]
+    layer_type = method.layer if is_solved(config) else method.trained_layer
+    layer: Any = layer_type(config.method, train.num_users, train.num_items)
+    backbone = backbone_type(config.backbone, layer.width)
+    model: Model
+    if isinstance(layer, SolvedLayer):
+        model = SolvedModel(layer, backbone, train)
     else:
-        spill, folds = training_graph.spill_folder, training_graph.folds
-        model = GraphModel(layer, backbone, train, config.training, spill, folds)
+        from legcf.training.model import GraphModel  # here: what is solved needs no torch
+
+        if training_graph is None:
+            stepwise = config.training.model_copy(update={"propagation": "stepwise"})
+            model = GraphModel(layer, backbone, train, stepwise)
+            model.eval()
+        else:
+            spill, folds = training_graph.spill_folder, training_graph.folds
+            model = GraphModel(layer, backbone, train, config.training, spill, folds)
     fill(model)
     model.rebuild()
     return model
+
+
+class SolvedModel:
+    """Compute the vectors of entities by one propagation; a `GraphModel` that learns nothing."""
+
+    folds = None
+
+    def __init__(self, layer: SolvedLayer[Any], backbone: Backbone[Any], train: Interactions) -> None:
+        self.layer, self.backbone, self._train = layer, backbone, train
+        self._operator: Operator | None = None
+
+    def rebuild(self) -> None:
+        """Make the graph anew: when the layer has its values."""
+        distributed.broadcast_arrays(self.layer.arrays.values())
+        layer = self.layer
+        self._operator = self.backbone.operator(layer.graph(bipartite(self._train)), layer.num_users, layer.num_items)
+
+    def ranking(self) -> Ranking:
+        """Return what ranks."""
+        operator, coefficients = self._operator, self.backbone.coefficients()
+        assert operator is not None
+        assert coefficients is not None
+        vectors = operator.polynomial(self.layer.input_rows(), coefficients)
+        return ranking_of(vectors, self.layer, self.backbone, self._train)
+
+    def state_dict(self) -> Arrays:
+        """Return what a file holds of the model."""
+        return {_LAYER + name: array for name, array in self.layer.state_dict().items()}
+
+    def load_state_dict(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Take back what `state_dict` returned."""
+        self.layer.load_state_dict({name.removeprefix(_LAYER): array for name, array in state.items()})

@@ -1,24 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write and read checkpoints: one file, replaced whole, with all that a run needs to go on as if never stopped."""
 
+from __future__ import annotations
+
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import torch
+import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load as from_bytes
-from safetensors.torch import save_file
+from safetensors.numpy import load as from_bytes
+from safetensors.numpy import save_file
 
+from legcf.core.arrays import Arrays
 from legcf.core.errors import UserError
 from legcf.core.files import parse_json, written_whole
 
-Tensors = dict[str, torch.Tensor]
+if TYPE_CHECKING:
+    import torch
+
 _GROUPS = "groups"
+_Values = TypeVar("_Values")
 
 
 @dataclass
@@ -74,19 +80,19 @@ class RunLog:
             temporary.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
 
 
-def save(path: Path, groups: Mapping[str, Tensors], facts: Mapping[str, Any]) -> None:
-    """Write named groups of tensors and JSON facts as one safetensors file."""
+def save(path: Path, groups: Mapping[str, Mapping[str, Any]], facts: Mapping[str, Any]) -> None:
+    """Write named groups of arrays (or tensors) and JSON facts as one safetensors file."""
     named = ((group, name, tensor) for group, members in groups.items() for name, tensor in members.items())
-    tensors = {f"{group}/{name}": tensor.contiguous() for group, name, tensor in named}
+    arrays = {f"{group}/{name}": np.asarray(tensor, order="C") for group, name, tensor in named}
     with written_whole(path) as temporary:
         try:
-            save_file(tensors, temporary, {"facts": json.dumps(facts)})
+            save_file(arrays, temporary, {"facts": json.dumps(facts)})
         except SafetensorError as error:  # a full disk
             raise OSError(str(error).removeprefix("Error while serializing: ")) from error
 
 
-def load(path: Path) -> tuple[dict[str, Tensors], dict[str, Any]]:
-    with _read_as(path), safe_open(path, framework="pt") as file:
+def load(path: Path) -> tuple[dict[str, Arrays], dict[str, Any]]:
+    with _read_as(path), safe_open(path, framework="np") as file:
         facts: dict[str, Any] = json.loads((file.metadata() or {})["facts"])
         return grouped((key, file.get_tensor(key)) for key in file.keys()), facts  # noqa: SIM118 (not a dictionary)
 
@@ -98,12 +104,12 @@ def read(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def loaded(content: bytes, path: Path) -> tuple[dict[str, Tensors], dict[str, Any]]:
+def loaded(content: bytes, path: Path) -> tuple[dict[str, Arrays], dict[str, Any]]:
     """Load from the bytes of the file at `path`, which another machine may have read."""
     with _read_as(path):
         header = parse_json(content[8 : 8 + int.from_bytes(content[:8], "little")])
         facts = _facts(header["__metadata__"]["facts"])
-        return grouped(from_bytes(content).items()), facts
+        return grouped((key, array.copy()) for key, array in from_bytes(content).items()), facts
 
 
 def _facts(text: str) -> dict[str, Any]:
@@ -124,24 +130,26 @@ def _read_as(path: Path) -> Iterator[None]:
         ) from error
 
 
-def grouped(tensors: Iterable[tuple[str, torch.Tensor]]) -> dict[str, Tensors]:
-    """Return pairs ("group/name", tensor) as {"group": {"name": tensor}}."""
-    groups: dict[str, Tensors] = {}
-    for key, tensor in tensors:
+def grouped(arrays: Iterable[tuple[str, _Values]]) -> dict[str, dict[str, _Values]]:
+    """Return pairs ("group/name", values) as {"group": {"name": values}}."""
+    groups: dict[str, dict[str, _Values]] = {}
+    for key, values in arrays:
         group, _, name = key.partition("/")
-        groups.setdefault(group, {})[name] = tensor
+        groups.setdefault(group, {})[name] = values
     return groups
 
 
-def optimiser_tensors(optimiser: torch.optim.Optimizer) -> Tensors:
+def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
     """Return the moments of an optimiser and the settings of its parameter groups: rates, scales, decay."""
+    import torch  # here: what is not trained needs none
+
     content = optimiser.state_dict()
     moments = {f"{index}.{name}": value for index, values in content["state"].items() for name, value in values.items()}
     groups = json.dumps(content["param_groups"]).encode()
     return {**moments, _GROUPS: torch.frombuffer(bytearray(groups), dtype=torch.uint8)}
 
 
-def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Tensors) -> None:
+def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, torch.Tensor]) -> None:
     state: dict[int, dict[str, torch.Tensor]] = {}
     for key in tensors.keys() - {_GROUPS}:
         index, _, name = key.partition(".")

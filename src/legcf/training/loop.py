@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,50 +15,27 @@ import torch
 from numpy.typing import NDArray
 
 from legcf.core import distributed
+from legcf.core.arrays import Arrays
 from legcf.core.config import RunConfig
 from legcf.core.errors import UserError
 from legcf.core.progress import progress
 from legcf.core.random_streams import Stream
 from legcf.data.interactions import Dataset, Interactions
-from legcf.evaluation import CHOOSING_SCORES, Evaluator, eval_users, sample_eval_users
-from legcf.ranking.builder import RankingBuilder
-from legcf.ranking.item_lists.recipe import Objective
-from legcf.ranking.ranking import Ranking
-from legcf.ranking.rerank import Reranker
 from legcf.training import checkpoint
-from legcf.training.checkpoint import RunLog, TrainingState
+from legcf.training.checkpoint import TrainingState
 from legcf.training.losses import LOSSES, check_loss, squared_norms, without_own_pair
 from legcf.training.model import GraphModel
 from legcf.training.sampler import Sampler, TrainingBatch
-from legcf.training.shared_work import Work
+from legcf.training.session import DEFAULT_OPTIONS, RunSession, TrainingOptions
 from legcf.training.stage import Stage
 
 _CHECKPOINT = "checkpoint/state.safetensors"
-_CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
-@dataclass(frozen=True, eq=False)
-class TrainingOptions:
-    """Hold how a run is carried out; none but `final` changes its result."""
+class Session(RunSession):
+    """Train a model: with a sampler, an optimiser and checkpoints of how far it has come."""
 
-    folder: Path | None = None
-    """Where its files go; None: it writes none, as every process of a distributed run but the first."""
-    resume: bool = False
-    """Whether a run that was stopped in this folder goes on."""
-    quiet: bool = False
-    on_epoch: Callable[[dict[str, Any]], None] | None = None
-    """Called with every line that the run reports."""
-    final: bool = False
-    """Whether the model, once selected and tested, is trained once more on every pair there is."""
-    work: Work = field(default_factory=Work)
-    """What runs on the same data may share."""
-
-
-DEFAULT_OPTIONS = TrainingOptions()
-
-
-class Session:
-    """Hold a run under way: the model, its data, its generator, its optimiser and how far it has come."""
+    model: GraphModel
 
     def __init__(
         self,
@@ -70,37 +46,15 @@ class Session:
         rng: np.random.Generator,
         options: TrainingOptions = DEFAULT_OPTIONS,
     ) -> None:
-        self.options = options
-        self.model, self.dataset, self.config, self.stages, self.rng = model, dataset, config, stages, rng
-        self.quiet = options.quiet
-        training = config.training
-        check_loss(training)
-        self.loss = LOSSES[training.loss]
+        check_loss(config.training)
+        super().__init__(model, dataset, config, stages, rng, options)
+        self.loss = LOSSES[config.training.loss]
         self.sampler = self.sampler_of(dataset.train, model.folds)
         self.pairs = dataset.train
         self.held_out: Interactions | None = None
         self.new_optimiser()
-        self.state = TrainingState()
-        self.best: checkpoint.Tensors = {}
-        self.log = RunLog(options.folder, options.on_epoch)
-        self.builder = RankingBuilder(config.ranking, method_lists=model.layer.item_lists(dataset.train))
-        users = sample_eval_users(dataset.validation, training.validation_users, config.seed)
-        self.evaluator = Evaluator(dataset.validation, training.monitor, users)
+        self.best: dict[str, torch.Tensor] = {}
         self._saved_at = time.monotonic()
-        self._clock = _CLOCKS[training.clock]
-
-    @property
-    def layer(self) -> Any:
-        """Return the layer; each stage knows the type of layer it trains (`TrainingView`), the loop trains any."""
-        return self.model.layer
-
-    @property
-    def spent(self) -> float:
-        return self.state.spent
-
-    @property
-    def lines(self) -> list[dict[str, Any]]:
-        return self.log.lines
 
     # The loop -----------------------------------------------------------------------------------------------------
 
@@ -129,11 +83,6 @@ class Session:
             self.state.stage, self.state.epoch, self.state.stale = self.state.stage + 1, 0, 0
             self.state.stage_best = -math.inf
             self._checkpoint(now=True)
-
-    def jump_to(self, state: TrainingState, weights: Mapping[str, torch.Tensor]) -> None:
-        """Take over how another session with the same settings ended."""
-        self.state = state
-        self._load(weights)
 
     def new_optimiser(self) -> None:
         """Begin with a new Adam, without memory of earlier steps, over all parameters."""
@@ -254,84 +203,14 @@ class Session:
         size = float(parameter.detach().square().mean().sqrt())
         return size if self.config.training.scale_lr_by_rms and size > 0 else 1.0
 
-    # Validation ---------------------------------------------------------------------------------------------------
-
-    @property
-    def validates(self) -> bool:
-        return self.dataset.validation.num_pairs > 0
-
-    def ranking(self) -> Ranking:
-        """Return what the model ranks by as it is now."""
-        return self.builder.base(self.model.ranking())
-
-    def validation_score(self) -> float:
-        if not self.validates:
-            return 0.0
-        return self.evaluator.epoch_score(self.evaluator.metrics(self.ranking()))
-
-    def objective(self, stage: str, everyone: bool = False, report: bool = True) -> Objective:
-        """Return the selection score of rankings on validation, each reported as an epoch of `stage`.
-
-        With `everyone` all validation users are evaluated, however few are while the model trains.
-        """
-        numbers, evaluator = itertools.count(1), replace(self.evaluator, ranker=Reranker())
-        if everyone:
-            evaluator = replace(evaluator, users=eval_users(self.dataset.validation, CHOOSING_SCORES))
-
-        def score(ranking: Ranking, facts: dict[str, Any]) -> float:
-            started = self._now()
-            metrics = evaluator.metrics(ranking)
-            if report:
-                self._report(stage, next(numbers), None, {"search": facts, "validation": metrics}, started)
-            return evaluator.selection_score(metrics)
-
-        return score
-
-    def _validate_and_keep_best(self) -> dict[str, Any]:
-        """Validate, and remember these weights if none were better."""
-        metrics = self.evaluator.metrics(self.ranking())
-        score = self.evaluator.epoch_score(metrics)
-        stage = self.stages[self.state.stage]
-        of_an_earlier_stage = bool(self.state.best_at) and self.state.best_at[0] < self.state.stage
-        superseded = self.config.training.keep == "last-stage" and of_an_earlier_stage
-        if stage.eligible_as_best and (score > self.state.best or superseded):
-            self.state.best, self.state.best_at = score, [self.state.stage, self.state.epoch]
-            self.best = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
-        if score > self.state.stage_best:
-            self.state.stage_best, self.state.stale = score, 0
-            self.state.best_epochs[stage.name] = [self.state.epoch, score]
-        else:
-            self.state.stale += 1
-        return {"validation": metrics}
-
-    def _validate_start(self) -> None:
-        """Validate the first values as well: a warm start may be hard to improve on."""
-        started = self._now()
-        report = self._validate_and_keep_best()
-        self._report(self.stages[0].name, 0, None, report, started)
+    def _remember(self) -> None:
+        self.best = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
 
     def restore_best(self) -> None:
         if self.best:
             self._load(self.best)
 
-    def _load(self, weights: Mapping[str, torch.Tensor]) -> None:
-        self.model.load_state_dict(weights)
-        self.model.rebuild()
-
     # What is written ----------------------------------------------------------------------------------------------
-
-    def _now(self) -> tuple[float, float]:
-        """Return the time on the wall, and on the clock that limits the run."""
-        return time.perf_counter(), self._clock()
-
-    def _report(
-        self, stage: str, epoch: int, loss: float | None, report: dict[str, Any], started: tuple[float, float]
-    ) -> None:
-        seconds, spent = (now - then for now, then in zip(self._now(), started, strict=True))
-        self.state.seconds += seconds
-        self.state.spent += spent
-        self.state.lines += 1
-        self.log.add({"stage": stage, "epoch": epoch, "loss": loss, **report, "seconds": seconds})
 
     def _checkpoint(self, now: bool) -> None:
         due = time.monotonic() - self._saved_at >= self.config.training.checkpoint_seconds
@@ -368,12 +247,12 @@ class Session:
         try:
             self.state = TrainingState(**facts["state"])
             self.rng.bit_generator.state = facts["generator"]
-            self.best = groups.get("best", {})
+            self.best = _tensors(groups.get("best", {}))
             self.model.load_state_dict(groups["model"])
             if self._trains:
-                checkpoint.restore_optimiser(self.optimiser, groups["optimiser"])
+                checkpoint.restore_optimiser(self.optimiser, _tensors(groups["optimiser"]))
             if groups.get("stage"):
-                self.stages[self.state.stage].load_state(groups["stage"])
+                self.stages[self.state.stage].load_state(_tensors(groups["stage"]))
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise UserError(
                 f"{path} does not fit this run ({str(error).splitlines()[0]}); start a new run in another folder."
@@ -381,3 +260,7 @@ class Session:
         self.model.rebuild()
         self.log.restore(self.state.lines)
         return True
+
+
+def _tensors(arrays: Arrays) -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}

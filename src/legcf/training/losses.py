@@ -20,7 +20,7 @@ from legcf.core.config import TrainingConfig
 from legcf.core.errors import UserError
 from legcf.core.jit import get_num_threads, njit, prange
 from legcf.core.plugins import Registry
-from legcf.graph.propagate import Operator
+from legcf.graph.operator import Operator
 from legcf.training.model import GraphModel
 from legcf.training.sampler import Negatives, TrainingBatch
 

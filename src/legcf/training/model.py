@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Join a layer, a backbone and a graph: the vectors that are trained and ranked."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,12 @@ from legcf.core.config import TrainingConfig
 from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer
+from legcf.embeddings.ranked import ranking_of
 from legcf.graph.adjacency import bipartite
 from legcf.graph.basis import Basis, build_basis
-from legcf.graph.propagate import Operator
+from legcf.graph.operator import Operator
 from legcf.ranking.ranking import Ranking
-
-WHOLE = -1
-"""The view of the graph with all its edges; view f ≥ 0 is the graph without the edges of fold f."""
+from legcf.training.sampler import WHOLE
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,13 +63,18 @@ class GraphModel(nn.Module):
         self._kept: NDArray[np.bool_] | None = None
         self._histories = train
 
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Take tensors, or arrays as files have them."""
+        tensors = {name: torch.as_tensor(values) for name, values in state_dict.items()}
+        return super().load_state_dict(tensors, strict, assign)
+
     @property
     def on_basis(self) -> bool:
         return self._views[WHOLE].basis is not None
 
     def rebuild(self) -> None:
         """Make graph and basis anew: when the layer has its values, and whenever its graph has changed."""
-        distributed.broadcast_parameters([*self.parameters(), *self.buffers()])
+        distributed.broadcast_arrays(tensor.detach().numpy() for tensor in (*self.parameters(), *self.buffers()))
         self._views = {}  # first: old and new need not be in memory together
         numbers = [] if self.folds is None else range(int(self.folds.max(initial=-1)) + 1)
         for number in (WHOLE, *numbers):
@@ -104,22 +109,7 @@ class GraphModel(nn.Module):
 
     def ranking(self) -> Ranking:
         """Return what ranks, made with one propagation: vectors, bias and, where they suffice, codes."""
-        layer, vectors = self.layer, self._all_vectors().numpy()
-        users, items, added = np.split(vectors, [layer.num_users, layer.num_entities])
-        # Nothing was learnt of a user without pairs: a vector of zeros makes it a cold user.
-        users = np.where(self._histories.user_degrees[:, None] > 0, users, np.float32(0))
-        pooling = self.backbone.pooling()
-        if pooling is not None and self._histories.weights is not None:
-            users = pooling.vectors(self._histories, items.__getitem__, items.shape[1])
-        return Ranking(
-            users,
-            items,
-            self._histories,
-            bias=None if layer.item_bias is None else layer.item_bias.detach().numpy().copy(),
-            pooling=pooling,
-            codes=layer.item_codes() if self.backbone.keeps_items else None,
-            meta=added if len(added) else None,
-        )
+        return ranking_of(self._all_vectors().numpy(), self.layer, self.backbone, self._histories)
 
     def meta_vectors(self) -> FloatArray | None:
         """Return H_meta: final vectors of the nodes that the layer added to the graph (Eq. 9)."""

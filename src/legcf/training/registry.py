@@ -5,11 +5,14 @@ A new one is one file and one line here, or an entry point of another package.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from legcf.backbones import history, lightgcn, lr_gccf, ngcf
 from legcf.backbones.base import Backbone
+from legcf.backbones.history import History
+from legcf.backbones.lightgcn import LightGCN
 from legcf.core.config import (
     Frozen,
     RankingConfig,
@@ -22,30 +25,49 @@ from legcf.core.config import (
     with_current_keys,
 )
 from legcf.core.errors import UserError
-from legcf.core.plugins import Registry, find_part
-from legcf.embeddings.base import EmbeddingLayer
-from legcf.embeddings.baselines import als, ease, item_knn, most_popular
-from legcf.embeddings.composed import binary_code, cel, dhe, double_hash, lightrec, nimble_tt, qr
-from legcf.embeddings.composed.legcf import Legcf
-from legcf.embeddings.full import FullTable
-from legcf.embeddings.sized.autoemb import AutoEmb
-from legcf.embeddings.sized.cerp import Cerp
-from legcf.embeddings.sized.ciess import Ciess
-from legcf.embeddings.sized.esapn import Esapn
-from legcf.embeddings.sized.optembed import OptEmbed
-from legcf.embeddings.sized.pep import Pep
-from legcf.training.losses import check_batches
-from legcf.training.recipes import alternating, autoemb, ciess, clustering, esapn, optembed, pruning, quantising
+from legcf.core.plugins import Later, Registry, find_part
+from legcf.embeddings.baselines.als import Als
+from legcf.embeddings.baselines.ease import Ease
+from legcf.embeddings.baselines.item_knn import ItemKnn
+from legcf.embeddings.baselines.most_popular import MostPopular
+from legcf.embeddings.composed.legcf_codes import SolvedCodes
+from legcf.embeddings.layer import Layer
+from legcf.training.recipes import alternating
 from legcf.training.stage import Stage, closed_form, single_stage
+
+if TYPE_CHECKING:
+    from legcf.embeddings.base import EmbeddingLayer
 
 
 @dataclass(frozen=True)
 class Method:
     """Join an embedding layer and the stages that train it."""
 
-    layer: type[EmbeddingLayer[Any]]
+    layer: type[Layer[Any]]
     recipe: Callable[[Any, TrainingConfig], Sequence[Stage[Any]]]
     """The method's own settings and those of training → the stages."""
+    learner: Callable[[], "type[EmbeddingLayer[Any]]"] | None = None
+    """Imports the layer that is trained, where `layer` only solves."""
+
+    @property
+    def trained_layer(self) -> type[Layer[Any]]:
+        return self.layer if self.learner is None else self.learner()
+
+
+def _imported(part: str) -> Any:
+    """Return what is named as in an entry point, below `legcf.`: torch is imported by what needs it."""
+    module, _, name = part.partition(":")
+    return getattr(import_module(f"legcf.{module}"), name)
+
+
+def _learned(layer: str, recipe: str | None = None) -> Later[Method]:
+    """Return what makes the method of this layer and recipe, by default a single stage."""
+
+    def method() -> Method:
+        stages = single_stage if recipe is None else _imported(f"training.recipes.{recipe}")
+        return Method(_imported(f"embeddings.{layer}"), stages)
+
+    return Later(method)
 
 
 METHODS: Registry[Method] = Registry(
@@ -53,25 +75,25 @@ METHODS: Registry[Method] = Registry(
     "legcf.methods",
     lambda part: isinstance(part, Method),
     {
-        "legcf": Method(Legcf, alternating.stages),
-        "full": Method(FullTable, single_stage),
-        "esapn": Method(Esapn, esapn.stages),
-        "autoemb": Method(AutoEmb, autoemb.stages),
-        "optembed": Method(OptEmbed, optembed.stages),
-        "dhe": Method(dhe.DeepHash, single_stage),
-        "nimble-tt": Method(nimble_tt.NimbleTT, single_stage),
-        "ciess": Method(Ciess, ciess.stages),
-        "cel": Method(cel.Cel, clustering.stages),
-        "pep": Method(Pep, pruning.stages),
-        "qr": Method(qr.QuotientRemainder, single_stage),
-        "double-hash": Method(double_hash.DoubleHash, single_stage),
-        "binary-code": Method(binary_code.BinaryCode, single_stage),
-        "cerp": Method(Cerp, pruning.pushed_stages),
-        "lightrec": Method(lightrec.LightRec, quantising.stages),
-        "popularity": Method(most_popular.MostPopular, closed_form),
-        "item-knn": Method(item_knn.ItemKnn, closed_form),
-        "ease": Method(ease.Ease, closed_form),
-        "als": Method(als.Als, closed_form),
+        "legcf": Method(SolvedCodes, alternating.stages, lambda: _imported("embeddings.composed.legcf:Legcf")),
+        "full": _learned("full:FullTable"),
+        "esapn": _learned("sized.esapn:Esapn", "esapn:stages"),
+        "autoemb": _learned("sized.autoemb:AutoEmb", "autoemb:stages"),
+        "optembed": _learned("sized.optembed:OptEmbed", "optembed:stages"),
+        "dhe": _learned("composed.dhe:DeepHash"),
+        "nimble-tt": _learned("composed.nimble_tt:NimbleTT"),
+        "ciess": _learned("sized.ciess:Ciess", "ciess:stages"),
+        "cel": _learned("composed.cel:Cel", "clustering:stages"),
+        "pep": _learned("sized.pep:Pep", "pruning:stages"),
+        "qr": _learned("composed.qr:QuotientRemainder"),
+        "double-hash": _learned("composed.double_hash:DoubleHash"),
+        "binary-code": _learned("composed.binary_code:BinaryCode"),
+        "cerp": _learned("sized.cerp:Cerp", "pruning:pushed_stages"),
+        "lightrec": _learned("composed.lightrec:LightRec", "quantising:stages"),
+        "popularity": Method(MostPopular, closed_form),
+        "item-knn": Method(ItemKnn, closed_form),
+        "ease": Method(Ease, closed_form),
+        "als": Method(Als, closed_form),
     },
 )
 
@@ -84,7 +106,12 @@ BACKBONES: Registry[type[Backbone[Any]]] = Registry(
     "backbone",
     "legcf.backbones",
     lambda part: isinstance(part, type) and issubclass(part, Backbone),
-    {"lightgcn": lightgcn.LightGCN, "history": history.History, "lr-gccf": lr_gccf.LRGCCF, "ngcf": ngcf.NGCF},
+    {
+        "lightgcn": LightGCN,
+        "history": History,
+        "lr-gccf": Later(lambda: _imported("backbones.lr_gccf:LRGCCF")),
+        "ngcf": Later(lambda: _imported("backbones.ngcf:NGCF")),
+    },
 )
 
 
@@ -129,7 +156,11 @@ def resolve(
     parts = {"preset": preset, "seed": seed, "method": method_config, "backbone": backbone_config}
     common = {name: validated(model, options.get(name, {}), name) for name, model in COMMON_SECTIONS.items()}
     config = validated(RunConfig, {**parts, **common, "data": dict(data or {})}, "")
-    check_batches(config.training)
+    if config.training.edge_folds or config.training.exclude_target:
+        with suppress(ModuleNotFoundError):  # without torch nothing of the kind is trained, and the run says so
+            from legcf.training.losses import check_batches
+
+            check_batches(config.training)
     return config
 
 

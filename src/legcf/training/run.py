@@ -31,16 +31,13 @@ from legcf.ranking.builder import RankingBuilder
 from legcf.ranking.item_lists.recipe import ListFitter
 from legcf.scoring.run_files import read_description
 from legcf.training.assess import ByteBudget, assess, peak_memory_mb
-from legcf.training.build import TrainingGraph, make_model
-from legcf.training.loop import DEFAULT_OPTIONS, Session, TrainingOptions
-from legcf.training.losses import LOSSES, check_loss
-from legcf.training.model import GraphModel
+from legcf.training.build import TrainingGraph, is_solved, make_model, require_packages
 from legcf.training.registry import BACKBONES, METHODS, config_from_json
-from legcf.training.run_folder import TrainedModel, prepare_folder, save_model
+from legcf.training.run_folder import TrainedModel, prepare_folder, read_vectors, save_model
 from legcf.training.sampler import edge_folds
 from legcf.training.selection import Selected, select_untrained, train_or_keep
+from legcf.training.session import DEFAULT_OPTIONS, RunSession, TrainingOptions
 from legcf.training.shared_work import Work
-from legcf.training.warm_start import read_vectors
 
 _HELD_OUT = 1 / 3
 """The share of everyone's training pairs to select by where a protocol has no validation. By a tenth, lists are
@@ -57,6 +54,7 @@ def train(dataset: Dataset, config: RunConfig, options: TrainingOptions = DEFAUL
     users with popular items are enough to select by (`MANY_PAIRS`, `SAMPLE_ITEMS`). A `final` model is selected and
     tested as usual, in the folder `chosen` of the run, and then trained once more on every pair there is.
     """
+    require_packages(config)
     with ExitStack() as stack:
         folder = options.folder
         distributed.run_on_first_and_broadcast(
@@ -142,7 +140,6 @@ def _train_once(
     started = time.perf_counter()
     if dataset.train.num_pairs == 0:
         raise UserError(f"{dataset.name} has no training pairs.")
-    check_loss(config.training)
     parse_metric(config.training.monitor)
     sized, byte_budget = _with_sizes(config, dataset)
     folder = options.folder
@@ -157,14 +154,14 @@ def _train_once(
     folds = edge_folds(dataset.train, sized.training.edge_folds, rng) if sized.training.edge_folds else None
     model = build_model(sized, dataset, rng, folder, folds, options.work)
     stages = METHODS[sized.method.name].recipe(sized.method, sized.training)
-    session = Session(model, dataset, sized, stages, rng, options)
+    session = _session_type(sized)(model, dataset, sized, stages, rng, options)
     fitter = None
     if sized.ranking.has_lists:
         fitter = options.work.once(dataset.train, "lists", lambda: ListFitter(dataset.train))
     builder = replace(session.builder, byte_budget=byte_budget, fitter=fitter)
     set_up = time.perf_counter() - started
 
-    def untrained_model(table: RunConfig) -> GraphModel:
+    def untrained_model(table: RunConfig) -> Any:
         return build_model(table, dataset, Stream.RUN.generator(table.seed), work=options.work)
 
     # Selected before any training, and so the same again when a run is resumed; then nothing is reported twice.
@@ -248,10 +245,10 @@ def build_model(
     folder: Path | None = None,
     folds: NDArray[np.integer] | None = None,
     work: Work = DEFAULT_OPTIONS.work,
-) -> GraphModel:
+) -> Any:
     """Make a model ready to train: sizes from the configuration, first values from the data and the generator."""
 
-    def fill(model: GraphModel) -> None:
+    def fill(model: Any) -> None:
         layer = model.layer
         if layer.start_table is None:
             work.fill(layer, dataset.train, rng)
@@ -266,6 +263,8 @@ def build_model(
 
 def _refuse_what_ranks_cannot_share(config: RunConfig, dataset: Dataset) -> None:
     """Refuse in one sentence, before any work is done, what several workers cannot train."""
+    from legcf.training.losses import LOSSES  # here: one process may do without torch
+
     method, training = METHODS[config.method.name], config.training
     stages = [stage for stage in method.recipe(config.method, training) if stage.epochs]
     alone = f"several workers cannot share: train it without --workers (method {config.method.name})."
@@ -273,17 +272,27 @@ def _refuse_what_ranks_cannot_share(config: RunConfig, dataset: Dataset) -> None
         raise UserError(f"A recipe with a search of its own is something that {alone}")
     if stages and LOSSES[training.loss].negatives == "none":
         raise UserError(f"The loss {training.loss} is of all pairs at once, which {alone}")
-    layer = method.layer(config.method, dataset.num_users, dataset.num_items)
+    if not stages:
+        return
+    layer: Any = method.trained_layer(config.method, dataset.num_users, dataset.num_items)
     coefficients = BACKBONES[config.backbone.name](config.backbone, layer.width).coefficients()
     travels = coefficients is None or coefficients.shape[1] > 1
     on_basis = coefficients is not None and training.propagation != "stepwise" and layer.linear_basis() is not None
-    if stages and travels and not on_basis:
+    if travels and not on_basis:
         raise UserError(
             f"Backbone {config.backbone.name} propagates this layer over the whole graph at every step, which {alone}"
         )
 
 
-def _best_epochs(session: Session) -> dict[str, Any]:
+def _session_type(config: RunConfig) -> type[RunSession]:
+    if is_solved(config):
+        return RunSession
+    from legcf.training.loop import Session  # here: what is solved needs no torch
+
+    return Session
+
+
+def _best_epochs(session: RunSession) -> dict[str, Any]:
     """Return the epoch that the run ends with, and the best epoch of every stage that validation watched."""
     state, score_name = session.state, f"validation {session.config.training.monitor}"
     best = None
@@ -305,7 +314,7 @@ def _rehearsal_metrics(rehearsal: Rehearsal, dataset: Dataset) -> dict[str, Any]
     return {**metrics, "seconds_to_choose": rehearsal.seconds}
 
 
-def _trained_model(selected: Selected, dataset: Dataset, metrics: dict[str, Any], session: Session) -> TrainedModel:
+def _trained_model(selected: Selected, dataset: Dataset, metrics: dict[str, Any], session: RunSession) -> TrainedModel:
     return TrainedModel(
         selected.model,
         selected.ranking,

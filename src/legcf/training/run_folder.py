@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from legcf import __version__
 from legcf.core import distributed, threads
+from legcf.core.arrays import Arrays, FloatArray
 from legcf.core.config import RunConfig, migrated
 from legcf.core.errors import UserError
 from legcf.core.files import folder_held, read_json, write_json
 from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
 from legcf.data.interactions import Dataset, Interactions
+from legcf.data.reading.vector_table import read_table
 from legcf.export.answers import answer_model
 from legcf.features.cold_items import ColdItemEncoder
 from legcf.features.item_features import ItemFeatures
@@ -40,8 +41,7 @@ from legcf.scoring.run_files import (
     read_description,
 )
 from legcf.training import checkpoint
-from legcf.training.build import make_model
-from legcf.training.model import GraphModel
+from legcf.training.build import Model, make_model, require_packages
 from legcf.training.registry import config_from_json
 
 _BASE = "trained"  # in the folder of an updated model: the one it was updated from
@@ -51,7 +51,7 @@ _BASE = "trained"  # in the folder of an updated model: the one it was updated f
 class TrainedModel:
     """Hold a model with all it needs to recommend; the ranking's histories are its graph."""
 
-    model: GraphModel
+    model: Model
     ranking: Ranking
     """As it was tested: its histories are the training pairs."""
     known: Interactions
@@ -72,10 +72,7 @@ class TrainedModel:
         """Return what gives items a vector by their features, among the ranking's vectors."""
         if self.features is None or self.features.encoder is None:
             return None
-        layer = self.model.layer
-        with torch.no_grad():
-            rows = layer.rows(torch.arange(layer.num_users, layer.num_entities)).numpy()
-        return self.features.encoder.aligned_to(rows, self.ranking.items)
+        return self.features.encoder.aligned_to(self.model.layer.item_rows(), self.ranking.items)
 
     @property
     def card(self) -> dict[str, Any]:
@@ -161,14 +158,14 @@ def _save_arrays(folder: Path, trained: TrainedModel) -> str:
     """Write arrays and description of a model; return the checksum of the arrays."""
     groups = {
         "model": trained.model.state_dict(),
-        "users": _tensors(trained.users.to_arrays()),
-        "items": _tensors(trained.items.to_arrays()),
-        "ranking": _tensors(arrays(trained.ranking)),
+        "users": trained.users.to_arrays(),
+        "items": trained.items.to_arrays(),
+        "ranking": arrays(trained.ranking),
         "train": _pairs(trained.ranking.histories),
         "known": {} if trained.known is trained.ranking.histories else _pairs(trained.known),
-        "titles": _tensors(text_to_arrays(trained.titles)) if trained.titles is not None else {},
+        "titles": text_to_arrays(trained.titles) if trained.titles is not None else {},
         "dislikes": {} if trained.ranking.dislikes is None else _pairs(trained.ranking.dislikes),
-        "features": _tensors(trained.features.arrays()) if trained.features is not None else {},
+        "features": trained.features.arrays() if trained.features is not None else {},
     }
     mark = {"format": RUN_FORMAT, "format_version": RUN_FORMAT_VERSION}
     checkpoint.save(folder / MODEL, groups, mark)
@@ -194,19 +191,20 @@ def load_model(folder: Path) -> TrainedModel:
         hint = "continue it with `legcf train … --resume`" if begun else "name another folder"
         raise UserError(f"{folder} holds no finished model (model.json is missing): {hint}.")
     description = read_description(folder)
-    threads.use()
     groups, facts = checkpoint.load(folder / MODEL)
     check_format(folder / MODEL, facts)
     if _digest(folder / MODEL) != description.get(DIGEST):
         raise UserError(f"{folder / MODEL} is damaged or of another run; take another copy.")
     try:
         config = config_from_json(description["config"])
-        users = IdMap.from_arrays(_arrays(groups["users"]), "user")
-        items = IdMap.from_arrays(_arrays(groups["items"]), "item")
+        require_packages(config)
+        threads.use()  # once torch, if it is needed, is there
+        users = IdMap.from_arrays(groups["users"], "user")
+        items = IdMap.from_arrays(groups["items"], "item")
         train = _interactions(groups["train"], len(users), len(items))
         known = _interactions(groups["known"], len(users), len(items)) if groups.get("known") else train
-        titles = text_from_arrays(_arrays(groups["titles"])) if groups.get("titles") else None
-        ranking_arrays = _arrays(groups.get("ranking", {}))
+        titles = text_from_arrays(groups["titles"]) if groups.get("titles") else None
+        ranking_arrays = groups.get("ranking", {})
         model = make_model(config, train, lambda model: model.load_state_dict(groups["model"]))
         ranking = RankingBuilder(config.ranking).from_arrays(model.ranking(), ranking_arrays)
         if groups.get("dislikes"):
@@ -217,7 +215,7 @@ def load_model(folder: Path) -> TrainedModel:
             raise TypeError("its metrics are not an object, or its curve is not a list")
         features = None
         if groups.get("features"):
-            features = ItemFeatures.restored(_arrays(groups["features"]), description["features"], len(items))
+            features = ItemFeatures.restored(groups["features"], description["features"], len(items))
     except UserError:
         raise
     except (LookupError, TypeError, RuntimeError, ValueError, AttributeError, ArithmeticError, MemoryError) as error:
@@ -227,19 +225,43 @@ def load_model(folder: Path) -> TrainedModel:
     return TrainedModel(model, ranking, known, config, users, items, titles, metrics, curve, features, base)
 
 
+def read_vectors(path: Path, counts: tuple[int, int], width: int) -> tuple[FloatArray, FloatArray]:
+    """Read a warm start, of a run or of any file that `legcf compress` reads.
+
+    Return user and item vectors in the dataset's order (ids sorted), with as many rows and `width` columns."""
+    if path.is_dir():
+        ranking = load_model(path).ranking
+        users, items = ranking.users, ranking.items
+    else:
+        table = read_table(path, num_users=None)
+        if table.users is None:
+            raise UserError(f"{path} holds one matrix; a warm start needs the vectors of users and of items.")
+        users, items = np.asarray(table.users, np.float32), np.asarray(table.items, np.float32)
+    if (len(users), len(items)) != counts:
+        raise UserError(
+            f"{path} has {len(users):,} users and {len(items):,} items, the data {counts[0]:,} and {counts[1]:,}."
+        )
+    if users.shape[1] != width:
+        raise UserError(
+            f"{path} has vectors of {users.shape[1]}, the codebook of {width}: set method.dim to the former."
+        )
+    if not (np.isfinite(users).all() and np.isfinite(items).all()):
+        raise UserError(f"{path} holds NaN or infinite values, so nothing can start from it.")
+    return users, items
+
+
 def _digest(path: Path) -> str:
     """Return a checksum: safetensors has none, and a flipped bit in an index must not get as far as compiled code."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _pairs(interactions: Interactions) -> checkpoint.Tensors:
+def _pairs(interactions: Interactions) -> Arrays:
     weights = {} if interactions.weights is None else {"weights": interactions.weights}
-    return _tensors({"indptr": interactions.indptr, "items": interactions.items, **weights})
+    return {"indptr": interactions.indptr, "items": interactions.items, **weights}
 
 
-def _interactions(tensors: Mapping[str, torch.Tensor], num_users: int, num_items: int) -> Interactions:
-    pairs = _arrays(tensors)
+def _interactions(pairs: Arrays, num_users: int, num_items: int) -> Interactions:
     weights = pairs.get("weights")
     if weights is not None and (len(weights) != len(pairs["items"]) or not np.isfinite(weights).all()):
         raise ValueError("its weights do not fit its pairs")
@@ -247,11 +269,3 @@ def _interactions(tensors: Mapping[str, torch.Tensor], num_users: int, num_items
     if loaded.num_users != num_users:
         raise ValueError("its pairs do not fit its users")
     return loaded.checked("known")
-
-
-def _tensors(arrays: Mapping[str, np.ndarray]) -> checkpoint.Tensors:
-    return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
-
-
-def _arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
-    return {name: tensor.numpy() for name, tensor in tensors.items()}

@@ -16,8 +16,9 @@ from legcf.core.config import TrainingConfig
 from legcf.core.errors import UserError
 from legcf.core.jit import njit
 from legcf.data.interactions import MANY_PAIRS, Interactions
-from legcf.training.model import WHOLE
 
+WHOLE = -1
+"""The view of the graph with all its edges; view f ≥ 0 is the graph without the edges of fold f."""
 _TRIES = 100  # for a user who has nearly everything, the search goes on item by item after this many draws
 Negatives = Literal["each", "shared", "none"]
 """Distinct unseen items for every pair, items that a batch shares, or none because a batch is the whole data."""

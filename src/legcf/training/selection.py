@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from legcf.core.config import RankingConfig, RunConfig
 from legcf.core.hill_climb import climb
@@ -30,12 +29,16 @@ from legcf.ranking.item_lists.recipe import ListFitter, Objective
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.selection_policy import SelectionPolicy
 from legcf.ranking.tables.embedding_table import packed_table_bytes
-from legcf.training.loop import Session
-from legcf.training.model import GraphModel
 from legcf.training.registry import resolve
+from legcf.training.session import RunSession as Session
 from legcf.training.shared_work import without_size
 
-Build = Callable[[RunConfig], GraphModel]
+if TYPE_CHECKING:
+    import torch
+
+    from legcf.training.model import GraphModel
+
+Build = Callable[[RunConfig], "GraphModel"]
 """Makes a model with its first values."""
 
 # Chosen while tables and lists were made, on validation of Gowalla, Yelp2018, LastFM and ml-1m (docs/study.md, section

@@ -14,13 +14,11 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import torch
 
 if TYPE_CHECKING:
     from legcf.core.config import RunConfig
     from legcf.data.interactions import Interactions
-    from legcf.embeddings.base import EmbeddingLayer
-    from legcf.training.loop import Session
+    from legcf.training.session import RunSession
 
 _Result = TypeVar("_Result")
 
@@ -32,11 +30,11 @@ class Work:
         """Return what `make` returns for these training pairs."""
         return make()
 
-    def fill(self, layer: EmbeddingLayer[Any], train: Interactions, rng: np.random.Generator) -> None:
+    def fill(self, layer: Any, train: Interactions, rng: np.random.Generator) -> None:
         """Give a layer its first values."""
         layer.initialise(train, rng)
 
-    def run(self, session: Session) -> None:
+    def run(self, session: RunSession) -> None:
         """Train."""
         session.run()
 
@@ -54,8 +52,8 @@ class SharedWork(Work):
         result: _Result = self._results[whole_key][1]
         return result
 
-    def fill(self, layer: EmbeddingLayer[Any], train: Interactions, rng: np.random.Generator) -> None:
-        def make() -> tuple[dict[str, torch.Tensor], Any]:
+    def fill(self, layer: Any, train: Interactions, rng: np.random.Generator) -> None:
+        def make() -> tuple[dict[str, Any], Any]:
             layer.initialise(train, rng)
             return _copied(layer), rng.bit_generator.state
 
@@ -64,8 +62,8 @@ class SharedWork(Work):
         layer.load_state_dict(values)
         rng.bit_generator.state = state_after
 
-    def run(self, session: Session) -> None:
-        def make() -> tuple[Any, dict[str, torch.Tensor]]:
+    def run(self, session: RunSession) -> None:
+        def make() -> tuple[Any, dict[str, Any]]:
             session.run()
             return deepcopy(session.state), _copied(session.model)
 
@@ -80,5 +78,5 @@ def without_size(config: RunConfig, result: str) -> str:
     return f"{result} {json.dumps(content, sort_keys=True)}"
 
 
-def _copied(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    return {name: tensor.clone() for name, tensor in module.state_dict().items()}
+def _copied(part: Any) -> dict[str, Any]:
+    return {name: deepcopy(values) for name, values in part.state_dict().items()}

@@ -6,14 +6,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
-import torch
 
 from legcf.core.random_streams import Stream
-from legcf.embeddings.base import EmbeddingLayer
+from legcf.embeddings.layer import Layer
 from legcf.evaluation import evaluate
 from legcf.evaluation.metrics import parse_metric
 
 if TYPE_CHECKING:
+    import torch
+
     from legcf.core.config import MethodConfig, RunConfig, TrainingConfig
     from legcf.data.interactions import Dataset, Interactions
     from legcf.ranking.ranking import Ranking
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from legcf.training.model import GraphModel
     from legcf.training.sampler import Sampler, TrainingBatch
 
-L_co = TypeVar("L_co", bound=EmbeddingLayer[Any], covariant=True)
-L = TypeVar("L", bound=EmbeddingLayer[Any], contravariant=True)
+L_co = TypeVar("L_co", bound=Layer[Any], covariant=True)
+L = TypeVar("L", bound=Layer[Any], contravariant=True)
 
 
 class TrainingView(Protocol[L_co]):

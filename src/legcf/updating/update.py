@@ -27,8 +27,7 @@ from legcf.ranking.item_lists.recipe import ListFitter
 from legcf.ranking.ranking import Ranking
 from legcf.server.state.event_log import MARK_KEY
 from legcf.training.assess import ByteBudget, assess, peak_memory_mb
-from legcf.training.build import make_model
-from legcf.training.model import GraphModel
+from legcf.training.build import Model, make_model
 from legcf.training.run_folder import TrainedModel
 from legcf.updating.change import RESOLVE_SHARE, new_share
 from legcf.updating.cold import ItemTable, blended, described, known_features, with_items
@@ -127,7 +126,7 @@ def model_config(base: TrainedModel) -> Any:
 
 def _grown_model(
     base: TrainedModel, merged: MergedData, changed: NDArray[np.bool_], features: ItemFeatures | None
-) -> GraphModel:
+) -> Model:
     items, pooling = trained_vectors(base)
     settings = settings_for(base.model.layer.als_settings, items, base.ranking.histories, pooling)
     solved = np.flatnonzero(changed | described(base, features, len(merged.items)))
@@ -136,15 +135,17 @@ def _grown_model(
         vectors = blended(vectors, solved, merged.train.item_degrees, len(base.items), features)
     config = model_config(base)
 
-    def fill(model: GraphModel) -> None:
+    def fill(model: Any) -> None:
         model.layer.take_items(base.model.layer, solved, vectors)
-        model.backbone.load_state_dict(base.model.backbone.state_dict())
+        if model.backbone.learns:
+            learned: Any = base.model.backbone
+            model.backbone.load_state_dict(learned.state_dict())
 
     return make_model(config, merged.train, fill)
 
 
 def _ranked(
-    base: TrainedModel, model: GraphModel, dataset: Dataset, changed: NDArray[np.bool_], encoder: ColdItemEncoder | None
+    base: TrainedModel, model: Model, dataset: Dataset, changed: NDArray[np.bool_], encoder: ColdItemEncoder | None
 ) -> Ranking:
     settings, lists = base.config.ranking, base.ranking.lists
     budget = ByteBudget.of(base.config, dataset)

@@ -9,7 +9,6 @@ linear map that takes the half steps of the trained items to their vectors best.
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from legcf.assignment.dictionary import find_balance
 from legcf.core.arrays import FloatArray, Positions
@@ -33,9 +32,7 @@ def trained_vectors(base: TrainedModel) -> tuple[FloatArray, Pooling]:
 
     From the layer itself, so that a model that was loaded gives the same bits as one that was just trained.
     """
-    layer = base.model.layer
-    with torch.no_grad():
-        items: FloatArray = layer.rows(torch.arange(layer.num_users, layer.num_entities)).numpy()
+    items = base.model.layer.item_rows()
     pooling = base.model.backbone.pooling()
     assert pooling is not None  # `refuse_others` has seen to it
     return items, pooling

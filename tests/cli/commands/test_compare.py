@@ -50,3 +50,36 @@ def test_bad_input(run: Path, tmp_path: Path) -> None:
     data = write_folder(planted(40, 40, seed=9), tmp_path / "data")
     assert legcf("train", data, "--out", tmp_path / "far", "--preset", "paper", *QUICK).code == 0
     assert "different data or splits" in refused("compare", run, tmp_path / "far")
+
+
+def test_tables_for_papers_and_sheets(run: Path, other: Path, tmp_path: Path) -> None:
+    for name in ("runs.tex", "runs.csv"):
+        answer = legcf("compare", run, other, "-k", 20, "--output", tmp_path / name, "--json")
+        assert answer.code == 0, answer.err
+    score = json.loads(answer.out)["runs"][1]["metrics"]["ndcg@20"]
+    assert f"{score:.4f}" in (tmp_path / "runs.tex").read_text()
+    assert str(score) in (tmp_path / "runs.csv").read_text()
+    assert "must end in .tex or .csv" in refused("compare", run, other, "--output", tmp_path / "runs.xls")
+
+
+def test_folds(folder: Path, run: Path, tmp_path: Path) -> None:
+    words = ("--folds", 3, "--quiet")
+    fast, knn = tmp_path / "fast", tmp_path / "knn"
+    answer = legcf("train", folder, "--preset", "fast", *words, "--out", fast)
+    assert answer.code == 0, answer.err
+    assert "deviation" in answer.out
+    measured = json.loads(legcf("train", folder, "--method", "popularity", *words, "--out", knn, "--json").out)
+    assert {path.name for path in knn.iterdir()} == {"folds.json", "per_user.npz"}
+    scores = [fold["ndcg@20"] for fold in measured["folds"]]
+    assert measured["metrics"]["ndcg@20"]["mean"] == pytest.approx(sum(scores) / 3)
+    found = json.loads(legcf("compare", fast, knn, "--json").out)
+    assert found["runs"][1]["metrics"]["ndcg@20"] == measured["metrics"]["ndcg@20"]["mean"]
+    assert found["runs"][1]["against_first"]["ndcg@20"]["t_test"] < 0.01
+    assert "±" in legcf("compare", fast, knn).out
+    assert "not measured on folds" in refused("compare", fast, run)
+    assert "not empty" in refused("train", folder, *words, "--out", fast)
+    assert "leave out --final, --resume" in refused(
+        "train", folder, *words, "--final", "--resume", "--out", tmp_path / "x"
+    )
+    (knn / "per_user.npz").write_bytes(b"")
+    assert "damaged" in refused("compare", fast, knn)

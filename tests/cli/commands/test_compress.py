@@ -69,6 +69,21 @@ def test_ids_of_rows(folder: Path, tmp_path: Path) -> None:
     assert model.users.values[3] == 3
 
 
+def test_text_of_word2vec_and_csv(folder: Path, tmp_path: Path) -> None:
+    with np.load(folder / "table.npz") as table:
+        rows = [" ".join(map(str, row)) for row in table["item_factors"]]
+    lines = [f"song{number} {row}" for number, row in enumerate(rows)]
+    (tmp_path / "items.vec").write_text(f"{len(rows)} {len(rows[0].split())}\n" + "\n".join(lines))
+    (tmp_path / "items.csv").write_text("\n".join(lines).replace(" ", ","))
+    models = []
+    for name in ("items.vec", "items.csv"):
+        answer = legcf("compress", tmp_path / name, tmp_path / "model.legcf", "-c", 20, "-t", 2, "--json")
+        assert answer.code == 0, answer.err
+        models.append(ServedModel.load(tmp_path / "model.legcf"))
+    assert models[0].items.values[3] == models[1].items.values[3] == "song3"
+    np.testing.assert_array_equal(models[0].item_rows.vectors(slice(None)), models[1].item_rows.vectors(slice(None)))
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

@@ -7,8 +7,11 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 import pytest
 
+from legcf import Recommender
 from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.tables.embedding_table import CodebookTable, DenseTable
 from legcf.scoring.scorer import Request, Scorer
@@ -118,3 +121,45 @@ def test_attributes_from_a_table(run: Path, tmp_path: Path) -> None:
     assert all(ids.index(entry.id) % 2 == 1 and ids.index(entry.id) >= 4 for entry in found)
     assert "no column 'colour'" in refused("export", run, tmp_path / "x", "--attributes", "colour", *options)
     assert "give the table with --items" in refused("export", run, tmp_path / "x", "--attributes", "kind")
+
+
+def test_vectors_for_a_vector_search(folder: Path, run: Path, tmp_path: Path) -> None:
+    """A query formed as the guide says finds what the model recommends by its vectors; lists are left out."""
+    model, out = tmp_path / "model", tmp_path / "vectors"
+    words = ("--preset", "fast", "--set", "ranking.popularity_weight=0.5", "--set", "ranking.lists=0")
+    assert legcf("train", folder, *words, "--out", model, "--quiet").code == 0
+    answer = legcf("export", model, out, "--format", "vectors", "--json")
+    assert answer.code == 0, answer.err
+    report = json.loads(answer.out)
+    assert report["bytes"] == sum(path.stat().st_size for path in out.iterdir()) == sum(report["parts"].values())
+    kept = report["accuracy"]["test"]["ndcg@20"]
+    assert kept["after"] == pytest.approx(kept["before"]), "without lists nothing is lost"
+    items, query = pl.read_parquet(out / "items.parquet"), json.loads((out / "query.json").read_text())
+    assert query["ends_in_one"]
+    history = [3, 5, 11]
+    known = items.filter(pl.col("id").is_in(history))
+    sums = (known["vector"].to_numpy()[:, :-1] * known["history_weight"].to_numpy()[:, None]).sum(axis=0)
+    formed = np.append(sums * len(history) ** -query["user_power"], 1)
+    scores = items["vector"].to_numpy() @ formed
+    scores[items["id"].is_in(history).to_numpy()] = -np.inf
+    told = Recommender.load(model).recommend(items=history, k=10)
+    assert items["id"].to_numpy()[np.argsort(-scores)[:10]].tolist() == told["item"].to_list()
+    with np.load(out / "vectors.npz") as archive:
+        np.testing.assert_array_equal(archive["items"], items["vector"].to_numpy())
+        np.testing.assert_array_equal(archive["item_ids"], items["id"].to_numpy())
+    assert legcf("compress", out / "vectors.npz", tmp_path / "small.legcf", "-c", 20, "-t", 2, "-q").code == 0
+
+    assert legcf("export", run, tmp_path / "both", "--format", "vectors", "-q").code == 0
+    users = pl.read_parquet(tmp_path / "both" / "users.parquet")
+    first = Recommender.load(run).ranking
+    np.testing.assert_allclose(users["vector"].to_numpy(), first.users, rtol=1e-6)
+
+
+def test_vectors_that_are_not_there(folder: Path, run: Path, tmp_path: Path) -> None:
+    assert "leave out -t, --dtype" in refused(
+        "export", run, tmp_path / "v", "--format", "vectors", "-t", 2, "--dtype", "int8"
+    )
+    assert "writes a folder" in refused("export", run, tmp_path / "v.npz", "--format", "vectors")
+    assert legcf("train", folder, "--method", "ease", "--out", tmp_path / "ease", "--quiet").code == 0
+    assert "has no vectors" in refused("export", tmp_path / "ease", tmp_path / "v", "--format", "vectors")
+    assert not (tmp_path / "v").exists()

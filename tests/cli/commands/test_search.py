@@ -14,6 +14,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
 from legcf.experiments.machine import owner_mark
+from legcf.experiments.search import SearchRequest
 from legcf.training.loop import TrainingOptions
 from legcf.training.registry import resolve
 from tests.cli.typed import legcf, refused
@@ -114,6 +115,33 @@ def test_what_it_says_to_do_next_can_be_done(tmp_path: Path, monkeypatch: pytest
     assert json.loads(Path("RUN/config.json").read_text())["data"]["options"]["min_rating"] == 2
 
 
+@pytest.mark.parametrize("words", [("--preset", "fast"), ("--method", "als"), ("--method", "ease")])
+def test_what_is_searched_has_an_effect(folder: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
+    answer = legcf("search", folder, "--out", tmp_path / "search", *words, "--trials", 6)
+    assert answer.code == 0, answer.err
+    assert len({trial.value for trial in trials(tmp_path / "search")}) > 1
+    assert "Best of" in answer.out
+
+
+def test_a_preset_that_selects_by_itself_leaves_what_it_does_not_select() -> None:
+    space = SearchRequest("legcf").space()
+    assert set(space) == {"ranking.list_bits", "ranking.popularity_weight"}
+    assert "method.anchor_weight" in SearchRequest("legcf", preset="paper").space()
+    assert "method.als.alpha" in SearchRequest("legcf", preset="items-only").space()
+
+
+def test_without_effect_there_is_no_best(folder: Path, tmp_path: Path) -> None:
+    """And a refused trial is a line with its reason, not a traceback of Optuna."""
+    words = ("--method", "ease", "--over", "method.dense_items=-1,5000,10000")
+    answer = legcf("search", folder, "--out", tmp_path / "search", *words)
+    assert answer.code == 0, answer.err
+    assert "All 2 finished trials scored the same" in answer.out
+    assert "Best of" not in answer.out
+    (failed,) = (line for line in answer.err.splitlines() if "fail" in line)
+    assert "method.dense_items = -1 is not possible" in failed
+    assert "Traceback" not in answer.err
+
+
 @pytest.mark.slow
 def test_workers_share_the_trials_and_one_tells_the_result(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "search"
@@ -135,5 +163,11 @@ def test_bad_input(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     bad = ("--set", "training.loss=hinge", "--over", "training.learning_rate=0.1,0.2,0.3", "--trials", 3)
     assert "Every trial failed" in refused("search", folder, "--out", out, *SMALL, *bad, "--quiet")
     assert "other settings" in refused("search", folder, "--out", out, *SMALL, *RATES)
+    (out / "trials.journal").write_text("no journal")
+    assert "trials.journal is damaged" in refused("search", folder, "--out", out, *SMALL, *bad)
+    assert "not [0.1]" in refused("search", folder, "--out", out, *SMALL, "--over", "training.learning_rate=[0.1]")
+    assert "as a whole" in refused("search", folder, "--out", out, "--method", "als", "--over", "method.als=1")
+    nothing = refused("search", folder, "--out", tmp_path / "none", "--method", "popularity")
+    assert "nothing to search with preset default" in nothing
     monkeypatch.setitem(sys.modules, "optuna", None)
     assert "pip install 'legcf[search]'" in refused("search", folder, "--out", tmp_path / "new", *SMALL)

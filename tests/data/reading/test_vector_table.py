@@ -69,6 +69,49 @@ def test_parquet_with_lists_arrays_or_columns(tmp_path: Path) -> None:
         assert table.item_ids == ids
 
 
+def test_text(tmp_path: Path) -> None:
+    """As word2vec, GloVe, pandas, numpy and spreadsheets write it; ids stay as they are written."""
+    ids, numbers = ["a b", "007", "x", "y", "z"], [" ".join(map(str, row)) for row in ITEMS]
+    words = [f"{name.replace(' ', '_')} {row}" for name, row in zip(ids, numbers, strict=True)]
+    commas = [f"{name},{row.replace(' ', ',')}" for name, row in zip(ids, numbers, strict=True)]
+    files = {
+        "word2vec.txt": "5 3\n" + "\n".join(words) + "\n",
+        "spaces.vec": "5 3\n" + " \n".join(words) + " \n",
+        "glove.txt": "\n".join(words),
+        "header.csv": "\n".join(["item_id,d0,d1,d2", *commas]),
+        "pandas.csv": "\n".join([",0,1,2", *commas]),
+        "plain.csv": "\n".join(commas),
+        "other.csv": "\n".join(["product,d0,d1,d2", *commas]),
+        "tabs.tsv": "\n".join(["id\td0\td1\td2", *commas]).replace(",", "\t"),
+        "quoted.csv": "\r\n".join(
+            ["d0,d1,item,d2", *(f'{r[0]},{r[1]},"{n}",{r[2]}' for n, r in zip(ids, ITEMS, strict=True))]
+        ),
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+        table = read_table(tmp_path / name)
+        np.testing.assert_array_equal(table.items, ITEMS, err_msg=name)
+        assert table.item_ids == (ids if name.endswith("sv") else [one.replace(" ", "_") for one in ids]), name
+    np.savetxt(tmp_path / "bare.csv", ITEMS, delimiter=",")
+    bare = read_table(tmp_path / "bare.csv")
+    np.testing.assert_array_equal(bare.items, ITEMS)
+    assert bare.item_ids is None
+    (tmp_path / "whole.csv").write_text("a,1,2\nb,3,4\n")
+    assert read_table(tmp_path / "whole.csv").items.tolist() == [[1, 2], [3, 4]]
+    (tmp_path / "numbers.txt").write_text("2 1\n7 0.5\n12 1.5\n")
+    assert read_table(tmp_path / "numbers.txt").item_ids == [7, 12]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [("", "empty line"), ("a,0.5\nb,zero\n", "cannot be read"), ("a,0.5\nb,1,2\n", "cannot be read")],
+)
+def test_text_that_is_no_table(tmp_path: Path, text: str, complaint: str) -> None:
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(UserError, match=complaint):
+        read_table(tmp_path / "t.csv")
+
+
 def test_a_model_of_implicit(tmp_path: Path) -> None:
     from implicit.als import AlternatingLeastSquares
 
@@ -106,7 +149,7 @@ def _npy(array: np.ndarray) -> bytes:
 @pytest.mark.parametrize(
     ("name", "content", "complaint"),
     [
-        ("t.csv", b"1,2", "must end in one of .npy, .npz"),
+        ("t.xls", b"1,2", "must end in one of .npy, .npz"),
         ("t.pkl", pickle.dumps(ITEMS), "must end in one of"),
         ("t.npy", pickle.dumps(ITEMS), "pickled"),
         ("t.npy", _npy(np.array([{}, 1], dtype=object)), "pickled"),

@@ -237,3 +237,14 @@ def test_labels_do_not_overlap() -> None:
 
     extents = [Text.get_window_extent(box, renderer) for box in boxes]
     assert not any(one.overlaps(other) for k, one in enumerate(extents) for other in extents[:k])
+
+
+def test_tables_for_papers_and_sheets(tmp_path: Path) -> None:
+    filled(tmp_path / "store.sqlite", "table2", {"legcf": 0.4, "qr": 0.2}, seeds=2)
+    for name in ("t.tex", "t.csv"):
+        answer = legcf("report", tmp_path, "--output", tmp_path / name)
+        assert answer.code == 0, answer.err
+    latex, sheet = (tmp_path / "t.tex").read_text(), (tmp_path / "t.csv").read_text()
+    assert re.search(r"LEGCF \(paper, closed form\) & [0-9,]+ & .*\\textbf\{0\.\d{4}\} \$\\pm\$", latex)
+    assert "paper ndcg@20,ours ndcg@20,ours ndcg@20 deviation" in sheet
+    assert "must end in .tex or .csv" in refused("report", tmp_path, "--output", tmp_path / "t.doc")

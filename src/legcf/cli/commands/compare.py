@@ -6,19 +6,27 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from legcf.cli.output import AsJson, print_json, print_table
+from legcf.cli.output import AsJson, Output, print_json, print_table
 
 
 def compare(
-    runs: Annotated[list[Path], Argument(metavar="RUN", help="Run folders on the same data.")],
+    runs: Annotated[
+        list[Path], Argument(metavar="RUN", help="Run folders on the same data, or folders of `legcf train --folds`.")
+    ],
     k: Annotated[list[int] | None, Option("-k", help="List length; may be repeated.")] = None,
+    output: Output = None,
     as_json: AsJson = False,
 ) -> None:
     """Test metrics of RUNs side by side; the others are tested against the first, user by user."""
     from legcf.experiments.report.compare import compare as side_by_side
+    from legcf.experiments.report.compare import sheet_of
+    from legcf.experiments.report.sheet import check_suffix, write_sheets
     from legcf.experiments.statistics import LEVEL
 
+    check_suffix(output)
     comparison = side_by_side(runs, sorted(set(k or [10, 20])))
+    if output is not None:
+        write_sheets(output, [sheet_of(comparison)])
     if as_json:
         print_json(comparison)
         return
@@ -31,7 +39,7 @@ def compare(
     ]
     print_table(f"{comparison['dataset']}, protocol {comparison['protocol']}", columns, [*facts, *sizes])
     metrics = list(comparison["runs"][0]["metrics"])
-    rows = [[name, *(run["metrics"][name] for run in comparison["runs"])] for name in metrics]
+    rows = [[name, *(_with_deviation(run, name) for run in comparison["runs"])] for name in metrics]
     print_table(f"Means over {comparison['users']:,} users, test", columns, rows)
     for run in comparison["runs"][1:]:
         tests = [
@@ -45,3 +53,8 @@ def compare(
             ["", "difference", "95 % interval", "p, paired t", "p, Wilcoxon", f"significant (p < {LEVEL})"],
             tests,
         )
+
+
+def _with_deviation(run: dict[str, Any], metric: str) -> float | str:
+    mean = run["metrics"][metric]
+    return f"{mean:.4f} ±{run['deviation'][metric]:.4f}" if "deviation" in run else mean

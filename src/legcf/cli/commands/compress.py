@@ -20,7 +20,11 @@ def compress(
     data_options: DataOptions,
     table: Annotated[
         Path,
-        Argument(metavar="TABLE", help="Vectors: .npy, .npz (also of an `implicit` model), .parquet or .safetensors."),
+        Argument(
+            metavar="TABLE",
+            help="Vectors: .npy, .npz (also of an `implicit` model), .parquet, .safetensors, .csv, .tsv, or text of"
+            " word2vec (.txt, .vec).",
+        ),
     ],
     out: Annotated[Path, Argument(metavar="OUT", help="The model file to write, e.g. model.legcf.")],
     c: Annotated[int | None, Option("-c", help="Rows of the codebook.  [default: 500]")] = None,

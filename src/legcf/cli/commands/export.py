@@ -29,7 +29,9 @@ def export(
     form: Annotated[
         str,
         Option(
-            "--format", help="coded, full (the propagated table), or web (a folder with a page, for any static host)."
+            "--format",
+            help="coded, full (the propagated table), web (a folder with a page, for any static host), or vectors (a"
+            " folder with ids and vectors, for a vector search).",
         ),
     ] = "coded",
     users: Annotated[

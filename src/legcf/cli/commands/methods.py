@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """`legcf methods`: what can be trained, with citations, presets, stages and options."""
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 from typer import Argument
 
 from legcf.cli.output import AsJson, print_json, print_table
+from legcf.core.errors import MissingExtra
 
 
 def methods(
@@ -20,11 +22,11 @@ def methods(
     from legcf.training.registry import BACKBONES, METHODS
 
     described = {
-        "methods": {one: _method(one) for one in METHODS},
-        "backbones": {one: _described(backbone) for one, backbone in BACKBONES.items()},
+        "methods": {one: _if_installed(one, _method) for one in METHODS},
+        "backbones": {one: _if_installed(one, lambda name: _described(BACKBONES[name])) for one in BACKBONES},
     }
     if name is not None:
-        find_part("method or backbone", name, {**METHODS, **BACKBONES})
+        find_part("method or backbone", name, {**described["methods"], **described["backbones"]})
         described = {kind: {one: among[one] for one in among if one == name} for kind, among in described.items()}
     if as_json:
         print_json(described)
@@ -40,6 +42,14 @@ def methods(
             shown = 4 if kind == "methods" else 3
             print_table(kind.capitalize(), columns[:shown], [row[:shown] for row in rows])
         typer.echo("legcf methods NAME shows stages, presets and options.")
+
+
+def _if_installed(name: str, describe: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    """Return the description of a part, or what it lacks."""
+    try:
+        return describe(name)
+    except MissingExtra as error:
+        return {"summary": str(error), "citation": "", "options": {}}
 
 
 def _method(name: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import typer
 from typer import Argument, Option
 
 from legcf.cli.data_options import with_data_options
-from legcf.cli.output import AsJson, print_json, print_table
+from legcf.cli.output import AsJson, Output, print_json, print_table
 from legcf.core.config import parse_assignments, with_current_keys
 from legcf.data.options import DataOptions
 
@@ -44,6 +44,7 @@ def reproduce(
         list[str] | None, Option("--set", help="A configuration key for all runs, e.g. training.epochs=5.")
     ] = None,
     plan: Annotated[bool, Option("--plan", help="Say what there is to do and how long it takes; no run.")] = False,
+    output: Output = None,
     quiet: Annotated[bool, Option("--quiet", "-q", help="No line per run.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -53,6 +54,7 @@ def reproduce(
     from legcf.experiments.expected import described, workloads
     from legcf.experiments.machine import cores
     from legcf.experiments.report.report import take_back, write_report
+    from legcf.experiments.report.sheet import check_suffix, write_sheets
     from legcf.experiments.report.tables import all_tables
     from legcf.experiments.reproduce import StudyRequest, plans, reproduce
     from legcf.experiments.store import ResultStore
@@ -62,6 +64,7 @@ def reproduce(
     overrides = with_current_keys(parse_assignments(settings or []), method=None)
     request = StudyRequest(study, source, options, seeds, effort, minutes_per_run, overrides, workers, scheduler)
     request.check()
+    check_suffix(output)
     opened = ResultStore(store or out / "store.sqlite")
     dataset = load_data(data, data_options)
     if not published.is_known(dataset.name, dataset.num_users, dataset.num_items):
@@ -83,6 +86,8 @@ def reproduce(
     tell = (lambda event, run: None) if quiet or as_json else partial(_tell, opened)
     done = reproduce(request, dataset, opened, tell)
     content = write_report(opened, out)
+    if output is not None:
+        write_sheets(output, [table.sheet() for table in all_tables(opened)])
     failed = sum(opened.status(run.key)[0] == "failed" for planned in done.values() for run in planned.runs)
     if as_json:
         print_json(content)

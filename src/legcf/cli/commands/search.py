@@ -62,15 +62,23 @@ def search(
     if as_json:
         print_json(result)
         return
-    print_pairs(f"Best of {result['trials']} finished trials", result["best"])
+    if result["alike"]:
+        score = " ".join(f"{key} {value:.4f}" for key, value in result["best"].items() if key.startswith("validation"))
+        typer.echo(
+            f"All {result['trials']} finished trials scored the same ({score}): what was searched changes nothing here,"
+            " and the settings stay as they were. Name other keys with --over."
+        )
+    else:
+        print_pairs(f"Best of {result['trials']} finished trials", result["best"])
     next_command = shlex.join(["legcf", "train", data, "--config", result["config"], "--out", "RUN"])
     typer.echo(f"Settings: {result['config']}. Next: {next_command}")
 
 
 def _tell(trial: Any) -> None:
     value = "" if trial.value is None else f"  {trial.value:.4f}"
-    drawn = "  ".join(f"{key}={setting}" for key, setting in trial.params.items())
-    typer.echo(f"trial {trial.number:3d} {trial.state.name.lower():>8}{value}  {drawn}", err=True)
+    drawn = "".join(f"  {key}={setting}" for key, setting in trial.params.items())
+    refused = f"  {trial.user_attrs['error']}" if "error" in trial.user_attrs else ""
+    typer.echo(f"trial {trial.number:3d} {trial.state.name.lower():>8}{value}{drawn}{refused}", err=True)
 
 
 def _values(texts: list[str]) -> dict[str, tuple[Any, ...]]:
@@ -79,5 +87,12 @@ def _values(texts: list[str]) -> dict[str, tuple[Any, ...]]:
         key, values = key_and_value(text, "--over", "method.t=1,2,4")
         if not values or "." not in key:
             raise UserError(f"`--over {text}` names no section or no values, as --over method.t=1,2,4 does.")
-        values_of[key] = tuple(value_from_text(value) for value in values.split(","))
+        values_of[key] = tuple(dict.fromkeys(map(_single_value, values.split(","))))
     return values_of
+
+
+def _single_value(text: str) -> Any:
+    value = value_from_text(text)
+    if isinstance(value, list | dict):
+        raise UserError(f"`--over` takes numbers, words, true, false and null between commas, not {text}.")
+    return value

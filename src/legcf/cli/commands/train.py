@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from legcf.cli.data_options import with_data_options
-from legcf.cli.output import AsJson, print_json, print_pairs, summary
+from legcf.cli.output import SHOWN_METRICS, AsJson, print_json, print_pairs, print_table, summary
 from legcf.cli.workers import join_ranks, start_ranks
 from legcf.core.config import SECTIONS, merged, parse_assignments, validated, value_from_text, with_current_keys
 from legcf.core.errors import UserError
@@ -56,6 +56,9 @@ def train(
             help="A table of items (csv, parquet, jsonl) with features, so that items without users can be recommended."
         ),
     ] = None,
+    folds: Annotated[
+        int | None, Option(min=2, help="Measure the settings on so many folds of all pairs; no model is kept.")
+    ] = None,
     final: Annotated[
         bool, Option("--final", help="After choosing and testing, train once more on every pair: the model to use.")
     ] = False,
@@ -73,6 +76,13 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train on DATA and write a run folder; ends with accuracy and size."""
+    if folds is not None:
+        _refuse_beside_folds(
+            {
+                "--final": final, "--resume": resume, "--item-features": item_features, "--log": log,
+                "--baselines": baselines, "--workers": workers > 1,
+            }, out,
+        )  # fmt: skip
     if start_ranks(workers):
         return
     from legcf.cli.tracking import tracker
@@ -80,10 +90,11 @@ def train(
     from legcf.data.source import load_training_data
     from legcf.data.summary import what_was_kept
     from legcf.embeddings.baselines.compare import METRIC, comparison
-    from legcf.training.loop import TrainingOptions
+    from legcf.training.build import require_packages
     from legcf.training.registry import require_width, resolve
     from legcf.training.run import train as run
     from legcf.training.run_folder import remove_unfinished
+    from legcf.training.session import TrainingOptions
 
     join_ranks()
     speaks = distributed.is_first()
@@ -112,11 +123,15 @@ def train(
     backbone = backbone or _name(from_file, "backbone")
     preset, seed = _first(preset, from_file.get("preset"), "default"), _first(seed, from_file.get("seed"), 0)
     resolved = resolve(chosen_method, backbone, preset, seed, overrides, options.reference(data))
+    require_packages(resolved)
     dataset = load_training_data(data, options)
-    if not (quiet or as_json):
+    if not (quiet or as_json or folds):
         typer.echo(what_was_kept(dataset), err=True)
     if dim is not None:
         _refuse_too_wide(dim, resolved, dataset)
+    if folds is not None:
+        _measure_folds(resolved, dataset, folds, options, out, quiet, as_json)
+        return
     watching: list[Callable[[dict[str, Any]], None]] = [] if quiet or as_json else [_teller()]
     logged = None if log is None or not speaks else tracker(log, out, resolved)
     if logged is not None:
@@ -161,6 +176,34 @@ def train(
         if others:
             typer.echo(comparison(trained.metrics["test"][METRIC], others))
         typer.echo(f"Run: {out}. Next: {next_command}")
+
+
+def _refuse_beside_folds(asked: dict[str, Any], out: Path) -> None:
+    """Refuse what a measurement on folds, which keeps no model, has no use for."""
+    if names := [name for name, value in asked.items() if value]:
+        raise UserError(f"--folds measures settings and keeps no model: leave out {', '.join(names)}.")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} is not empty: choose another --out for the folds.")
+
+
+def _measure_folds(
+    config: "RunConfig", dataset: "Dataset", folds: int, options: DataOptions, out: Path, quiet: bool, as_json: bool
+) -> None:
+    """Train on all folds but one, for each of them, and write and print means and deviations."""
+    from legcf.experiments.cross_validation import cross_validated
+
+    def tell(metrics: dict[str, float]) -> None:
+        if not (quiet or as_json):
+            typer.echo("fold  " + "  ".join(f"{name} {metrics[name]:.4f}" for name in SHOWN_METRICS), err=True)
+
+    result = cross_validated(config, dataset, folds, options, tell)
+    result.save(out)
+    if as_json:
+        print_json(result.to_json())
+        return
+    rows = [(name, measured.mean, measured.spread) for name, measured in result.metrics.items()]
+    print_table(f"{config.method.name} on {folds} folds of {dataset.name}", ("", "mean", "deviation"), rows)
+    typer.echo(f"Folds: {out}. Next: {shlex.join(['legcf', 'compare', str(out), 'OTHER'])}")
 
 
 def _simpler(trained: "TrainedModel", dataset: "Dataset", anyway: bool) -> dict[str, float]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read embedding tables from files: .npy, .npz (also of `implicit` models), .parquet, .safetensors. Never pickle.
+"""Read embedding tables from files: .npy, .npz (also of `implicit` models), .parquet, .safetensors, text. Never pickle.
 
 A file holds two matrices, users and items, or one. The suffix decides the format, names decide the sides.
 """
@@ -8,13 +8,18 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from legcf.core.arrays import NPY_ERRORS, Matrix
 from legcf.core.errors import UserError
-from legcf.data.ids import ExternalId, integer_id
+from legcf.data.ids import ExternalId, as_typed, integer_id
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _ID_COLUMNS = ("id", "user", "user_id", "userid", "item", "item_id", "itemid", "entity")
 
@@ -73,8 +78,7 @@ def read_ids(path: Path | None) -> list[ExternalId] | None:
         raise UserError(f"{path} cannot be read as a list of ids, one per line: {error}.") from error
     if "" in lines:
         raise UserError(f"{path}, line {lines.index('') + 1}: an id is missing.")
-    numbers = [number for line in lines if (number := integer_id(line)) is not None]
-    return [*numbers] if len(numbers) == len(lines) else [*lines]
+    return [*as_typed(lines, is_text=False)]
 
 
 def _read(path: Path) -> VectorTable:
@@ -136,6 +140,12 @@ def _read_parquet(path: Path) -> VectorTable:
         frame = pl.read_parquet(path)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise _unreadable(path, error) from error
+    return _from_frame(frame, path)
+
+
+def _from_frame(frame: "pl.DataFrame", path: Path) -> VectorTable:
+    import polars as pl
+
     ids = next((name for name in frame.columns if name.lower() in _ID_COLUMNS), None)
     values = frame.drop(ids) if ids is not None else frame
     nested = [name for name, kind in values.schema.items() if isinstance(kind, pl.List | pl.Array)]
@@ -155,6 +165,71 @@ def _read_parquet(path: Path) -> VectorTable:
         matrix = values.to_numpy()
     identifiers = None if ids is None else frame.get_column(ids).to_list()
     return VectorTable(_matrix(matrix, path, "the table"), item_ids=identifiers, origin=f"{path}, {_shape(matrix)}")
+
+
+def _read_csv(path: Path) -> VectorTable:
+    """Read a vector from each line: numbers between commas (tabs in a .tsv), under a header or not."""
+    separator = "\t" if path.suffix.lower() == ".tsv" else ","
+    head = [[field.strip().strip('"') for field in line.split(separator)] for line in _first_lines(path)]
+    names = [name.lower() for name in head[0]]
+    has_header = len(head) > 1 and (names[0] in ("", *_ID_COLUMNS) or not any(map(_is_number, names[1:])))
+    row, names = (head[1], names) if has_header else (head[0], [])
+    named = next((position for position, name in enumerate(names) if name in ("", *_ID_COLUMNS)), 0)
+    has_ids = bool(names and names[named] in ("", *_ID_COLUMNS)) or not _is_decimal(row[0])
+    return _read_lines(path, separator, len(row), named if has_ids else None, skipped=int(has_header))
+
+
+def _read_word2vec(path: Path) -> VectorTable:
+    """Read an id and its numbers from each line, with spaces between; word2vec's first line, two counts, is skipped."""
+    head = _first_lines(path)
+    has_counts = len(head[0].split()) == 2 and all(integer_id(field) is not None for field in head[0].split())
+    return _read_lines(path, " ", len(head[-1].rstrip("\r\n").split(" ")), 0, skipped=int(has_counts))
+
+
+def _read_lines(path: Path, separator: str, fields: int, ids: int | None, skipped: int) -> VectorTable:
+    """Read lines of numbers but for the column `ids`, whose values stay as they are written."""
+    import polars as pl
+
+    kinds: dict[str, type[pl.DataType]] = {
+        "id" if position == ids else f"value {position}": pl.String if position == ids else pl.Float32
+        for position in range(fields)
+    }
+    try:
+        frame = pl.read_csv(
+            path, separator=separator, has_header=False, skip_rows=skipped, schema=kinds,
+            quote_char=None if separator == " " else '"',
+        )  # fmt: skip
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise _unreadable(path, error) from error
+    if frame.height and frame.width > 1 and frame.get_columns()[-1].null_count() == frame.height:
+        frame = frame.drop(frame.columns[-1])  # what some programs write ends in a space
+    table = _from_frame(frame, path)
+    return replace(table, item_ids=None if table.item_ids is None else [*as_typed(table.item_ids, is_text=False)])
+
+
+def _first_lines(path: Path) -> list[str]:
+    """Return the first two lines."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = [line.rstrip("\r\n") for line in islice(file, 2)]
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(path, error) from error
+    if not lines or not lines[0].strip():
+        raise UserError(f"{path} begins with an empty line, so it is not a table.")
+    return lines
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_decimal(text: str) -> bool:
+    """Return whether a text is a number that is no id: 0.5 and 1e-3, not 7 or 007."""
+    return _is_number(text) and not text.lstrip("+-").isdigit()
 
 
 def _sides(arrays: dict[str, Matrix], path: Path, ordered: bool) -> VectorTable:
@@ -207,4 +282,8 @@ _READERS: dict[str, Callable[[Path], VectorTable]] = {
     ".npz": _read_npz,
     ".parquet": _read_parquet,
     ".safetensors": _read_safetensors,
+    ".csv": _read_csv,
+    ".tsv": _read_csv,
+    ".txt": _read_word2vec,
+    ".vec": _read_word2vec,
 }

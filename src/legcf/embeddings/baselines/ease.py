@@ -11,12 +11,13 @@ size of P is ever in memory. Sparse approximations of P itself: Spišák et al.,
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
 from pydantic import Field
+from scipy.linalg import lapack
 
-from legcf.core.config import MethodConfig
+from legcf.core.config import MethodConfig, RunConfig
 from legcf.data.interactions import Interactions
 from legcf.embeddings.baselines.rowless import ROWLESS_SETTINGS, Rowless
+from legcf.embeddings.search_space import OneOf, Space
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.item_lists.ridge import find_candidates, solve, whole_gram
 
@@ -34,6 +35,10 @@ class Ease(Rowless[EaseConfig]):
     citation = "Steck, Embarrassingly Shallow Autoencoders for Sparse Data, WWW 2019"
     presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": ROWLESS_SETTINGS, "default": ROWLESS_SETTINGS}
 
+    @classmethod
+    def search_space(cls, method: EaseConfig, config: RunConfig) -> Space:
+        return {"method.ridge": OneOf((0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0))}
+
     def item_lists(self, train: Interactions) -> ItemLists:
         if self.num_items <= self.config.dense_items:
             return _dense_lists(train, self.config.ridge * train.num_pairs / max(train.num_items, 1))
@@ -45,10 +50,12 @@ class Ease(Rowless[EaseConfig]):
 def _dense_lists(train: Interactions, ridge: float) -> ItemLists:
     """Solve every weight, in the order of the items."""
     size = train.num_items
-    gram = torch.from_numpy(whole_gram(train, np.ones(train.num_users, dtype=np.float32)))
-    gram.diagonal().add_(ridge)
-    inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram.double()))
-    weights = (-inverse / inverse.diagonal()).float().numpy()  # column i: what speaks for i
+    gram = whole_gram(train, np.ones(train.num_users, dtype=np.float32))
+    gram[np.diag_indices(size)] += np.float32(ridge)
+    wide = np.asfortranarray(gram, dtype=np.float64)  # as LAPACK has it, so that nothing is copied again
+    inverse = lapack.dpotri(lapack.dpotrf(wide, lower=True, overwrite_a=True)[0], lower=True, overwrite_c=True)[0]
+    inverse = np.tril(inverse) + np.tril(inverse, -1).T  # only the lower half is solved
+    weights = (-inverse / inverse.diagonal()).astype(np.float32)  # column i: what speaks for i
     others = ~np.eye(size, dtype=np.bool_)
     columns = np.broadcast_to(np.arange(size, dtype=np.int32), (size, size))[others]
     indptr = np.arange(0, size * max(size - 1, 0) + 1, max(size - 1, 1), dtype=np.int64)

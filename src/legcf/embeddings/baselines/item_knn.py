@@ -13,11 +13,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from legcf.core.config import MethodConfig
+from legcf.core.config import MethodConfig, RunConfig
 from legcf.core.hill_climb import climb
 from legcf.core.random_streams import fixed_generator
 from legcf.data.interactions import Dataset, Interactions
 from legcf.embeddings.baselines.rowless import ROWLESS_SETTINGS, Rowless
+from legcf.embeddings.search_space import OneOf, Space
 from legcf.evaluation.evaluate import evaluate, sample_eval_users
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.item_lists.ridge import nearest_lists
@@ -66,6 +67,10 @@ class ItemKnn(Rowless[ItemKnnConfig]):
 
         shrinkage = climb(score, _FIRST_SHRINKAGE, _LEAST_SHRINKAGE, _MOST_SHRINKAGE, steps=(_STEP,))
         return config.model_copy(update={"shrinkage": round(shrinkage, 3)})
+
+    @classmethod
+    def search_space(cls, method: ItemKnnConfig, config: RunConfig) -> Space:
+        return {"method.neighbours": OneOf((25, 50, 100, 200)), "method.user_power": OneOf((0.0, 0.5, 1.0))}
 
     def item_lists(self, train: Interactions) -> ItemLists:
         return _lists(self.config, train)

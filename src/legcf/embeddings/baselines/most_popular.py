@@ -4,8 +4,6 @@
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
-from torch import nn
 
 from legcf.core.config import MethodConfig
 from legcf.data.interactions import Interactions
@@ -26,11 +24,10 @@ class MostPopular(Rowless[MostPopularConfig]):
 
     def __init__(self, config: MostPopularConfig, num_users: int, num_items: int) -> None:
         super().__init__(config, num_users, num_items)
-        self.item_bias = nn.Parameter(torch.zeros(num_items))
+        self.arrays["item_bias"] = np.zeros(num_items, np.float32)
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
-        assert self.item_bias is not None
-        self.item_bias.data.copy_(torch.from_numpy(train.item_degrees.astype(np.float32)))
+        self.arrays["item_bias"][...] = train.item_degrees
 
     def num_params(self) -> int:
         """Count one number per item."""

@@ -7,13 +7,12 @@ Everybody shares one row, which is zero and stays so. Users are their histories,
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-import torch
-from torch import nn
 
 from legcf.assignment.assignment import Assignment
+from legcf.core.arrays import FloatArray
 from legcf.core.config import MethodConfig
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer
+from legcf.embeddings.layer import SolvedLayer
 from legcf.ranking.ranking import Codes
 
 R = TypeVar("R", bound=MethodConfig)
@@ -22,27 +21,25 @@ ROWLESS_SETTINGS: dict[str, Any] = {"backbone": {"name": "history"}, "training":
 """What the presets of such methods share."""
 
 
-class Rowless(EmbeddingLayer[R]):
+class Rowless(SolvedLayer[R]):
     """Rank by `item_lists` or `item_bias`; a model without any row of its own."""
 
     comparison_rows: ClassVar[None] = None
+    learned = ("shared", "item_bias")
 
     def __init__(self, config: R, num_users: int, num_items: int) -> None:
         super().__init__(config, num_users, num_items)
-        self.shared = nn.Parameter(torch.zeros(1, 1))
+        self.arrays["shared"] = np.zeros((1, 1), np.float32)
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
         """Do nothing: the row that everybody shares is zero."""
 
-    def table(self) -> torch.Tensor:
-        return self.shared.expand(self.num_entities, 1)
-
-    def rows(self, ids: torch.Tensor) -> torch.Tensor:
-        return self.shared.expand(len(ids), 1)
+    def table(self) -> FloatArray:
+        return np.broadcast_to(self.arrays["shared"], (self.num_entities, 1))
 
     def item_codes(self) -> Codes:
         no_weights = Assignment(np.zeros((self.num_items, 1), np.int32), np.zeros((self.num_items, 1), np.float32), 1)
-        return Codes(self.shared.detach().numpy(), no_weights)
+        return Codes(self.arrays["shared"], no_weights)
 
     def num_params(self) -> int:
         return 0

@@ -16,8 +16,9 @@ from torch import nn
 
 from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import ComparisonRow, EmbeddingLayer, normal, ones_at, smallest_type, take_saved_shapes
+from legcf.embeddings.base import EmbeddingLayer, normal, ones_at, smallest_type, take_saved_shapes
 from legcf.embeddings.budget import Budgeted, solved, stored_values, too_small
+from legcf.embeddings.layer import ComparisonRow
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 
 

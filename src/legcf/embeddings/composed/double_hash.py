@@ -14,10 +14,11 @@ from torch import nn
 
 from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import ComparisonRow, EmbeddingLayer, normal, ones_at
+from legcf.embeddings.base import EmbeddingLayer, normal, ones_at
 from legcf.embeddings.budget import ensure_within, solved, stored_values, too_small
 from legcf.embeddings.composed.fitted import FITTED, FittedConfig, start_from_als
 from legcf.embeddings.composed.hashing import draw_constants, hashed
+from legcf.embeddings.layer import ComparisonRow
 from legcf.embeddings.presets import PLAIN_PRESETS
 
 

@@ -16,8 +16,9 @@ from pydantic import Field
 from torch import nn
 
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import ComparisonRow, EmbeddingLayer, normal, ones_at, take_saved_shapes
+from legcf.embeddings.base import EmbeddingLayer, normal, ones_at, take_saved_shapes
 from legcf.embeddings.budget import Budgeted, solved, stored_values, too_small
+from legcf.embeddings.layer import ComparisonRow
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 
 _BLOCK = 8192  # entities coded at a time where no gradient is needed

@@ -16,8 +16,9 @@ from torch import nn
 
 from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import ComparisonRow, EmbeddingLayer, normal
+from legcf.embeddings.base import EmbeddingLayer, normal
 from legcf.embeddings.budget import Budgeted, ensure_within, solved, stored_values, too_small
+from legcf.embeddings.layer import ComparisonRow
 from legcf.embeddings.presets import PLAIN_PRESETS
 from legcf.graph.adjacency import bipartite
 from legcf.graph.partition import communities

@@ -15,8 +15,9 @@ from pydantic import Field, model_validator
 from torch import nn
 
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import ComparisonRow, EmbeddingLayer, normal, xavier_uniform
+from legcf.embeddings.base import EmbeddingLayer, normal, xavier_uniform
 from legcf.embeddings.budget import Budgeted, stored_values, too_small
+from legcf.embeddings.layer import ComparisonRow
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.embeddings.sized.widths import check_widths
 

@@ -13,8 +13,8 @@ import torch
 from pydantic import Field
 
 from legcf.core.errors import UserError
-from legcf.embeddings.base import ComparisonRow
 from legcf.embeddings.budget import solved, stored_values
+from legcf.embeddings.layer import ComparisonRow
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.embeddings.sized.pep import PrunedLayer, PrunedTable, PruningConfig
 

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from legcf.embeddings.base import ComparisonRow
 from legcf.embeddings.budget import solved
+from legcf.embeddings.layer import ComparisonRow
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.embeddings.sized.widths import WidthConfig, WidthTable
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from torch import nn
 
-from legcf.embeddings.base import ComparisonRow
 from legcf.embeddings.budget import solved
+from legcf.embeddings.layer import ComparisonRow
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
 from legcf.embeddings.sized.widths import WidthConfig, WidthTable
 

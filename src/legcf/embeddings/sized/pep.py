@@ -17,7 +17,6 @@ from torch import nn
 from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import (
-    ComparisonRow,
     EmbeddingLayer,
     normal,
     smallest_type,
@@ -25,6 +24,7 @@ from legcf.embeddings.base import (
     xavier_uniform,
 )
 from legcf.embeddings.budget import Budgeted, solved, stored_values
+from legcf.embeddings.layer import ComparisonRow
 from legcf.embeddings.presets import PAPER_TRAINING, SMALL_TRAINING
 
 Granularity = Literal["global", "dim", "entity", "field", "field-dim", "entity-dim"]

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from legcf.core.config import merged
 from legcf.core.errors import MissingExtra, UserError
 from legcf.core.files import read_json, write_json
 from legcf.experiments import published
@@ -28,6 +29,7 @@ from legcf.experiments.report.tables import Line, ResultTable, all_tables, ended
 from legcf.experiments.statistics import LEVEL
 from legcf.experiments.store import DRAWING, ResultStore, StoredRun
 from legcf.experiments.studies import STUDIES
+from legcf.training.registry import config_from_json
 
 _SHORT = {"ndcg@10": "N@10", "recall@10": "R@10", "ndcg@20": "N@20", "recall@20": "R@20"}
 _MARK = "°"
@@ -136,8 +138,22 @@ def _about(table: ResultTable) -> str:
     if not plan["has_published"]:
         text += f" The paper has no numbers for {table.dataset}: there is nothing to compare with."
     if plan["overrides"]:
-        text += f" Settings changed for all runs: `{json.dumps(plan['overrides'])}`."
+        text += f" Settings changed for all runs{_exceptions(table)}: `{json.dumps(plan['overrides'])}`."
     return text
+
+
+def _exceptions(table: ResultTable) -> str:
+    """Name the rows that have other values of the settings changed: those that they are about."""
+    others = [
+        line.label for line in table.lines if any(not _has(run.config, table.plan["overrides"]) for run in line.runs)
+    ]
+    return f" but those of {'; '.join(others)}, which are about such a setting" if others else ""
+
+
+def _has(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> bool:
+    """Return whether these settings would change nothing in a run's configuration."""
+    own = config_from_json(config)
+    return config_from_json(merged(own.to_json(), overrides)) == own
 
 
 def _not_converged(table: ResultTable, why: str, lines: Sequence[Line]) -> str:

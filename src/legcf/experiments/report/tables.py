@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf.experiments import published
+from legcf.experiments.report.sheet import Sheet, SheetCell, Value
 from legcf.experiments.statistics import LEVEL, Measured, holm, paired
 from legcf.experiments.store import DRAWING, ResultStore, StoredRun
 from legcf.experiments.studies import STUDIES
@@ -87,6 +88,23 @@ class ResultTable:
     def seconds(self) -> float:
         """Return the seconds of all its runs, one after the other."""
         return sum(run.seconds or 0.0 for run in {run.key: run for line in self.lines for run in line.runs}.values())
+
+    def sheet(self) -> Sheet:
+        """Return sizes and metrics, the paper's beside ours where it has any."""
+        compares = any(line.published for line in self.lines)
+        columns = [
+            f"{who} {metric}" for metric in self.metrics for who in (("paper", "ours") if compares else ("ours",))
+        ]
+        rows = []
+        for line in self.lines:
+            numbers: list[SheetCell] = []
+            for metric in self.metrics:
+                numbers += [line.published.get(metric)] if compares else []
+                ours = line.measured.get(metric)
+                marks = (metric in line.best, metric in line.level)
+                numbers.append(None if ours is None else Value(ours.mean, ours.spread, *marks))
+            rows.append([line.label, line.params, *numbers])
+        return Sheet(f"{self.title} ({self.dataset}, {self.effort})", ["", "values", *columns], rows)
 
     def to_json(self) -> dict[str, Any]:
         facts = {"study": self.study, "dataset": self.dataset, "preset": self.effort}

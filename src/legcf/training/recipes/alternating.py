@@ -9,20 +9,20 @@ from legcf.assignment.solvers import SOLVERS
 from legcf.assignment.update import aggregated, mixed, refitted
 from legcf.core.config import TrainingConfig
 from legcf.data.interactions import MANY_PAIRS
-from legcf.embeddings.composed.legcf import Legcf, LegcfConfig
+from legcf.embeddings.composed.legcf_codes import CodedLayer, LegcfConfig
 from legcf.training.stage import Stage, TrainingView
 
 
-def stages(settings: LegcfConfig, training: TrainingConfig) -> list[Stage[Legcf]]:
+def stages(settings: LegcfConfig, training: TrainingConfig) -> list[Stage[CodedLayer]]:
     if settings.update == "none":
-        warm: Stage[Legcf] = Stage("pretrain", training.epochs)
+        warm: Stage[CodedLayer] = Stage("pretrain", training.epochs)
         warm.most_pairs = MANY_PAIRS  # the codebook is small, and starts from all pairs
         return [warm]
     # Half of a run that is limited in time: the updates must have their share.
     return [Stage("pretrain", training.epochs, time_share=0.5), Alternate("alternate", training.epochs)]
 
 
-class Alternate(Stage[Legcf]):
+class Alternate(Stage[CodedLayer]):
     """Solve S from H_full ≈ S · H_meta every m epochs, and then make graph and basis anew.
 
     It is solved after epochs m, 2m, … (Alg. 1, line 8), or before epochs 1, m + 1, … as the release does.
@@ -32,13 +32,13 @@ class Alternate(Stage[Legcf]):
     def supports_distributed(self) -> bool:
         return True
 
-    def before_epoch(self, session: TrainingView[Legcf], epoch: int) -> dict[str, Any]:
+    def before_epoch(self, session: TrainingView[CodedLayer], epoch: int) -> dict[str, Any]:
         return self._update_if_due(session, "start", epoch - 1)
 
-    def after_epoch(self, session: TrainingView[Legcf], epoch: int) -> dict[str, Any]:
+    def after_epoch(self, session: TrainingView[CodedLayer], epoch: int) -> dict[str, Any]:
         return self._update_if_due(session, "end", epoch)
 
-    def _update_if_due(self, session: TrainingView[Legcf], at: str, done: int) -> dict[str, Any]:
+    def _update_if_due(self, session: TrainingView[CodedLayer], at: str, done: int) -> dict[str, Any]:
         """Update S if that is due here, at the start or the end of an epoch, when so many of them are done."""
         started = time.perf_counter()
         layer, settings = session.layer, session.layer.config

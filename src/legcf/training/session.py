@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hold a run under way: what ranks, how it is validated, what it reports. `loop` trains it; some need no training."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from legcf.core.config import RunConfig
+from legcf.data.interactions import Dataset
+from legcf.evaluation import CHOOSING_SCORES, Evaluator, eval_users, sample_eval_users
+from legcf.ranking.builder import RankingBuilder
+from legcf.ranking.item_lists.recipe import Objective
+from legcf.ranking.ranking import Ranking
+from legcf.ranking.rerank import Reranker
+from legcf.training.checkpoint import RunLog, TrainingState
+from legcf.training.shared_work import Work
+from legcf.training.stage import Stage
+
+_CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingOptions:
+    """Hold how a run is carried out; none but `final` changes its result."""
+
+    folder: Path | None = None
+    """Where its files go; None: it writes none, as every process of a distributed run but the first."""
+    resume: bool = False
+    """Whether a run that was stopped in this folder goes on."""
+    quiet: bool = False
+    on_epoch: Callable[[dict[str, Any]], None] | None = None
+    """Called with every line that the run reports."""
+    final: bool = False
+    """Whether the model, once selected and tested, is trained once more on every pair there is."""
+    work: Work = field(default_factory=Work)
+    """What runs on the same data may share."""
+
+
+DEFAULT_OPTIONS = TrainingOptions()
+
+
+class RunSession:
+    """Hold a run whose model is solved: there is nothing to train, and so nothing to go on with after a stop."""
+
+    def __init__(
+        self,
+        model: Any,
+        dataset: Dataset,
+        config: RunConfig,
+        stages: Sequence[Stage[Any]],
+        rng: np.random.Generator,
+        options: TrainingOptions = DEFAULT_OPTIONS,
+    ) -> None:
+        self.options = options
+        self.model, self.dataset, self.config, self.stages, self.rng = model, dataset, config, stages, rng
+        self.quiet = options.quiet
+        self.state = TrainingState()
+        self.log = RunLog(options.folder, options.on_epoch)
+        self.builder = RankingBuilder(config.ranking, method_lists=model.layer.item_lists(dataset.train))
+        users = sample_eval_users(dataset.validation, config.training.validation_users, config.seed)
+        self.evaluator = Evaluator(dataset.validation, config.training.monitor, users)
+        self._clock = _CLOCKS[config.training.clock]
+
+    @property
+    def layer(self) -> Any:
+        """Return the layer; each stage knows the type of layer it trains (`TrainingView`), the loop trains any."""
+        return self.model.layer
+
+    @property
+    def spent(self) -> float:
+        return self.state.spent
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return self.log.lines
+
+    def run(self) -> None:
+        """Validate the model."""
+        if self.validates:
+            self._validate_start()
+
+    def jump_to(self, state: TrainingState, weights: Mapping[str, Any]) -> None:
+        """Take over how another session with the same settings ended."""
+        self.state = state
+        self._load(weights)
+
+    def _load(self, weights: Mapping[str, Any]) -> None:
+        self.model.load_state_dict(weights)
+        self.model.rebuild()
+
+    def can_resume(self) -> bool:
+        """Return whether there is a checkpoint; without one the run starts anew, and what it reported is dropped."""
+        self.log.delete()
+        return False
+
+    def resume(self) -> bool:
+        """Go back to the last checkpoint, if there is one."""
+        return self.can_resume()
+
+    # Validation ---------------------------------------------------------------------------------------------------
+
+    @property
+    def validates(self) -> bool:
+        return self.dataset.validation.num_pairs > 0
+
+    def ranking(self) -> Ranking:
+        """Return what the model ranks by as it is now."""
+        return self.builder.base(self.model.ranking())
+
+    def validation_score(self) -> float:
+        if not self.validates:
+            return 0.0
+        return self.evaluator.epoch_score(self.evaluator.metrics(self.ranking()))
+
+    def objective(self, stage: str, everyone: bool = False, report: bool = True) -> Objective:
+        """Return the selection score of rankings on validation, each reported as an epoch of `stage`.
+
+        With `everyone` all validation users are evaluated, however few are while the model trains.
+        """
+        numbers, evaluator = itertools.count(1), replace(self.evaluator, ranker=Reranker())
+        if everyone:
+            evaluator = replace(evaluator, users=eval_users(self.dataset.validation, CHOOSING_SCORES))
+
+        def score(ranking: Ranking, facts: dict[str, Any]) -> float:
+            started = self._now()
+            metrics = evaluator.metrics(ranking)
+            if report:
+                self._report(stage, next(numbers), None, {"search": facts, "validation": metrics}, started)
+            return evaluator.selection_score(metrics)
+
+        return score
+
+    def _validate_and_keep_best(self) -> dict[str, Any]:
+        """Validate, and remember these weights if none were better."""
+        metrics = self.evaluator.metrics(self.ranking())
+        score = self.evaluator.epoch_score(metrics)
+        stage = self.stages[self.state.stage]
+        of_an_earlier_stage = bool(self.state.best_at) and self.state.best_at[0] < self.state.stage
+        superseded = self.config.training.keep == "last-stage" and of_an_earlier_stage
+        if stage.eligible_as_best and (score > self.state.best or superseded):
+            self.state.best, self.state.best_at = score, [self.state.stage, self.state.epoch]
+            self._remember()
+        if score > self.state.stage_best:
+            self.state.stage_best, self.state.stale = score, 0
+            self.state.best_epochs[stage.name] = [self.state.epoch, score]
+        else:
+            self.state.stale += 1
+        return {"validation": metrics}
+
+    def _validate_start(self) -> None:
+        """Validate the first values as well: a warm start may be hard to improve on."""
+        started = self._now()
+        report = self._validate_and_keep_best()
+        self._report(self.stages[0].name, 0, None, report, started)
+
+    def _remember(self) -> None:
+        """Keep the weights as the best so far; those of a solved model stay as they are."""
+
+    # What is reported ---------------------------------------------------------------------------------------------
+
+    def _now(self) -> tuple[float, float]:
+        """Return the time on the wall, and on the clock that limits the run."""
+        return time.perf_counter(), self._clock()
+
+    def _report(
+        self, stage: str, epoch: int, loss: float | None, report: dict[str, Any], started: tuple[float, float]
+    ) -> None:
+        seconds, spent = (now - then for now, then in zip(self._now(), started, strict=True))
+        self.state.seconds += seconds
+        self.state.spent += spent
+        self.state.lines += 1
+        self.log.add({"stage": stage, "epoch": epoch, "loss": loss, **report, "seconds": seconds})
