@@ -155,6 +155,10 @@ def test_what_is_bought_again_is_recommended_again(tmp_path: Path) -> None:
     assert first["item"].to_list() == model.recommend(k=1)["item"].to_list()
     bought = set(_groceries().filter(pl.col("user") == 7)["item"])
     assert bought.isdisjoint(one.id for one in scorer.recommend(Request(7, k=60, exclude_seen=True)))
+    model.export(tmp_path / "nobody.legcf", users="none")
+    same = ["--data", tmp_path / "g.csv", "--repeat", "allow", "--protocol", "temporal", "--json"]
+    measured = json.loads(legcf("evaluate", tmp_path / "nobody.legcf", *same).out)
+    assert measured["metrics"]["ndcg@20"] == pytest.approx(model.metrics["test"]["ndcg@20"], abs=0.01)
     again = model.update(pl.DataFrame({"user": [7, 7, 999], "item": [1, 2, 3]}))
     assert again.trained.ranking.repeats
     assert again.recommend(7, k=1)["item"][0] in bought

@@ -31,5 +31,6 @@ def evaluate_file(model: ServedModel, dataset: Dataset, ks: Sequence[int]) -> di
             )
         item_index = model.items.find_all(dataset.items)
         histories = translated(dataset.train, None, item_index, len(model.items))
-        truth, counts = new_pairs(dataset, dataset.users, model.items, histories)
+        seen = Interactions.empty(histories.num_users, histories.num_items) if model.repeats else histories
+        truth, counts = new_pairs(dataset, dataset.users, model.items, seen)
     return {**accuracy(served_ranking(model, histories), truth, ks), **counts}
