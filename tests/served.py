@@ -128,7 +128,7 @@ def serving(model: ServedModel, path: Path, **settings: Any) -> Iterator[str]:
     import uvicorn
 
     from legcf.server.app import Settings, create_app
-    from legcf.server.main import server_options
+    from legcf.server.workers import server_options
 
     model.save(path)
     app = create_app(Settings(str(path), access_log=False, **settings))

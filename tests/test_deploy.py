@@ -17,6 +17,7 @@ import yaml
 
 from legcf.cli.app import app_for
 from legcf.modelfile.served_model import ServedModel
+from legcf.server.workers import server_options
 from tests.cli.commands.test_serve import serving
 from tests.cli.read_only import read_only
 from tests.served import model, toy  # noqa: F401 - fixtures
@@ -62,6 +63,12 @@ def test_commands_are_commands_of_legcf(place: str) -> None:
     if name == "serve":
         assert parsed["model"].name == "model.legcf"
         assert parsed["port"] == 8000
+
+
+def test_a_pod_that_ends_has_time_to_answer() -> None:
+    (word, seconds) = POD["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    assert word == "sleep"
+    assert int(seconds) + server_options()["timeout_graceful_shutdown"] < POD["terminationGracePeriodSeconds"]
 
 
 def test_images_and_pods_have_no_rights_they_do_not_need() -> None:

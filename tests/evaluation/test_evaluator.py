@@ -8,6 +8,7 @@ from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
 from legcf.evaluation import Evaluator, evaluate
 from legcf.ranking.ranking import Ranking
+from legcf.ranking.score import Lead, lead
 from tests.helpers import random_interactions
 
 
@@ -32,3 +33,32 @@ def test_metrics_are_those_of_evaluate_for_its_users() -> None:
 def test_what_is_no_metric_is_refused_at_once() -> None:
     with pytest.raises(UserError, match="is not a metric such as ndcg@20"):
         Evaluator(Interactions.empty(1, 1), "ndcg")
+
+
+def test_what_users_add_to_a_score_has_it_as_its_mean_and_tells_two_rankings_apart() -> None:
+    rng = np.random.default_rng(0)
+    users, items = (rng.standard_normal((count, 4)).astype(np.float32) for count in (60, 40))
+    truth = random_interactions(60, 40, 0.2, seed=1)
+    evaluator = Evaluator(truth)
+    first, second = (
+        evaluator.scored(Ranking(users + shift, items, Interactions.empty(60, 40)))[1] for shift in (0, 0.1)
+    )
+    assert first == pytest.approx(
+        evaluator.selection_score(evaluator.metrics(Ranking(users, items, truth.empty(60, 40))))
+    )
+    assert first.per_user.mean() == pytest.approx(float(first))
+    found = lead(second, first)
+    assert found.difference == pytest.approx(second - first)
+    gaps = second.per_user - first.per_user
+    assert found.error == pytest.approx(gaps.std(ddof=1) / np.sqrt(len(gaps)))
+    assert lead(first, first) == Lead(0.0, 0.0)
+    assert not lead(first, first).exceeds()
+
+
+def test_a_sample_is_the_same_again_and_has_truth() -> None:
+    truth = random_interactions(60, 40, 0.1, seed=1)
+    sample = Evaluator(truth).sampled(20).users
+    assert sample is not None
+    assert len(np.unique(sample)) == 20
+    assert (truth.user_degrees[sample] > 0).all()
+    assert Evaluator(truth).sampled(60).users is None

@@ -37,8 +37,8 @@ class Http(Target):
         import uvicorn
 
         from legcf.server.app import Settings, create_app
-        from legcf.server.main import server_options
         from legcf.server.state.event_log import EventLog
+        from legcf.server.workers import server_options
 
         super().__init__(folder)
         model = ServedModel.load(GOLDEN / "codes-lists-features.legcf")

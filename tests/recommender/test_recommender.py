@@ -4,6 +4,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -62,6 +63,19 @@ def test_scores_are_inner_products_in_order(fitted: Recommender) -> None:
     places = fitted.items.positions(frame["item"])
     assert np.allclose(frame["score"], fitted.ranking.items[places] @ fitted.ranking.users[5], atol=1e-5)
     assert frame["score"].is_sorted(descending=True)
+
+
+@pytest.mark.parametrize("denies", [False, True])
+def test_pages_and_impressions(fitted: Recommender, denies: bool) -> None:
+    user = fitted.users.external([3])[0]
+    asked: dict[str, Any] = {"deny": fitted.items.external([1])} if denies else {}
+    whole = fitted.recommend(user, k=9, **asked)
+    pages = [fitted.recommend(user, k=3, offset=offset, **asked) for offset in (0, 3, 6)]
+    assert pl.concat(pages).select("rank", "item").equals(whole.select("rank", "item"))
+    first, second = whole["item"].to_list()[:2]
+    assert fitted.recommend(user, k=1, shown={first: 4}, max_shown=4, **asked)["item"].to_list() == [second]
+    assert first not in fitted.recommend(user, k=1, shown={first: 40}, damping=0.5, **asked)["item"].to_list()
+    assert fitted.recommend(user, k=1, shown={first: 4}, **asked)["item"].to_list() == [first]
 
 
 def test_similar_items_leave_the_item_itself_out(fitted: Recommender) -> None:

@@ -17,7 +17,7 @@ from legcf.modelfile.histories import PackedHistories
 from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.tables.embedding_table import CodebookTable, DenseTable
-from legcf.scoring.batch import _lists_are_short
+from legcf.ranking.topk_numba import reaches_few
 from legcf.scoring.explain import explain
 from legcf.scoring.foldin import UserProfile
 from legcf.scoring.scorer import Request, Scorer
@@ -63,7 +63,7 @@ def test_short_lists_give_the_same_bits_compiled_and_by_numpy(model: ServedModel
         histories = replace(histories, weights=weights)
     short = replace(random_lists(len(model.items), 0.02, 1), user_power=0.37)
     scorer = Scorer(replace(model, lists=short, history=PackedHistories.of(histories)))
-    assert _lists_are_short(scorer, histories)
+    assert reaches_few(short, histories)
     for exclude_seen in (True, False):
         plain = scorer.recommend_all(20, exclude_seen, compiled=False)
         for by_numpy, compiled in zip(plain, scorer.recommend_all(20, exclude_seen, compiled=True), strict=True):

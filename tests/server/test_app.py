@@ -72,14 +72,14 @@ def test_batch_with_fold_in_and_filters(client: TestClient) -> None:
 
 
 def test_a_failure_in_a_batch_is_its_own(client: TestClient) -> None:
-    requests = [{"user": "u0", "k": 2}, {"user": "stranger"}, {"items": ["nothing"]}, {"items": ["i/1"], "k": 1}]
+    requests = [{"user": "u0", "k": 2}, {"user": "stranger"}, {"cursor": "none"}, {"items": ["i/1"], "k": 1}]
     answer = client.post("/recommend", json={"requests": requests})
     assert answer.status_code == 200
     content = answer.json()
     assert [result is None for result in content["results"]] == [False, True, True, False]
     assert [error is None for error in content["errors"]] == [True, False, False, True]
     assert content["errors"][1] == {"status": 404, "detail": "There is no user 'stranger' in this model."}
-    assert "no item 'nothing'" in content["errors"][2]["detail"]
+    assert "cursor" in content["errors"][2]["detail"]
     assert content["results"][0]["user"] == "u0"
 
 

@@ -25,10 +25,13 @@ expect = playwright.expect
 # on a phone the title has a line of its own, and what belongs together shares the next
 SCORES_IN_THEIR_ROW = """rows => rows.length > 0 && rows.every(row => {
     const box = (part) => row.querySelector(part).getBoundingClientRect();
-    const [title, actions, score] = [".card-title", ".card-actions", ".score"].map(box);
+    const [title, actions, score, meter] = [".card-title", ".card-actions", ".score", ".meter"].map(box);
+    const buttons = [...row.querySelectorAll(".card-actions button")].map((one) => one.getBoundingClientRect().right);
     const whole = row.getBoundingClientRect();
     const level = Math.abs((actions.top + actions.bottom) - (score.top + score.bottom)) < 12;
-    return level && score.left >= actions.right && score.right <= whole.right + 1 && title.height < whole.height + 1;
+    const apart = meter.left >= Math.max(...buttons);
+    const inside = score.right <= whole.right + 1 && title.height < whole.height + 1;
+    return apart && level && score.left >= actions.right && inside;
 })"""
 expect.set_options(timeout=PATIENCE)
 REFUSED = ("404", "401", "Failed to load resource")
@@ -347,6 +350,28 @@ def test_what_tells_the_server_can_be_tried_too(browser: Any, shop: str) -> None
             assert '"model"' in _try(page, title, "200 after")
         for title in ("DELETE /items/{item}", "DELETE /items"):
             assert "no description" in _try(page, title, "404 after")
+
+
+@pytest.mark.parametrize("width", [390, 320])
+def test_what_can_be_done_with_an_item_does_not_lie_below_its_score_on_a_phone(
+    browser: Any, shop: str, width: int
+) -> None:
+    with opened(browser, viewport={"width": width, "height": 844}, has_touch=True) as page:
+        page.goto(f"{shop}/#user=u4")
+        expect(page.get_by_role("button", name="to the history").first).to_be_visible()
+        assert page.locator("#results > li").evaluate_all(SCORES_IN_THEIR_ROW)
+
+
+def test_a_model_of_all_pairs_shows_the_accuracy_it_was_chosen_by(
+    browser: Any, listed_model: ServedModel, tmp_path: Path
+) -> None:
+    final = {"final": {"pairs": 9}, "test": {"ndcg@20": 0.25, "recall@20": 0.5}, "validation": {"ndcg@20": 0.125}}
+    chosen = replace(listed_model, card={**listed_model.card, "metrics": final})
+    with serving(chosen, tmp_path / "model") as address, opened(browser) as page:
+        page.goto(f"{address}/#model")
+        expect(page.locator("#accuracy")).to_contain_text("chosen as")
+        expect(page.locator("#accuracy")).to_contain_text("test ndcg@20")
+        expect(page.locator("#accuracy")).to_contain_text("0.2500")
 
 
 @pytest.mark.parametrize("width", [390, 320])

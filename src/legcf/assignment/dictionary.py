@@ -11,17 +11,17 @@ from scipy.linalg import cho_factor, cho_solve
 from legcf.assignment.assignment import Assignment
 from legcf.assignment.matching_pursuit import DEFAULT_MEMORY_CAP_MB, encode, rows_within
 from legcf.core import distributed
-from legcf.core.arrays import FloatArray
+from legcf.core.arrays import FloatArray, gram
 from legcf.core.errors import UserError
 from legcf.core.progress import progress
 
 DEFAULT_ROUNDS = 8  # of pursuit and fit; other numbers have no measurement in docs/study.md
 _START_ROUNDS = 5  # of k-means: the pursuit's rounds mend the rest
 _START_ROWS_PER_ATOM = 256
+_START_BLOCK_MB = 16  # of products at a time: more are no faster
 _RIDGE = 1e-3  # relative to an atom's mean use; pulls towards the previous atom, so that a hardly used one stays put
 _LEAST_USE = 2  # an atom that fewer rows use explains no pattern, only a row
 _FLOOR = 1e-9  # relative to the largest singular value
-_GRAM_ROWS = 2048
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,11 +64,7 @@ def balance(
 
 def _gram_root(vectors: FloatArray) -> NDArray[np.float64]:
     """Return R with RᵀR = XᵀX, summed in float64 by blocks of rows."""
-    gram = np.zeros((vectors.shape[1], vectors.shape[1]))
-    for start in range(0, len(vectors), _GRAM_ROWS):
-        block = vectors[start : start + _GRAM_ROWS].astype(np.float64)
-        gram += block.T @ block
-    values, basis = np.linalg.eigh(gram)
+    values, basis = np.linalg.eigh(gram(vectors))
     root: NDArray[np.float64] = np.sqrt(np.maximum(values, 0))[:, None] * basis.T
     return root
 
@@ -111,14 +107,14 @@ def fit(
 ) -> FloatArray:
     """Solve the codebook that fits the codes best: (SᵀS + λI) D = SᵀH + λ D_before."""
     matrix = assignment.to_csr()
-    gram = (matrix.T @ matrix).toarray().astype(np.float64)
-    ridge = _RIDGE * max(float(np.trace(gram)), np.finfo(np.float64).tiny) / len(gram)
-    gram[np.diag_indices(len(gram))] += ridge
+    uses = (matrix.T @ matrix).toarray().astype(np.float64)
+    ridge = _RIDGE * max(float(np.trace(uses)), np.finfo(np.float64).tiny) / len(uses)
+    uses[np.diag_indices(len(uses))] += ridge
     right = ridge * codebook.astype(np.float64)
     rows = rows_within(memory_cap_mb / 4, vectors.shape[1])
     for start in range(0, len(vectors), rows):
         right += matrix[start : start + rows].T @ vectors[start : start + rows]
-    fitted: FloatArray = cho_solve(cho_factor(gram, overwrite_a=True), right, overwrite_b=True).astype(np.float32)
+    fitted: FloatArray = cho_solve(cho_factor(uses, overwrite_a=True), right, overwrite_b=True).astype(np.float32)
     return fitted
 
 
@@ -153,7 +149,7 @@ def _start(
     picked = rng.choice(len(vectors), min(len(vectors), _START_ROWS_PER_ATOM * c, affordable), replace=False)
     directions = _unit(vectors[np.sort(picked)])
     centres = directions[rng.choice(len(directions), c, replace=False)]
-    rows = rows_within(memory_cap_mb / 4, c)
+    rows = rows_within(min(memory_cap_mb / 4, _START_BLOCK_MB), c)
     for _ in range(_START_ROUNDS):
         nearest = np.empty(len(directions), dtype=np.int64)
         cosines = np.empty(len(directions), dtype=np.float32)
@@ -162,8 +158,8 @@ def _start(
         for start in range(mine.start, mine.stop, rows):
             block = slice(start, min(start + rows, mine.stop))
             products = directions[block] @ centres.T
-            nearest[block] = (products if nonnegative else np.abs(products)).argmax(axis=1)
-            cosines[block] = np.take_along_axis(products, nearest[block, None], axis=1)[:, 0]
+            nearest[block] = (products if nonnegative else np.abs(products, out=products)).argmax(axis=1)
+            cosines[block] = np.einsum("pj,pj->p", directions[block], centres[nearest[block]])
         distributed.all_gather_rows(nearest, shares)
         distributed.all_gather_rows(cosines, shares)
         members = sp.csr_matrix((cosines, (nearest, np.arange(len(directions)))), shape=(c, len(directions)))

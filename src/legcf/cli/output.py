@@ -68,7 +68,7 @@ def summary(metrics: dict[str, Any]) -> dict[str, Any]:
     test = metrics["test"]
     return {
         **{f"test {name}": test[name] for name in SHOWN_METRICS if name in test},
-        "validation ndcg@20": metrics["validation"].get("ndcg@20"),
+        "validation ndcg@20": metrics["validation"].get("ndcg@20", "no pairs to validate by"),
         **({"measured on (users)": test["judged_users"]} if "judged_users" in test else {}),
         **({"best epoch of each stage": best} if (best := best_epochs(metrics)) else {}),
         **({"trained once more on all (pairs)": metrics["final"]["pairs"]} if "final" in metrics else {}),
@@ -80,6 +80,11 @@ def summary(metrics: dict[str, Any]) -> dict[str, Any]:
         "preset": metrics["preset"],
         "seed": str(metrics["seed"]),
     }
+
+
+def method_title(asked: str, kept: str) -> str:
+    """Name the method of a run, and the one that its model was kept as where that is another."""
+    return asked if asked == kept else f"{asked}, kept as {kept},"
 
 
 def best_epochs(metrics: Mapping[str, Any]) -> str:

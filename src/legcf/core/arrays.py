@@ -22,6 +22,8 @@ Square = NDArray[np.float64]
 NPY_ERRORS = (ValueError, OSError, EOFError, KeyError, TypeError, SyntaxError, TokenError, OverflowError, MemoryError)
 """What `np.load` raises for damaged files: their headers are Python, and say how much memory to take."""
 
+_GRAM_ROWS = 2048  # that are turned into float64 at a time
+
 
 def sorted_unique(values: NDArray[Any]) -> NDArray[Any]:
     """Return the sorted distinct values; `np.unique` (numpy 2.3 on) hashes, many times slower on keys of pairs."""
@@ -29,6 +31,16 @@ def sorted_unique(values: NDArray[Any]) -> NDArray[Any]:
     keep = np.ones(len(ordered), dtype=np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=keep[1:])
     return ordered[keep]
+
+
+def gram(rows: FloatArray, others: FloatArray | None = None) -> Square:
+    """Return rowsᵀ · others (rows themselves by default), summed in float64 without a copy of all rows."""
+    others = rows if others is None else others
+    total = np.zeros((rows.shape[1], others.shape[1]))
+    for start in range(0, len(rows), _GRAM_ROWS):
+        block = slice(start, start + _GRAM_ROWS)
+        total += rows[block].T.astype(np.float64) @ others[block]
+    return total
 
 
 def inverse_power(values: NDArray[Any], power: float) -> NDArray[np.float64]:

@@ -119,10 +119,9 @@ class Interactions:
 
     def subset(self, marked: NDArray[np.bool_]) -> "Interactions":
         """Return the marked pairs, over the same users and items."""
+        ends = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(marked, dtype=np.int64)])
         weights = None if self.weights is None else self.weights[marked]
-        return Interactions.from_pairs(
-            self.users()[marked], self.items[marked], self.num_users, self.num_items, weights
-        )
+        return Interactions(ends[self.indptr], self.items[marked], self.num_items, weights)
 
     def of_users(self, users: NDArray[np.integer]) -> "Interactions":
         """Return the pairs of some users, in this order, over the same items."""
@@ -185,7 +184,10 @@ class Interactions:
 
     def transposed(self) -> "Interactions":
         """Return item → users."""
-        return Interactions.from_pairs(self.items, self.users(), self.num_items, self.num_users, self.weights)
+        order = np.argsort(self.items, kind="stable")  # users of an item stay in their order
+        indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(self.item_degrees)])
+        weights = None if self.weights is None else self.weights[order]
+        return Interactions(indptr, self.users()[order], self.num_users, weights)
 
     def to_scipy(self) -> "sp.csr_matrix":
         import scipy.sparse as sp  # here: serving has no use for it

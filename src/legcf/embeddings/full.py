@@ -93,10 +93,7 @@ class FullTable(EmbeddingLayer[FullTableConfig]):
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
         initial, rows = self.config.initial, self.weight.data
         if initial == "als":
-            users, items = factorise(train, self.config.dim, rng, self.config.als)
-            items_only = self.config.rows == "items"
-            found = history_items(train, users, items) if items_only else np.vstack(balance(users, items, 0.5)[:2])
-            rows.copy_(torch.from_numpy(found * np.float32(self.config.score_scale) ** 0.5))
+            self.initialise_from(*factorise(train, self.config.dim, rng, self.config.als), train, rng)
         elif initial == "spectral":
             vectors = singular_vectors(train, self.config.dim, rng)
             scale = np.maximum(train.item_degrees, 1) ** self.config.popularity_power
@@ -104,6 +101,18 @@ class FullTable(EmbeddingLayer[FullTableConfig]):
         else:
             shape = (len(rows), self.config.dim)
             rows.copy_(xavier_uniform(shape, rng) if initial == "xavier" else normal(shape, 0.1, rng))
+
+    @property
+    def start_factorisation(self) -> AlsSettings | None:
+        return self.config.als if self.config.initial == "als" else None
+
+    def initialise_from(
+        self, users: FloatArray, items: FloatArray, train: Interactions, rng: np.random.Generator
+    ) -> None:
+        """Take these vectors as rows, or those of items that act like them for sums over histories."""
+        items_only = self.config.rows == "items"
+        found = history_items(train, users, items) if items_only else np.vstack(balance(users, items, 0.5)[:2])
+        self.weight.data.copy_(torch.from_numpy(found * np.float32(self.config.score_scale) ** 0.5))
 
     @property
     def als_settings(self) -> AlsSettings:

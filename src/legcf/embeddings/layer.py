@@ -159,6 +159,11 @@ class Layer(ABC, Generic[C]):
         """Return the run or file whose vectors training starts from, where the settings name one."""
         return None
 
+    @property
+    def start_factorisation(self) -> AlsSettings | None:
+        """Return the settings of the factorisation that `initialise` hands to `initialise_from`, where it does."""
+        return None
+
     def initialise_from(
         self, users: FloatArray, items: FloatArray, train: Interactions, rng: np.random.Generator
     ) -> None:

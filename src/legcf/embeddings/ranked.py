@@ -27,5 +27,5 @@ def ranking_of(vectors: FloatArray, layer: Layer[Any], backbone: Backbone[Any], 
         bias=None if bias is None else bias.copy(),
         pooling=pooling,
         codes=layer.item_codes() if backbone.keeps_items else None,
-        meta=added if len(added) else None,
+        meta=added.copy() if len(added) else None,  # a view would hold all vectors
     )

@@ -56,9 +56,22 @@ def evaluate(
 
     Each process of a distributed run evaluates its share of the users, and all return the same means.
     """
+    return evaluate_with_users(ranking, truth, ks, users, metrics, ranker)[0]
+
+
+def evaluate_with_users(
+    ranking: Ranking,
+    truth: Interactions,
+    ks: Sequence[int] = DEFAULT_KS,
+    users: Positions | None = None,
+    metrics: Iterable[str] | None = None,
+    ranker: Ranker = rank,
+) -> tuple[dict[str, float], dict[str, NDArray[np.float64]]]:
+    """Return what `evaluate` returns, and the metrics of every user of this process."""
     names = None if metrics is None else sorted(metrics)  # all processes in the same order, of a set as well
     lists = _rank_local(ranking, max(ks), _with_truth(truth, users), ranker)
-    return _means(ranking, truth, lists, ks, names)
+    per_user = _per_user(truth, lists, ks, names)
+    return _means(ranking, truth, lists, ks, per_user), per_user
 
 
 def _rank_local(ranking: Ranking, k: int, users: Positions, ranker: Ranker) -> _RankedLists:
@@ -72,11 +85,11 @@ def _means(
     truth: Interactions,
     lists: _RankedLists,
     ks: Sequence[int],
-    metrics: Iterable[str] | None,
+    per_user: Mapping[str, NDArray[np.float64]],
     beyond: bool = False,
 ) -> dict[str, float]:
     """Return means over the users of all processes; with `beyond`, of novelty and similarity as well."""
-    per_user, count = _per_user(truth, lists, ks, metrics), len(lists.users)
+    count = len(lists.users)
     means = {name: float(values.mean()) if values.size else 0.0 for name, values in per_user.items()}
     for k in ks if beyond else ():
         means[f"novelty@{k}"] = novelty(lists.items[:, :k], ranking.popularity, ranking.num_users)
@@ -113,7 +126,7 @@ def accuracies(
     result = {}
     for name, truth in truths.items():
         part = lists.subset(np.isin(lists.users, evaluated[name], assume_unique=True))
-        means = _means(ranking, truth, part, ks, None, beyond=True)
+        means = _means(ranking, truth, part, ks, _per_user(truth, part, ks, None), beyond=True)
         sampled = {} if samples[name] is None else {"judged_users": len(evaluated[name])}
         result[name] = {**means, "fallback_users": int(is_cold[evaluated[name]].sum()), **sampled}
     return result

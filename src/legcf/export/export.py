@@ -128,8 +128,11 @@ def _save(model: ServedModel, path: Path, options: ExportOptions) -> dict[str, i
 
 def _opened(trained: "TrainedModel", open_data: Callable[[], Dataset] | None) -> tuple[Dataset | None, str | None]:
     """Return the data of the training, or why there is none to measure by."""
-    if "final" in trained.card.get("metrics", {}):
-        return None, "the model was trained on every pair, so none is left to measure it by"
+    metrics = trained.card.get("metrics", {})
+    if "final" in metrics:
+        test = (metrics.get("test") or {}).get("ndcg@20")
+        chosen = "" if test is None else f"; the model that it was chosen as has a test ndcg@20 of {test:.4f}"
+        return None, f"the model was trained on every pair, so none is left to measure it by{chosen}"
     try:
         return (None, "there is no data to measure it by") if open_data is None else (open_data(), None)
     except UserError as error:

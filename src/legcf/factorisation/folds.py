@@ -1,31 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find α, λ and width of a factorisation where pairs are few, on validation and held-out training pairs together.
+"""Find α and λ of a factorisation where pairs are few, on validation and held-out training pairs together.
 
 α and λ belong together: λ shrinks what α makes large, and beyond some λ / α nothing is left of the vectors. So that
 ratio is climbed first, then both with the ratio kept; one of them alone ends beside the best. A few thousand validation
 pairs prefer one table of many by luck; folds of the training pairs are more, validation pairs are more like test.
+Trials are narrow, and each goes on from the vectors of the best before it: on LastFM (docs/study.md, section 13) three
+further rounds of 64 columns prefer the ratio that eight rounds of 128 prefer.
 """
 
 from dataclasses import dataclass
-from functools import cache
-from itertools import pairwise
 
 import numpy as np
 
-from legcf.core.hill_climb import climb
+from legcf.core.arrays import FloatArray
 from legcf.data.interactions import MANY_PAIRS, Dataset, Interactions
-from legcf.evaluation import CHOOSING_SCORES, Evaluator, eval_users
+from legcf.evaluation import Evaluator
 from legcf.factorisation.als import AlsSettings, factorise
-from legcf.factorisation.history_vectors import history_items
-from legcf.ranking.ranking import Ranking
-from legcf.ranking.tables.pooling import Pooling
+from legcf.factorisation.history_vectors import history_ranking
+from legcf.ranking.score import Lead, Score, lead
 
 # Measured on LastFM (docs/study.md, section 13), where every search ends at α = 10 and λ = 4 α.
 _PARTS = 5  # of everyone's pairs, of which one is held out; other numbers were not measured
 _ENOUGH_PAIRS = 40_000  # held out, in all folds together: five folds of LastFM; other numbers were not measured
+_FOLDS_TRIED = 2  # beside validation: the first two of LastFM's five prefer what all five prefer
 _FIRST_ALPHA, _LEAST_ALPHA, _MOST_ALPHA = 10.0, 1.25, 80.0
 _FIRST_RATIO, _LEAST_RATIO, _MOST_RATIO = 2.0, 0.0625, 16.0  # λ / α; beyond 4 the vectors of LastFM vanish
-_HISTORY_POWER = 0.5  # what `history_items` fits its vectors for
+_MORE_ROUNDS = 3  # from the vectors of the best trial so far; two were not measured
+_EVAL_USERS = 2000
+_Vectors = tuple[FloatArray, FloatArray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,38 +37,66 @@ class Fold:
     seen: Interactions
     hidden: Interactions
 
-    def score(self, width: int, settings: AlsSettings, seed: int) -> float:
-        """Return how well vectors of the seen pairs, summed over histories, find the hidden ones."""
-        users, items = factorise(self.seen, width, np.random.default_rng(seed), settings)
-        items = history_items(self.seen, users, items)
-        pooling = Pooling(_HISTORY_POWER, _HISTORY_POWER, self.seen.item_degrees)
-        ranking = Ranking(pooling.vectors(self.seen, items.__getitem__, width), items, self.seen)
-        evaluator = Evaluator(self.hidden, users=eval_users(self.hidden, CHOOSING_SCORES))
-        return evaluator.selection_score(evaluator.metrics(ranking))
+    def score(self, vectors: _Vectors) -> Score:
+        """Return how well these vectors of the seen pairs, summed over histories, find the hidden ones."""
+        evaluator = Evaluator(self.hidden).sampled(_EVAL_USERS)
+        return evaluator.scored(history_ranking(self.seen, *vectors))[1]
 
 
-def best_factorisation(
-    dataset: Dataset, widths: tuple[int, ...], rng: np.random.Generator, settings: AlsSettings
-) -> tuple[int, AlsSettings]:
-    """Find α and λ for the first width, then widen while that is better. Folds count as much as validation."""
-    validation = Fold(dataset.train, dataset.validation)
-    held_out = folds(dataset.train, rng)
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """Hold what α and λ / α were tried, and the vectors and scores of every fold; the first fold is validation."""
+
+    alpha: float
+    ratio: float
+    vectors: list[_Vectors]
+    scores: list[Score]
+
+    def lead_over(self, other: "_Trial") -> Lead:
+        """Compare with another trial; validation counts as much as all other folds together."""
+        leads = [lead(one, another) for one, another in zip(self.scores, other.scores, strict=True)]
+        shares = [1.0, *[1 / max(len(leads) - 1, 1)] * (len(leads) - 1)]
+        difference = sum(share * one.difference for share, one in zip(shares, leads, strict=True))
+        squares = sum((share * one.error) ** 2 for share, one in zip(shares, leads, strict=True))
+        return Lead(difference, float(np.sqrt(squares)))
+
+
+def best_factorisation(dataset: Dataset, width: int, rng: np.random.Generator, settings: AlsSettings) -> AlsSettings:
+    """Find the ratio λ / α that is best, then another α with that ratio if it is better by more than its error."""
+    tried_on = [Fold(dataset.train, dataset.validation), *folds(dataset.train, rng)[:_FOLDS_TRIED]]
     seed = int(rng.integers(2**32))
 
-    @cache
-    def score(width: int, alpha: float, ratio: float) -> float:
+    def tried(alpha: float, ratio: float, before: _Trial | None) -> _Trial:
         trial = _with(settings, alpha, ratio)
-        on_folds = [fold.score(width, trial, seed) for fold in held_out]
-        return validation.score(width, trial, seed) + sum(on_folds) / len(on_folds)
+        starts: list[_Vectors | None] = [None] * len(tried_on)
+        if before is not None:
+            trial = trial.model_copy(update={"rounds": min(_MORE_ROUNDS, settings.rounds)})
+            starts = [*before.vectors]
+        vectors = [
+            factorise(fold.seen, width, np.random.default_rng(seed), trial, start=start)
+            for fold, start in zip(tried_on, starts, strict=True)
+        ]
+        return _Trial(alpha, ratio, vectors, [fold.score(pair) for fold, pair in zip(tried_on, vectors, strict=True)])
 
-    width = widths[0]
-    ratio = climb(lambda one: score(width, _FIRST_ALPHA, one), _FIRST_RATIO, _LEAST_RATIO, _MOST_RATIO)
-    alpha = climb(lambda one: score(width, one, ratio), _FIRST_ALPHA, _LEAST_ALPHA, _MOST_ALPHA)
-    for before, wider in pairwise(widths):
-        if score(wider, alpha, ratio) <= score(before, alpha, ratio):
+    best = first = tried(_FIRST_ALPHA, _FIRST_RATIO, None)
+    for factor in (2.0, 0.5):
+        while _LEAST_RATIO <= factor * best.ratio <= _MOST_RATIO:
+            trial = tried(best.alpha, factor * best.ratio, best)
+            if trial.lead_over(best).difference <= 0:
+                break
+            best = trial
+        if best is not first:
             break
-        width = wider
-    return width, _with(settings, alpha, ratio)
+    usual = best
+    for factor in (2.0, 0.5):
+        while _LEAST_ALPHA <= factor * best.alpha <= _MOST_ALPHA:
+            trial = tried(factor * best.alpha, best.ratio, best)
+            if not trial.lead_over(best).exceeds():
+                break
+            best = trial
+        if best is not usual:
+            break
+    return _with(settings, best.alpha, best.ratio)
 
 
 def _with(settings: AlsSettings, alpha: float, ratio: float) -> AlsSettings:

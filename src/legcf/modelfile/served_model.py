@@ -90,6 +90,10 @@ class ServedModel:
     def item_name(self, item: int) -> str:
         return self.titles[item] if self.titles is not None else str(self.items.values[item])
 
+    def excludes_seen(self, asked: bool | None) -> bool:
+        """Say whether to leave out what users have: as asked, else as the model was tested."""
+        return not self.repeats if asked is None else asked
+
     def save(self, path: Path) -> dict[str, int]:
         """Write the model and return the bytes of each of its parts."""
         store, config = _to_store(self)

@@ -42,7 +42,8 @@ class RankingBuilder:
     byte_budget: int | None = None
     """Bytes that a model file has for vectors and lists; None where no size is configured."""
     fitter: ListFitter | None = None
-    """Solves lists of the training pairs, where several builders share the work; None: each solves its own."""
+    """Solves lists of the training pairs, where several builders share the work, or rankings have the histories of some
+    users alone; None: lists are of the histories."""
     method_lists: ItemLists | None = None
     """Lists that the method itself ranks by."""
 
@@ -119,14 +120,12 @@ class RankingBuilder:
         builder, config = replace(self, fitter=self._fitter_for(ranking)), self.config
         assert builder.fitter is not None
         if objective is not None and config.fit_lists:
-            config = builder.fitter.settings(ranking, config, objective)
+            config = builder.fitter.settings(ranking, config, objective, self.entries(ranking))
         lists = builder.fitter.lists(config, self.entries(ranking))
         return builder.with_list_weight(ranking, lists, config, objective)
 
     def _fitter_for(self, ranking: Ranking) -> ListFitter:
-        if self.fitter is None or self.fitter.train is not ranking.histories:
-            return ListFitter(ranking.histories)
-        return self.fitter
+        return ListFitter(ranking.histories) if self.fitter is None else self.fitter
 
 
 def arrays(ranking: Ranking) -> dict[str, NDArray[np.generic]]:

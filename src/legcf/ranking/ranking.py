@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf.assignment.assignment import Assignment
-from legcf.core.arrays import FloatArray, IntArray, Positions
+from legcf.core.arrays import FloatArray, IntArray, Positions, gram
 from legcf.data.interactions import Interactions
 from legcf.ranking.tables.embedding_table import EmbeddingTable
 from legcf.ranking.tables.pooling import Pooling
@@ -138,9 +138,8 @@ def _shortened(vectors: FloatArray, power: float) -> FloatArray:
 
 def product_spread(user_vectors: FloatArray, item_vectors: FloatArray) -> float:
     """Return the standard deviation of all inner products of users and items, from two d × d matrices."""
-    users, items = user_vectors.astype(np.float64), item_vectors.astype(np.float64)
-    if not len(users) or not len(items):
+    if not len(user_vectors) or not len(item_vectors):
         return 0.0
-    square = float(np.sum((users.T @ users / len(users)) * (items.T @ items / len(items))))
-    mean = float(users.mean(axis=0) @ items.mean(axis=0))
+    square = float(np.sum(gram(user_vectors) / len(user_vectors) * gram(item_vectors) / len(item_vectors)))
+    mean = float(user_vectors.mean(axis=0, dtype=np.float64) @ item_vectors.mean(axis=0, dtype=np.float64))
     return float(np.sqrt(max(square - mean**2, 0.0)))

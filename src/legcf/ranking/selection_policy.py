@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hold every rule of the selection that differs between small and large catalogues."""
 
+import math
 from dataclasses import dataclass
+
+from legcf.ranking.score import lead
 
 LARGE_CATALOGUE = 8192
 """Items. Larger catalogues are selected by `LARGE`, all others by `SMALL`. LastFM and ml-1m are
@@ -12,6 +15,11 @@ MIN_IMPROVEMENT = 1.01
 of Gowalla preferred other list settings by 0.4 % where validation preferred the default (docs/study.md, section 12)."""
 
 
+def is_improvement(score: float, usual: float) -> bool:
+    """Say whether a score is better than that of the usual setting by `MIN_IMPROVEMENT` and by more than its error."""
+    return score > MIN_IMPROVEMENT * usual and lead(score, usual).exceeds()
+
+
 @dataclass(frozen=True)
 class SelectionPolicy:
     """Hold the rules by which tables and lists are selected for catalogues of one size.
@@ -20,8 +28,6 @@ class SelectionPolicy:
     is cheap. In a large catalogue it is the other way round.
     """
 
-    trial_candidates: int
-    """Candidates per item in the lists while their settings are searched. Alternatives were not recorded."""
     list_candidates: int
     """Candidates per item in the final lists; twice as many where the byte budget exceeds them all. Items of a small
     catalogue have more in common, so more of them are candidates. Alternatives were not recorded."""
@@ -32,20 +38,17 @@ class SelectionPolicy:
     pairs of Gowalla and not by its test pairs: 0.1911 / 0.1595 against 0.1945 / 0.1625 (docs/findings.md)."""
     full_width_bits: tuple[int, ...]
     """Bits that are tried after those, and only for a table of all its columns. Not measured one by one."""
-    weighs_lists_per_table: bool
-    """Whether every table is tried with a list weight of its own, or with that of the first table of its kind. On
-    LastFM the same table has 0.2663 / 0.1545 with another's weight and 0.2982 / 0.1732 with its own (docs/findings.md);
-    in a large catalogue each weight takes too long."""
     fits_factorisation_on_folds: bool
     """Whether α, λ and width of the factorisation are found on folds of the training pairs and validation together
     (`factorisation.folds`; docs/study.md, section 13), so that one table is tried; or α on hidden training pairs, λ and
     width on validation."""
     skip_training_below: float
     """A ratio of selection scores. Codes are not trained if they start below this share of the best table's score:
-    training never made up for it in the runs behind docs/results.md. Alternatives were not recorded."""
-    trained_handicap: float
-    """The trained model's score is multiplied by this before it is compared with that of the best model that needs no
-    training: in favour of training in a large catalogue, against it in a small one (docs/study.md, section 12)."""
+    training never made up for it in the runs behind docs/results.md. In a small catalogue codes are trained only where
+    their start is surely better than the table. Alternatives were not recorded."""
+    favours_training: bool
+    """Whether the trained model is kept unless the best model that needs no training is surely better, or the other way
+    round (`is_improvement`; docs/study.md, section 12)."""
 
     @classmethod
     def for_catalogue(cls, num_items: int) -> "SelectionPolicy":
@@ -54,24 +57,20 @@ class SelectionPolicy:
 
 
 SMALL = SelectionPolicy(
-    trial_candidates=100,
     list_candidates=200,
     update_candidates=100,
     table_bits=(2, 3, 4),
     full_width_bits=(6,),
-    weighs_lists_per_table=True,
     fits_factorisation_on_folds=True,
-    skip_training_below=0.97,
-    trained_handicap=1 / MIN_IMPROVEMENT,
+    skip_training_below=math.inf,
+    favours_training=False,
 )
 LARGE = SelectionPolicy(
-    trial_candidates=32,
     list_candidates=64,
     update_candidates=64,
     table_bits=(2,),
     full_width_bits=(),
-    weighs_lists_per_table=False,
     fits_factorisation_on_folds=False,
     skip_training_below=0.95,
-    trained_handicap=MIN_IMPROVEMENT,
+    favours_training=True,
 )

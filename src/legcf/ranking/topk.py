@@ -10,10 +10,12 @@ from legcf.core.arrays import FloatArray, Positions
 from legcf.data.interactions import Interactions
 from legcf.ranking.popularity import trust
 from legcf.ranking.ranking import Ranking
-from legcf.ranking.topk_numba import top_k
+from legcf.ranking.tables.embedding_table import CodebookTable
+from legcf.ranking.topk_numba import reaches_few, search_codes, top_k
 from legcf.ranking.topk_numpy import TopK, empty_top_k
 
-_BLOCK_BYTES = 64 * 2**20  # scores held at a time: large enough for a fast product, small enough to stay near the cache
+_CODED_USERS = 2048  # whose projections on a codebook are held at a time
+_BLOCK_BYTES = 16 * 2**20  # scores held at a time: large enough for a fast product, small enough to stay near the cache
 
 
 def rank(ranking: Ranking, k: int, users: Positions | None = None, seen: Interactions | None = None) -> TopK:
@@ -23,6 +25,36 @@ def rank(ranking: Ranking, k: int, users: Positions | None = None, seen: Interac
     """
     asked_users = np.arange(ranking.num_users) if users is None else np.asarray(users)
     hidden = Interactions.empty(len(asked_users), ranking.num_items) if seen is None else seen.of_users(asked_users)
+    codes = None if ranking.rows is None else ranking.rows.codes
+    if codes is None or not reaches_few(ranking.lists, ranking.histories):
+        return _rank_all(ranking, k, asked_users, hidden)
+    ranked, scores = _rank_codes(ranking, codes, k, asked_users, hidden)
+    cold = np.flatnonzero(~ranking.users[asked_users].any(axis=1))
+    if len(cold):
+        ranked[cold], scores[cold] = _rank_all(ranking, k, asked_users[cold], hidden.of_users(cold))
+    return ranked, scores
+
+
+def _rank_codes(ranking: Ranking, codes: CodebookTable, k: int, asked_users: Positions, hidden: Interactions) -> TopK:
+    """Rank by codes instead of vectors: t products an item, where its vector would take d."""
+    ranked, scores = empty_top_k(len(asked_users), min(k, ranking.num_items))
+    for start in range(0, len(asked_users), _CODED_USERS):
+        block = slice(start, min(start + _CODED_USERS, len(asked_users)))
+        users = asked_users[block]
+        ranked[block], scores[block] = search_codes(
+            codes,
+            codes.project(ranking.users[users]),
+            ranked.shape[1],
+            ranking.bias,
+            hidden.of_users(np.arange(start, block.stop)),
+            ranking.lists,
+            ranking.histories.of_users(users),
+        )
+    return ranked, scores
+
+
+def _rank_all(ranking: Ranking, k: int, asked_users: Positions, hidden: Interactions) -> TopK:
+    """Make every score of these users."""
 
     def complete(scores: FloatArray, rows: slice) -> None:
         ranking.add_bias_and_history(scores, asked_users[rows])

@@ -18,6 +18,7 @@ from legcf.ranking.tables.pooling_numba import relative_array
 from legcf.ranking.topk_numpy import TopK, empty_top_k
 
 _TOGETHER = 64  # users whose projections lie beside each other: a bit of a uint64 for each
+_FEW_REACHED = 0.25  # of all items by the lists of a history; beyond, all scores are made; decides speed alone
 _CHUNKS_PER_THREAD = 8  # of `move_items`: small enough that no thread waits long for another
 
 
@@ -26,6 +27,14 @@ def top_k(all_scores: FloatArray, k: int, seen: Interactions) -> TopK:
     items, scores = empty_top_k(len(all_scores), k)
     _select(all_scores, seen.indptr, seen.items, items, scores)
     return items, scores
+
+
+def reaches_few(lists: ItemLists | None, histories: Interactions) -> bool:
+    """Say whether the lists of a history reach few items, so that `search_codes` ranks most by their codes alone."""
+    if lists is None:
+        return True
+    reached = float(lists.lengths[histories.items].sum())
+    return reached < _FEW_REACHED * histories.num_users * histories.num_items
 
 
 def search_codes(

@@ -71,6 +71,10 @@ class Answering:
         allow: ExternalId | Iterable[ExternalId] | None = None,
         deny: ExternalId | Iterable[ExternalId] = (),
         filter: Mapping[str, Any] | None = None,
+        offset: int = 0,
+        shown: Mapping[ExternalId, float] | None = None,
+        damping: float = 0.0,
+        max_shown: float | None = None,
     ) -> pl.DataFrame:
         """Find the best items of some users, of all, or of somebody new.
 
@@ -84,6 +88,10 @@ class Answering:
             allow: Recommend nothing but these.
             deny: Recommend none of these.
             filter: What the attributes of items must be, as in `legcf.Request`; `describe_items` names them.
+            offset: How many of the best to pass over: the second page of k begins at `offset=k`.
+            shown: How often items were shown without effect, with `damping` and `max_shown` as in `legcf.Request`.
+            damping: From 0 to 1: the share of a score that each time in `shown` takes away.
+            max_shown: Leave out what was shown so often or more.
 
         Returns:
             A polars frame with the columns user, rank, item, score, title (where titles are known) and fallback, which
@@ -101,6 +109,7 @@ class Answering:
         request = Request(
             items=as_ids(items, "item"), k=k, exclude_seen=exclude_seen, deny=as_ids(deny, "item"),
             allow=None if allow is None else as_ids(allow, "item"), filter=filter or {},
+            offset=offset, shown=shown or {}, damping=damping, max_shown=max_shown,
         )  # fmt: skip
         asked: Sequence[ExternalId | None]
         if users is None:
@@ -112,15 +121,18 @@ class Answering:
             self.users.positions(
                 one for one, position in zip(asked, positions, strict=True) if one is not None and position is None
             )
-        if request.items or request.deny or request.filter or request.allow is not None:
+        if any((request.items, request.deny, request.filter, request.shown, request.allow is not None)):
             found = self._answered(positions, request)
         else:
-            found = best_items(self.full_history_ranking, positions, k, exclude_seen)
+            first = as_count(offset, "The offset") if offset else 0
+            all_pages = best_items(self.full_history_ranking, positions, min(k + first, len(self.items)), exclude_seen)
+            found = replace(all_pages, ranked=all_pages.ranked[:, first:], scores=all_pages.scores[:, first:])
         known = iter(self.users.external([position for position in positions if position is not None]))
         names = [  # as in the training data, not as they were typed
             one if position is None else next(known) for one, position in zip(asked, positions, strict=True)
         ]
-        return answer_frame(id_column(FrameColumns.USER, names, self.users.is_text), found, self.items, self.titles)
+        frame = answer_frame(id_column(FrameColumns.USER, names, self.users.is_text), found, self.items, self.titles)
+        return frame.with_columns(pl.col(FrameColumns.RANK) + offset) if offset else frame
 
     def _answered(self, users: Sequence[int | None], request: Request) -> Answers:
         """Answer one request for each user, or for somebody new, as a model file would."""

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 _BLOCK = 256 * (os.cpu_count() or 1)  # users at once: four times as many per core as the compiled search takes
 _BLOCK_BYTES = 16 * 2**20  # of scores that stand in memory at once where they have to
-_FEW_REACHED = 0.25  # of all items by the lists of a history; beyond, all scores are made; decides speed alone
 
 
 def blocks(
@@ -85,7 +84,7 @@ def _top_compiled(scorer: "Scorer", projected: FloatArray, k: int, histories: In
     from legcf.ranking import topk_numba as compiled
 
     rows, bias, lists = scorer.model.item_rows, scorer.model.item_bias, scorer.model.lists
-    if rows.codes is not None and _lists_are_short(scorer, histories):
+    if rows.codes is not None and compiled.reaches_few(lists, histories):
         return compiled.search_codes(rows.codes, projected, k, bias, seen, lists, histories)
     items, scores = empty_top_k(len(projected), k)
     few = max(1, _BLOCK_BYTES // (4 * max(len(scorer.model.items), 1)))
@@ -98,12 +97,3 @@ def _top_compiled(scorer: "Scorer", projected: FloatArray, k: int, histories: In
             lists.add_for(all_scores, histories.of_users(some))
         items[some], scores[some] = compiled.top_k(all_scores, k, seen.of_users(some))
     return items, scores
-
-
-def _lists_are_short(scorer: "Scorer", histories: Interactions) -> bool:
-    """Say whether the lists of a history reach few items, so that most are ranked by their codes alone."""
-    lists = scorer.model.lists
-    if lists is None:
-        return True
-    reached = float(lists.lengths[histories.items].sum())
-    return reached < _FEW_REACHED * histories.num_users * len(scorer.model.items)

@@ -10,19 +10,22 @@ Numpy only. A filter names attributes and what they must be; all of its conditio
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from itertools import islice
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from legcf.core.arrays import FloatArray
+from legcf.core.arrays import FloatArray, Positions
 from legcf.modelfile.attributes import Attributes, BadRule, Column, ItemMask
 from legcf.ranking.topk_numpy import top_k
 
 Filter = Mapping[str, Any]
 """By attribute: a value, a list of values, or a mapping with any, not, min and max."""
 _WORDS = ("any", "not", "min", "max")
+_POOL = 10  # candidates per recommendation where diversity or caps decide; no measurement recorded
 _NO_ITEMS = np.zeros(0, dtype=np.int64)
 _GROWTH = 4  # times as many candidates are ranked after all of the last ones were refused; not measured
 
@@ -79,6 +82,47 @@ class Caps:
         for counts, key in counted:
             counts[key] = counts.get(key, 0) + 1
         return True
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Hold what a list is chosen from: all scores, which are overwritten, and which items may be in it."""
+
+    scores: FloatArray
+    left_out: Positions
+    inside: ItemMask | None
+
+    def best(self, count: int, but: Positions = _NO_ITEMS) -> tuple[NDArray[np.int64], FloatArray]:
+        """Return positions and scores of the best."""
+        return top_k(self.scores, count, np.concatenate([self.left_out, but]), self.inside)
+
+
+def choose_list(
+    candidates: Candidates,
+    vectors_of: Callable[[Positions], FloatArray] | None,
+    k: int,
+    end: int,
+    diversity: float,
+    new_caps: Callable[[], Caps],
+) -> tuple[NDArray[np.int64], FloatArray]:
+    """Return the first `end` items by diversity and caps, of which k stand on a page.
+
+    They are chosen among the best 10 k, or among more if caps leave too few for the first page; what follows when these
+    are used up is in the order of scores. So the beginning of the list is the same for every `end`.
+    """
+    size = _POOL * k
+    while True:
+        pool, values = candidates.best(size)
+        caps, vectors = new_caps(), None if vectors_of is None else vectors_of(pool)
+        taken = choose(pool.tolist(), values, vectors, end, diversity, caps)
+        if len(taken) >= k or len(pool) < size:
+            break
+        size *= _POOL
+    if len(taken) == end or len(pool) < size:
+        return pool[taken], values[taken]
+    rest, rest_values = candidates.best(len(candidates.scores), pool)
+    more = choose(rest.tolist(), rest_values, None, end - len(taken), 0.0, caps)
+    return np.append(pool[taken], rest[more]), np.append(values[taken], rest_values[more])
 
 
 def choose(

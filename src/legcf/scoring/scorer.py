@@ -9,7 +9,7 @@ what those of the user's items add is added. Public methods speak in the ids peo
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -21,16 +21,15 @@ from legcf.core.arguments import as_count
 from legcf.core.arrays import FloatArray, Positions, sorted_unique
 from legcf.core.errors import UserError
 from legcf.data.ids import ExternalId, IdMap
-from legcf.modelfile.attributes import ItemMask
 from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.popularity import trust
 from legcf.ranking.tables.embedding_table import EmbeddingTable, measure
 from legcf.ranking.topk_numpy import top_k
 from legcf.scoring.batch import blocks
 from legcf.scoring.foldin import UserMaker, UserProfile, user_maker
-from legcf.scoring.rules import Caps, Filter, allowed_items, choose
+from legcf.scoring.impressions import Fatigue
+from legcf.scoring.rules import Candidates, Caps, Filter, allowed_items, choose_list
 
-_POOL = 10  # candidates per recommendation where diversity or caps decide; no measurement recorded
 _NONE = np.zeros(0, dtype=np.int32)
 _NUMBER = "The number of recommendations"
 
@@ -60,6 +59,10 @@ class Request:
         filter: What the attributes of items must be (`legcf.scoring.rules`).
         cap: At most so many items of one value, by attribute.
         diversity: From 0, the best scores, to 1, as unlike each other as possible.
+        offset: How many of the best to pass over: the second page of k begins at `offset=k`.
+        shown: How often items were shown without effect; `legcf.scoring.impressions` counts with a half-life.
+        damping: From 0 to 1: the share of a score that each time in `shown` takes away.
+        max_shown: Leave out what was shown so often or more.
 
     Example:
         ```python
@@ -76,6 +79,10 @@ class Request:
     filter: Filter = field(default_factory=dict)
     cap: Mapping[str, int] = field(default_factory=dict)
     diversity: float = 0.0
+    offset: int = 0
+    shown: Mapping[ExternalId, float] = field(default_factory=dict)
+    damping: float = 0.0
+    max_shown: float | None = None
 
 
 class Scorer:
@@ -166,7 +173,8 @@ class Scorer:
             The best items, as `recommend` gives them.
         """
         as_count(request.k, _NUMBER)
-        seen = profile.history if self.excludes_seen(request.exclude_seen) else _NONE
+        offset = as_count(request.offset, "The offset") if request.offset else 0
+        seen = profile.history if self.model.excludes_seen(request.exclude_seen) else _NONE
         left_out = np.concatenate([self.model.items.positions(request.deny), hidden, seen, profile.disliked])
         inside = allowed_items(self.model.attributes, request.filter) if request.filter else None
         if request.allow is not None:
@@ -174,25 +182,19 @@ class Scorer:
             listed[self.model.items.positions(request.allow)] = True
             inside = listed if inside is None else inside & listed
         scores = self.scores(profile)
+        if request.shown and (request.damping or request.max_shown is not None):
+            fatigue = Fatigue(self.model.items, request.shown, request.damping, request.max_shown)
+            fatigue.damp(scores)
+            left_out = np.concatenate([left_out, fatigue.left_out])
+        end = request.k + offset
         if request.cap or request.diversity:
-            best_items = self._diverse(scores, request, left_out, inside)
+            vectors = self.model.item_rows.vectors if request.diversity else None
+            caps = partial(Caps, self.model.attributes, request.cap)
+            ranked = Candidates(scores, left_out, inside)
+            positions, values = choose_list(ranked, vectors, request.k, end, request.diversity, caps)
         else:
-            best_items = top_k(scores, request.k, left_out, inside)
-        return _named(self.model.items, self.model.titles, *best_items, self.fallback(profile))
-
-    def _diverse(
-        self, scores: FloatArray, request: Request, left_out: Positions, inside: ItemMask | None
-    ) -> tuple[NDArray[np.int64], FloatArray]:
-        """Choose by diversity and caps among the best items: among more of them if caps leave too few."""
-        size = _POOL * request.k
-        while True:
-            pool, values = top_k(scores, size, left_out, inside)
-            vectors = self.model.item_rows.vectors(pool) if request.diversity else None
-            caps = Caps(self.model.attributes, request.cap)
-            taken = choose(pool.tolist(), values, vectors, request.k, request.diversity, caps)
-            if len(taken) == request.k or len(pool) < size:
-                return pool[taken], values[taken]
-            size *= _POOL
+            positions, values = top_k(scores, end, left_out, inside)
+        return _named(self.model.items, self.model.titles, positions[offset:], values[offset:], self.fallback(profile))
 
     def fallback(self, profile: UserProfile) -> Literal["popular"] | None:
         """Say what is recommended if nothing is known: neither vector nor history make a difference between items."""
@@ -220,10 +222,6 @@ class Scorer:
         if self.model.lists is not None:
             self.model.lists.add_to(scores, profile.history, profile.relative)
         return scores
-
-    def excludes_seen(self, asked: bool | None) -> bool:
-        """Say whether to leave out what users have: as asked, else as the model was tested."""
-        return not self.model.repeats if asked is None else asked
 
     def profile(self, request: Request, more: Positions = _NONE, taken_back: Positions = _NONE) -> UserProfile:
         """Turn a request into a vector and a history.
@@ -289,12 +287,13 @@ class Scorer:
         count = as_count(k, "The number of similar items")
         return _named(self.model.items, self.model.titles, *top_k(cosines, count, np.append(hidden, position)))
 
-    def similar_users(self, user: ExternalId, k: int = 10) -> list[Scored]:
+    def similar_users(self, user: ExternalId, k: int = 10, hidden: Positions = _NONE) -> list[Scored]:
         """Find the users most like one, where the file holds vectors of users (`legcf export --users coded`).
 
         Args:
             user: An id.
             k: How many, at most.
+            hidden: Positions of users that nobody is shown.
 
         Returns:
             Users with their scores, best first.
@@ -304,7 +303,7 @@ class Scorer:
             raise UserError("This model stores no users, so none can be compared: export with `--users coded`.")
         cosines = self._cosines(self.model.user_rows, position, self._user_norms)
         count = as_count(k, "The number of similar users")
-        return _named(self.model.users, None, *top_k(cosines, count, np.array([position])))
+        return _named(self.model.users, None, *top_k(cosines, count, np.append(hidden, position)))
 
     def recommend_all(
         self, k: int = 20, exclude_seen: bool | None = None, compiled: bool | None = None
@@ -339,7 +338,7 @@ class Scorer:
         Yields:
             A slice of users, and positions and scores for them.
         """
-        return blocks(self, self._num_users(), as_count(k, _NUMBER), self.excludes_seen(exclude_seen), compiled)
+        return blocks(self, self._num_users(), as_count(k, _NUMBER), self.model.excludes_seen(exclude_seen), compiled)
 
     def __repr__(self) -> str:
         return notebook_repr.plain(self._facts())

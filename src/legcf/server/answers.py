@@ -11,8 +11,9 @@ from legcf.data.ids import ExternalId, IdMap
 from legcf.scoring.explain import Explanation, explain, explain_popular
 from legcf.scoring.scorer import Request, Scored, Scorer
 from legcf.server.item_map import hues
+from legcf.server.paging import following
 from legcf.server.schemas import Ask
-from legcf.server.state.live_state import LiveItems
+from legcf.server.state.live_state import LiveItems, Situation
 from legcf.server.state.loaded_model import LoadedModel
 
 
@@ -23,22 +24,26 @@ class UnknownId(UserError):
         super().__init__(f"There is no {kind} {str(identifier)[:100]!r} in this model.")
 
 
-def recommend(
-    loaded: LoadedModel, ask: Ask, popular_for_unknown: bool, news: LiveItems, hidden: LiveItems
-) -> dict[str, Any]:
+def recommend(loaded: LoadedModel, ask: Ask, popular_for_unknown: bool, live: Situation) -> dict[str, Any]:
     """Return what is recommended, and why. Unknown users are an error unless popular items will do for them, or there
     are events of theirs."""
     scorer = loaded.scorer
     model = scorer.model
-    user = _user_in_model(scorer, ask, popular_for_unknown or news.version > 0)
-    for item in ask.items:
-        if model.items.find(item) is None:
-            raise UnknownId("item", item)
+    user = _user_in_model(scorer, ask, popular_for_unknown or live.news.version > 0, live.is_deleted)
+    items, not_had = _split(model.items, ask.items)
     allow, not_allowed = (None, []) if ask.allow is None else _split(model.items, ask.allow)
     deny, not_denied = _split(model.items, ask.deny)
-    request = Request(user, ask.items, ask.k, ask.exclude_seen, allow, deny, ask.filter, ask.cap, ask.diversity)
-    profile = scorer.profile(request, news.items, news.taken_back)
-    best_items = scorer.recommend_for_profile(profile, request, np.concatenate([hidden.items, news.disliked]))
+    shown, not_shown = _shown(model.items, ask, live)
+    request = Request(
+        user, items, ask.k, ask.exclude_seen, allow, deny, ask.filter, ask.cap, ask.diversity,
+        live.page.offset, shown, ask.damping, ask.max_shown,
+    )  # fmt: skip
+    profile = scorer.profile(request, live.news.items, live.news.taken_back)
+    page = scorer.recommend_for_profile(profile, request, np.append(live.hidden.items, live.news.disliked))
+    best_items = page
+    if len(live.withheld):
+        withheld = set(model.items.external(live.withheld))
+        best_items = [entry for entry in page if entry.id not in withheld]
     fallback = scorer.fallback(profile)
     explained = best_items[: ask.explain]
     positions = [model.items.position(entry.id) for entry in explained]
@@ -51,7 +56,8 @@ def recommend(
         "items": [_item(entry) for entry in best_items],
         "why": [_why(part) for part in why],
         "fallback": fallback,
-        "ignored": [*not_allowed, *not_denied],
+        "ignored": [*not_had, *not_allowed, *not_denied, *not_shown],
+        "next": following(ask, live.page, len(page)),
     }
 
 
@@ -68,12 +74,12 @@ def similar_items(loaded: LoadedModel, item: str, k: int, hidden: LiveItems) -> 
     return _similar(loaded, items.external([position])[0], loaded.scorer.similar_items(item, k, hidden.items))
 
 
-def similar_users(loaded: LoadedModel, user: str, k: int) -> dict[str, Any]:
+def similar_users(loaded: LoadedModel, user: str, k: int, deleted: LiveItems) -> dict[str, Any]:
     users = loaded.scorer.model.users
     position = None if users is None else users.find(user)
-    if users is not None and position is None:
+    if users is not None and (position is None or position in deleted.items):
         raise UnknownId("user", user)
-    like = loaded.scorer.similar_users(user, k)  # says so if the model stores no users
+    like = loaded.scorer.similar_users(user, k, deleted.items)  # says so if the model stores no users
     assert users is not None
     assert position is not None
     return _similar(loaded, users.external([position])[0], like)
@@ -103,9 +109,9 @@ def model_card(loaded: LoadedModel, accepts_events: bool) -> dict[str, Any]:
     }
 
 
-def _user_in_model(scorer: Scorer, ask: Ask, strangers_welcome: bool) -> ExternalId | None:
+def _user_in_model(scorer: Scorer, ask: Ask, strangers_welcome: bool, is_deleted: bool) -> ExternalId | None:
     users = scorer.model.users
-    if ask.user is None or (users is not None and users.find(ask.user) is not None):
+    if ask.user is None or (users is not None and users.find(ask.user) is not None and not is_deleted):
         return ask.user
     if strangers_welcome:
         return None
@@ -121,6 +127,16 @@ def _split(items: IdMap, ids: Iterable[ExternalId]) -> tuple[list[ExternalId], l
     for item in ids:
         (unknown if items.find(item) is None else known).append(item)
     return known, unknown
+
+
+def _shown(items: IdMap, ask: Ask, live: Situation) -> tuple[dict[ExternalId, float], list[ExternalId]]:
+    """Return how often items were shown, as the log and the request say together, and those of the request that the
+    model does not know."""
+    known, unknown = _split(items, ask.shown)
+    counts = {item: count for item, count in live.shown.items() if items.find(item) is not None}
+    for item in known:
+        counts[item] = counts.get(item, 0.0) + ask.shown[str(item)]
+    return counts, unknown
 
 
 def _similar(loaded: LoadedModel, to: ExternalId, like: list[Scored]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from legcf.server.background.queue import Busy, ClientDisconnected
 from legcf.server.encoding import Json, encode
 from legcf.server.logs import log
 from legcf.server.middleware import Gate, Shortcut
+from legcf.server.routes.administration import AdministrationApi
 from legcf.server.routes.ingest import IngestApi
 from legcf.server.routes.openapi import document
 from legcf.server.routes.operations import Invalid, RouteTable, routes
@@ -39,9 +40,13 @@ def create_app(settings: Settings) -> Starlette:
     services = Services.start(settings)
     query = QueryApi(services)
     ingest = IngestApi(services).operations()
+    administration = AdministrationApi(services)
+    lists, deletions = administration.operations(), administration.deletions()
     operations = [*query.operations(), *([] if services.journal is None else ingest)]
+    if settings.api_key is not None:
+        operations += [*lists, *([] if services.journal is None else deletions)]
     pages = page_operations(services, encode(document(operations, settings.api_key is not None)))
-    table = RouteTable([*query.operations(), *ingest, *pages])
+    table = RouteTable([*query.operations(), *ingest, *lists, *deletions, *pages])
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

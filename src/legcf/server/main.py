@@ -2,7 +2,6 @@
 """Start and stop the server process."""
 
 import errno
-import logging
 import os
 import re
 import shutil
@@ -13,15 +12,13 @@ import tempfile
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from legcf.core.errors import UserError
 from legcf.modelfile.served_model import ServedModel
-from legcf.server.logs import log
+from legcf.server.logs import log, log_uvicorn
 from legcf.server.settings import Settings, is_loopback
 from legcf.server.state.event_log import EventLog
 
-_GRACE_SECONDS = 20  # for requests under way when the server has to stop
 _COUNTS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it once, when it is imported
 
 
@@ -39,9 +36,11 @@ def run_server(settings: Settings, host: str, port: int, workers: int) -> None:
 
     import uvicorn
 
-    from legcf.server.app import create_app  # not before _COUNTS_VARIABLE is set: prometheus_client comes with it
+    # not before _COUNTS_VARIABLE is set: prometheus_client comes with them
+    from legcf.server.app import create_app
+    from legcf.server.workers import DrainingServer, Supervisor, server_options
 
-    _log_as_json()
+    log_uvicorn()
     signal.signal(
         signal.SIGTERM, lambda number, frame: sys.exit()
     )  # uvicorn finishes its requests, then hands the signal on to this
@@ -51,32 +50,15 @@ def run_server(settings: Settings, host: str, port: int, workers: int) -> None:
         if workers == 1:
             app = create_app(settings)
             log("listening", host=address[0], port=address[1], workers=1)
-            uvicorn.Server(uvicorn.Config(app, **server_options())).run(sockets=[listener])
+            DrainingServer(uvicorn.Config(app, **server_options())).run(sockets=[listener])
         else:
             settings.to_environment()
             log("listening", host=address[0], port=address[1], workers=workers)
-            factory = "legcf.server.app:app_from_environment"
-            uvicorn.run(factory, factory=True, workers=workers, fd=listener.fileno(), **server_options())
+            Supervisor(listener, workers).run()
     finally:
         listener.close()
         if counts is not None:
             shutil.rmtree(counts, ignore_errors=True)
-
-
-def server_options() -> dict[str, Any]:
-    """Return how uvicorn runs, whoever starts it."""
-    from legcf.server.protocol import ServerProtocol
-
-    return {
-        "loop": "auto",  # uvloop, but on Windows
-        "http": ServerProtocol,
-        "ws": "none",
-        "log_config": None,
-        "access_log": False,
-        "server_header": False,
-        "timeout_graceful_shutdown": _GRACE_SECONDS,
-        "backlog": 1024,
-    }
 
 
 def _check(settings: Settings) -> None:
@@ -122,14 +104,12 @@ def _listen(host: str, port: int) -> socket.socket:
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Connections inherit it. Workers take the listener for a socket of another kind and do not set it themselves;
-        # without it every answer's second part waits 40 ms for the client to confirm the first.
+        # Connections inherit it. Without it every answer's second part waits 40 ms for the client to confirm the first.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener.bind(address)
     except OSError as error:
         listener.close()
         raise UserError(f"Cannot listen on {host}:{port}: {_remedy(error, host, port)}") from error
-    listener.set_inheritable(True)
     return listener
 
 
@@ -141,15 +121,3 @@ def _remedy(error: OSError, host: str, port: int) -> str:
     if error.errno == errno.EACCES:
         return "ports below 1024 are for administrators; choose another --port, such as 8000."
     return f"{error.strerror or error}; choose another --host or --port."
-
-
-class _JsonHandler(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        log("server", record.levelname.lower(), message=record.getMessage())
-
-
-def _log_as_json() -> None:
-    logger = logging.getLogger("uvicorn")
-    logger.handlers = [_JsonHandler()]
-    logger.propagate = False
-    logger.setLevel(logging.WARNING)

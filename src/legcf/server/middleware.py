@@ -45,6 +45,7 @@ class Gate:
         status = 0
         headers = dict(scope["headers"])
         request_id = _request_id(headers)
+        scope["request_id"] = request_id.decode()  # for the lines that handlers log
         added = [*_HEADERS, (b"x-request-id", request_id)]
 
         async def watched(message: Message) -> None:

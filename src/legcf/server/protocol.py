@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Speak HTTP as uvicorn does, with two differences: a request's head is bounded, and an answer's head is sent together
-with its body.
+"""Speak HTTP as uvicorn does, with three differences: a request's head is bounded, an answer's head is sent together
+with its body, and a server that stops says so before it hangs up.
 
 By itself uvicorn takes a request line and headers of any length, and writes head and body of an answer apart: two
-system calls, and a client that is woken up twice.
+system calls, and a client that is woken up twice. And it closes idle connections at once when it stops, which loses
+the requests that are on their way.
 """
 
 import asyncio
@@ -20,6 +21,8 @@ _REFUSALS = {
     414: f"The path and query are longer than the {MAX_LINE:,} bytes taken here: send a long list by POST.",
     431: f"The headers are longer than the {MAX_HEADERS:,} bytes taken here: send fewer or shorter ones.",
 }
+_CLOSE = (b"connection", b"close")
+_DRAIN_SECONDS = 1.0  # without a request, after which a connection of a stopping server is closed
 _ANSWER, _CONTINUE = b"HTTP/1.1 ", b"HTTP/1.1 100 "
 
 
@@ -31,13 +34,17 @@ class ServerProtocol(HttpToolsProtocol):
     _header_bytes = 0  # of this request, those that were parsed
     _unparsed_bytes = 0  # that came since something was parsed: the parser keeps a header until its end
     _refusal: int | None = None
+    _used_at = 0.0  # when something came or went last, by the loop's clock
+    _is_draining = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._joining = _JoiningTransport(transport)
+        self._used_at = self.loop.time()
         super().connection_made(cast(asyncio.Transport, self._joining))
 
     def data_received(self, data: bytes) -> None:
         self._unparsed_bytes += len(data)
+        self._used_at = self.loop.time()
         super().data_received(data)
         if self._unparsed_bytes > MAX_HEADERS and self._refusal is None:
             self._refusal = 431
@@ -84,7 +91,30 @@ class ServerProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         self._joining.flush()  # of an answer that has no body
+        self._used_at = self.loop.time()
         super().on_response_complete()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Say nothing: the request is answered and logged as if it asked for no other protocol."""
+
+    def shutdown(self) -> None:
+        """Answer what is under way or comes within a moment, with `Connection: close`; then hang up."""
+        if self._is_draining:
+            return
+        self._is_draining = True
+        if _CLOSE not in self.server_state.default_headers:
+            self.server_state.default_headers.append(_CLOSE)
+        if self.cycle is not None and _CLOSE not in self.cycle.default_headers:
+            self.cycle.default_headers = [*self.cycle.default_headers, _CLOSE]
+        self._close_when_idle()
+
+    def _close_when_idle(self) -> None:
+        is_idle = self.cycle is None or self.cycle.response_complete
+        left = self._used_at + _DRAIN_SECONDS - self.loop.time() if is_idle else _DRAIN_SECONDS
+        if left > 0:
+            self.loop.call_later(left, self._close_when_idle)
+        elif not self.transport.is_closing():
+            self.transport.close()
 
 
 class _JoiningTransport:

@@ -12,6 +12,8 @@ MAX_BATCH = 100
 MAX_EXPLAINED = 50
 MAX_EVENTS = 1000  # in one request
 MAX_LIST = 10_000  # ids in one history, allow or deny list
+MAX_OFFSET = 10_000
+MAX_DIVERSE = 500  # items of a list that is put together by diversity, all pages together
 
 
 def _whole(value: Any) -> Any:
@@ -28,7 +30,7 @@ _Feature = bool | int | float | _Text
 _Features = Annotated[
     dict[str, _Feature | Annotated[list[_Feature], Field(max_length=1000)] | None], Field(min_length=1, max_length=1000)
 ]
-_UserId = Annotated[str, Field(description="A user's id; any characters.", examples=["alice"])]
+UserId = Annotated[str, Field(description="A user's id; any characters.", examples=["alice"])]
 _K = Annotated[int, Field(ge=1, le=MAX_K, description="How many, at most.", examples=[5])]
 _WHY = "Say why for so many of the first items."
 _SEEN = "Leave out what the user is known to have."
@@ -73,18 +75,31 @@ CapOf = Annotated[dict[_Text, Annotated[int, Field(strict=True, ge=1), BeforeVal
 Diversity = Annotated[
     float, Field(ge=0, le=1, description="0 for the best scores alone, up to 1 for items unlike each other.")
 ]
+_OFFSET = "Pass over so many of the best: the next page, if nothing was reported meanwhile."
+_CURSOR = "`next` of the page before, beside its other fields: goes on where it ended, whatever was reported meanwhile."
+_DAMPING = "The share of a score that every impression (`POST /impressions`) without effect takes away; 0 for none."
+_MAX_SHOWN = "Leave out what was shown so often or more without effect."
+_HALF_LIFE = "Days after which an impression counts half."
+_Cursor = Annotated[str, Field(max_length=512)]
+_Days = Annotated[float, Field(gt=0, le=36_500, allow_inf_nan=False)]
+_Times = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
 
 
 class UserQuery(BaseModel):
     """Ask for a known user."""
 
-    user: _UserId
+    user: UserId
     k: _K = 20
     exclude_seen: bool | None = Field(None, description=_SEEN)
     explain: int = Field(0, ge=0, le=MAX_EXPLAINED, description=_WHY, examples=[2])
     filter: Json[Conditions] = Field({}, description=_FILTER)
     cap: Json[CapOf] = Field({}, description=_CAP)
     diversity: Diversity = 0.0
+    offset: int = Field(0, ge=0, le=MAX_OFFSET, description=_OFFSET)
+    cursor: _Cursor | SkipJsonSchema[None] = Field(None, description=_CURSOR)
+    damping: float = Field(0.0, ge=0, le=1, description=_DAMPING)
+    max_shown: _Times | SkipJsonSchema[None] = Field(None, description=_MAX_SHOWN)
+    half_life: _Days = Field(7.0, description=_HALF_LIFE)
 
 
 class ItemNeighboursQuery(BaseModel):
@@ -96,8 +111,12 @@ class ItemQuery(BaseModel):
     item: str = Field(max_length=512, description="An item's id; any characters.", examples=["tea-green"])
 
 
+class ItemDeletion(ItemQuery):
+    whole: bool = Field(False, description="Delete events, impressions and availability of the item as well.")
+
+
 class UserNeighboursQuery(BaseModel):
-    user: _UserId
+    user: UserId
     k: _K = 10
 
 
@@ -110,7 +129,7 @@ class Ask(_Strict):
 
     user: Id | None = None
     items: list[Id] = Field(
-        default=[], max_length=MAX_LIST, description="Items the user has; unknown ones are an error of this request."
+        default=[], max_length=MAX_LIST, description="Items the user has; unknown ones are listed in `ignored`."
     )
     k: _Count = Field(20, ge=1, le=MAX_K)
     exclude_seen: _YesNo | None = Field(None, description=f"{_SEEN} That is `items` and the known user's history.")
@@ -120,11 +139,20 @@ class Ask(_Strict):
     filter: Conditions = Field({}, description=_FILTER)
     cap: CapOf = Field({}, description=_CAP)
     diversity: Annotated[Diversity, Field(strict=True)] = 0.0
+    offset: _Count = Field(0, ge=0, le=MAX_OFFSET, description=_OFFSET)
+    cursor: _Cursor | None = Field(None, description=_CURSOR)
+    shown: dict[_Text, Annotated[_Real, Field(ge=0, le=1e6)]] = Field(
+        default={}, max_length=MAX_LIST, description="How often items were shown, beside what was reported."
+    )
+    damping: Annotated[float, Field(strict=True)] = Field(0.0, ge=0, le=1, description=_DAMPING)
+    max_shown: Annotated[_Times, Field(strict=True)] | None = Field(None, description=_MAX_SHOWN)
+    half_life: Annotated[_Days, Field(strict=True)] = Field(7.0, description=_HALF_LIFE)
 
 
 _ASKS: list[Any] = [
     {"user": "alice", "k": 5, "explain": 2},
     {"items": ["tea-green", "cup-blue"], "k": 5, "deny": ["tea-black"]},
+    {"user": "alice", "k": 5, "offset": 5, "shown": {"tea-green": 3}, "damping": 0.3},
 ]
 
 
@@ -137,13 +165,15 @@ class AskMany(_Strict):
 _EVENT_ID = "Yours, unique: what is sent again under the same id is counted once. Without one every sending counts."
 
 
+_WHEN = "When it was, in seconds since 1970.  [default: now]"
+_Moment = Annotated[_Real | None, Field(ge=0, le=1e11, description=_WHEN, allow_inf_nan=False)]
+
+
 class NewEvent(_Strict):
     user: Id
     item: Id
     id: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(None, description=_EVENT_ID)
-    time: _Real | None = Field(
-        None, ge=0, le=1e11, description="When it was, in seconds since 1970.  [default: now]", allow_inf_nan=False
-    )
+    time: _Moment = None
 
     kind: Annotated[str, Field(min_length=1, max_length=100)] | None = Field(
         None, description="What it was, such as view or buy: one of `--event-weights` of the training."
@@ -160,7 +190,7 @@ class NewEvent(_Strict):
 class TakenBackQuery(BaseModel):
     """Take back what was reported of a user and an item, or what the model was trained with."""
 
-    user: _UserId
+    user: UserId
     item: Annotated[str, Field(description="An item's id; any characters.", examples=["tea-green"])]
     id: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(None, description=_EVENT_ID)
 
@@ -171,6 +201,20 @@ class NewEvents(_Strict):
     )
 
     events: list[NewEvent] = Field(min_length=1, max_length=MAX_EVENTS)
+
+
+class PageShown(_Strict):
+    user: Id
+    items: list[Id] = Field(min_length=1, max_length=MAX_BATCH)
+    time: _Moment = None
+
+
+class Impressions(_Strict):
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"impressions": [{"user": "alice", "items": ["tea-green", "cup-blue"]}]}]}
+    )
+
+    impressions: list[PageShown] = Field(min_length=1, max_length=MAX_BATCH)
 
 
 class ItemNews(_Strict):
@@ -226,20 +270,23 @@ class Why(BaseModel):
     because: list[Item] = Field(description="Items of the user that speak for this one, with what they add.")
 
 
-class _Answer(BaseModel):
+class Answer(BaseModel):
     model: str = Field(
         description="Which model answered: the beginning of its file's SHA-256.", examples=["3f9a1c04b7d2"]
     )
 
 
-class Recommendations(_Answer):
+class Recommendations(Answer):
     user: int | str | None
     items: list[Item]
     why: list[Why] = []
     fallback: Literal["popular"] | None = Field(
         description="`popular` if nothing is known of the user and what most people like is given instead."
     )
-    ignored: list[int | str] = Field(default=[], description="Ids of `allow` and `deny` that this model does not know.")
+    ignored: list[int | str] = Field(
+        default=[], description="Ids of `items`, `allow`, `deny` and `shown` that this model does not know."
+    )
+    next: str | None = Field(description="The cursor of the next page; null if there is none.")
 
 
 class Failed(BaseModel):
@@ -249,26 +296,30 @@ class Failed(BaseModel):
     detail: str
 
 
-class ManyRecommendations(_Answer):
+class ManyRecommendations(Answer):
     """Answer all requests: both lists are in their order; where one has null, the other has not."""
 
     results: list[Recommendations | None]
     errors: list[Failed | None]
 
 
-class Acknowledged(_Answer):
+class Acknowledged(Answer):
     new: int = Field(description="Events that were not in the log before.")
     repeated: int = Field(description="Events whose id was there already, which change nothing.")
     unknown_items: list[int | str] = Field(description="Items of a later model, maybe: kept, but of no effect yet.")
 
 
-class ItemTaken(_Answer):
+class ImpressionsKept(Answer):
+    kept: int = Field(description="Impressions that were written down.")
+
+
+class ItemTaken(Answer):
     item: str
     available: bool | None = Field(description="As it was said; null where nothing was.")
     known: bool = Field(description="Whether the model has this item; if not, a later one may.")
 
 
-class Similar(_Answer):
+class Similar(Answer):
     to: int | str
     items: list[Item]
 
@@ -283,7 +334,7 @@ class Live(BaseModel):
     status: Literal["alive"]
 
 
-class Ready(_Answer):
+class Ready(Answer):
     """Say whether the file on disk is served. With a warning the model in memory answers as before."""
 
     status: Literal["ready", "warning"]

@@ -23,6 +23,8 @@ from legcf.core.files import parse_json, written_whole
 if TYPE_CHECKING:
     import torch
 
+    from legcf.training.adam import Adam
+
 _GROUPS = "groups"
 _Values = TypeVar("_Values")
 
@@ -139,7 +141,7 @@ def grouped(arrays: Iterable[tuple[str, _Values]]) -> dict[str, dict[str, _Value
     return groups
 
 
-def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+def optimiser_tensors(optimiser: torch.optim.Optimizer | Adam) -> dict[str, torch.Tensor]:
     """Return the moments of an optimiser and the settings of its parameter groups: rates, scales, decay."""
     import torch  # here: what is not trained needs none
 
@@ -149,7 +151,7 @@ def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, torch.Tenso
     return {**moments, _GROUPS: torch.frombuffer(bytearray(groups), dtype=torch.uint8)}
 
 
-def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, torch.Tensor]) -> None:
+def restore_optimiser(optimiser: torch.optim.Optimizer | Adam, tensors: Mapping[str, torch.Tensor]) -> None:
     state: dict[int, dict[str, torch.Tensor]] = {}
     for key in tensors.keys() - {_GROUPS}:
         index, _, name = key.partition(".")

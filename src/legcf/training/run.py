@@ -28,14 +28,14 @@ from legcf.evaluation.metrics import parse_metric
 from legcf.evaluation.popularity_weight import choose_popularity_weight
 from legcf.evaluation.repeat_weight import choose_repeat_weight
 from legcf.ranking.builder import RankingBuilder
-from legcf.ranking.item_lists.recipe import ListFitter
+from legcf.ranking.item_lists.recipe import ListFitter, candidate_count
 from legcf.scoring.run_files import read_description
 from legcf.training.assess import ByteBudget, assess, peak_memory_mb
 from legcf.training.build import TrainingGraph, is_solved, make_model, require_packages
 from legcf.training.registry import BACKBONES, METHODS, config_from_json
 from legcf.training.run_folder import TrainedModel, prepare_folder, read_vectors, save_model
 from legcf.training.sampler import edge_folds
-from legcf.training.selection import Selected, select_untrained, train_or_keep
+from legcf.training.selection.select import Selected, select_untrained, train_or_keep, with_factorisation
 from legcf.training.session import DEFAULT_OPTIONS, RunSession, TrainingOptions
 from legcf.training.shared_work import Work
 
@@ -149,7 +149,9 @@ def _train_once(
     if distributed.world_size() > 1:
         _refuse_what_ranks_cannot_share(sized, dataset)
     threads.use(sized.training.threads)
+    threads.return_freed_memory()
 
+    sized = with_factorisation(sized, dataset, options.work)
     rng = Stream.RUN.generator(sized.seed)
     folds = edge_folds(dataset.train, sized.training.edge_folds, rng) if sized.training.edge_folds else None
     model = build_model(sized, dataset, rng, folder, folds, options.work)
@@ -157,8 +159,10 @@ def _train_once(
     session = _session_type(sized)(model, dataset, sized, stages, rng, options)
     fitter = None
     if sized.ranking.has_lists:
-        fitter = options.work.once(dataset.train, "lists", lambda: ListFitter(dataset.train))
+        key = f"lists {candidate_count(dataset.train, byte_budget)}"
+        fitter = options.work.once(dataset.train, key, lambda: ListFitter(dataset.train, byte_budget))
     builder = replace(session.builder, byte_budget=byte_budget, fitter=fitter)
+    threads.return_freed_memory()
     set_up = time.perf_counter() - started
 
     def untrained_model(table: RunConfig) -> Any:
@@ -185,9 +189,9 @@ def _train_once(
     }
     metrics["seconds"]["whole"] = metrics["seconds"]["this_session"] + (0.0 if rehearsal is None else rehearsal.seconds)
     metrics["peak_rss_mb"] = peak_memory_mb()
-    metrics |= _best_epochs(session)
+    metrics |= _best_epochs(session) | selected.reason
     if rehearsal is not None:
-        metrics |= _rehearsal_metrics(rehearsal, dataset)
+        metrics |= _rehearsal_metrics(rehearsal, dataset, options.final)
     trained = _trained_model(selected, dataset, metrics, session)
     if folder is not None:
         save_model(folder, trained)
@@ -244,14 +248,14 @@ def build_model(
     rng: np.random.Generator,
     folder: Path | None = None,
     folds: NDArray[np.integer] | None = None,
-    work: Work = DEFAULT_OPTIONS.work,
+    work: Work | None = None,
 ) -> Any:
     """Make a model ready to train: sizes from the configuration, first values from the data and the generator."""
 
     def fill(model: Any) -> None:
         layer = model.layer
         if layer.start_table is None:
-            work.fill(layer, dataset.train, rng)
+            (work or Work()).fill(layer, dataset.train, rng)
         else:
             vectors = read_vectors(Path(layer.start_table), (dataset.num_users, dataset.num_items), layer.width)
             layer.initialise_from(*vectors, dataset.train, rng)
@@ -303,10 +307,10 @@ def _best_epochs(session: RunSession) -> dict[str, Any]:
     return {"best_epoch": best, "best_epochs": each}
 
 
-def _rehearsal_metrics(rehearsal: Rehearsal, dataset: Dataset) -> dict[str, Any]:
+def _rehearsal_metrics(rehearsal: Rehearsal, dataset: Dataset, final: bool) -> dict[str, Any]:
     """Return what a model that was trained again says of the one it repeats."""
     metrics: dict[str, Any] = {"chosen_on": {"validation": rehearsal.metrics["validation"]}}
-    if not dataset.test.num_pairs:
+    if final:
         metrics = {
             "final": {"pairs": dataset.train.num_pairs, "accuracy_of": "the model it was chosen as"},
             **{key: rehearsal.metrics[key] for key in ("validation", "test", "content_hash")},

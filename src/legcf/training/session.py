@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,7 @@ import numpy as np
 
 from legcf.core.config import RunConfig
 from legcf.data.interactions import Dataset
-from legcf.evaluation import CHOOSING_SCORES, Evaluator, eval_users, sample_eval_users
+from legcf.evaluation import Evaluator, sample_eval_users
 from legcf.ranking.builder import RankingBuilder
 from legcf.ranking.item_lists.recipe import Objective
 from legcf.ranking.ranking import Ranking
@@ -66,6 +65,7 @@ class RunSession:
         self.builder = RankingBuilder(config.ranking, method_lists=model.layer.item_lists(dataset.train))
         users = sample_eval_users(dataset.validation, config.training.validation_users, config.seed)
         self.evaluator = Evaluator(dataset.validation, config.training.monitor, users)
+        self._tried: dict[str, int] = {}  # rankings that were reported, of each stage
         self._clock = _CLOCKS[config.training.clock]
 
     @property
@@ -119,21 +119,17 @@ class RunSession:
             return 0.0
         return self.evaluator.epoch_score(self.evaluator.metrics(self.ranking()))
 
-    def objective(self, stage: str, everyone: bool = False, report: bool = True) -> Objective:
-        """Return the selection score of rankings on validation, each reported as an epoch of `stage`.
-
-        With `everyone` all validation users are evaluated, however few are while the model trains.
-        """
-        numbers, evaluator = itertools.count(1), replace(self.evaluator, ranker=Reranker())
-        if everyone:
-            evaluator = replace(evaluator, users=eval_users(self.dataset.validation, CHOOSING_SCORES))
+    def objective(self, stage: str, evaluator: Evaluator, report: bool = True) -> Objective:
+        """Return the selection score of rankings by this evaluator, each reported as an epoch of `stage`."""
+        evaluator = replace(evaluator, ranker=Reranker())
 
         def score(ranking: Ranking, facts: dict[str, Any]) -> float:
             started = self._now()
-            metrics = evaluator.metrics(ranking)
+            metrics, score = evaluator.scored(ranking)
             if report:
-                self._report(stage, next(numbers), None, {"search": facts, "validation": metrics}, started)
-            return evaluator.selection_score(metrics)
+                self._tried[stage] = self._tried.get(stage, 0) + 1
+                self._report(stage, self._tried[stage], None, {"search": facts, "validation": metrics}, started)
+            return score
 
         return score
 

@@ -15,16 +15,42 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from legcf.core import threads
+from legcf.core.arrays import FloatArray
+from legcf.factorisation.als import AlsSettings, factorise
+
 if TYPE_CHECKING:
     from legcf.core.config import RunConfig
     from legcf.data.interactions import Interactions
     from legcf.training.session import RunSession
 
+Vectors = tuple[FloatArray, FloatArray]
+"""Of users and of items."""
 _Result = TypeVar("_Result")
 
 
 class Work:
-    """Do the work of a run that shares nothing."""
+    """Do the work of a run that shares nothing with other runs; its own parts share one factorisation."""
+
+    def __init__(self) -> None:
+        self._factorised: tuple[str, Interactions, Vectors, Any] | None = None
+
+    def factorise(
+        self, train: Interactions, width: int, rng: np.random.Generator, settings: AlsSettings, quiet: bool = True
+    ) -> Vectors:
+        """Return what `als.factorise` returns, without doing again what was done last."""
+        key = f"{width} {settings.model_dump_json()} {rng.bit_generator.state}"
+        if self._factorised is None or self._factorised[0] != key or self._factorised[1] is not train:
+            self._factorised = None  # first: two need not be in memory together
+            vectors = factorise(train, width, rng, settings, quiet)
+            self._factorised = key, train, vectors, rng.bit_generator.state
+        rng.bit_generator.state = self._factorised[3]
+        return self._factorised[2]
+
+    def forget(self) -> None:
+        """Free what only a selection needs."""
+        self._factorised = None
+        threads.return_freed_memory()
 
     def once(self, train: Interactions, key: str, make: Callable[[], _Result]) -> _Result:
         """Return what `make` returns for these training pairs."""
@@ -32,7 +58,11 @@ class Work:
 
     def fill(self, layer: Any, train: Interactions, rng: np.random.Generator) -> None:
         """Give a layer its first values."""
-        layer.initialise(train, rng)
+        settings = layer.start_factorisation
+        if settings is None or settings.alpha is None:
+            layer.initialise(train, rng)
+        else:
+            layer.initialise_from(*self.factorise(train, layer.width, rng, settings, quiet=False), train, rng)
 
     def run(self, session: RunSession) -> None:
         """Train."""
@@ -43,6 +73,7 @@ class SharedWork(Work):
     """Remember results of earlier runs for as long as it lives; tables are among them, so it takes memory."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._results: dict[tuple[int, str], tuple[object, Any]] = {}
 
     def once(self, train: Interactions, key: str, make: Callable[[], _Result]) -> _Result:
@@ -54,7 +85,7 @@ class SharedWork(Work):
 
     def fill(self, layer: Any, train: Interactions, rng: np.random.Generator) -> None:
         def make() -> tuple[dict[str, Any], Any]:
-            layer.initialise(train, rng)
+            super(SharedWork, self).fill(layer, train, rng)
             return _copied(layer), rng.bit_generator.state
 
         key = f"first values {layer.config.model_dump_json()} {rng.bit_generator.state}"

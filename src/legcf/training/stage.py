@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from legcf.core.config import MethodConfig, RunConfig, TrainingConfig
     from legcf.data.interactions import Dataset, Interactions
     from legcf.ranking.ranking import Ranking
+    from legcf.training.adam import Adam
     from legcf.training.losses import Loss
     from legcf.training.model import GraphModel
     from legcf.training.sampler import Sampler, TrainingBatch
@@ -47,7 +48,7 @@ class TrainingView(Protocol[L_co]):
     def layer(self) -> L_co: ...
 
     @property
-    def optimiser(self) -> torch.optim.Optimizer: ...
+    def optimiser(self) -> Adam: ...
 
     @property
     def spent(self) -> float:

@@ -57,6 +57,8 @@ def test_metrics_before_and_after(folder: Path, tmp_path: Path) -> None:
     shown = legcf("compress", folder / "table.npz", out, "--tolerance", 0.2, *data)
     assert "validation NDCG@20 lost" in shown.out
     assert "kept" in shown.out
+    assert "have seen those of the test" in shown.err
+    assert "seen" not in legcf("compress", folder / "table.npz", out, "-c", 20, "-t", 2).err
 
 
 def test_ids_of_rows(folder: Path, tmp_path: Path) -> None:

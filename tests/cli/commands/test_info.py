@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import legcf as package
+from legcf.cli.output import method_title
 from tests.cli.typed import legcf, refused
 
 
@@ -24,6 +25,16 @@ def test_json(run: Path) -> None:
     assert found["config"]["method"]["c"] == 8
     assert sum(line["epoch"] > 0 for line in found["curve"]) == 4
     assert found["metrics"]["seed"] == 3
+
+
+def test_a_model_that_was_kept_as_another_method_names_the_one_that_was_asked_for(run: Path, tmp_path: Path) -> None:
+    copied = Path(shutil.copytree(run, tmp_path / "run"))
+    assert "legcf on planted" in legcf("info", copied).out
+    described = json.loads((copied / "model.json").read_text())
+    described["config"]["method"] = {"name": "full", "dim": 8}
+    (copied / "model.json").write_text(json.dumps(described))
+    assert "legcf, kept as full, on planted" in legcf("info", copied).out
+    assert method_title("legcf", "full") == "legcf, kept as full,"  # as `legcf train` ends with
 
 
 def test_a_run_under_way(run: Path, tmp_path: Path) -> None:

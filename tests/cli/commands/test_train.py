@@ -305,3 +305,14 @@ def test_a_baseline_is_not_compared_with_itself_and_has_no_width(folder: Path, t
     assert "item-knn (" not in answer.out
     words = ("train", folder, "--method", "popularity", "--dim", "8", "--out", tmp_path / "wide")
     assert "no width either" in refused(*words)
+
+
+def test_without_pairs_to_validate_by_no_number_is_made_up(tmp_path: Path) -> None:
+    rows = "".join(f"u{user},i{(user + step) % 5}\n" for user in range(6) for step in range(2))
+    (tmp_path / "few.csv").write_text(f"user,item\n{rows}")
+    for name, options in (("untested", ()), ("tested", ("--test-ratio", 0.3, "--validation-ratio", 0))):
+        answer = legcf("train", tmp_path / "few.csv", "--out", tmp_path / name, *options)
+        assert answer.code == 0, answer.err
+        for shown in (answer.out, legcf("info", tmp_path / name).out):
+            assert re.search(r"validation ndcg@20\s*│\s*no pairs to validate by", shown)
+        assert "trained once more" not in answer.out

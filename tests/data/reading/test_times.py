@@ -195,3 +195,11 @@ def test_a_frame_with_text_for_times() -> None:
     with pytest.raises(UserError, match="Frame 'frame' has the date '01/12/2020'"):
         load_data(frame, TIMED)
     assert load_data(frame, DataOptions(protocol="temporal", date_format="%d/%m/%Y")).num_items == 2
+
+
+@pytest.mark.parametrize("name", ["purchased_at", "Ordered At", "watched-at", "order_date", "event_timestamp", "ts"])
+def test_a_column_with_a_usual_name_of_a_time_is_one(name: str, tmp_path: Path) -> None:
+    rows = "".join(f"u{n % 6},i{n % 5},2024-01-{1 + n:02d}\n" for n in range(30))
+    (tmp_path / "data.csv").write_text(f"user,item,{name}\n{rows}")
+    dataset = load_data(tmp_path / "data.csv", TIMED)  # refused where no column is a time
+    assert dataset.train.num_pairs

@@ -15,14 +15,14 @@ def test_nothing_that_fits_or_breaks_the_document_is_a_failure(model_file: Path,
     from legcf.server.state.event_log import EventLog
 
     EventLog(tmp_path, create=True).close()
-    app = create_app(Settings(str(model_file), access_log=False, events=str(tmp_path)))
+    app = create_app(Settings(str(model_file), "secret", access_log=False, events=str(tmp_path)))
     schema = schemathesis.openapi.from_asgi("/openapi.json", app)
     for result in schema.get_all_operations():
         operation = result.ok()
 
         @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
         def check(case) -> None:  # type: ignore[no-untyped-def]
-            response = case.call()
+            response = case.call(headers={"X-API-Key": "secret"})
             assert response.status_code < 500
             case.validate_response(response)
 

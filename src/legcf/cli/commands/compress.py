@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+import typer
 from typer import Argument, Option
 
 from legcf.cli.data_options import refuse_without_data, with_data_options
@@ -13,6 +14,11 @@ from legcf.cli.numbers import large_number
 from legcf.cli.output import AsJson, Quiet, print_accuracy, print_json, print_pairs, print_table
 from legcf.core.errors import UserError
 from legcf.data.options import DataOptions
+
+_SEEN = (
+    "Vectors that were made from all pairs have seen those of the test: then both numbers are too high, and only what"
+    " is kept of them counts."
+)
 
 
 @with_data_options
@@ -106,3 +112,5 @@ def _show(report: dict[str, Any]) -> None:
         sizes = [(f"c = {one['c']:,}, t = {one['t']}", one["values"], f"{one['loss']:.2%}") for one in report["trials"]]
         print_table("Sizes tried", ("", "values", "validation NDCG@20 lost"), sizes)
     print_accuracy(report["accuracy"], "the table")
+    if report["accuracy"]:
+        typer.echo(_SEEN, err=True)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from legcf.cli.output import SHOWN_METRICS, AsJson, print_json, print_pairs, print_table, summary
+from legcf.cli.output import SHOWN_METRICS, AsJson, method_title, print_json, print_pairs, print_table, summary
 from legcf.core.config import SECTIONS, migrated
 from legcf.core.errors import UserError
 from legcf.core.files import read_json
@@ -49,7 +49,16 @@ def info(
         scores = [line.get("validation", {}).get(name) for name in ("recall@20", "ndcg@20")]
         curve.append([line["stage"], line["epoch"], line["loss"], *scores, line["seconds"]])
     print_table("Epochs", ["stage", "epoch", "loss", "val recall@20", "val ndcg@20", "seconds"], curve)
-    print_pairs(f"{config['method']['name']} on {described['metrics']['dataset']}", summary(described["metrics"]))
+    title = method_title(_asked_method(run) or config["method"]["name"], config["method"]["name"])
+    print_pairs(f"{title} on {described['metrics']['dataset']}", summary(described["metrics"]))
+
+
+def _asked_method(run: Path) -> str | None:
+    """Return the method that the run was started with; None where its settings are not there."""
+    asked = read_json(run / "config.json") if (run / "config.json").exists() else None
+    method = asked.get("method") if isinstance(asked, dict) else None
+    name = method.get("name") if isinstance(method, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def _show_file(path: Path, plot: Path | None, as_json: bool) -> None:

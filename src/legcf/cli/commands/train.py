@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from legcf.cli.data_options import with_data_options
-from legcf.cli.output import SHOWN_METRICS, AsJson, print_json, print_pairs, print_table, summary
+from legcf.cli.output import SHOWN_METRICS, AsJson, method_title, print_json, print_pairs, print_table, summary
 from legcf.cli.workers import join_ranks, start_ranks
 from legcf.core.config import SECTIONS, merged, parse_assignments, validated, value_from_text, with_current_keys
 from legcf.core.errors import UserError
@@ -168,7 +168,8 @@ def train(
     else:
         if quiet:
             typer.echo(what_was_kept(dataset))
-        print_pairs(f"{resolved.method.name} on {dataset.name}, protocol {dataset.protocol}", summary(trained.metrics))
+        title = method_title(resolved.method.name, trained.config.method.name)
+        print_pairs(f"{title} on {dataset.name}, protocol {dataset.protocol}", summary(trained.metrics))
         next_command = shlex.join(["legcf", "recommend", str(out), "--user", str(dataset.users.external([0])[0])])
         if not trained.metrics["test"]:
             typer.echo(f"Accuracy is not measured: {dataset.name} has too few pairs to leave any out for testing.")

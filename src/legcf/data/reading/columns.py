@@ -14,7 +14,11 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
              "productid", "asin", "parent_asin", "isbn", "book_id", "business_id", "artist_id", "artistid", "track_id",
              "song_id", "article_id", "venue_id", "location_id", "i"),
     "rating": ("rating", "ratings", "score", "stars", "rate", "value", "overall", "weight"),
-    "time": ("timestamp", "time", "date", "datetime", "unix_time", "unixreviewtime", "created_at", "event_time", "t"),
+    "time": ("timestamp", "time", "date", "datetime", "unix_time", "unixreviewtime", "created_at", "event_time", "t",
+             *(f"{done}_at" for done in ("purchased", "bought", "ordered", "viewed", "clicked", "watched", "played",
+                                         "listened", "rated", "reviewed", "occurred", "sold", "read", "visited")),
+             *(f"{what}_{when}" for what in ("event", "purchase", "order", "transaction", "invoice", "review")
+               for when in ("time", "date", "timestamp", "datetime")), "ts"),
     "title": ("title", "name", "movie_title", "item_name", "product_name", "item_title"),
 }  # fmt: skip
 

@@ -188,6 +188,10 @@ class CodedLayer(Layer[LegcfConfig]):
             )
 
     @property
+    def start_factorisation(self) -> AlsSettings | None:
+        return self.config.als if self.config.start == "als" else None
+
+    @property
     def start_table(self) -> str | None:
         return self.config.table
 

@@ -75,7 +75,7 @@ LEGCF_PRESETS: dict[str, dict[str, Any]] = {
     # of few bits, whichever ranks better, and item lists hold what they lose.
     "default": {
         **_ITEMS_ONLY,
-        "training": {**_ITEMS_ONLY["training"], "validation_users": 5_000, "patience": 2},
+        "training": {**_ITEMS_ONLY["training"], "validation_users": 5_000, "epochs": 1},
         "ranking": {"bytes": "auto", "search_representation": True, "lists": None, "fit_lists": True},
     },
 }  # fmt: skip

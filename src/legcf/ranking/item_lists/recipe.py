@@ -12,24 +12,48 @@ from typing import Any
 
 import numpy as np
 
-from legcf.core.arrays import Positions
+from legcf.core.arrays import FloatArray, Positions
 from legcf.core.config import RankingConfig
 from legcf.core.hill_climb import climb
 from legcf.data.interactions import Interactions
 from legcf.ranking.item_lists.lists import ItemLists
-from legcf.ranking.item_lists.ridge import Solved, find_candidates, solve, strongest
+from legcf.ranking.item_lists.ridge import (
+    Solved,
+    find_candidates,
+    fits_whole_gram,
+    solve,
+    sparse_gram,
+    strongest,
+)
 from legcf.ranking.ranking import Ranking, product_spread
-from legcf.ranking.selection_policy import MIN_IMPROVEMENT, SelectionPolicy
+from legcf.ranking.selection_policy import SelectionPolicy, is_improvement
 
 Objective = Callable[[Ranking, dict[str, Any]], float]
 """Returns how good a ranking is; the facts are what is reported of the trial."""
 
-_RIDGES = (0.5, 1.0, 2.0, 4.0, 8.0)  # best between 0.5 and 2 on four data sets (docs/study.md, section 11)
+_RIDGE_STEP = 4.0  # between ridges that are tried; best between 0.5 and 2 on four data sets (docs/study.md, section 11)
 _MOST_RIDGE = 128.0  # where the search ends; not measured
-_USER_POWERS = (0.0,)  # beside the one that is configured, ½: 1 only seemed better while codes were not trained yet
-_POWERS = (0.0, 0.25, 0.5)  # 0 or ¼ were best (docs/study.md, section 11)
-_SAMPLE = 500  # users whose scores tell how far those of lists spread
+_ENTRY_BYTES = 2  # about
+# Candidates of an item by the entries that its share of a file could hold, by the pairs of an item, and the least. On
+# LastFM at 400 kB 78 have 0.3020 / 0.1739 on validation, 50 0.2981 / 0.1720 (one seed); others were not measured.
+_CANDIDATES_PER_ENTRY, _CANDIDATES_PER_PAIR, _LEAST_CANDIDATES = 2, 10, 50
+_SPARSE = 0.02  # pairs / (users · items) below which G is made of the pairs; it decides speed alone
+_SAMPLE, _SAMPLE_BLOCK = 500, 50  # users whose scores tell how far those of lists spread, and how many at a time
 _LEAST_WEIGHT, _MOST_WEIGHT = 2.0**-6, 2.0**6
+_LIST_SETTINGS = ("list_ridge", "list_user_power", "list_power", "list_bits", "list_candidates")  # all but their weight
+
+
+def candidate_count(train: Interactions, byte_budget: int | None = None) -> int:
+    """Return how many candidates an item has; fewer than usual where a file holds few entries, or pairs are few.
+
+    The work grows with the cube of this number.
+    """
+    most, num_items = SelectionPolicy.for_catalogue(train.num_items).list_candidates, max(train.num_items, 1)
+    if byte_budget is None:
+        return most
+    by_entries = _CANDIDATES_PER_ENTRY * byte_budget // (_ENTRY_BYTES * num_items)
+    by_pairs = _CANDIDATES_PER_PAIR * train.num_pairs // num_items
+    return min(most, max(_LEAST_CANDIDATES, min(by_entries, by_pairs)))
 
 
 class ListFitter:
@@ -38,59 +62,66 @@ class ListFitter:
     Training and updates make lists by this one recipe: candidates, their regressions, the entries that explain most.
     """
 
-    def __init__(self, train: Interactions) -> None:
+    def __init__(self, train: Interactions, byte_budget: int | None = None) -> None:
         self.train = train
+        self._policy = SelectionPolicy.for_catalogue(train.num_items)
+        # Where several are solved and pairs are few, the whole of G is made of them once.
+        self._shares_gram = byte_budget is not None and fits_whole_gram(train.num_items)
+        self._shares_gram &= train.num_pairs <= _SPARSE * train.num_users * train.num_items
+        self._gram = lru_cache(maxsize=1)(self._gram_of)
+        self._usual_count = candidate_count(train, byte_budget)
         self._by_item = train.transposed()
-        self._solved: dict[tuple[int, float, tuple[float, ...]], Solved] = {}
+        self._candidates: dict[int, Interactions] = {}
+        self._solved: dict[tuple[int, float, float], Solved] = {}
+        self._last: tuple[tuple[Any, ...], ItemLists] | None = None
         picked = np.linspace(0, train.num_users - 1, min(_SAMPLE, train.num_users)).astype(np.int64)
         self._sample = train.of_users(np.unique(picked))
         # Both are asked for once per weight that is tried, of the same lists and the same vectors.
         self._list_spread = lru_cache(maxsize=1)(self._spread_of)
         self._product_spread = lru_cache(maxsize=1)(lambda ranking: product_spread(ranking.users, ranking.items))
-        self._policy = SelectionPolicy.for_catalogue(train.num_items)
 
-    def settings(self, ranking: Ranking, config: RankingConfig, objective: Objective) -> RankingConfig:
-        """Return the best ridge and powers, found one after the other, each with its best weight.
+    def settings(self, ranking: Ranking, config: RankingConfig, objective: Objective, entries: int) -> RankingConfig:
+        """Return the best weight of lists with so many entries, and the best ridge beside that weight.
 
-        A setting stays as configured unless another is better by `MIN_IMPROVEMENT`.
+        The ridge stays as configured unless four times as much is surely better, and better by `MIN_IMPROVEMENT`; then
+        it grows while that is so. Smaller ridges and other powers were tried in every run behind docs/results.md: of
+        15, one kept another power, by luck.
         """
-        best = config
-        best_score = -np.inf
 
-        def attempt(trial: RankingConfig, lists: ItemLists) -> None:
-            nonlocal best, best_score
-            weight, score = self.weighed(ranking, lists, trial.list_weight, objective, trial)
-            if score > MIN_IMPROVEMENT * best_score:
-                best, best_score = trial.model_copy(update={"list_weight": weight}), score
+        def tried(ridge: float, weight: float) -> tuple[RankingConfig, float]:
+            trial = config.model_copy(update={"list_ridge": ridge, "list_weight": weight})
+            lists = self.lists(trial, entries, refit=False)
+            return trial, self.score(ranking, lists, weight, objective, trial)
 
-        ridges = (config.list_ridge, *(ridge for ridge in _RIDGES if ridge != config.list_ridge))
-        solved = self._solve(self._policy.trial_candidates, config.list_user_power, ridges)
-        for index, ridge in enumerate(ridges):
-            attempt(best.model_copy(update={"list_ridge": ridge}), solved.lists(index, config.list_power))
-        largest = max(ridges)
-        while best.list_ridge == largest < _MOST_RIDGE:  # where pairs are few, what is solved may need to be held back
-            largest *= 2
-            lists = self._solve(self._policy.trial_candidates, config.list_user_power, (largest,)).lists(
-                0, config.list_power
-            )
-            attempt(best.model_copy(update={"list_ridge": largest}), lists)
-        for power in _USER_POWERS:
-            lists = self._solve(self._policy.trial_candidates, power, (best.list_ridge,)).lists(0, config.list_power)
-            attempt(best.model_copy(update={"list_user_power": power}), lists)
-        lists = self._solve(self._policy.trial_candidates, best.list_user_power, (best.list_ridge,)).lists()
-        for power in _POWERS:
-            if power != best.list_power:
-                attempt(best.model_copy(update={"list_power": power}), replace(lists, user_power=power))
+        ridge = config.list_ridge
+        self._solve(self._count(config, entries), config.list_user_power, (ridge, _RIDGE_STEP * ridge))
+        lists = self.lists(config, entries, refit=False)
+        weight, best_score = self.weighed(ranking, lists, config.list_weight, objective, config)
+        best = config.model_copy(update={"list_weight": weight})
+        while best.list_ridge * _RIDGE_STEP <= _MOST_RIDGE:  # where pairs are few, what is solved may need holding back
+            trial, score = tried(best.list_ridge * _RIDGE_STEP, weight)
+            if not is_improvement(score, best_score):
+                break
+            best, best_score = trial, score
         return best
 
     def lists(self, config: RankingConfig, entries: int, refit: bool = True) -> ItemLists:
-        """Return lists as configured, of the `entries` that explain most."""
-        count = config.list_candidates or self._policy.list_candidates
-        if config.list_candidates is None and entries >= count * self.train.num_items:
-            count *= 2  # the budget allows more entries than there are candidates
-        solved = self._solve(count, config.list_user_power, (config.list_ridge,))
-        kept = self._strongest(solved, config, entries, refit)
-        return kept.lists(0, config.list_power).rounded(config.list_bits)
+        """Return lists as configured, of the `entries` that explain most; the last ones are kept."""
+        key = (self._count(config, entries), entries, refit, *(getattr(config, name) for name in _LIST_SETTINGS))
+        if self._last is None or self._last[0] != key:
+            solved = self._solve(key[0], config.list_user_power, (config.list_ridge,))
+            kept = self._strongest(solved, config, entries, refit)
+            self._last = key, kept.lists(0, config.list_power).rounded(config.list_bits)
+        return self._last[1]
+
+    def _count(self, config: RankingConfig, entries: int) -> int:
+        """Return how many candidates an item has in lists of so many entries."""
+        if config.list_candidates is not None:
+            return config.list_candidates
+        count = self._usual_count
+        if count == self._policy.list_candidates and entries >= count * self.train.num_items:
+            return 2 * count  # the budget allows more entries than there are candidates
+        return count
 
     def lists_for(self, items: Positions, config: RankingConfig, entries: int) -> ItemLists:
         """Return what recommends these items, in lists of `entries` in all, with weights that are not rounded yet."""
@@ -106,10 +137,11 @@ class ListFitter:
         """
         if entries >= solved.candidates.num_pairs:
             return solved
-        kept = strongest(solved.candidates, solved.gains[0], entries)
+        marked = strongest(solved.gains[0], entries)
+        kept = solved.candidates.subset(marked)
         if refit and config.list_candidates is None:
-            return solve(self.train, kept, (config.list_ridge,), config.list_user_power, self._by_item)
-        marked = np.isin(solved.candidates.keys(), kept.keys(), assume_unique=True)
+            gram = self._gram(config.list_user_power)
+            return solve(self.train, kept, (config.list_ridge,), config.list_user_power, self._by_item, gram)
         return Solved(kept, solved.weights[:, marked], solved.gains[:, marked])
 
     def weighed(
@@ -151,14 +183,32 @@ class ListFitter:
         factor = weight * (own if own > 0 else 1.0) / spread if spread > 0 else 1.0
         return replace(ranking, lists=lists.scaled(factor))
 
+    def _gram_of(self, user_power: float) -> FloatArray | None:
+        return sparse_gram(self.train, user_power) if self._shares_gram else None
+
     def _spread_of(self, lists: ItemLists) -> float:
-        scores = np.zeros((self._sample.num_users, self.train.num_items), dtype=np.float32)
-        lists.add_for(scores, self._sample)
-        return float(scores.std())
+        """Return the standard deviation of what lists add to all scores of a sample of users, a few at a time."""
+        total = squares = 0.0
+        count = self._sample.num_users
+        for start in range(0, count, _SAMPLE_BLOCK):
+            some = self._sample.of_users(np.arange(start, min(start + _SAMPLE_BLOCK, count)))
+            scores = np.zeros((some.num_users, self.train.num_items), dtype=np.float32)
+            lists.add_for(scores, some)
+            total += float(scores.sum(dtype=np.float64))
+            squares += float(np.vdot(scores, scores))
+        size = max(count * self.train.num_items, 1)
+        return float(np.sqrt(max(squares / size - (total / size) ** 2, 0.0)))
 
     def _solve(self, count: int, user_power: float, ridges: tuple[float, ...]) -> Solved:
-        key = (count, user_power, ridges)
-        if key not in self._solved:
-            candidates = find_candidates(self.train, count, self._by_item)
-            self._solved[key] = solve(self.train, candidates, ridges, user_power, self._by_item)
-        return self._solved[key]
+        """Return what is solved for the first of these ridges, and keep the others: most of the work is the same."""
+        missing = tuple(ridge for ridge in ridges if (count, user_power, ridge) not in self._solved)
+        if missing:
+            if count not in self._candidates:
+                self._candidates[count] = find_candidates(self.train, count, self._by_item)
+            gram = self._gram(user_power) if count == self._usual_count else None
+            solved = solve(self.train, self._candidates[count], missing, user_power, self._by_item, gram)
+            for index, ridge in enumerate(missing):
+                one = slice(index, index + 1)
+                part = Solved(solved.candidates, solved.weights[one], solved.gains[one])
+                self._solved[count, user_power, ridge] = part
+        return self._solved[count, user_power, ridges[0]]

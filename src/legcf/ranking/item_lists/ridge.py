@@ -15,6 +15,7 @@ users of the candidates or, where these have much in common, read off rows of G 
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from legcf.core import distributed
@@ -108,9 +109,17 @@ def _nearest(
 
 
 def solve(
-    train: Interactions, candidates: Interactions, ridges: tuple[float, ...], user_power: float, by_item: Interactions
+    train: Interactions,
+    candidates: Interactions,
+    ridges: tuple[float, ...],
+    user_power: float,
+    by_item: Interactions,
+    gram: FloatArray | None = None,
 ) -> Solved:
-    """Solve the weights for each ridge, in units of G's mean diagonal so that one grid suits all data."""
+    """Solve the weights for each ridge, in units of G's mean diagonal so that one grid suits all data.
+
+    `gram` is the whole of G, where it is at hand.
+    """
     user_weights = inverse_power(train.user_degrees, user_power).astype(np.float32)
     roots = np.empty(0, dtype=np.float32) if by_item.weights is None else np.sqrt(by_item.weights)
     diagonal = (
@@ -119,7 +128,9 @@ def solve(
     unit = float(diagonal.sum() / max(train.num_items, 1))
     whole = np.zeros((0, 0), dtype=np.float32)
     some = np.count_nonzero(candidates.row_lengths) * _FEW_ROWS < train.num_items
-    if train.num_items**2 * 4 <= _DENSE_BYTES and not some:
+    if gram is not None:
+        whole = gram
+    elif fits_whole_gram(train.num_items) and not some:
         whole = whole_gram(train, user_weights)
     shape = (len(ridges), candidates.num_pairs)
     weights, gains = np.zeros(shape, dtype=np.float32), np.zeros(shape, dtype=np.float32)
@@ -201,14 +212,11 @@ def _systems(
     return systems
 
 
-def strongest(candidates: Interactions, gains: FloatArray, count: int) -> Interactions:
-    """Keep the `count` candidates that explain most, whichever items they belong to."""
-    if count >= candidates.num_pairs:
-        return candidates
-    order = np.argpartition(-gains, count)[:count]
-    kept = np.zeros(candidates.num_pairs, dtype=np.bool_)
-    kept[order] = True
-    return candidates.subset(kept)
+def strongest(gains: FloatArray, count: int) -> NDArray[np.bool_]:
+    """Mark the `count` candidates that explain most, whichever items they belong to."""
+    kept = np.zeros(len(gains), dtype=np.bool_)
+    kept[np.argpartition(-gains, count)[:count] if count < len(gains) else slice(None)] = True
+    return kept
 
 
 def _transposed(candidates: Interactions, weights: FloatArray) -> tuple[Interactions, FloatArray]:
@@ -216,6 +224,19 @@ def _transposed(candidates: Interactions, weights: FloatArray) -> tuple[Interact
     counts = np.bincount(candidates.items, minlength=candidates.num_items)
     targets: IntArray = candidates.rows()[order]
     return Interactions(_offsets(counts), targets, candidates.num_rows), weights[order]
+
+
+def fits_whole_gram(num_items: int) -> bool:
+    """Say whether G of so many items is small enough to be kept whole."""
+    return num_items**2 * 4 <= _DENSE_BYTES
+
+
+def sparse_gram(train: Interactions, user_power: float) -> FloatArray:
+    """Compute the same as `whole_gram`, for every process alone and from the pairs that there are."""
+    matrix = train.to_scipy().sqrt().astype(np.float32)
+    scaled = sp.diags(np.sqrt(inverse_power(train.user_degrees, user_power)).astype(np.float32)) @ matrix
+    gram: FloatArray = (scaled.T @ scaled).toarray()
+    return gram
 
 
 def whole_gram(train: Interactions, user_weights: FloatArray) -> FloatArray:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from legcf.core.arrays import FloatArray, Positions, inverse_power
 from legcf.data.interactions import Interactions
 
-_BLOCK = 2**16  # pairs whose vectors stand in memory at once
+_BLOCK = 2**14  # pairs whose vectors stand in memory at once
 
 
 @dataclass(frozen=True, eq=False)

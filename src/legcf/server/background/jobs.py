@@ -8,6 +8,7 @@ from legcf.core.errors import UserError
 from legcf.server import answers
 from legcf.server.encoding import encode
 from legcf.server.item_map import item_map
+from legcf.server.paging import offset_of
 from legcf.server.schemas import Ask
 from legcf.server.state.live_state import LiveState
 from legcf.server.state.loaded_model import LoadedModel
@@ -28,11 +29,12 @@ def weight(ask: Ask, num_items: int) -> int:
     The unit is one item more in the answer or in a list of the request: about 0.5 µs, measured on one core with
     movielens-small, beside about 0.1 ms that every answer takes.
     """
-    compared = ask.k * ask.k // 10 if ask.diversity else 0
+    end = ask.k + offset_of(ask)
+    compared = end * ask.k // 10 if ask.diversity else 0
     looked_at = num_items // _LOOKED_AT if ask.cap else 0
     values = sum(len(condition) for condition in ask.filter.values() if isinstance(condition, list))
-    listed = len(ask.items) + len(ask.deny) + len(ask.allow or ()) + values
-    return ask.k + compared + looked_at + _EXPLAINED * ask.explain + listed
+    listed = len(ask.items) + len(ask.deny) + len(ask.allow or ()) + len(ask.shown) + values
+    return end + compared + looked_at + _EXPLAINED * ask.explain + listed
 
 
 def recommend_jobs(asks: Sequence[Ask], popular_for_unknown: bool, num_items: int) -> Iterator[Job]:
@@ -60,11 +62,10 @@ def perform(loaded: LoadedModel, job: Job, live: LiveState) -> tuple[bytes, byte
 def _recommend(loaded: LoadedModel, job: Job, live: LiveState) -> tuple[bytes, bytes]:
     """Return results and errors of all asks, one of them null for each: two lists in JSON, without their brackets."""
     results, errors = [], []
-    hidden = live.hidden(loaded)
     for entry in job["asks"]:
         try:
             ask = Ask.model_construct(**entry)
-            result = encode(answers.recommend(loaded, ask, job["popular"], live.news(loaded, ask.user), hidden))
+            result = encode(answers.recommend(loaded, ask, job["popular"], live.situation(loaded, ask)))
             error = b"null"
         except UserError as refusal:
             status, detail = answers.failure(refusal)

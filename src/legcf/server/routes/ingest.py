@@ -18,9 +18,21 @@ from legcf.server import schemas
 from legcf.server.answers import UnknownId
 from legcf.server.background.event_journal import EventBatch
 from legcf.server.encoding import Json
+from legcf.server.routes.administration import audit
 from legcf.server.routes.operations import Operation, read_body, read_query
 from legcf.server.routes.services import Services
-from legcf.server.state.event_log import TAKEN_BACK, Change, Described, Event, LogEntry, Withdrawn, new_event
+from legcf.server.state.event_log import (
+    TAKEN_BACK,
+    Change,
+    DeletedItem,
+    Described,
+    Event,
+    Impression,
+    LogEntry,
+    Withdrawn,
+    new_event,
+)
+from legcf.server.state.records import Records
 
 
 def _weight(event: schemas.NewEvent, card: Mapping[str, Any]) -> float | None:
@@ -49,16 +61,19 @@ class IngestApi:
     def operations(self) -> list[Operation]:
         item = partial(Operation, answer=schemas.ItemTaken, query=schemas.ItemQuery, name="items")
         change = partial(item, "PUT", body=schemas.ItemNews, problems=(409, 503))
-        withdrawal = partial(item, "DELETE", problems=(404, 503))
+        withdrawal = partial(item, "DELETE", query=schemas.ItemDeletion, problems=(404, 409, 503))
         took = "What users took: acknowledged once it is on disk, known to every answer after that."
         about = "Whether an item may be recommended from now on, and what it is like"
-        back = "Take back what was said of a new item's features and title; an item of the file itself stays"
+        back = "Take back what was said of a new item's features and title, or with `whole` all that is held of an item"
+        shown = "What users were shown: counts where a request has `damping` or `max_shown`."
         query = "with the id in the query."
         events = partial(Operation, path="/interactions", answer=schemas.Acknowledged, name="interactions")
         gone = "Let whatever is known of a user and an item count no more: what it took, and what it dislikes."
+        shows = partial(Operation, "POST", answer=schemas.ImpressionsKept, body=schemas.Impressions, problems=(503,))
         return [
             events("POST", summary=took, endpoint=self.interactions, body=schemas.NewEvents, problems=(409, 503)),
             events("DELETE", summary=gone, endpoint=self.take_back, query=schemas.TakenBackQuery, problems=(503,)),
+            shows("/impressions", shown, self.impressions, name="impressions"),
             change("/items/{item:id}", f"{about}.", self.item),
             change("/items", f"{about}, {query}", self.item),
             withdrawal("/items/{item:id}", f"{back}.", self.withdraw),
@@ -89,6 +104,18 @@ class IngestApi:
         unknown = list(dict.fromkeys(item for item in items if loaded.scorer.model.items.find(item) is None))
         return Json({"model": loaded.tag, "new": new, "repeated": len(events) - new, "unknown_items": unknown})
 
+    async def impressions(self, request: HttpRequest) -> Response:
+        pages = (await read_body(request, schemas.Impressions)).impressions
+        now = time.time()
+        kept = await self._write(
+            [
+                Impression(str(page.user), str(item), now if page.time is None else page.time)
+                for page in pages
+                for item in page.items
+            ]
+        )
+        return Json({"model": self._services.manager.current.tag, "kept": kept})
+
     async def item(self, request: HttpRequest) -> Response:
         item = read_query(request, schemas.ItemQuery).item
         news = await read_body(request, schemas.ItemNews)
@@ -103,10 +130,23 @@ class IngestApi:
         return await self._taken(item, news.available, is_described_anew=news.features is not None)
 
     async def withdraw(self, request: HttpRequest) -> Response:
-        item = read_query(request, schemas.ItemQuery).item
+        query = read_query(request, schemas.ItemDeletion)
+        item = query.item
+        if query.whole:
+            return await self._delete(request, item)
         if not await self._write([Withdrawn(item, time.time())]):
             raise UnknownId("description of an item", item)
         return await self._taken(item, None, is_described_anew=True)
+
+    async def _delete(self, request: HttpRequest, item: str) -> Response:
+        services = self._services
+        if services.settings.api_key is None:
+            raise UserError("An item is deleted whole on a server with a key alone: start it with `--api-key`.")
+        if not Records(services.manager.current, services.live).knows_item(item):
+            raise UnknownId("item", item)
+        await self._write([DeletedItem(item, time.time())])
+        audit(request, services, "item_deleted", item=item)
+        return await self._taken(item, False, is_described_anew=True)
 
     async def _write(self, batch: EventBatch) -> int:
         assert self._services.journal is not None

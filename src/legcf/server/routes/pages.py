@@ -2,7 +2,7 @@
 """Serve the page at `/` and the small questions it asks. Hand-written files in `web/`, nothing from outside."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -111,13 +111,15 @@ def _items(loaded: LoadedModel, live: LiveState, request: HttpRequest) -> dict[s
 
 def _users(loaded: LoadedModel, live: LiveState, request: HttpRequest) -> dict[str, Any]:
     query = read_query(request, Search)
-    return {"users": search_users(loaded, query.q, query.limit)}
+    deleted = set(live.deleted_users(loaded).items.tolist())
+    return {"users": search_users(loaded, query.q, query.limit, deleted)}
 
 
 def _history(loaded: LoadedModel, live: LiveState, request: HttpRequest) -> dict[str, Any]:
     user, model = read_query(request, OfUser).user, loaded.scorer.model
-    position = None if model.users is None else model.users.find(user)
-    news = live.news(loaded, user)
+    is_deleted = live.is_deleted(user)
+    position = None if model.users is None or is_deleted else model.users.find(user)
+    news = live.news(loaded, user, is_deleted=is_deleted)
     if position is None and not news.version:
         raise UnknownId("user", user)
     before = np.zeros(0, np.int32) if position is None else loaded.scorer.history(position)
@@ -140,18 +142,19 @@ def search_items(loaded: LoadedModel, text: str, limit: int) -> list[dict[str, A
     return _entries(loaded, found_items)
 
 
-def search_users(loaded: LoadedModel, text: str, limit: int) -> list[int | str]:
-    """Find the user with this id, users whose id begins with the text, then those that hold it."""
+def search_users(loaded: LoadedModel, text: str, limit: int, deleted: Container[int] = ()) -> list[int | str]:
+    """Find the user with this id, then users whose id begins with the text or holds it, but for deleted ones."""
     users = loaded.scorer.model.users
     if users is None:
         return []
     exact = users.find(text) if text else None
+    exact = None if exact in deleted else exact
     starts: list[int] = [] if exact is None else [exact]
     inside: list[int] = []
     for position, name in enumerate(loaded.user_names):
         if len(starts) >= limit:
             break
-        if position == exact:
+        if position == exact or position in deleted:
             continue
         if name.startswith(text):
             starts.append(position)

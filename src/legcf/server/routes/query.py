@@ -15,6 +15,7 @@ from legcf.core.errors import UserError
 from legcf.server import answers, schemas
 from legcf.server.background.jobs import LIGHT, perform, recommend_jobs, weight
 from legcf.server.encoding import Json, encode
+from legcf.server.paging import Cursor
 from legcf.server.routes.operations import Operation, read_body, read_query
 from legcf.server.routes.services import Services
 from legcf.server.state.loaded_model import LoadedModel
@@ -72,20 +73,25 @@ class QueryApi:
 
     def _light(self, query: schemas.UserQuery) -> bytes | None:
         services = self._services
-        ask, loaded = schemas.Ask.model_construct(**vars(query)), services.manager.current
+        ask, loaded = self._asked(query)
         if weight(ask, loaded.num_items) > LIGHT:
             return None
-        news, hidden = services.live.news(loaded, ask.user), services.live.hidden(loaded)
+        situation = services.live.situation(loaded, ask)
         return _cached(
             loaded,
-            (query.model_dump_json(), news.version, hidden.version),
-            lambda: answers.recommend(loaded, ask, services.settings.popular_for_unknown, news, hidden),
+            (query.model_dump_json(), situation.version),
+            lambda: answers.recommend(loaded, ask, services.settings.popular_for_unknown, situation),
         )
 
-    async def _long(self, query: schemas.UserQuery) -> Response:
-        live, loaded = self._services.live, self._services.manager.current
+    def _asked(self, query: schemas.UserQuery) -> tuple[schemas.Ask, LoadedModel]:
+        """Return what is asked, and of which model: the one that began the list, while it is there."""
         ask = schemas.Ask.model_construct(**vars(query))
-        key = query.model_dump_json(), live.news(loaded, ask.user).version, live.hidden(loaded).version
+        tag = None if ask.cursor is None else Cursor.decode(ask.cursor).model
+        return ask, self._services.manager.recent(tag)
+
+    async def _long(self, query: schemas.UserQuery) -> Response:
+        ask, loaded = self._asked(query)
+        key = query.model_dump_json(), self._services.live.situation(loaded, ask).version
         content = loaded.response_cache.get(key)
         if content is None:
             content, error = (await self._in_slow_queue(loaded, [ask]))[0]
@@ -127,8 +133,9 @@ class QueryApi:
     async def similar_users(self, request: HttpRequest) -> Response:
         query = read_query(request, schemas.UserNeighboursQuery)
         loaded = self._services.manager.current
-        key = "users", query.user, query.k
-        return _json(_cached(loaded, key, lambda: answers.similar_users(loaded, query.user, query.k)))
+        deleted = self._services.live.deleted_users(loaded)
+        key = "users", query.user, query.k, deleted.version
+        return _json(_cached(loaded, key, lambda: answers.similar_users(loaded, query.user, query.k, deleted)))
 
     async def live(self, request: HttpRequest) -> Response:
         return Json({"status": "alive"})

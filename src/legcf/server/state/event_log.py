@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep the event log: what users did, which items are available and what new ones are like, as reported to a running
-server. One SQLite file in a folder.
+"""Keep the event log: what users did and were shown, which items are available and what new ones are like, as reported
+to a running server. One SQLite file in a folder.
 
 Whoever writes gets an answer once the transaction is on disk (write-ahead log, synced at every commit), so a process
 may be killed at any moment: what was acknowledged is there. Ids of events are unique, so that what a client sends again
@@ -37,6 +37,13 @@ CREATE TABLE IF NOT EXISTS availability (
 CREATE TABLE IF NOT EXISTS items (
     position INTEGER PRIMARY KEY AUTOINCREMENT,
     item TEXT NOT NULL, features TEXT NOT NULL, title TEXT, time REAL NOT NULL
+);
+CREATE TABLE IF NOT EXISTS impressions (
+    position INTEGER PRIMARY KEY AUTOINCREMENT, user TEXT NOT NULL, item TEXT NOT NULL, time REAL NOT NULL
+);
+CREATE INDEX IF NOT EXISTS impressions_of_user ON impressions (user);
+CREATE TABLE IF NOT EXISTS deleted_users (
+    position INTEGER PRIMARY KEY AUTOINCREMENT, user TEXT NOT NULL UNIQUE, time REAL NOT NULL
 );
 """
 _LATER_COLUMNS = {"kind": "TEXT", "weight": "REAL"}  # of events, which logs of earlier versions do not have
@@ -88,9 +95,55 @@ class Withdrawn:
     time: float
 
 
-LogEntry = Event | Change | Described | Withdrawn
+@dataclass(frozen=True)
+class Impression:
+    """Record that a user was shown an item."""
+
+    user: str
+    item: str
+    time: float
+
+
+@dataclass(frozen=True)
+class DeletedUser:
+    """Delete all that the log has of a user; what model files have of it is not used from then on."""
+
+    user: str
+    time: float
+
+
+@dataclass(frozen=True)
+class DeletedItem:
+    """Delete all that the log has of an item, and never recommend it until it is said to be available."""
+
+    item: str
+    time: float
+
+
+LogEntry = Event | Change | Described | Withdrawn | Impression | DeletedUser | DeletedItem
 _Row = tuple[object, ...]
+_ITEMS = "items (item, features, title, time)"
+_EVENTS = "events (id, user, item, time, kind, weight)"
+_IMPRESSIONS = "impressions (user, item, time)"
+_KEPT_IMPRESSIONS = 1000  # of one user, the last: each is read for every answer that counts them
+_FORGET_IMPRESSIONS = f"""
+DELETE FROM impressions WHERE user = ? AND position <= (
+    SELECT position FROM impressions WHERE user = ? ORDER BY position DESC LIMIT 1 OFFSET {_KEPT_IMPRESSIONS}
+)
+"""
 _NO_FEATURES = "null"  # in the table of items: what was said before is withdrawn
+
+
+class _Rows:
+    """Collect rows that are not yet written, by the table and columns that they go into."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, list[_Row]] = {}
+        self.count = 0
+
+    def add(self, into: str, *row: object) -> None:
+        self.of.setdefault(into, []).append(row)
+        self.count += 1
 
 
 @dataclass(frozen=True)
@@ -154,6 +207,7 @@ class EventLog:
             path = self.folder / FILE_NAME
             connection = sqlite3.connect(path, timeout=_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False)
             connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten
             self._thread.connection = connection
             self._connections.append(connection)
         return connection
@@ -165,28 +219,68 @@ class EventLog:
 
     def write(self, batches: Sequence[Sequence[LogEntry]]) -> list[int]:
         """Write all batches in one transaction, on disk when this returns; return how many of each were new."""
+        counts, is_deleting = [], False
         with self._transaction():
             ids = [entry.id for batch in batches for entry in batch if isinstance(entry, Event)]
-            logged_ids, counts = self._logged_ids(ids), []
-            events, changes, items = list[_Row](), list[_Row](), list[_Row]()
+            logged_ids, rows = self._logged_ids(ids), _Rows()
             for batch in batches:
-                before = len(events) + len(changes) + len(items)
+                before = rows.count
                 for entry in batch:
-                    if isinstance(entry, Change):
-                        changes.append((entry.item, entry.available, entry.time))
+                    if isinstance(entry, DeletedUser | DeletedItem):
+                        self._insert_all(rows)  # what came before is deleted, too
+                        self._delete(entry)
+                        is_deleting = True
+                        rows.count += 1
+                    elif isinstance(entry, Change):
+                        rows.add("availability (item, available, time)", entry.item, entry.available, entry.time)
+                    elif isinstance(entry, Impression):
+                        rows.add(_IMPRESSIONS, entry.user, entry.item, entry.time)
                     elif isinstance(entry, Described):
-                        items.append((entry.item, json.dumps(dict(entry.features)), entry.title, entry.time))
+                        features = json.dumps(dict(entry.features))
+                        rows.add(_ITEMS, entry.item, features, entry.title, entry.time)
                     elif isinstance(entry, Withdrawn):
-                        if self._is_described(entry.item, items):
-                            items.append((entry.item, _NO_FEATURES, None, entry.time))
+                        if self._is_described(entry.item, rows.of.get(_ITEMS, ())):
+                            rows.add(_ITEMS, entry.item, _NO_FEATURES, None, entry.time)
                     elif entry.id not in logged_ids:
                         logged_ids.add(entry.id)
-                        events.append((entry.id, entry.user, entry.item, entry.time, entry.kind, entry.weight))
-                counts.append(len(events) + len(changes) + len(items) - before)
-            self._insert("events (id, user, item, time, kind, weight)", events)
-            self._insert("availability (item, available, time)", changes)
-            self._insert("items (item, features, title, time)", items)
+                        rows.add(_EVENTS, entry.id, entry.user, entry.item, entry.time, entry.kind, entry.weight)
+                counts.append(rows.count - before)
+            shown_to = {row[0] for row in rows.of.get(_IMPRESSIONS, ())}
+            self._insert_all(rows)
+            for user in shown_to:
+                self._connection.execute(_FORGET_IMPRESSIONS, (user, user))
+        if is_deleting:  # the write-ahead log still has the rows
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return counts
+
+    def _insert_all(self, rows: "_Rows") -> None:
+        for into, some in rows.of.items():
+            self._insert(into, some)
+        rows.of.clear()
+
+    def _delete(self, entry: DeletedUser | DeletedItem) -> None:
+        execute = self._connection.execute
+        if isinstance(entry, DeletedUser):
+            for table in ("events", "impressions", "deleted_users"):
+                execute(f"DELETE FROM {table} WHERE user = ?", (entry.user,))
+            execute("INSERT INTO deleted_users (user, time) VALUES (?, ?)", (entry.user, entry.time))
+            return
+        is_described = self._is_described(entry.item, ())
+        for table in ("events", "impressions", "availability", "items"):
+            execute(f"DELETE FROM {table} WHERE item = ?", (entry.item,))
+        execute("INSERT INTO availability (item, available, time) VALUES (?, 0, ?)", (entry.item, entry.time))
+        if is_described:  # every worker looks for rows behind the last one that it knows
+            execute(f"INSERT INTO {_ITEMS} VALUES (?, ?, NULL, ?)", (entry.item, _NO_FEATURES, entry.time))
+
+    def query(self, question: str, *values: object) -> list[Any]:
+        """Return all rows that answer a question in SQL."""
+        return self._connection.execute(question, values).fetchall()
+
+    def rows_of(self, table: str, user: str) -> list[dict[str, Any]]:
+        """Return all that a table has of a user, by the names of its columns, in the order of the log."""
+        found = self._connection.execute(f"SELECT * FROM {table} WHERE user = ? ORDER BY position", (user,))
+        names = [name for name, *_ in found.description]
+        return [dict(zip(names, row, strict=True)) for row in found]
 
     def end(self) -> LogMark:
         return LogMark(self.name, self._number("SELECT max(position) FROM events"), self.last_description)

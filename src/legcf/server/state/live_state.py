@@ -1,17 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Look up what was reported since the file was written: a user's new items, and items that are not available."""
+"""Look up what was reported since the file was written: a user's new items, what it was shown, whether it was deleted,
+and items that are not available."""
 
-from collections.abc import Iterable
+import time
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from legcf.core.arrays import Positions
+from legcf.core.errors import UserError
 from legcf.data.ids import ExternalId
+from legcf.scoring.impressions import count_impressions
+from legcf.server.paging import Cursor, check_page
+from legcf.server.schemas import Ask
 from legcf.server.state.event_log import EventLog, LogMark
 from legcf.server.state.loaded_model import LoadedModel
 
+_SECONDS_PER_MINUTE = 60
+_WITHOUT_EFFECT = """
+SELECT position, item, time FROM impressions AS shown WHERE user = ? AND time > coalesce(
+    (SELECT max(time) FROM events WHERE events.user = shown.user AND events.item = shown.item), -1
+) ORDER BY position
+"""
 _MODELS = 2  # the one in use, and the one before it while requests end
 
 
@@ -34,6 +47,26 @@ def _positions(items: Iterable[int]) -> Positions:
 NO_ITEMS = LiveItems(_positions(()), 0)
 
 
+class Situation(NamedTuple):
+    """Hold what was reported and matters for one request.
+
+    `page` is where it begins and as of when. `withheld` are items that were in its list then, but must not be shown any
+    more: no longer available, or taken meanwhile. A user `is_deleted` if nothing that a file has of it may be used.
+    """
+
+    news: LiveItems
+    hidden: LiveItems
+    page: Cursor
+    is_deleted: bool
+    shown: Mapping[ExternalId, float]
+    withheld: Positions
+
+    @property
+    def version(self) -> Hashable:
+        """Return what changes with everything that changes the answer."""
+        return self.page, self.is_deleted, self.withheld.tobytes()
+
+
 class LiveState:
     """Read the log for every answer, so that every worker knows what any of them has acknowledged."""
 
@@ -46,14 +79,61 @@ class LiveState:
         """Return whether there is a log at all."""
         return self.log is not None
 
-    def news(self, loaded: LoadedModel, user: ExternalId | None) -> LiveItems:
-        """Return items of the user that the file does not hold; of a user who is not in the file, all in the log."""
+    def situation(self, loaded: LoadedModel, ask: Ask) -> Situation:
+        """Return all that matters for an answer, as of the first page of its list."""
+        cursor = Cursor(loaded.tag, ask.offset) if ask.cursor is None else Cursor.decode(ask.cursor)
+        check_page(ask, cursor.offset)
+        if cursor.model != loaded.tag:
+            raise UserError("The model has been replaced since the page before: begin again, without a cursor.")
+        is_deleted, withheld = self.is_deleted(ask.user), NO_ITEMS.items
+        news, hidden = self.news(loaded, ask.user, is_deleted=is_deleted), self.hidden(loaded)
+        if ask.cursor is not None:
+            taken = news.items if loaded.scorer.model.excludes_seen(ask.exclude_seen) else NO_ITEMS.items
+            now = np.concatenate([hidden.items, taken, news.disliked])
+            news, hidden = self.news(loaded, ask.user, cursor.events, is_deleted), self.hidden(loaded, cursor.changes)
+            withheld = np.setdiff1d(now, np.concatenate([hidden.items, news.items, news.disliked]))
+        minute, last, shown = 0, 0, dict[ExternalId, float]()
+        if self.log is not None and ask.user is not None and (ask.damping or ask.max_shown is not None):
+            minute = int(time.time()) // _SECONDS_PER_MINUTE if ask.cursor is None else cursor.minute
+            rows = self.log.query(_WITHOUT_EFFECT, str(ask.user))
+            if ask.cursor is not None:
+                rows = [row for row in rows if row[0] <= cursor.impressions]
+            last = rows[-1][0] if rows else 0
+            impressions = ((item, at) for _, item, at in rows)
+            shown = count_impressions(impressions, minute * _SECONDS_PER_MINUTE, ask.half_life)
+        page = Cursor(loaded.tag, cursor.offset, news.version, hidden.version, last, minute)
+        return Situation(news, hidden, page, is_deleted, shown, withheld)
+
+    def is_deleted(self, user: ExternalId | None) -> bool:
+        """Return whether a user was deleted: what a file has of it is not used, events since then are."""
+        if self.log is None or user is None:
+            return False
+        return bool(self.log.query("SELECT 1 FROM deleted_users WHERE user = ?", str(user)))
+
+    def deleted_users(self, loaded: LoadedModel) -> LiveItems:
+        """Return the users of the file that were deleted."""
+        users = loaded.scorer.model.users
+        if self.log is None or users is None:
+            return NO_ITEMS
+        rows = self.log.query("SELECT position, user FROM deleted_users ORDER BY position")
+        found = [position for _, user in rows if (position := users.find(user)) is not None]
+        return LiveItems(np.array(found, dtype=np.int32), rows[-1][0]) if rows else NO_ITEMS
+
+    def news(
+        self, loaded: LoadedModel, user: ExternalId | None, until: int | None = None, is_deleted: bool = False
+    ) -> LiveItems:
+        """Return items of the user that the file does not hold; of a user who is not in the file, all in the log.
+
+        With `until`, those up to this position of the log; of a deleted user, whatever the file holds, all in the log.
+        """
         if self.log is None or user is None:
             return NO_ITEMS
         model = loaded.scorer.model
-        is_in_file = model.users is not None and model.users.find(user) is not None
+        is_in_file = model.users is not None and model.users.find(user) is not None and not is_deleted
         after = self.log.position_in(LogMark.from_card(model.card)) if is_in_file else 0
         events = self.log.of_user(str(user), after)
+        if until is not None:
+            events = [event for event in events if event[0] <= until]
         if not events:
             return NO_ITEMS
         taken, disliked, back = set[int](), set[int](), set[int]()
@@ -69,10 +149,15 @@ class LiveState:
                 taken.add(position)
         return LiveItems(_positions(taken), events[-1][0], _positions(disliked), _positions(back))
 
-    def hidden(self, loaded: LoadedModel) -> LiveItems:
-        """Return the items that are not available now."""
+    def hidden(self, loaded: LoadedModel, until: int | None = None) -> LiveItems:
+        """Return the items that are not available now, or as of a position of the log."""
         if self.log is None:
             return NO_ITEMS
+        if until is not None:
+            last = {item: is_there for at, item, is_there in self.log.changes() if at <= until}
+            positions = (loaded.scorer.model.items.find(item) for item, is_there in last.items() if not is_there)
+            out = sorted(position for position in positions if position is not None)
+            return LiveItems(np.array(out, dtype=np.int32), until)
         flags, before = self._hidden.get(loaded.tag) or (np.zeros(loaded.num_items, np.bool_), NO_ITEMS)
         changes = self.log.changes(before.version)
         if not changes and loaded.tag in self._hidden:

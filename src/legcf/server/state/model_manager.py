@@ -15,6 +15,7 @@ from legcf.server.state.event_log import EventLog
 from legcf.server.state.loaded_model import LoadedModel, tag_of
 from legcf.server.telemetry import Telemetry
 
+_RECENT = 3  # models that lists which they began can be read on from; each takes the memory of its file
 REFUSED = "The file on disk was refused, and the model from before answers: the log says why."
 GONE = "The file on disk is gone, and the model from before answers: put a file back."
 
@@ -35,10 +36,24 @@ class ModelManager(Collector):
         self._reloading = asyncio.Lock()
         self._last_described = self._last_description()
         self._file, self._file_state = self._load(None)
+        self._recent: dict[str, LoadedModel] = {}
         self.current = self._file.with_described_items(event_log)
         self.warning: str | None = None
         self._refused: FileState | None = None
         telemetry.register(self)
+
+    @property
+    def current(self) -> LoadedModel:
+        return self._current
+
+    @current.setter
+    def current(self, loaded: LoadedModel) -> None:
+        self._current = loaded
+        self._recent = dict([*self._recent.items(), (loaded.tag, loaded)][-_RECENT:])
+
+    def recent(self, tag: str | None) -> LoadedModel:
+        """Return the model of this tag if it was in use lately, else the one in use."""
+        return self._recent.get(tag or "", self._current)
 
     async def watch(self, every_seconds: float) -> None:
         while True:

@@ -25,8 +25,15 @@ const sizes = (model) => {
     make("div", { className: "bars" }, bar("This file", model.bytes, Math.max(full, model.bytes), true), bar("Full table", full, Math.max(full, model.bytes), false)));
 };
 
+// A model that was trained once more on every pair has the accuracy of the one that it was chosen as.
+const chosenAs = ({ test = {}, validation = {} }) => {
+  const rows = [["validation", validation], ["test", test]].flatMap(([part, metrics]) => ["recall@20", "ndcg@20"].filter((name) => typeof metrics[name] === "number").map((name) => make("tr", {}, make("th", { scope: "row", textContent: `${part} ${name}` }), make("td", { textContent: metrics[name].toFixed(4) }))));
+  $("accuracy").replaceChildren(make("p", { className: "hint", textContent: "Of the model that it was chosen as: this one was trained once more, on every pair, and none is left to measure it by." }), make("table", {}, make("tbody", {}, ...rows)));
+};
+
 const accuracy = (model) => {
   const measured = model.card.serving?.accuracy;
+  if (model.card.metrics?.final) { chosenAs(model.card.metrics); return; }
   if (!measured || !Object.keys(measured).length) { $("accuracy").replaceChildren(make("p", { className: "empty", textContent: "Not measured at export." })); return; }
   const rows = Object.entries(measured).flatMap(([part, metrics]) => Object.entries(metrics).map(([name, pair]) => make("tr", {}, make("th", { scope: "row", textContent: `${part} ${name}` }), make("td", { textContent: pair.before.toFixed(4) }), make("td", { textContent: pair.after.toFixed(4) }), make("td", { textContent: `${((100 * pair.after) / Math.max(pair.before, 1e-9)).toFixed(1)} %` }))));
   $("accuracy").replaceChildren(make("table", {}, make("thead", {}, make("tr", {}, ...["Metric", "With the graph", "This file", "Kept"].map((text) => make("th", { scope: "col", textContent: text })))), make("tbody", {}, ...rows)));

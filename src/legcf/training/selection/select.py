@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Select on validation what the items' vectors are made of: codes of a codebook, or a table of few bits per value.
+
+Which is best differs between data sets more than anything else about a model: a small codebook has the most accuracy
+per byte where items are many, a factorisation in few bits where they are few, singular vectors where data is dense.
+Tables are not trained, so every one of them is evaluated with its lists and in its final precision. Every selection
+here is made by `Evaluator.selection_score`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from legcf.core.config import RankingConfig, RunConfig
+from legcf.core.random_streams import Stream
+from legcf.data.interactions import Dataset
+from legcf.factorisation.als import AlsSettings, with_alpha
+from legcf.factorisation.folds import best_factorisation
+from legcf.ranking.builder import RankingBuilder
+from legcf.ranking.item_lists.recipe import ListFitter
+from legcf.ranking.ranking import Ranking
+from legcf.ranking.score import Lead, lead
+from legcf.ranking.selection_policy import SelectionPolicy, is_improvement
+from legcf.training.build import Model
+from legcf.training.selection.table_search import FEW_USERS, SOME_USERS, Build, Candidate, Race, TableSearch
+from legcf.training.session import RunSession as Session
+from legcf.training.shared_work import Work, without_size
+
+_NARROW_FACTORS = 64  # columns, wide enough to find α and λ by where items are few
+
+
+@dataclass(frozen=True, eq=False)
+class Selected:
+    """Hold a model that is ready to rank, and the settings that give it again."""
+
+    model: Model
+    ranking: Ranking
+    config: RunConfig
+    lead: Lead | None = None
+    """By how much it is ahead of the best of the others, where there were others."""
+    rival: str = ""
+    """Which other that is."""
+
+    @property
+    def reason(self) -> dict[str, Any]:
+        """Return what a run's metrics say of why this model was selected."""
+        if self.lead is None:
+            return {}
+        return {"selected": {"ahead_of": self.rival, "lead": self.lead.difference, "error": self.lead.error}}
+
+
+@dataclass(frozen=True, eq=False)
+class Untrained:
+    """Hold what is selected before training."""
+
+    ranking: RankingConfig
+    """The settings of the ranking, with those of the lists that were selected."""
+    candidate: Candidate | None = None
+    """The best model that needs no training; training has to beat its score. None where nothing is selected."""
+    skips_training: bool = False
+    """Whether the candidate is so far ahead of the model's start that training cannot make up for it."""
+    lead: Lead | None = None
+    """Of the candidate over the model's start."""
+
+
+def with_factorisation(config: RunConfig, dataset: Dataset, work: Work) -> RunConfig:
+    """Fill in α and λ of the factorisation that a run with a selection starts from: tables are made of the same one."""
+    settings = getattr(config.method, "als", None)
+    unknown = isinstance(settings, AlsSettings) and settings.alpha is None
+    if not (unknown and config.ranking.search_representation and dataset.validation.num_pairs):
+        return config
+    assert isinstance(settings, AlsSettings)
+    rng, width = Stream.FACTORISATION.generator(config.seed), config.method.model_dump()["dim"]
+
+    def find() -> AlsSettings:
+        if SelectionPolicy.for_catalogue(dataset.num_items).fits_factorisation_on_folds:
+            return best_factorisation(dataset, min(_NARROW_FACTORS, width), rng, settings)
+        return with_alpha(dataset.train, width, rng, settings)
+
+    found = work.once(dataset.train, without_size(config, "factorisation"), find)
+    return config.model_copy(update={"method": config.method.model_copy(update={"als": found})})
+
+
+def select_untrained(session: Session, builder: RankingBuilder, build: Build, report: bool) -> Untrained:
+    """Select the best candidate that needs no training: a quantised table, or the model before its first epoch."""
+    config, dataset, byte_budget, fitter = session.config, session.dataset, builder.byte_budget, builder.fitter
+    selects = config.ranking.search_representation and session.validates
+    if not selects or byte_budget is None or fitter is None:
+        return Untrained(config.ranking)
+    race = _race(session, "choose", report)
+    if config.ranking.fit_lists:
+        builder = replace(builder, config=_list_settings(session, builder, fitter, race))
+    start = _start(session, builder, race)
+    with_lists = config.model_copy(update={"ranking": builder.config})
+    search = TableSearch(with_lists, dataset, byte_budget, fitter, build, race, session.options.work)
+    table = search.best(start.quick_score)
+    policy = SelectionPolicy.for_catalogue(dataset.num_items)
+    if table is None or (
+        table.score <= start.score if policy.favours_training else is_improvement(start.score, table.score)
+    ):
+        return Untrained(builder.config, start)
+    skips = start.score < policy.skip_training_below * table.score
+    return Untrained(builder.config, table, skips, lead(table.score, start.score))
+
+
+def _race(session: Session, stage: str, report: bool = True) -> Race:
+    """Return the objectives of a selection, for rankings of the users who are evaluated while the model trains."""
+    evaluator = session.evaluator.renumbered()
+    evaluators = (evaluator.sampled(FEW_USERS), evaluator.sampled(SOME_USERS), evaluator)
+    histories = session.dataset.train.of_users(session.evaluator.evaluated_users)
+    few, some, everyone = (session.objective(stage, one, report) for one in evaluators)
+    return Race(few, some, everyone, histories)
+
+
+def _list_settings(session: Session, builder: RankingBuilder, fitter: ListFitter, race: Race) -> RankingConfig:
+    """Select the settings of the lists beside the model's start; those of every table are the same.
+
+    What lists are best hardly depends on the vectors beside them.
+    """
+    config, quantised = session.config, builder.quantised(session.model.ranking().with_histories(race.histories))
+    selected = fitter.settings(quantised, config.ranking, race.some, builder.entries(quantised))
+    return selected.model_copy(update={"fit_lists": False, "bytes": config.ranking.bytes})
+
+
+def _start(session: Session, builder: RankingBuilder, race: Race) -> Candidate:
+    """Evaluate the model before its first epoch, with its lists."""
+    config, model = session.config, session.model
+    weighs = None if config.ranking.fit_lists else race.some  # else the weight has been selected with the ridge
+    built = builder.build(model.ranking().with_histories(race.histories), weighs)
+    facts = {"start": config.method.name}
+    quick_score, score = race.some(built.ranking, facts), race.everyone(built.ranking, facts)
+    zero_epochs = config.training.model_copy(update={"epochs": 0})
+    config = config.model_copy(update={"training": zero_epochs, "ranking": built.config})
+    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+    def restore(_: RunConfig) -> Any:
+        model.load_state_dict(weights)
+        model.rebuild()
+        return model
+
+    return Candidate(config, score, restore, quick_score)
+
+
+def train_or_keep(session: Session, builder: RankingBuilder, untrained: Untrained) -> Selected:
+    """Return the trained model, or the untrained candidate if it scores higher.
+
+    Training is skipped if the candidate is far ahead. In a large catalogue the candidate has to be ahead by a margin,
+    in a small one the trained model has to. Lists change what is best: codes that rank better after training may do
+    worse beside them.
+    """
+    candidate = untrained.candidate
+    if candidate is not None and untrained.skips_training:
+        return _made(candidate, builder, untrained.lead, "codes before training")
+    work = session.options.work
+    work.forget()
+    work.run(session)
+    if not session.validates:
+        built = builder.build(session.model.ranking(), None)
+        return Selected(session.model, built.ranking, session.config.model_copy(update={"ranking": built.config}))
+    race = _race(session, "lists")
+    sampled = builder.build(session.model.ranking().with_histories(race.histories), race.some)
+    config = session.config.model_copy(update={"ranking": sampled.config})
+    if candidate is None:
+        return _made(Candidate(config, 0.0, lambda _: session.model), builder)
+    score = race.everyone(sampled.ranking, {"trained": True})
+    trained = Candidate(config, score, lambda _: session.model)
+    if SelectionPolicy.for_catalogue(session.dataset.num_items).favours_training:
+        keeps = is_improvement(candidate.score, score)
+    else:
+        keeps = not is_improvement(score, candidate.score)
+    if keeps:
+        return _made(candidate, builder, lead(candidate.score, score), "the trained codes")
+    return _made(trained, builder, lead(score, candidate.score), "what needs no training")
+
+
+def _made(candidate: Candidate, builder: RankingBuilder, ahead: Lead | None = None, rival: str = "") -> Selected:
+    """Make the model of a candidate and its ranking for all users."""
+    model = candidate.make(candidate.config)
+    built = replace(builder, config=candidate.config.ranking).build(model.ranking(), None)
+    return Selected(model, built.ranking, candidate.config, ahead, rival)
