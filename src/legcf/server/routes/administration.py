@@ -59,6 +59,7 @@ class UserData(schemas.Answer):
     user: str
     in_file: bool
     history: list[int | str] = Field(description="What the model file says that the user has.")
+    dislikes: list[int | str] = Field([], description="What it says that the user does not want; left out if nothing.")
     events: list[dict[str, Any]] = Field(description="Rows of the event log.")
     impressions: list[dict[str, Any]] = Field(description="Rows of the event log.")
 
