@@ -162,6 +162,11 @@ def make_kinds() -> dict[str, ServedModel]:
     kinds["users-coded-alone"] = replace(kinds["users-coded"], history=None)
     kinds["users-table"] = replace(base(18), user_rows=QuantisedTable.of(vectors(rng, USERS, WIDTH), 4))
     kinds["users-full"] = replace(solved(base(19), rng), user_rows=DenseTable(vectors(rng, USERS, WIDTH)))
+    disliked = Interactions.from_pairs(*np.nonzero(rng.random((USERS, ITEMS)) < 0.1), USERS, ITEMS)
+    kinds["dislikes"] = replace(base(27), dislikes=PackedHistories.of(disliked))
+    kinds["repeats"] = replace(
+        kinds["weights-lists"], repeats=True, lists=lists(rng, ITEMS, 0.1, 5, 0.5).with_repeats(0.7)
+    )
     kinds["no-users"] = replace(base(20), users=None, history=None)
     kinds["users-in-name"] = replace(base(20), history=None)
     kinds["features"] = replace(base(21), encoder=encoder(rng, WIDTH))

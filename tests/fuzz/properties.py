@@ -141,7 +141,8 @@ class AnyLog(Property):
     def holds(self, example: Any) -> bool:
         import shutil
 
-        from legcf.server.state.event_log import Event, EventLog
+        from legcf.server.state.event_log import EventLog
+        from legcf.server.state.log_entries import Event
 
         folder = self.folder / "log"
         shutil.rmtree(folder, ignore_errors=True)

@@ -211,7 +211,8 @@ class Events(Target):
     """An event log, written with odd entries, damaged and read again as an update reads it."""
 
     def attempt(self, rng: np.random.Generator) -> bool:
-        from legcf.server.state.event_log import Change, Described, EventLog, new_event
+        from legcf.server.state.event_log import EventLog
+        from legcf.server.state.log_entries import Change, Described, new_event
 
         folder = self.folder / "events"
         shutil.rmtree(folder, ignore_errors=True)

@@ -184,6 +184,9 @@ class RankingConfig(Frozen):
     popularity_weight: float | None = Field(0.0, ge=0)
     """standard deviation of log popularity in the scores, as a multiple of that of the inner products; null: chosen
     on validation"""
+    repeat_weight: float | None = Field(None, ge=0)
+    """what an item adds to its own score for those who have it, as a multiple of the standard deviation of the inner
+    products; null: what users have is not shown, or with `repeat` = allow chosen on validation"""
 
     @field_validator("bytes")
     @classmethod

@@ -173,6 +173,10 @@ class Interactions:
         items = np.concatenate([part.items for part in parts])
         return Interactions.from_pairs(users, items, self.num_users, self.num_items, _weights_of_all(parts))
 
+    def without(self, others: "Interactions") -> "Interactions":
+        """Return the pairs that are not among others over the same users and items."""
+        return self.subset(~np.isin(self.keys(), others.keys(), assume_unique=True))
+
     def widened(self, num_users: int, num_items: int) -> "Interactions":
         """Return the same pairs among more users and items, which follow at the end."""
         indptr = np.append(self.indptr, np.full(num_users - self.num_users, self.num_pairs, dtype=np.int64))
@@ -231,6 +235,8 @@ class Dataset:
         titles: Names of items, in item order, if there are any.
         provenance: How the parts were made (source, protocol, split seed, options); recorded with every run.
         weighed_at: The time, in seconds since 1970, that the ages of pairs were counted back from, with a half-life.
+        dislikes: Items that users do not want; none of them is in a part as well.
+        repeats: Whether users take items again, so that a pair may be in several parts.
 
     Example:
         ```python
@@ -249,6 +255,13 @@ class Dataset:
     titles: list[str] | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
     weighed_at: float | None = None
+    dislikes: Interactions | None = None
+    repeats: bool = False
+
+    def __post_init__(self) -> None:
+        if self.dislikes is not None:
+            for part in ("train", "validation", "test"):
+                object.__setattr__(self, part, getattr(self, part).without(self.dislikes))
 
     @cached_property
     def known(self) -> Interactions:
@@ -274,7 +287,7 @@ class Dataset:
 
     def of_users(self, users: NDArray[np.int64]) -> "Dataset":
         """Return the pairs of some users, over the same items."""
-        parts = {name: getattr(self, name).of_users(users) for name in ("train", "validation", "test")}
+        parts = {name: getattr(self, name).of_users(users) for name in self._parts}
         return replace(self, users=IdMap(self.users.values[users], self.users.kind), **parts)
 
     def sample(self, pairs: int, items: int, rng: np.random.Generator) -> "Dataset":
@@ -294,9 +307,13 @@ class Dataset:
         return popular.of_users(popular.train.some_users(pairs, rng))
 
     def _of_items(self, items: NDArray[np.int64]) -> "Dataset":
-        parts = {name: getattr(self, name).of_items(items) for name in ("train", "validation", "test")}
+        parts = {name: getattr(self, name).of_items(items) for name in self._parts}
         titles = None if self.titles is None else [self.titles[item] for item in items]
         return replace(self, items=IdMap(self.items.values[items], self.items.kind), titles=titles, **parts)
+
+    @property
+    def _parts(self) -> tuple[str, ...]:
+        return ("train", "validation", "test", *(() if self.dislikes is None else ("dislikes",)))
 
     def whole(self) -> "Dataset":
         """Take every pair as training, none to choose or test by.
@@ -325,6 +342,6 @@ class Dataset:
             for name, array in sorted(ids.to_arrays().items()):
                 hasher.update(f"{name}:{len(array)}:".encode())
                 hasher.update(np.ascontiguousarray(array).data)
-        for part in (self.train, self.validation, self.test):
+        for part in (getattr(self, name) for name in self._parts):
             hasher.update(part.digest().encode())
         return hasher.hexdigest()

@@ -43,4 +43,5 @@ def translated(
     user_index, num_users = (np.arange(pairs.num_users), pairs.num_users) if users is None else users
     of_users, of_items = user_index[pairs.users()], item_index[pairs.items]
     is_known = (of_users >= 0) & (of_items >= 0)
-    return Interactions.from_pairs(of_users[is_known], of_items[is_known], num_users, num_items)
+    weights = None if pairs.weights is None else pairs.weights[is_known]
+    return Interactions.from_pairs(of_users[is_known], of_items[is_known], num_users, num_items, weights)

@@ -50,6 +50,8 @@ def answer_model(trained: "TrainedModel") -> ServedModel | None:
         dtype="float32",
         lists=ranking.lists,
         list_bits=_EXACT_BITS,
+        dislikes=None if ranking.dislikes is None else PackedHistories.of(ranking.dislikes),
+        repeats=ranking.repeats,
     )
 
 

@@ -73,6 +73,8 @@ def build(
         dtype=options.dtype,
         lists=ranking.lists,
         encoder=None if encoder is None else encoder.aligned_to(ranking.items, served.items),
+        dislikes=PackedHistories.of(ranking.dislikes) if options.history and ranking.dislikes is not None else None,
+        repeats=ranking.repeats,
     )
     return model if ranking.pooling is not None else calibrated(model, served, validation, rng, options.quiet)
 
@@ -133,6 +135,8 @@ def served_ranking(model: ServedModel, train: Interactions, quiet: bool = False)
         bias=model.item_bias,
         lists=model.lists,
         popularity=model.popularity,
+        dislikes=None if model.dislikes is None else model.dislikes.all(),
+        repeats=model.repeats,
     )
 
 

@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 
 from legcf.core.errors import UserError
-from legcf.data.interactions import Dataset
+from legcf.data.interactions import Dataset, Interactions
 from legcf.evaluation import accuracy
 from legcf.evaluation.new_pairs import new_pairs, translated
 from legcf.export.build import served_ranking
@@ -21,7 +21,8 @@ def evaluate_file(model: ServedModel, dataset: Dataset, ks: Sequence[int]) -> di
         if model.history is None:
             raise UserError("This model file has no histories, so it cannot say which pairs are new to it.")
         histories = model.history.all()
-        truth, counts = new_pairs(dataset.whole(), model.users, model.items, histories)
+        seen = Interactions.empty(len(model.users), len(model.items)) if model.repeats else histories
+        truth, counts = new_pairs(dataset.whole(), model.users, model.items, seen)
     else:
         if not dataset.test.num_pairs:
             raise UserError(
@@ -30,5 +31,6 @@ def evaluate_file(model: ServedModel, dataset: Dataset, ks: Sequence[int]) -> di
             )
         item_index = model.items.find_all(dataset.items)
         histories = translated(dataset.train, None, item_index, len(model.items))
-        truth, counts = new_pairs(dataset, dataset.users, model.items, histories)
+        seen = Interactions.empty(histories.num_users, histories.num_items) if model.repeats else histories
+        truth, counts = new_pairs(dataset, dataset.users, model.items, seen)
     return {**accuracy(served_ranking(model, histories), truth, ks), **counts}

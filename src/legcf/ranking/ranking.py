@@ -7,6 +7,7 @@ A user of whom nothing is known is shown what is popular. Numpy only.
 """
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,6 +56,10 @@ class Ranking:
     """Where the item vectors are nothing but codes: no graph is needed to make them."""
     rows: EmbeddingTable | None = None
     """The items as a file keeps them, where they have been rounded to that (`precision.as_stored`)."""
+    dislikes: Interactions | None = None
+    """What users do not want: left out of their recommendations, whatever they have."""
+    repeats: bool = False
+    """Whether users take again what they have, and so are shown it."""
     meta: FloatArray | None = None
     """H_meta (c × d), where the layer has meta-embeddings."""
     popularity: NDArray[np.integer] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
@@ -71,6 +76,17 @@ class Ranking:
     @property
     def num_items(self) -> int:
         return len(self.items)
+
+    @cached_property
+    def hidden(self) -> Interactions:
+        """Return the pairs that are left out of recommendations."""
+        return self.left_out(not self.repeats)
+
+    def left_out(self, exclude_seen: bool) -> Interactions:
+        """Return dislikes, and what users have where that is not to be shown."""
+        nothing = Interactions.empty(self.num_users, self.num_items)
+        seen = self.histories if exclude_seen else nothing
+        return seen if self.dislikes is None else replace(nothing.joined(seen, self.dislikes), weights=None)
 
     def add_bias_and_history(self, scores: FloatArray, users: Positions) -> NDArray[np.bool_]:
         """Turn the inner products of these users with all items into scores, within the array.

@@ -6,7 +6,7 @@ The items are fixed, so a user is the solution of one d × d system (the half st
 system.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
@@ -35,6 +35,8 @@ class UserProfile:
     history: Positions
     relative: FloatArray | None = None
     """How much each of these items counts, in units of their mean; None where all count alike."""
+    disliked: Positions = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
+    """Items that the user does not want."""
 
 
 class UserMaker(Protocol):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from legcf.core.random_streams import Stream
 from legcf.data.interactions import MANY_PAIRS, SAMPLE_ITEMS, Dataset
 from legcf.evaluation.metrics import parse_metric
 from legcf.evaluation.popularity_weight import choose_popularity_weight
+from legcf.evaluation.repeat_weight import choose_repeat_weight
 from legcf.ranking.builder import RankingBuilder
 from legcf.ranking.item_lists.recipe import ListFitter, candidate_count
 from legcf.scoring.run_files import read_description
@@ -173,6 +175,8 @@ def _train_once(
         session.resume()
     selected = train_or_keep(session, replace(builder, config=untrained.ranking), untrained)
     selected = _with_popularity(selected, builder, dataset)
+    selected = _with_repeats(selected, builder, dataset)
+    selected = replace(selected, ranking=replace(selected.ranking, dislikes=dataset.dislikes))
 
     evaluation_started = time.perf_counter()
     metrics = assess(selected.model, selected.ranking, dataset, selected.config)
@@ -210,6 +214,19 @@ def _with_popularity(selected: Selected, builder: RankingBuilder, dataset: Datas
     if not weight:
         return selected
     return replace(selected, ranking=replace(builder, config=settings).build(selected.model.ranking(), None).ranking)
+
+
+def _with_repeats(selected: Selected, builder: RankingBuilder, dataset: Dataset) -> Selected:
+    """Show users what they have, where data says that they take it again; validation pairs weigh it."""
+    config = selected.config
+    if not dataset.repeats or config.ranking.repeat_weight is not None:
+        return selected
+    weigh = partial(replace(builder, config=config.ranking).with_repeats, selected.ranking)
+    weight = 1.0
+    if dataset.validation.num_pairs:
+        weight = choose_repeat_weight(weigh, dataset.validation, config.seed)
+    settings = config.ranking.model_copy(update={"repeat_weight": weight})
+    return replace(selected, ranking=weigh(weight), config=config.model_copy(update={"ranking": settings}))
 
 
 def _with_sizes(config: RunConfig, dataset: Dataset) -> tuple[RunConfig, int | None]:

@@ -9,7 +9,7 @@ import hashlib
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -164,6 +164,7 @@ def _save_arrays(folder: Path, trained: TrainedModel) -> str:
         "train": _pairs(trained.ranking.histories),
         "known": {} if trained.known is trained.ranking.histories else _pairs(trained.known),
         "titles": text_to_arrays(trained.titles) if trained.titles is not None else {},
+        "dislikes": {} if trained.ranking.dislikes is None else _pairs(trained.ranking.dislikes),
         "features": trained.features.arrays() if trained.features is not None else {},
     }
     mark = {"format": RUN_FORMAT, "format_version": RUN_FORMAT_VERSION}
@@ -206,6 +207,9 @@ def load_model(folder: Path) -> TrainedModel:
         ranking_arrays = groups.get("ranking", {})
         model = make_model(config, train, lambda model: model.load_state_dict(groups["model"]))
         ranking = RankingBuilder(config.ranking).from_arrays(model.ranking(), ranking_arrays)
+        if groups.get("dislikes"):
+            dislikes = _interactions(groups["dislikes"], len(users), len(items))
+            ranking = replace(ranking, dislikes=dislikes)
         metrics, curve = description["metrics"], description["curve"]
         if not isinstance(metrics, dict) or not isinstance(curve, list):
             raise TypeError("its metrics are not an object, or its curve is not a list")

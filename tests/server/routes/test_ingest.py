@@ -22,7 +22,8 @@ from legcf.server.app import create_app
 from legcf.server.routes.query import QueryApi
 from legcf.server.routes.services import Services
 from legcf.server.settings import Settings
-from legcf.server.state.event_log import FILE_NAME, Described, EventLog, LogMark, Withdrawn, new_event
+from legcf.server.state.event_log import FILE_NAME, EventLog, LogMark
+from legcf.server.state.log_entries import Described, Withdrawn, new_event
 
 from ...served import Toy, make_toy
 

@@ -12,7 +12,6 @@ import json
 import os
 import sqlite3
 import threading
-import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,16 @@ from pathlib import Path
 from typing import Any
 
 from legcf.core.errors import UserError
+from legcf.server.state.log_entries import (
+    Change,
+    DeletedItem,
+    DeletedUser,
+    Described,
+    Event,
+    Impression,
+    LogEntry,
+    Withdrawn,
+)
 
 FILE_NAME = "events.sqlite"
 _TIMEOUT_SECONDS = 30.0  # for a transaction of another process to end
@@ -29,7 +38,7 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS log (name TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS events (
     position INTEGER PRIMARY KEY AUTOINCREMENT,
-    id TEXT NOT NULL UNIQUE, user TEXT NOT NULL, item TEXT NOT NULL, time REAL NOT NULL
+    id TEXT NOT NULL UNIQUE, user TEXT NOT NULL, item TEXT NOT NULL, time REAL NOT NULL, kind TEXT, weight REAL
 );
 CREATE INDEX IF NOT EXISTS events_of_user ON events (user);
 CREATE TABLE IF NOT EXISTS availability (
@@ -47,78 +56,17 @@ CREATE TABLE IF NOT EXISTS deleted_users (
     position INTEGER PRIMARY KEY AUTOINCREMENT, user TEXT NOT NULL UNIQUE, time REAL NOT NULL
 );
 """
+_LATER_COLUMNS = {"kind": "TEXT", "weight": "REAL"}  # of events, which logs of earlier versions do not have
 _MAX_ROWS = 1000  # in one statement
-
-
-@dataclass(frozen=True)
-class Event:
-    """Record that a user took an item. Ids are text, whatever they are in the model; `time` is seconds since 1970."""
-
-    id: str
-    user: str
-    item: str
-    time: float
-
-
-@dataclass(frozen=True)
-class Change:
-    """Record that an item went out of stock, or came back."""
-
-    item: str
-    available: bool
-    time: float
-
-
-@dataclass(frozen=True)
-class Described:
-    """Record what an item is like, by the names of the features that a model learnt from."""
-
-    item: str
-    features: Mapping[str, Any]
-    title: str | None
-    time: float
-
-
-@dataclass(frozen=True)
-class Withdrawn:
-    """Take back what was said of an item by `Described`."""
-
-    item: str
-    time: float
-
-
-@dataclass(frozen=True)
-class Impression:
-    """Record that a user was shown an item."""
-
-    user: str
-    item: str
-    time: float
-
-
-@dataclass(frozen=True)
-class DeletedUser:
-    """Delete all that the log has of a user; what model files have of it is not used from then on."""
-
-    user: str
-    time: float
-
-
-@dataclass(frozen=True)
-class DeletedItem:
-    """Delete all that the log has of an item, and never recommend it until it is said to be available."""
-
-    item: str
-    time: float
 
 
 def _is_position(value: object) -> bool:
     return type(value) is int and 0 <= value < 2**63
 
 
-LogEntry = Event | Change | Described | Withdrawn | Impression | DeletedUser | DeletedItem
 _Row = tuple[object, ...]
 _ITEMS = "items (item, features, title, time)"
+_EVENTS = "events (id, user, item, time, kind, weight)"
 _IMPRESSIONS = "impressions (user, item, time)"
 _KEPT_IMPRESSIONS = 1000  # of one user, the last: each is read for every answer that counts them
 _FORGET_IMPRESSIONS = f"""
@@ -183,12 +131,15 @@ class EventLog:
                 with self._transaction():
                     for statement in _SCHEMA.split(";"):
                         self._connection.execute(statement)
+                    for name in _LATER_COLUMNS.keys() - self._columns():
+                        self._connection.execute(f"ALTER TABLE events ADD COLUMN {name} {_LATER_COLUMNS[name]}")
                     if not self._number("SELECT count(*) FROM log"):
                         self._connection.execute("INSERT INTO log VALUES (?)", (uuid.uuid4().hex,))
             self.name: str = self._connection.execute("SELECT name FROM log").fetchone()[0]
             count = "SELECT count(*) FROM sqlite_master WHERE name = 'items'"
             self._describes = self._number(count) > 0  # older logs do not, until a server opens them
             self._files = self._files_now()
+            self._weight = "weight" if "weight" in self._columns() else "NULL"
         except (OSError, sqlite3.Error, TypeError, ValueError) as error:
             raise UserError(f"{path} cannot be opened as a log of events: {error}.") from error
 
@@ -240,7 +191,7 @@ class EventLog:
                             rows.add(_ITEMS, entry.item, _NO_FEATURES, None, entry.time)
                     elif entry.id not in logged_ids:
                         logged_ids.add(entry.id)
-                        rows.add("events (id, user, item, time)", entry.id, entry.user, entry.item, entry.time)
+                        rows.add(_EVENTS, entry.id, entry.user, entry.item, entry.time, entry.kind, entry.weight)
                 counts.append(rows.count - before)
             shown_to = {row[0] for row in rows.of.get(_IMPRESSIONS, ())}
             self._insert_all(rows)
@@ -298,19 +249,23 @@ class EventLog:
         """Return every event that a model with this mark does not know, once each in the order of the log, and the mark
         of a model that knows them."""
         first, end = self.position_in(mark), self.end()
+        kind = "kind" if self._weight == "weight" else "NULL"
         rows = self._connection.execute(
-            "SELECT id, user, item, time FROM events WHERE position > ? AND position <= ? ORDER BY position",
+            f"SELECT id, user, item, time, {kind}, {self._weight} FROM events"
+            " WHERE position > ? AND position <= ? ORDER BY position",
             (first, end.position),
         )
         return end, (Event(*row) for row in rows)
 
-    def of_user(self, user: str, after: int = 0, until: int | None = None) -> list[tuple[int, str]]:
-        """Return the items of a user's events behind a position, once each, with the position of the last.
+    def of_user(self, user: str, after: int = 0, until: int | None = None) -> list[tuple[int, str, float | None]]:
+        """Return positions, items and weights of a user's events behind a position and up to one.
 
+        For each item these are the last that took it, the last that took it back and the last dislike, which say all.
         SQLite leaves out what comes again, without Python's lock: a hundred thousand events hold nobody else up.
         """
         some = "FROM events WHERE user = ? AND position > ? AND position <= ?"
-        question = f"SELECT max(position), item {some} GROUP BY item ORDER BY 1"
+        sign = f"CASE WHEN {self._weight} < 0 THEN -1 WHEN {self._weight} = 0 THEN 0 ELSE 1 END"
+        question = f"SELECT max(position), item, {self._weight} {some} GROUP BY item, {sign} ORDER BY 1"
         return self.query(question, user, after, 2**63 - 1 if until is None else until)
 
     def count_of_user(self, user: str, after: int, at_most: int) -> int:
@@ -343,6 +298,9 @@ class EventLog:
             else:
                 last[item] = Described(item, json.loads(features), title, at)
         return list(last.values())
+
+    def _columns(self) -> set[str]:
+        return {name for _, name, *_ in self._connection.execute("PRAGMA table_info(events)")}
 
     def __len__(self) -> int:
         return self._number("SELECT count(*) FROM events")
@@ -385,8 +343,3 @@ class EventLog:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
-
-
-def new_event(user: str, item: str, identifier: str | None = None, at: float | None = None) -> Event:
-    """Make an event; without an id of the client's it gets one, and sending it again makes another event."""
-    return Event(identifier or uuid.uuid4().hex, user, item, time.time() if at is None else at)
