@@ -6,6 +6,7 @@ Whatever is compared is measured in turns of a second or two, so that other work
 
 import asyncio
 import contextlib
+import itertools
 import json
 import multiprocessing
 import subprocess
@@ -91,43 +92,56 @@ async def _answer(reader: asyncio.StreamReader) -> bytes:
     return head
 
 
-def _send_batches(port: int, users: Sequence[Any], clients: int) -> None:
-    """Batches without end."""
-    rng = np.random.default_rng(1)
+def request(target: str, body: Any = None) -> bytes:
+    """A GET, or a POST of a body in JSON."""
+    if body is None:
+        return f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+    content = json.dumps(body).encode()
+    head = f"POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content
 
-    async def client() -> None:
+
+def _send(port: int, requests: Sequence[bytes], clients: int) -> None:
+    """The same requests again and again, without end."""
+
+    async def client(first: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**22)
-        while True:
-            chosen = rng.integers(len(users), size=BATCH["requests"]).tolist()
-            asks = [{"user": users[user], "k": BATCH["k"], "explain": BATCH["explain"]} for user in chosen]
-            body = json.dumps({"requests": asks}).encode()
-            kind = "Content-Type: application/json"
-            head = f"POST /recommend HTTP/1.1\r\nHost: localhost\r\n{kind}\r\nContent-Length: {len(body)}\r\n\r\n"
-            writer.write(head.encode() + body)
+        for turn in itertools.count(first):
+            writer.write(requests[turn % len(requests)])
             assert (await _answer(reader)).startswith(b"HTTP/1.1 200")
 
     async def all_clients() -> None:
-        await asyncio.gather(*(client() for _ in range(clients)))
+        await asyncio.gather(*(client(first) for first in range(clients)))
 
     asyncio.run(all_clients())
 
 
-def beside_batches(path: Path, users: Sequence[Any], rounds: int = 6, clients: int = 3) -> dict[str, Any]:
-    """Single requests alone and beside clients that send long batches."""
+def beside(
+    port: int, users: Sequence[Any], requests: Sequence[bytes], rounds: int = 6, clients: int = 3
+) -> dict[str, Any]:
+    """Single requests alone and beside clients that send long ones, of a server without a cache."""
     times: dict[str, list[float]] = {"alone": [], "beside": []}
+    asyncio.run(load(port, users, 1, 0.5))
+    for _ in range(rounds):
+        times["alone"] += asyncio.run(load(port, users, 1, 1.5))["times"]
+        sender = multiprocessing.Process(target=_send, args=(port, requests, clients))
+        sender.start()
+        time.sleep(0.5)
+        times["beside"] += asyncio.run(load(port, users, 1, 1.5))["times"]
+        assert sender.is_alive(), "a long request was refused"
+        sender.terminate()
+        sender.join()
+        time.sleep(1)  # what they left behind
+    alone, other = (quantiles(times[name]) for name in ("alone", "beside"))
+    return {"alone": alone, "beside": other, "p99_ratio": other["p99_ms"] / alone["p99_ms"]}
+
+
+def beside_batches(path: Path, users: Sequence[Any]) -> dict[str, Any]:
+    chosen = np.random.default_rng(1).integers(len(users), size=(30, BATCH["requests"])).tolist()
+    ask = {"k": BATCH["k"], "explain": BATCH["explain"]}
+    bodies = [{"requests": [{"user": users[user], **ask} for user in some]} for some in chosen]
     with serving(path, "--cache-mb", "0") as (port, _):
-        asyncio.run(load(port, users, 1, 0.5))
-        for _ in range(rounds):
-            times["alone"] += asyncio.run(load(port, users, 1, 1.5))["times"]
-            sender = multiprocessing.Process(target=_send_batches, args=(port, users, clients))
-            sender.start()
-            time.sleep(0.5)
-            times["beside"] += asyncio.run(load(port, users, 1, 1.5))["times"]
-            sender.terminate()
-            sender.join()
-            time.sleep(1)  # what they left behind
-    alone, beside = (quantiles(times[name]) for name in ("alone", "beside"))
-    return {"alone": alone, "beside": beside, "p99_ratio": beside["p99_ms"] / alone["p99_ms"], "batch": BATCH}
+        return {**beside(port, users, [request("/recommend", body) for body in bodies]), "batch": BATCH}
 
 
 def stacks(path: Path, users: Sequence[Any], connections: int, rounds: int = 5) -> dict[str, Any]:

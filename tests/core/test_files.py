@@ -175,3 +175,11 @@ def test_disk_space_of_a_mapped_file_is_taken_at_once(tmp_path: Path, monkeypatc
     with pytest.raises(UserError, match="No space left"):
         files.reserve(path)
     assert not path.exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="pipes and devices of Linux")
+def test_nobody_waits_for_a_pipe_or_a_device(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(UserError, match="a pipe or a device"):
+            read_json(path)

@@ -258,4 +258,4 @@ def test_the_blame_falls_on_the_right_one_of_several_files(tmp_path: Path) -> No
     (tmp_path / "a.csv").write_text("user,item,rating\n1,2,3\n")
     (tmp_path / "b.csv").write_text("uid,iid,stars\n1,2,3\n1,3,good\n")
     with pytest.raises(UserError, match=r"b\.csv, line 3 has 'good' where a rating should be \(column 'stars'\)"):
-        load_data([tmp_path / "a.csv", tmp_path / "b.csv"])
+        load_data([tmp_path / "a.csv", tmp_path / "b.csv"], DataOptions(min_rating=1))

@@ -148,7 +148,7 @@ def make_kinds() -> dict[str, ServedModel]:
     )
     kinds["attributes"] = replace(base(13), attributes=attributes(rng, ITEMS), titles=titles)
     kinds["weights"] = replace(base(14), history=PackedHistories.of(histories(rng, USERS, ITEMS, weighted=True)))
-    for kind, model in {"recency": kinds["weights"], "recency-new": base(14)}.items():
+    for kind, model in {"with-order": kinds["weights"], "with-order-new": base(14)}.items():
         assert model.pooling is not None
         kinds[kind] = replace(model, pooling=replace(model.pooling, half_life=1.5))
     kinds["weights-lists"] = replace(kinds["weights"], lists=lists(rng, ITEMS, 0.1, 5, 0.5))
@@ -165,6 +165,11 @@ def make_kinds() -> dict[str, ServedModel]:
     kinds["users-coded-alone"] = replace(kinds["users-coded"], history=None)
     kinds["users-table"] = replace(base(18), user_rows=QuantisedTable.of(vectors(rng, USERS, WIDTH), 4))
     kinds["users-full"] = replace(solved(base(19), rng), user_rows=DenseTable(vectors(rng, USERS, WIDTH)))
+    disliked = Interactions.from_pairs(*np.nonzero(rng.random((USERS, ITEMS)) < 0.1), USERS, ITEMS)
+    kinds["dislikes"] = replace(base(27), dislikes=PackedHistories.of(disliked))
+    kinds["repeats"] = replace(
+        kinds["weights-lists"], repeats=True, lists=lists(rng, ITEMS, 0.1, 5, 0.5).with_repeats(0.7)
+    )
     kinds["no-users"] = replace(base(20), users=None, history=None)
     kinds["users-in-name"] = replace(base(20), history=None)
     kinds["features"] = replace(base(21), encoder=encoder(rng, WIDTH))

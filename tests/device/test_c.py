@@ -61,7 +61,9 @@ def line_of(model: Any, ask: str, options: dict[str, Any]) -> str | None:
     hidden = {find(item) for item in options.get("deny", ())}
     if "allow" in options:
         hidden |= set(range(len(model.items))) - {find(item) for item in options["allow"]}
-    head = f"{options.get('k', 20)} {int(not options.get('exclude_seen', True))} {len(hidden)} "
+    head = (
+        f"{options.get('k', 20)} {int(not options['exclude_seen']) if 'exclude_seen' in options else -1} {len(hidden)} "
+    )
     head += "".join(f"{item} " for item in sorted(hidden))
     if "user" in options:
         user = model.users.find(options["user"])

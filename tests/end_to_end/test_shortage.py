@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.forked import Forked, command, run_command
@@ -76,6 +77,7 @@ def test_a_folder_that_is_trained_in_is_refused(data: Path, tmp_path: Path) -> N
     try:
         while not (out / "checkpoint" / "state.safetensors").exists():
             assert first.poll() is None
+        psutil.Process(first.pid).suspend()  # or it might end before the second begins
         before = sorted(path.name for path in out.iterdir())
         second = command(*words[:-4], "--epochs", "10000", *WORDS, "--resume", log=log)
         assert second.wait(60) == 2

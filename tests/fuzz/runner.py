@@ -11,6 +11,7 @@ import numpy as np
 
 from legcf.core import jit
 from tests.fuzz.http import Http
+from tests.fuzz.properties import AnyAsk, AnyFile, AnyLog, AnyTable
 from tests.fuzz.targets import Events, ModelFile, Prepared, RunFolder, Tables, Target
 
 # Each with its share of the time.
@@ -21,6 +22,10 @@ TARGETS: dict[str, tuple[type[Target], float]] = {
     "prepared": (Prepared, 0.1),
     "http": (Http, 0.15),
     "events": (Events, 0.05),
+    "any-file": (AnyFile, 0.05),
+    "any-table": (AnyTable, 0.1),
+    "any-log": (AnyLog, 0.05),
+    "any-ask": (AnyAsk, 0.1),
 }
 MOST_MEGABYTES = 2000
 
@@ -45,7 +50,7 @@ def run(name: str, seconds: float, seed: int, first: int, step: int, most: int =
                     taken += target.attempt(generator(seed, name, case))
                 except Exception:
                     failures.append(f"{name} --seed {seed} --case {case}\n{traceback.format_exc()}")
-                cases += 1
+                cases += target.cases
                 end = min(end, time.monotonic() + seconds)
         finally:
             target.close()

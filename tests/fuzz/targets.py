@@ -23,15 +23,17 @@ GOLDEN = HERE / "modelfile" / "golden"
 
 
 class Target(ABC):
-    """One reader; `attempt` raises what must not be raised."""
+    """One reader; `attempt` raises what must not be raised. `cases` is how many the last attempt had."""
+
+    cases = 1
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
     @abstractmethod
-    def attempt(self, rng: np.random.Generator) -> bool:
-        """Try one case; return whether it was accepted."""
+    def attempt(self, rng: np.random.Generator) -> int:
+        """Try one case or some; return how many were accepted."""
 
     def close(self) -> None:  # noqa: B027 - most have started nothing
         """End what `__init__` has started."""
@@ -209,7 +211,8 @@ class Events(Target):
     """An event log, written with odd entries, damaged and read again as an update reads it."""
 
     def attempt(self, rng: np.random.Generator) -> bool:
-        from legcf.server.state.event_log import Change, Described, EventLog, new_event
+        from legcf.server.state.event_log import EventLog
+        from legcf.server.state.log_entries import Change, Described, new_event
 
         folder = self.folder / "events"
         shutil.rmtree(folder, ignore_errors=True)

@@ -4,6 +4,7 @@
 import hashlib
 import json
 import math
+import os
 import random
 import tracemalloc
 from collections.abc import Callable
@@ -35,6 +36,27 @@ def test_round_trip_and_safetensors_reads_it(tmp_path: Path) -> None:
         np.testing.assert_array_equal(again[name], array)
         np.testing.assert_array_equal(load_file(path)[name], array)
     assert metadata["config"] == "ü"
+
+
+def sparse_file(path: Path, size: int) -> Path:
+    """A file of so many bytes of data, all of them zero and none on disk, whose header fits it and not its checksum."""
+    entry = {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}
+    metadata = {"format": "legcf-serving", "version": "2", "checksum": "0" * 64}
+    header = json.dumps({"__metadata__": metadata, "a": entry}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
+    os.truncate(path, 8 + len(header) + size)
+    return path
+
+
+def test_a_large_file_is_refused_in_little_memory(tmp_path: Path) -> None:
+    path = sparse_file(tmp_path / "sparse", 2**28)
+    tracemalloc.start()
+    try:
+        with pytest.raises(UserError, match="its checksum does not match"):
+            read_container(path)
+        assert tracemalloc.get_traced_memory()[1] < 2**23
+    finally:
+        tracemalloc.stop()
 
 
 def test_every_cut_is_refused(model_file: Path, tmp_path: Path) -> None:

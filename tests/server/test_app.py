@@ -92,6 +92,28 @@ def test_long_batches_go_the_slow_way_to_the_same_answers(client: TestClient) ->
     assert many["errors"] == [None] * 20
 
 
+@pytest.mark.parametrize("ready", [False, True])
+def test_a_long_body_is_read_by_the_helper_to_the_same_answers(model_file: Path, ready: bool) -> None:
+    deny = [f"i/{item}" for item in range(0, 90, 2)]
+    asks = [{"user": f"u{user}", "k": 3, "deny": deny} for user in range(4)] + [{"user": "stranger é"}]
+    long = [{**ask, "deny": [*deny, *["unknown"] * 2000]} for ask in asks[:4]] + asks[4:]
+    with TestClient(create_app(Settings(str(model_file), access_log=False))) as client:
+        if ready:
+            assert client.get("/api/map").status_code == 200
+        expected, found = (client.post("/recommend", json={"requests": some}).json() for some in (asks, long))
+        for one in found["results"][:4]:
+            one["ignored"] = []
+        assert found == expected
+        wrong = client.post("/recommend", json={"requests": [*long, {"k": 0}]})
+        assert wrong.status_code == 422
+        assert (
+            wrong.json()["detail"] == client.post("/recommend", json={"requests": [*asks, {"k": 0}]}).json()["detail"]
+        )
+        for body in (b"[" * 40_000, b'{"requests": "\xff' + b"a" * 40_000, b'"' + b"a" * 40_000):
+            headers = {"Content-Type": "application/json"}
+            assert client.post("/recommend", content=body, headers=headers).status_code == 422
+
+
 def test_unknown_ids_in_filters_are_ignored_and_told(client: TestClient) -> None:
     request = {"user": "u0", "allow": ["i/2", "new", "i/3"], "deny": ["i/3", "gone"], "exclude_seen": False}
     result = client.post("/recommend", json={"requests": [request]}).json()["results"][0]

@@ -13,7 +13,8 @@ from legcf.export.options import ExportOptions
 from legcf.modelfile.served_model import ServedModel
 from legcf.scoring.extend import NewItem, with_new_items
 from legcf.scoring.scorer import Request, Scorer
-from legcf.server.state.event_log import Described, EventLog
+from legcf.server.state.event_log import EventLog
+from legcf.server.state.log_entries import Described
 from tests.helpers import COMMUNITIES
 from tests.updating.conftest import ITEMS, Later
 from tests.updating.test_update import assert_same

@@ -9,7 +9,8 @@ import pytest
 
 from legcf.core.errors import UserError
 from legcf.data.ids import IdMap
-from legcf.server.state.event_log import FILE_NAME, EventLog, new_event
+from legcf.server.state.event_log import FILE_NAME, EventLog
+from legcf.server.state.log_entries import new_event
 from legcf.updating.events import new_events
 
 

@@ -15,3 +15,4 @@ class FrameColumns:
     FALLBACK = "fallback"
     """"popular" where somebody of whom nothing is known is shown what most people have."""
     TIME = "timestamp"
+    WEIGHT = "weight"

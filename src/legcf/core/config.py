@@ -187,6 +187,9 @@ class RankingConfig(Frozen):
     half_life_items: float | Literal["auto"] | None = Field(None)
     """items of a user's history after which an item counts half as much as the last one, by the order of times; auto:
     chosen on validation pairs that are later; null: all count alike"""
+    repeat_weight: float | None = Field(None, ge=0)
+    """what an item adds to its own score for those who have it, as a multiple of the standard deviation of the inner
+    products; null: what users have is not shown, or with `repeat` = allow chosen on validation"""
 
     @field_validator("half_life_items")
     @classmethod

@@ -7,10 +7,12 @@ import glob
 import json
 import os
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,20 @@ def cache_folder() -> Path:
 def lasting(path: str | Path) -> str:
     """Return a path or pattern that means the same from another folder; other names stay as they are."""
     return str(Path(path).absolute()) if glob.has_magic(str(path)) or Path(path).exists() else str(path)
+
+
+def open_regular(path: Path) -> BufferedReader:
+    """Open a file to read. A pipe or a device, which may have nothing to read for ever, is an OSError at once."""
+    return open(path, "rb", opener=_regular)
+
+
+def _regular(name: str, flags: int) -> int:
+    handle = os.open(name, flags | getattr(os, "O_NONBLOCK", 0))  # else opening a pipe waits for whoever writes
+    mode = os.fstat(handle).st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it is a pipe or a device, not a file")
+    return handle
 
 
 @contextmanager
@@ -160,7 +176,8 @@ def write_json(path: Path, content: Any) -> None:
 
 def read_json(path: Path) -> Any:
     try:
-        return parse_json(path.read_bytes())
+        with open_regular(path) as file:
+            return parse_json(file.read())
     except FileNotFoundError as error:
         raise UserError(f"{path} does not exist.") from error
     except (OSError, ValueError) as error:

@@ -2,7 +2,7 @@
 """Hold who interacted with what: immutable CSR parts over contiguous integers, and a dataset of three of them."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -173,6 +173,10 @@ class Interactions:
         items = np.concatenate([part.items for part in parts])
         return Interactions.from_pairs(users, items, self.num_users, self.num_items, _weights_of_all(parts))
 
+    def without(self, others: "Interactions") -> "Interactions":
+        """Return the pairs that are not among others over the same users and items."""
+        return self.subset(~np.isin(self.keys(), others.keys(), assume_unique=True))
+
     def widened(self, num_users: int, num_items: int) -> "Interactions":
         """Return the same pairs among more users and items, which follow at the end."""
         indptr = np.append(self.indptr, np.full(num_users - self.num_users, self.num_pairs, dtype=np.int64))
@@ -231,6 +235,8 @@ class Dataset:
         titles: Names of items, in item order, if there are any.
         provenance: How the parts were made (source, protocol, split seed, options); recorded with every run.
         weighed_at: The time, in seconds since 1970, that the ages of pairs were counted back from, with a half-life.
+        dislikes: Items that users do not want; none of them is in a part as well.
+        repeats: Whether users take items again, so that a pair may be in several parts.
         order: Every pair, weighed by its position in the user's history, oldest first; None where no times were read.
 
     Example:
@@ -250,7 +256,14 @@ class Dataset:
     titles: list[str] | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
     weighed_at: float | None = None
+    dislikes: Interactions | None = None
+    repeats: bool = False
     order: Interactions | None = None
+
+    def __post_init__(self) -> None:
+        if self.dislikes is not None:
+            for part in ("train", "validation", "test"):
+                object.__setattr__(self, part, getattr(self, part).without(self.dislikes))
 
     @cached_property
     def known(self) -> Interactions:
@@ -276,7 +289,7 @@ class Dataset:
 
     def of_users(self, users: NDArray[np.int64]) -> "Dataset":
         """Return the pairs of some users, over the same items."""
-        parts: dict[str, Any] = {name: part.of_users(users) for name, part in self._parts()}
+        parts = {name: getattr(self, name).of_users(users) for name in self._parts}
         return replace(self, users=IdMap(self.users.values[users], self.users.kind), **parts)
 
     def sample(self, pairs: int, items: int, rng: np.random.Generator) -> "Dataset":
@@ -296,15 +309,14 @@ class Dataset:
         return popular.of_users(popular.train.some_users(pairs, rng))
 
     def _of_items(self, items: NDArray[np.int64]) -> "Dataset":
-        parts: dict[str, Any] = {name: part.of_items(items) for name, part in self._parts()}
+        parts = {name: getattr(self, name).of_items(items) for name in self._parts}
         titles = None if self.titles is None else [self.titles[item] for item in items]
         return replace(self, items=IdMap(self.items.values[items], self.items.kind), titles=titles, **parts)
 
-    def _parts(self) -> Iterator[tuple[str, Interactions]]:
-        """Yield what holds pairs of users and items, by its name."""
-        yield from (("train", self.train), ("validation", self.validation), ("test", self.test))
-        if self.order is not None:
-            yield "order", self.order
+    @property
+    def _parts(self) -> tuple[str, ...]:
+        optional = (name for name in ("dislikes", "order") if getattr(self, name) is not None)
+        return ("train", "validation", "test", *optional)
 
     def whole(self) -> "Dataset":
         """Take every pair as training, none to choose or test by.
@@ -333,6 +345,6 @@ class Dataset:
             for name, array in sorted(ids.to_arrays().items()):
                 hasher.update(f"{name}:{len(array)}:".encode())
                 hasher.update(np.ascontiguousarray(array).data)
-        for part in (self.train, self.validation, self.test):
+        for part in (getattr(self, name) for name in self._parts):
             hasher.update(part.digest().encode())
         return hasher.hexdigest()

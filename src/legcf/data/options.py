@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hold what a user may say about data: one frozen record, with the same names in Python and on the command line."""
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +20,25 @@ def seconds_of(text: str) -> float:
     if match is None or match[2] not in _UNITS or not float(match[1]):
         raise ValueError("give a length of time such as 30d, 12h, 8w or 1y")
     return float(match[1]) * _UNITS[match[2]]
+
+
+OTHER_KINDS = "*"
+"""Stands in `event_weights` for every kind of event that it does not name."""
+
+
+def kind_weights(text: str) -> dict[str, float]:
+    """Return the weight of each kind of event, from text such as `view=1,buy=10,hide=-1,*=0.5`."""
+    weights: dict[str, float] = {}
+    for part in text.split(","):
+        kind, sign, number = (one.strip() for one in part.rpartition("="))
+        try:
+            weight = float(number)
+        except ValueError:
+            weight = math.nan
+        if not sign or not kind or not math.isfinite(weight) or kind in weights:
+            raise ValueError("give each kind of event once with its weight, as in view=1,buy=10,hide=-1")
+        weights[kind] = weight
+    return weights
 
 
 class DataOptions(BaseModel):
@@ -54,6 +74,11 @@ class DataOptions(BaseModel):
     """How dates are written, as in `%d/%m/%Y %H:%M`; not needed for numbers and for ISO 8601."""
     weight_col: str | None = None
     """Column that says how much a pair counts, such as plays or a rating; repeated pairs add up."""
+    event_col: str | None = None
+    """Column that says what kind of event a row is, such as view or buy; goes together with `event_weights`."""
+    event_weights: str | None = None
+    """How much each kind of event counts, as in view=1,buy=10,hide=-1: 0 is left out, below 0 is a dislike;
+    `*` stands for all other kinds, which are an error without it."""
     half_life: str | None = None
     """Older pairs count less: half as much after this time, such as 30d, 12h, 8w or 1y; needs times."""
     header: bool | None = None
@@ -62,6 +87,12 @@ class DataOptions(BaseModel):
     """Separator of fields in a text file, where it is not the usual one for the suffix."""
     min_rating: float | None = Field(default=None, allow_inf_nan=False)
     """Keep only pairs rated at least this; by default every pair counts, whatever its rating."""
+    dislike_below: float | None = Field(default=None, allow_inf_nan=False)
+    """Pairs rated lower are dislikes: no interactions, and never recommended to that user."""
+    missing: Literal["fail", "drop"] = "fail"
+    """What to do with rows that lack a value which is used: an error, or leave them out."""
+    repeat: Literal["exclude", "allow"] = "exclude"
+    """Whether users take items again, as groceries: rows are split instead of pairs, and what a user has competes."""
     k_core: int = Field(default=0, ge=0)
     """Drop users and items with fewer pairs than this, again and again until none is left; 0 keeps all."""
     titles: str | None = None
@@ -80,10 +111,35 @@ class DataOptions(BaseModel):
             seconds_of(text)
         return text
 
+    @field_validator("event_weights", mode="before")
+    @classmethod
+    def _written_out(cls, weights: Any) -> Any:
+        """Take a mapping from Python as well as the text of the command line."""
+        if isinstance(weights, Mapping):
+            weights = ",".join(f"{kind}={weight}" for kind, weight in weights.items())
+        if isinstance(weights, str):
+            kind_weights(weights)
+        return weights
+
+    @property
+    def weights_of_kinds(self) -> dict[str, float]:
+        """Return `event_weights` as numbers."""
+        return {} if self.event_weights is None else kind_weights(self.event_weights)
+
     @property
     def weighs(self) -> bool:
         """Return whether some pairs count more than others."""
-        return self.weight_col is not None or self.half_life is not None
+        return self.weight_col is not None or self.half_life is not None or self.event_weights is not None
+
+    @property
+    def uses_ratings(self) -> bool:
+        """Return whether ratings decide anything."""
+        return self.min_rating is not None or self.dislike_below is not None
+
+    @property
+    def has_dislikes(self) -> bool:
+        """Return whether some rows may be dislikes."""
+        return self.dislike_below is not None or min(self.weights_of_kinds.values(), default=0.0) < 0
 
     @model_validator(mode="after")
     def _leaves_something_to_train_on(self) -> "DataOptions":
@@ -91,6 +147,12 @@ class DataOptions(BaseModel):
             raise ValueError(
                 "validation_ratio and test_ratio together must be below 1, else nothing is left to train on"
             )
+        if (self.event_col is None) != (self.event_weights is None):
+            raise ValueError("event_col and event_weights go together: one names the kinds, the other weighs them")
+        if self.weights_of_kinds and max(self.weights_of_kinds.values()) <= 0:
+            raise ValueError("event_weights must give at least one kind of event a weight above 0")
+        if self.min_rating is not None and self.dislike_below is not None and self.dislike_below > self.min_rating:
+            raise ValueError("dislike_below must not be above min_rating, else a pair would be both")
         return self
 
     def reference(self, source: str | Path | Sequence[str | Path]) -> dict[str, Any]:

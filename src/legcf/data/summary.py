@@ -42,11 +42,16 @@ def what_was_kept(dataset: Dataset) -> str:
     parts = {part: getattr(dataset, part).num_pairs for part in PARTS}
     kept = {"users": dataset.num_users, "items": dataset.num_items, "pairs": sum(parts.values())}
     kept |= dataset.provenance.get("kept", {})
+    if dataset.repeats:  # rows are many of a pair, and a pair may be in several parts
+        kept["pairs"] = sum(parts.values())
     sizes = ", ".join(_counted(kept[name], name) for name in ("users", "items", "pairs"))
     clauses = [f"{_counted(kept['rows'], 'rows')} → {sizes}" if "rows" in kept else sizes]
     rating = dataset.provenance.get("options", {}).get("min_rating")
+    lower = "of no weight or rated low" if rating is None else f"rated below {rating}"
     left_out = {
-        "rated_too_low": ("rows", f" rated below {rating} left out"),
+        "rated_too_low": ("rows", f" {lower} left out"),
+        "dislikes": ("rows", " are dislikes"),
+        "missing": ("rows", " without a value left out"),
         "duplicates_merged": ("duplicates", " merged"),
         "users_dropped": ("users", " dropped"),
         "items_dropped": ("items", " dropped"),

@@ -80,10 +80,11 @@ static int answer(legcf_model *model, int timed) {
             found = legcf_history(model, user, history, relative, (uint32_t)most);
             request.count = found > 0 ? (uint32_t)found : 0;
             if (model->history_bits) request.relative = relative;
+            if (legcf_hide_dislikes(model, user, hidden) > 0) left_out = 1;
         } else if (kind == 'r')
             request.count = legcf_sort(history, request.count);
         request.items = history;
-        request.keep_seen = keep_seen;
+        request.keep_seen = keep_seen < 0 ? model->repeats : keep_seen;
         request.hidden = left_out ? hidden : NULL;
         if (found >= 0 && kind == 's')
             found = request.count ? legcf_similar(model, history[0], k, items, scores) : (long)LEGCF_REQUEST;

@@ -13,7 +13,7 @@ export interface Request {
   items?: Iterable<Id>;
   /** How many items, at most: 20 by default. */
   k?: number;
-  /** Whether to leave out what the user has, `items` included: true by default. */
+  /** Whether to leave out what the user has, `items` included: by default yes, unless users of this model take items again. */
   excludeSeen?: boolean;
   /** Recommend nothing but these. */
   allow?: Iterable<Id>;

@@ -69,8 +69,9 @@ typedef struct {
     uint32_t column_bits, table_bits;
     legcf_bytes popularity, bias;
     uint32_t popularity_bits;
-    int bias_type, has_lists, has_history, is_pooled, has_titles;
-    legcf_keys lists, histories;
+    int bias_type, has_lists, has_history, has_dislikes, is_pooled, has_titles;
+    int repeats; /* whether users take again what they have: the usual keep_seen of a request */
+    legcf_keys lists, histories, dislikes;
     legcf_bytes list_codes, list_levels, history_codes, history_levels;
     uint32_t list_bits, history_bits;
     double list_power, user_power, item_power;
@@ -737,6 +738,7 @@ static int legcf__parts(const legcf_source *s, legcf_json config, legcf_model *m
             if (!(value >= -LEGCF_LARGEST && value <= LEGCF_LARGEST)) return 0;
         }
     }
+    m->repeats = legcf__member(config, "repeats", &part) && legcf__peek(&part) == 't';
     if (legcf__member(config, "pooling", &part)) {
         if (!legcf__number_of(part, "user_power", -4, 4, &m->user_power) || !legcf__number_of(part, "item_power", -4, 4, &m->item_power)) return 0;
         if (legcf__member(part, "half_life", &side) && !legcf__number_of(part, "half_life", 1e-9, 1e12, &m->half_life)) return 0;
@@ -755,6 +757,10 @@ static int legcf__parts(const legcf_source *s, legcf_json config, legcf_model *m
     if (!legcf__count(part, &count) || count > 8 * s->size || count >= (uint64_t)1 << 31) return 0;
     m->num_users = (uint32_t)count;
     if (!legcf__member(config, "user_ids", &part) || !legcf__ids(s, "ids.users", part, m->num_users, &m->users)) return 0;
+    if (legcf__member(config, "dislikes", &part)) {
+        if (!legcf__count(part, &count) || !legcf__keys(s, "dislikes", count, (uint64_t)m->num_users * m->num_items, &m->dislikes)) return 0;
+        m->has_dislikes = 1;
+    }
     return !legcf__member(config, "history", &part) || legcf__histories(s, part, m);
 }
 
@@ -798,6 +804,7 @@ static inline size_t legcf_work_bytes(const legcf_model *m) {
     uint64_t doubles = m->is_pooled ? 0 : 2 * (uint64_t)m->width * m->width + m->width;
     uint64_t floats = (uint64_t)m->num_items + legcf__projected_size(m) + 2 * (uint64_t)m->width;
     uint64_t counts = (m->has_lists ? legcf__blocks(&m->lists) : 0) + (m->has_history ? legcf__blocks(&m->histories) : 0);
+    counts += m->has_dislikes ? legcf__blocks(&m->dislikes) : 0;
     return (size_t)(8 * doubles + 4 * (floats + counts));
 }
 
@@ -856,7 +863,8 @@ static inline legcf_status legcf_prepare(legcf_model *m, void *work) {
     m->row = m->vector + m->width;
     counts = (uint32_t *)(void *)(m->row + m->width);
     if (m->has_lists) { legcf__index(&m->lists, counts); counts += legcf__blocks(&m->lists); }
-    if (m->has_history) legcf__index(&m->histories, counts);
+    if (m->has_history) { legcf__index(&m->histories, counts); counts += legcf__blocks(&m->histories); }
+    if (m->has_dislikes) legcf__index(&m->dislikes, counts);
     if (!m->is_pooled) legcf__gram(m);
     return LEGCF_OK;
 }
@@ -1143,6 +1151,21 @@ static inline long legcf_history(const legcf_model *m, uint32_t user, uint32_t *
     }
     for (i = 0; relative && i < n && i < most; i++) relative[i] = (float)(relative[i] / (total / n));
     return (long)n;
+}
+
+/* Mark in a bit set of all items (`hidden` of a request) what a user does not want. Returns how many there are. */
+static inline long legcf_hide_dislikes(const legcf_model *m, uint32_t user, uint8_t *hidden) {
+    uint64_t first = (uint64_t)user * m->num_items, key;
+    legcf_walk walk;
+    long n = 0;
+    if (!m->has_dislikes) return 0;
+    if (user >= m->num_users) return LEGCF_REQUEST;
+    walk = legcf__seek(&m->dislikes, first);
+    while (legcf__next(&m->dislikes, &walk, &key) && key < first + m->num_items) {
+        hidden[(key - first) >> 3] |= (uint8_t)(1u << ((key - first) & 7));
+        n++;
+    }
+    return n;
 }
 
 /* Return the position of an item or a user by its id as text, or -1. */

@@ -500,6 +500,7 @@ export class Legcf {
     this.bias = part.has("item_bias") ? part.floats("item_bias", items) : null;
     this.titles = part.has("titles.text") ? new Texts(part, "titles", items) : null;
     this.pooling = config.pooling ?? null;
+    this.repeats = config.repeats;
     expect(this.counts.bits <= 32 && (!this.pooling || within(this.pooling.user_power, -4, 4) && within(this.pooling.item_power, -4, 4) && within(this.pooling.half_life ?? 1, 1e-9, 1e12)), "pooling is wrong");
     this.foldIn = { unobserved: 0.1, ridge: 1e-3, damping: 0.5, scale: 1, ...config.fold_in.user };
     const settings = Object.values(this.foldIn);
@@ -522,6 +523,7 @@ export class Legcf {
     this.users = new Ids(part, "ids.users", config.user_ids, users, "user");
     if ("user_rows" in config) this.userTable = readTable(part, "user_rows", config.user_rows, users, book);
     expect(users <= 8 * part.size && (!this.userTable || this.userTable.width === this.table.width), "users is wrong");
+    if ("dislikes" in config) this.dislikes = new Pairs(part, "dislikes", count(config.dislikes), users, items);
     if (!("history" in config)) return;
     this.histories = new Pairs(part, "history", count(config.history), users, items);
     if (!part.has("history.weights")) return;
@@ -539,8 +541,7 @@ export class Legcf {
 
   history(user) { return this.past(this.user(user)).history.map((item) => this.items.at(item)); }
 
-  // Find the best items for a user, for items, or both.
-  recommend({ user, items = [], k = 20, excludeSeen = true, allow, deny = [], filter = {}, cap = {}, diversity = 0 } = {}) {
+  recommend({ user, items = [], k = 20, excludeSeen = !this.repeats, allow, deny = [], filter = {}, cap = {}, diversity = 0 } = {}) {
     expect(within(diversity, 0, 1), "Diversity is a number from 0 to 1.");
     const profile = this.profile(user, items), scores = this.scores(profile);
     const masks = Object.entries(filter).map(([name, condition]) => {
@@ -552,13 +553,14 @@ export class Legcf {
       for (const item of this.items.positions(allow)) masks.at(-1)[item] = 1;
     }
     for (const inside of masks) inside.forEach((is, item) => { if (!is) scores[item] = -Infinity; });
-    for (const item of [...this.items.positions(deny), ...(excludeSeen ? profile.history : [])]) scores[item] = -Infinity;
+    const disliked = user == null ? [] : this.dislikes?.row(this.user(user)).items ?? [];
+    for (const item of [...this.items.positions(deny), ...(excludeSeen ? profile.history : []), ...disliked]) scores[item] = -Infinity;
     const caps = Object.entries(cap).map(([name, most]) => ({ column: this.column(name), most }));
     const chosen = caps.length || diversity ? this.choose(scores, k, diversity, caps) : best(scores, k);
     return chosen.map((item) => this.entry(item, scores[item], profile.known ? null : "popular"));
   }
 
-  // Find the items most like one: cosines, shrunk where few users decide.
+  // Cosines, shrunk where few users decide.
   similar({ item, k = 10 }) {
     const position = this.items.position(item), scores = this.table.scores(this.table.vector(position), this.buffer);
     for (let i = 0; i < scores.length; i++) {
@@ -600,7 +602,6 @@ export class Legcf {
     return { history, relative: this.weight && Float32Array.from(toMean(history.map((_, i) => this.weight(first + i)))) };
   }
 
-  // Turn a request into a vector and a history.
   profile(user, ids) {
     const news = this.items.positions(ids), position = user == null ? -1 : this.user(user);
     const past = position < 0 ? { history: [], relative: null } : this.past(position);

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read budgets: how many stored values a method may have, as a number or as the size of a LEGCF model."""
+"""Read budgets: how many stored values or bytes a method may have, as a number or as the size of a LEGCF model."""
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import Field, field_validator
 
-from legcf.core.config import MethodConfig
+from legcf.core.config import MethodConfig, parse_bytes
 from legcf.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -15,7 +16,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _LEGCF = {"c": 500, "d": 128, "t": 2}
-_HOW = 'a number of stored values, "legcf" (c·d + t·N with c = 500, d = 128, t = 2), or those named: "legcf:c=1000,t=4"'
+_HOW = (
+    'a number of stored values, "legcf" (c·d + t·N with c = 500, d = 128, t = 2), or those named: "legcf:c=1000,t=4";'
+    ' for some methods also bytes: "800kB"'
+)
+_FLOAT_BYTES = 4
 
 
 class Budgeted(MethodConfig):
@@ -29,7 +34,7 @@ class Budgeted(MethodConfig):
         if isinstance(budget, int):
             if budget < 1:
                 raise ValueError("a budget is at least 1")
-        elif budget is not None:
+        elif budget is not None and bytes_of_budget(budget) is None:
             _legcf_sizes(budget)
         return budget
 
@@ -38,8 +43,35 @@ def stored_values(budget: int | str, num_entities: int) -> int:
     """Return the budget in stored values, the paper's count."""
     if isinstance(budget, int):
         return budget
+    if bytes_of_budget(budget) is not None:
+        raise UserError(
+            f"method.budget = {budget} is in bytes, which this method cannot find its sizes by: name values."
+        )
     sizes = _legcf_sizes(budget)
     return sizes["c"] * sizes["d"] + sizes["t"] * num_entities
+
+
+def bytes_of_budget(budget: int | str | None) -> int | None:
+    """Return a budget in bytes, such as 800kB; None where it is in values."""
+    if not isinstance(budget, str) or not re.fullmatch(r"[0-9.]+ ?[kMG]?i?B", budget):
+        return None
+    return parse_bytes(budget)
+
+
+def largest_within(
+    budget: int | str | None, entities: int, most: int, values: Callable[[int], int], stored: Callable[[int], int]
+) -> int:
+    """Return the largest size from 1 to `most` whose values, or bytes if the budget is in bytes, are within it.
+
+    Without a budget it is that of a LEGCF model. Both must grow with the size.
+    """
+    allowed = bytes_of_budget(budget)
+    count = values if allowed is None else stored
+    allowed = stored_values(budget or "legcf", entities) if allowed is None else allowed
+    size = bisect_right(range(1, most + 1), allowed, key=count)
+    if not size:
+        raise too_small(allowed, count(1), "stored values" if count is values else "bytes")
+    return size
 
 
 def widest_within(layer: type["Layer[Any]"], config: MethodConfig, shape: tuple[int, int], most: int) -> int:
@@ -70,14 +102,15 @@ def width_within(budget: int | str | None, rows: int, num_entities: int, otherwi
     """Return how wide a table of so many rows may be; without a budget it is `otherwise`."""
     if budget is None:
         return otherwise
-    allowed = stored_values(budget, num_entities)
+    in_bytes = bytes_of_budget(budget)
+    allowed = stored_values(budget, num_entities) if in_bytes is None else in_bytes // _FLOAT_BYTES
     if allowed < rows:
         raise too_small(allowed, rows)
     return allowed // rows
 
 
-def too_small(budget: int, least: int) -> UserError:
-    return UserError(f"method.budget = {budget:,} stored values are too few: {least:,} are the least here.")
+def too_small(budget: int, least: int, unit: str = "stored values") -> UserError:
+    return UserError(f"method.budget = {budget:,} {unit} are too few: {least:,} are the least here.")
 
 
 def ensure_within(budget: int | str | None, num_entities: int, values: int) -> None:

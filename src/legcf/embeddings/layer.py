@@ -16,6 +16,7 @@ from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset, Interactions
 from legcf.embeddings.search_space import Space, common_space
 from legcf.factorisation.als import AlsSettings
+from legcf.ranking.graph_filter import GraphFilter
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.ranking import Codes
 
@@ -132,6 +133,10 @@ class Layer(ABC, Generic[C]):
 
     def item_lists(self, train: Interactions) -> ItemLists | None:
         """Return lists that the method ranks by beside its rows, or instead of them; made once, from training pairs."""
+        return None
+
+    def item_filter(self, train: Interactions) -> GraphFilter | None:
+        """Return the filter of the graph that scores histories, where the method ranks so instead of by its rows."""
         return None
 
     # Sizes.

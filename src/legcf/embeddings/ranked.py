@@ -25,6 +25,7 @@ def ranking_of(vectors: FloatArray, layer: Layer[Any], backbone: Backbone[Any], 
         items,
         histories,
         bias=None if bias is None else bias.copy(),
+        filter=layer.item_filter(histories),
         pooling=pooling,
         codes=layer.item_codes() if backbone.keeps_items else None,
         meta=added.copy() if len(added) else None,  # a view would hold all vectors

@@ -47,7 +47,7 @@ def evaluate(
     """Return mean metrics such as "recall@20", and catalogue coverage.
 
     Args:
-        ranking: What is evaluated; items of its histories are not shown.
+        ranking: What is evaluated; items of its histories are not shown, unless users take them again.
         truth: The held-out items of every user.
         ks: Lengths at which lists are cut.
         users: Who is evaluated, if they have held-out items; None: everyone who has.
@@ -77,7 +77,7 @@ def evaluate_with_users(
 def _rank_local(ranking: Ranking, k: int, users: Positions, ranker: Ranker) -> _RankedLists:
     """Rank for this process's share of the users; not a range of them, since busy users may stand together."""
     local = users[distributed.rank() :: distributed.world_size()]
-    return _RankedLists(local, ranker(ranking, k, local, ranking.histories)[0])
+    return _RankedLists(local, ranker(ranking, k, local, ranking.hidden)[0])
 
 
 def _means(
@@ -169,7 +169,7 @@ def evaluate_per_user(
 ) -> tuple[dict[str, NDArray[np.float64]], IntArray, NDArray[np.int64]]:
     """Return the metrics of every user, their ranked lists, and which users they are."""
     evaluated = _with_truth(truth, users)
-    lists = _RankedLists(evaluated, rank(ranking, max(ks), evaluated, ranking.histories)[0])
+    lists = _RankedLists(evaluated, rank(ranking, max(ks), evaluated, ranking.hidden)[0])
     return _per_user(truth, lists, ks, metrics), lists.items, evaluated
 
 

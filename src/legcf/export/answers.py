@@ -26,8 +26,10 @@ _EXACT_BITS = 16
 
 
 def answer_model(trained: "TrainedModel") -> ServedModel | None:
-    """Return the model to answer from; None where it would be too large to open at once."""
+    """Return the model to answer from; None where it would be too large to open at once, or no file can rank so."""
     ranking = trained.ranking
+    if ranking.filter is not None:
+        return None
     rows = _item_rows(ranking)
     user_rows = None if ranking.pooling is not None else DenseTable(ranking.users)
     dense = [table for table in (user_rows, rows) if isinstance(table, DenseTable)]
@@ -48,6 +50,8 @@ def answer_model(trained: "TrainedModel") -> ServedModel | None:
         dtype="float32",
         lists=ranking.lists,
         list_bits=_EXACT_BITS,
+        dislikes=None if ranking.dislikes is None else PackedHistories.of(ranking.dislikes),
+        repeats=ranking.repeats,
     )
 
 

@@ -40,6 +40,11 @@ def build(
     ranking = trained.ranking
     if not (np.isfinite(ranking.users).all() and np.isfinite(ranking.items).all()):
         raise UserError("The model's vectors hold NaN or infinite values, so it cannot be served: train it again.")
+    if ranking.filter is not None:
+        raise UserError(
+            f"A model of {trained.config.method.name} ranks by the graph of its training pairs, which a model file does"
+            " not hold: recommend from the run folder."
+        )
     options = (options or ExportOptions()).resolved(trained)
     assert options.dtype is not None
     keep_users = options.users == "coded"
@@ -69,6 +74,8 @@ def build(
         dtype=options.dtype,
         lists=ranking.lists,
         encoder=None if encoder is None else encoder.aligned_to(ranking.items, served.items),
+        dislikes=PackedHistories.of(ranking.dislikes) if options.history and ranking.dislikes is not None else None,
+        repeats=ranking.repeats,
     )
     return model if ranking.pooling is not None else calibrated(model, served, validation, rng, options.quiet)
 
@@ -137,6 +144,8 @@ def served_ranking(model: ServedModel, train: Interactions, quiet: bool = False)
         bias=model.item_bias,
         lists=model.lists,
         popularity=model.popularity,
+        dislikes=None if model.dislikes is None else model.dislikes.all(),
+        repeats=model.repeats,
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from legcf.core.errors import UserError
-from legcf.data.interactions import Dataset
+from legcf.data.interactions import Dataset, Interactions
 from legcf.evaluation import accuracy
 from legcf.evaluation.new_pairs import new_pairs, translated
 from legcf.export.build import served_histories, served_ranking
@@ -22,7 +22,8 @@ def evaluate_file(model: ServedModel, dataset: Dataset, ks: Sequence[int]) -> di
         if model.history is None:
             raise UserError("This model file has no histories, so it cannot say which pairs are new to it.")
         histories = model.history.all()
-        truth, counts = new_pairs(dataset.whole(), model.users, model.items, histories)
+        seen = Interactions.empty(len(model.users), len(model.items)) if model.repeats else histories
+        truth, counts = new_pairs(dataset.whole(), model.users, model.items, seen)
     else:
         if not dataset.test.num_pairs:
             raise UserError(
@@ -32,5 +33,6 @@ def evaluate_file(model: ServedModel, dataset: Dataset, ks: Sequence[int]) -> di
         item_index = model.items.find_all(dataset.items)
         alike = replace(dataset, train=replace(dataset.train, weights=None))  # items of a stranger, but for their order
         histories = translated(served_histories(model, alike), None, item_index, len(model.items))
-        truth, counts = new_pairs(dataset, dataset.users, model.items, histories)
+        seen = Interactions.empty(histories.num_users, histories.num_items) if model.repeats else histories
+        truth, counts = new_pairs(dataset, dataset.users, model.items, seen)
     return {**accuracy(served_ranking(model, histories), truth, ks), **counts}

@@ -7,30 +7,27 @@ c = ½ would be theirs.
 """
 
 import numpy as np
-import scipy.sparse as sp
 
 from legcf.core import distributed
-from legcf.core.arrays import FloatArray, inverse_power
+from legcf.core.arrays import FloatArray
 from legcf.data.interactions import Interactions
+from legcf.graph.adjacency import degree_normalised
 from legcf.graph.operator import Operator
 
 _MORE = 16  # columns beside those that are returned, so that the last of them are right as well
 _ROUNDS = 3  # of the power iteration; not measured
 
 
-def singular_vectors(train: Interactions, width: int, rng: np.random.Generator) -> FloatArray:
-    """Return Q (items × width), largest singular value first; fewer columns where the data has no more."""
-    normalised = (
-        sp.diags(inverse_power(train.user_degrees, 0.5))
-        @ train.to_scipy()
-        @ sp.diags(inverse_power(train.item_degrees, 0.5))
-    ).tocsr()
-    scaled = Operator(
-        normalised[distributed.local_rows(distributed.row_partition(train.indptr))].astype(np.float32), symmetric=False
-    )
+def singular_vectors(train: Interactions, width: int, rng: np.random.Generator, rounds: int = _ROUNDS) -> FloatArray:
+    """Return Q (items × width), largest singular value first; fewer columns where the data has no more.
+
+    `rounds` of the power iteration: the more, the nearer they are to the exact ones.
+    """
+    local = distributed.local_rows(distributed.row_partition(train.indptr))
+    scaled = Operator(degree_normalised(train)[local], symmetric=False)
     columns = min(width + _MORE, train.num_items, train.num_users)
     basis: FloatArray = rng.standard_normal((train.num_items, columns)).astype(np.float32)
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         basis = np.linalg.qr(distributed.all_reduce_sum(scaled.transposed.times(scaled.times(basis))))[0].astype(
             np.float32
         )

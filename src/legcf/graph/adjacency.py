@@ -41,6 +41,12 @@ def normalised(adjacency: sp.csr_matrix) -> sp.csr_matrix:
     return csr(data.astype(np.float32), adjacency.indices, adjacency.indptr, adjacency.shape)
 
 
+def degree_normalised(train: Interactions) -> sp.csr_matrix:
+    """Return D_u^-1/2 R D_i^-1/2, users × items, with 0 for those without pairs."""
+    users, items = (sp.diags(inverse_power(counts, 0.5)) for counts in (train.user_degrees, train.item_degrees))
+    return (users @ train.to_scipy() @ items).tocsr().astype(np.float32)
+
+
 def row_normalised(adjacency: sp.csr_matrix) -> sp.csr_matrix:
     """Return D^-1 A: every node takes the weighted mean of its neighbours, 0 without any."""
     scale = inverse_power(degrees(adjacency), 1.0)

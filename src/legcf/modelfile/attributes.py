@@ -237,7 +237,8 @@ def _narrow(levels: NDArray[np.float64]) -> NDArray[np.generic]:
     """Return the same numbers in as few bytes as hold them exactly."""
     if bool((levels == np.rint(levels)).all()) and float(np.abs(levels).max()) < 2**53:
         return smallest_integers(levels.astype(np.int64))
-    single = levels.astype(np.float32)
+    with np.errstate(over="ignore"):  # what does not fit is seen below
+        single = levels.astype(np.float32)
     return single if bool((single == levels).all()) else levels
 
 

@@ -13,7 +13,9 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,12 +24,13 @@ from numpy.typing import NDArray
 
 from legcf.core.arrays import NamedArrays
 from legcf.core.errors import UserError
-from legcf.core.files import parse_json, written_whole
+from legcf.core.files import open_regular, parse_json, written_whole
 
 _FORMAT = "legcf-serving"
 _VERSION = 2
 _MAX_HEADER_BYTES = 2**20  # headers hold a few kilobytes; a length beyond this is damage or an attack
 _MAX_DIMENSIONS = 2
+_CHECKED_FIRST = 2**26  # bytes of data from which on the checksum is taken before they are kept in memory
 _NO_CHECKSUM = "0" * 64
 _DTYPES = {"U8": "<u1", "I8": "<i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4", "U64": "<u8", "I64": "<i8"}
 _DTYPES |= {"F16": "<f2", "F32": "<f4", "F64": "<f8"}
@@ -62,9 +65,21 @@ def write_container(path: Path, arrays: NamedArrays, metadata: Mapping[str, str]
 
 def read_container(path: Path) -> tuple[dict[str, NDArray[np.generic]], dict[str, str]]:
     """Return arrays and metadata of a file that `write_container` made; refuse anything else with one sentence."""
+    with _opened(path) as file:
+        return _read(path, file)
+
+
+def check_header(path: Path) -> None:
+    """Refuse, in little time and memory whatever its size, a file whose header does not fit it."""
+    with _opened(path) as file:
+        _read_header(path, file)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
-        with open(path, "rb") as file:
-            return _read(path, file)
+        with open_regular(path) as file:
+            yield file
     except FileNotFoundError as error:
         raise UserError(f"{path} does not exist.") from error
     except IsADirectoryError as error:
@@ -77,7 +92,18 @@ def damaged(path: Path, reason: str) -> UserError:
     return UserError(f"{path} is damaged ({reason}): export the model again or copy the file once more.")
 
 
-def _read(path: Path, file: BinaryIO) -> tuple[dict[str, NDArray[np.generic]], dict[str, str]]:
+@dataclass(frozen=True)
+class _Header:
+    """Hold what stands before the data, checked against the size of the file; `views` are dtype, shape and start."""
+
+    metadata: dict[str, str]
+    views: dict[str, tuple[str, tuple[int, ...], int]]
+    data_size: int
+    hashed: bytes
+    """What the checksum is taken of, up to the data."""
+
+
+def _read_header(path: Path, file: BinaryIO) -> _Header:
     size = os.fstat(file.fileno()).st_size
     prefix = file.read(8)
     length = int.from_bytes(prefix, "little")
@@ -87,20 +113,34 @@ def _read(path: Path, file: BinaryIO) -> tuple[dict[str, NDArray[np.generic]], d
     header, metadata = _parse_header(path, encoded)
     data_size = size - 8 - length
     views = _check_layout(path, header, data_size)
-    data = file.read(data_size)
-    if len(data) != data_size:
+    own = _checksum_field(metadata.get("checksum", ""))
+    return _Header(metadata, views, data_size, prefix + encoded.replace(own, _checksum_field(_NO_CHECKSUM), 1))
+
+
+def _read(path: Path, file: BinaryIO) -> tuple[dict[str, NDArray[np.generic]], dict[str, str]]:
+    header = _read_header(path, file)
+    if header.data_size > _CHECKED_FIRST:
+        start, digest = file.tell(), hashlib.sha256(header.hashed)
+        while piece := file.read(2**20):
+            digest.update(piece)
+        _compare(path, header, digest.hexdigest())
+        file.seek(start)
+    data = file.read(header.data_size)
+    if len(data) != header.data_size:
         raise damaged(path, "it is cut short")
-    checksum = metadata.get("checksum", "")
-    blank = encoded.replace(_checksum_field(checksum), _checksum_field(_NO_CHECKSUM), 1)
-    digest = hashlib.sha256(prefix + blank)
+    digest = hashlib.sha256(header.hashed)
     digest.update(data)
-    if digest.hexdigest() != checksum:
-        raise damaged(path, "its checksum does not match")
+    _compare(path, header, digest.hexdigest())
     arrays = {
         name: np.frombuffer(data, dtype=dtype, count=math.prod(shape), offset=start).reshape(shape)
-        for name, (dtype, shape, start) in views.items()
+        for name, (dtype, shape, start) in header.views.items()
     }
-    return arrays, metadata
+    return arrays, header.metadata
+
+
+def _compare(path: Path, header: _Header, checksum: str) -> None:
+    if header.metadata.get("checksum") != checksum:
+        raise damaged(path, "its checksum does not match")
 
 
 def _parse_header(path: Path, encoded: bytes) -> tuple[dict[str, Any], dict[str, str]]:

@@ -92,7 +92,8 @@ class PackedHistories:
         if weights is None:
             return None
         relative = np.ones(len(history), dtype=np.float32)
-        relative[np.searchsorted(history, stored.items)] = weights
+        kept = np.isin(stored.items, history)  # an item may have been taken back since
+        relative[np.searchsorted(history, stored.items[kept])] = weights[kept]
         return relative
 
     def some(self, start: int, stop: int) -> Interactions:

@@ -30,11 +30,22 @@ from legcf.ranking.tables.pooling import Pooling
 
 DTYPES = ("int8", "float16", "float32")
 """How a file may store its numbers."""
+EVENT_WEIGHTS = "event_weights"
+"""The key of a run's metrics, and so of a file's card, that says how much each kind of event counts."""
 LIST_BITS = 8  # of a weight in an item list, at most: lists that were rounded to fewer take fewer
 _HEADER_BYTES = 12_000  # reserved for configuration and model card
 _CODES_IN_HEADER, _BYTES_PER_CODE = 1000, 4  # what each code beyond the first thousand adds to the reserve
 _LARGEST_SCALE = 1e12  # scores stay finite in float32
-_PARTS = ("vectors", "lists", "ids", "titles", "history", "attributes", "features")  # whose sizes are always reported
+_PARTS = (
+    "vectors",
+    "lists",
+    "ids",
+    "titles",
+    "history",
+    "dislikes",
+    "attributes",
+    "features",
+)  # whose sizes are always reported
 _VECTORS = ("codebook", "item_rows", "user_rows", "item_bias", "popularity")  # arrays that are reported together
 
 
@@ -72,10 +83,16 @@ class ServedModel:
     lists: ItemLists | None = None  # what a user's items add to scores beside the vectors
     attributes: Attributes | None = None  # of items, to filter by
     encoder: ColdItemEncoder | None = None  # of new items, by their features
+    dislikes: PackedHistories | None = None  # what users do not want
+    repeats: bool = False  # whether users take again what they have, and so are shown it
     list_bits: int = LIST_BITS  # of a weight in the lists, when they are written
 
     def item_name(self, item: int) -> str:
         return self.titles[item] if self.titles is not None else str(self.items.values[item])
+
+    def excludes_seen(self, asked: bool | None) -> bool:
+        """Say whether to leave out what users have: as asked, else as the model was tested."""
+        return not self.repeats if asked is None else asked
 
     def save(self, path: Path) -> dict[str, int]:
         """Write the model and return the bytes of each of its parts."""
@@ -137,6 +154,8 @@ def _to_store(model: ServedModel) -> tuple[codecs.Store, dict[str, Any]]:
         config["pooling"] = {"user_power": model.pooling.user_power, "item_power": model.pooling.item_power}
         if model.pooling.half_life is not None:
             config["pooling"]["half_life"] = model.pooling.half_life
+    if model.repeats:
+        config["repeats"] = True
     config["fold_in"] = {"user": vars(model.fold_in)}
     store: codecs.Store = {}
     config["popularity"] = codecs.put_integers(store, "popularity", model.popularity)
@@ -165,6 +184,9 @@ def _to_store(model: ServedModel) -> tuple[codecs.Store, dict[str, Any]]:
             weights = model.history.weights
             if weights is not None:
                 store["history.weights"], store["history.levels"] = weights.codes.packed, weights.levels
+        if model.dislikes is not None:
+            codecs.put_pairs(store, "dislikes", model.dislikes)
+            config["dislikes"] = model.dislikes.num_pairs
     return store, config
 
 
@@ -174,7 +196,7 @@ def _from_store(store: codecs.Store, config: dict[str, Any], card: dict[str, Any
         raise ValueError("unknown number format")
     codebook = codecs.get_matrix(store, "codebook", config["codebook"]) if "codebook" in config else None
     item_rows = codecs.get_rows(store, "item_rows", config["item_rows"], num_items, codebook)
-    users, user_rows, history = None, None, None
+    users, user_rows, history, dislikes = None, None, None, None
     if "users" in config:
         num_users = codecs.count(config["users"])
         # ids that count up take no bytes: what they promise must still be in proportion to what the file holds
@@ -185,6 +207,8 @@ def _from_store(store: codecs.Store, config: dict[str, Any], card: dict[str, Any
             codecs.expect(user_rows.width == item_rows.width, "users and items differ in width")
         if "history" in config:
             history = _get_history(store, codecs.count(config["history"]), num_users, num_items)
+        if "dislikes" in config:
+            dislikes = codecs.get_pairs(store, "dislikes", codecs.count(config["dislikes"]), num_users, num_items)
     popularity = codecs.get_integers(store, "popularity", config["popularity"], num_items)
     bias = None
     if "item_bias" in store:
@@ -212,6 +236,8 @@ def _from_store(store: codecs.Store, config: dict[str, Any], card: dict[str, Any
         encoder=codecs.get_encoder(store, "features", config["features"], item_rows.width)
         if "features" in config
         else None,
+        dislikes=dislikes,
+        repeats=config.get("repeats", False) is True,
     )
 
 

@@ -26,12 +26,16 @@ class Answers:
     """Whose rows are what most people have, since nothing is known of them."""
 
 
-def best_items(ranking: Ranking, users: Sequence[int | None], k: int, exclude_seen: bool = True) -> Answers:
-    """Return the k best items of each user, and the most popular ones for None."""
+def best_items(ranking: Ranking, users: Sequence[int | None], k: int, exclude_seen: bool | None = None) -> Answers:
+    """Return the k best items of each user, and the most popular ones for None.
+
+    Whether what they have is left out is as the ranking was tested, unless `exclude_seen` says so.
+    """
+    hidden = ranking.hidden if exclude_seen is None else ranking.left_out(exclude_seen)
     known = np.array([user is not None for user in users], dtype=np.bool_)
     positions = np.array([user for user in users if user is not None], dtype=np.int32)
     ranked, scores = empty_top_k(len(users), k)
-    ranked[known], scores[known] = rank(ranking, k, positions, ranking.histories if exclude_seen else None)
+    ranked[known], scores[known] = rank(ranking, k, positions, hidden)
     ranked[~known], scores[~known] = ranking.most_popular(k)
     popular = ~known
     popular[known] = ranking.cold_users(positions)

@@ -16,6 +16,7 @@ from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
 from legcf.ranking.item_lists.lists import ItemLists, entries_within
 from legcf.ranking.item_lists.recipe import ListFitter, Objective
+from legcf.ranking.item_lists.repeats import with_repeats
 from legcf.ranking.popularity import with_popularity
 from legcf.ranking.precision import as_stored
 from legcf.ranking.ranking import Ranking
@@ -58,11 +59,20 @@ class RankingBuilder:
     def build(self, ranking: Ranking, objective: Objective | None) -> BuiltRanking:
         """Add all that is configured; an objective chooses what the configuration leaves to it."""
         ranking = self.quantised(self.base(ranking))
-        return self._with_lists(ranking, objective) if self.config.has_lists else BuiltRanking(ranking, self.config)
+        built = self._with_lists(ranking, objective) if self.config.has_lists else BuiltRanking(ranking, self.config)
+        weight = self.config.repeat_weight
+        return built if weight is None else replace(built, ranking=self.with_repeats(built.ranking, weight))
+
+    def with_repeats(self, ranking: Ranking, weight: float) -> Ranking:
+        """Show users what they have, too; in a file of a configured size, lists keep to the bytes that they had."""
+        lists = ranking.lists
+        most = None if lists is None or self.byte_budget is None else lists.storage_bytes()
+        return with_repeats(ranking, weight, self.config.list_power, most)
 
     def from_arrays(self, ranking: Ranking, stored: NamedArrays) -> Ranking:
         """Restore a built ranking from a model's vectors and from what `arrays` returned for it."""
         ranking = self.quantised(ranking.with_norm_power(self.config.norm_power))
+        ranking = replace(ranking, repeats=self.config.repeat_weight is not None)
         if "list_weights" in stored:
             items = np.asarray(stored["list_items"], dtype=np.int32)
             pairs = Interactions(np.asarray(stored["list_indptr"], dtype=np.int64), items, ranking.num_items)

@@ -7,6 +7,7 @@ A user of whom nothing is known is shown what is popular. Numpy only.
 """
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,7 @@ from legcf.ranking.tables.embedding_table import EmbeddingTable
 from legcf.ranking.tables.pooling import Pooling
 
 if TYPE_CHECKING:  # lists are fitted to rankings, so they import this module
+    from legcf.ranking.graph_filter import GraphFilter
     from legcf.ranking.item_lists.lists import ItemLists
 
 _TOGETHER = 256  # users without a vector whose scores stand in memory at once
@@ -46,12 +48,18 @@ class Ranking:
     """Added to an item's scores."""
     lists: "ItemLists | None" = None
     """What the items of a user add beside the vectors."""
+    filter: "GraphFilter | None" = None
+    """What scores histories instead of inner products, where a method ranks by the graph itself."""
     pooling: Pooling | None = None
     """Where users are nothing but their histories."""
     codes: Codes | None = None
     """Where the item vectors are nothing but codes: no graph is needed to make them."""
     rows: EmbeddingTable | None = None
     """The items as a file keeps them, where they have been rounded to that (`precision.as_stored`)."""
+    dislikes: Interactions | None = None
+    """What users do not want: left out of their recommendations, whatever they have."""
+    repeats: bool = False
+    """Whether users take again what they have, and so are shown it."""
     meta: FloatArray | None = None
     """H_meta (c × d), where the layer has meta-embeddings."""
     popularity: NDArray[np.integer] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
@@ -69,12 +77,25 @@ class Ranking:
     def num_items(self) -> int:
         return len(self.items)
 
+    @cached_property
+    def hidden(self) -> Interactions:
+        """Return the pairs that are left out of recommendations."""
+        return self.left_out(not self.repeats)
+
+    def left_out(self, exclude_seen: bool) -> Interactions:
+        """Return dislikes, and what users have where that is not to be shown."""
+        nothing = Interactions.empty(self.num_users, self.num_items)
+        seen = self.histories if exclude_seen else nothing
+        return seen if self.dislikes is None else replace(nothing.joined(seen, self.dislikes), weights=None)
+
     def add_bias_and_history(self, scores: FloatArray, users: Positions) -> NDArray[np.bool_]:
         """Turn the inner products of these users with all items into scores, within the array.
 
         Returns for whom nothing tells one item from another, neither a vector nor what a history adds: such strangers
         are shown what is popular.
         """
+        if self.filter is not None:
+            self.filter.score(self.histories.of_users(users), scores)
         if self.lists is not None:
             self.lists.add_for(scores, self.histories.of_users(users))
         cold_users = np.logical_not(self.users[users].any(axis=1))

@@ -64,7 +64,7 @@ class Answering:
         self,
         users: ExternalId | Iterable[ExternalId] | None = None,
         k: int = 20,
-        exclude_seen: bool = True,
+        exclude_seen: bool | None = None,
         unknown: Literal["error", "popular"] = "error",
         *,
         items: ExternalId | Iterable[ExternalId] = (),
@@ -81,7 +81,8 @@ class Answering:
         Args:
             users: An id, or several; all users by default, or with `items` somebody new.
             k: How many items for each, at most.
-            exclude_seen: Whether to leave out what a user is known to have, `items` included.
+            exclude_seen: Whether to leave out what a user is known to have, `items` included; by default yes, unless
+                the model was trained with `repeat="allow"`.
             unknown: What to do with ids that the model does not know: an error, or `popular` items.
             items: What somebody has, oldest first: of someone new, or beside what is known of the users.
             allow: Recommend nothing but these.

@@ -265,7 +265,7 @@ class Recommender(Answering, Parameters):
             dataset = load_data(data, options or validated(DataOptions, data_options, "data"))
             if not isinstance(data, Dataset):
                 dataset = dataset.whole()
-            truth, counts = new_pairs(dataset, self.users, self.items, trained.ranking.histories)
+            truth, counts = new_pairs(dataset, self.users, self.items, trained.ranking.hidden)
             return {**accuracy(trained.ranking, truth, lengths), **counts}
         if "final" in self.metrics:
             raise UserError(

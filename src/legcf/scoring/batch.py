@@ -3,6 +3,7 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,6 +36,8 @@ def _top_block(scorer: "Scorer", users: slice, k: int, exclude_seen: bool, fast:
     nothing = Interactions.empty(users.stop - users.start, len(model.items))
     histories = nothing if model.history is None else model.history.some(users.start, users.stop)
     seen = histories if exclude_seen else nothing
+    if model.dislikes is not None:
+        seen = replace(nothing.joined(seen, model.dislikes.some(users.start, users.stop)), weights=None)
     vectors = _user_vectors(scorer, users, histories, fast)
     projected = model.item_rows.project(vectors)
     if fast:

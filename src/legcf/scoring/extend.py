@@ -40,7 +40,7 @@ def with_new_items(model: ServedModel, items: Sequence[NewItem]) -> ServedModel:
     ordered = sorted(items, key=lambda one: str(one.id) if model.items.is_text else int(one.id))
     names = [str(one.id) if one.title is None else one.title for one in ordered]
     count, more = len(model.items) + len(ordered), len(ordered)
-    bias, lists, history = model.item_bias, model.lists, model.history
+    bias, lists, history, dislikes = model.item_bias, model.lists, model.history, model.dislikes
     popularity = np.append(model.popularity, np.zeros(more, dtype=np.int64))
     return replace(
         model,
@@ -54,6 +54,7 @@ def with_new_items(model: ServedModel, items: Sequence[NewItem]) -> ServedModel:
         pooling=None if model.pooling is None else replace(model.pooling, counts=popularity),
         lists=None if lists is None else replace(lists, pairs=lists.pairs.widened(count, count)),
         history=None if history is None else PackedHistories.of(history.all().widened(len(history), count)),
+        dislikes=None if dislikes is None else PackedHistories.of(dislikes.all().widened(len(dislikes), count)),
     )
 
 

@@ -6,17 +6,18 @@ The items are fixed, so a user is the solution of one d × d system (the half st
 system.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.core.arrays import FloatArray, Positions, Square
+from legcf.core.arrays import FloatArray, Positions, Square, sorted_unique
 from legcf.data.interactions import Interactions
 from legcf.modelfile.served_model import FoldIn, ServedModel
 from legcf.ranking.popularity import at_least_one
+from legcf.ranking.recency import recent_profile
 from legcf.ranking.tables.embedding_table import EmbeddingTable, measure
 from legcf.ranking.tables.pooling import Pooling
 
@@ -35,6 +36,21 @@ class UserProfile:
     history: Positions
     relative: FloatArray | None = None
     """How much each of these items counts, in units of their mean; None where all count alike."""
+    disliked: Positions = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
+    """Items that the user does not want."""
+
+
+def weighed_history(
+    model: ServedModel, user: int | None, known: Positions, kept: Positions, news: Positions
+) -> tuple[Positions, FloatArray | None]:
+    """Return what is kept of a user's known items with the news, and how much each counts, as in a `UserProfile`."""
+    stored = None if user is None else model.history
+    half_life = None if model.pooling is None else model.pooling.half_life
+    if half_life is not None and len(news):
+        weights = None if stored is None or user is None else stored.some(user, user + 1).weights
+        return recent_profile(kept, None if weights is None else weights[np.isin(known, kept)], news, half_life)
+    history = sorted_unique(np.concatenate([kept, news])) if len(news) else kept
+    return history, None if stored is None or user is None else stored.relative(user, history)
 
 
 class UserMaker(Protocol):

@@ -17,7 +17,7 @@ def list_recommendations(
     scorer: Scorer,
     users: Sequence[ExternalId] | None,
     k: int,
-    exclude_seen: bool = True,
+    exclude_seen: bool | None = None,
     popular_for_strangers: bool = False,
 ) -> ListedColumns:
     """Return the columns user, rank, item, score, title (where titles are known) and fallback, a row per item.
@@ -50,7 +50,7 @@ def list_recommendations(
     return _columns(scorer, lists)
 
 
-def _of_everyone(scorer: Scorer, k: int, exclude_seen: bool) -> Iterator[tuple[ExternalId, list[Scored]]]:
+def _of_everyone(scorer: Scorer, k: int, exclude_seen: bool | None) -> Iterator[tuple[ExternalId, list[Scored]]]:
     model = scorer.model
     for block, items, scores in scorer.recommend_blocks(k, exclude_seen):
         assert model.users is not None  # there are blocks of users

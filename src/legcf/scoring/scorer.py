@@ -8,7 +8,7 @@ what those of the user's items add is added. Public methods speak in the ids peo
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -18,16 +18,15 @@ from numpy.typing import NDArray
 
 from legcf.core import notebook_repr
 from legcf.core.arguments import as_count
-from legcf.core.arrays import FloatArray, Positions, sorted_unique
+from legcf.core.arrays import FloatArray, Positions
 from legcf.core.errors import UserError
 from legcf.data.ids import ExternalId, IdMap
 from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.popularity import trust
-from legcf.ranking.recency import recent_profile
 from legcf.ranking.tables.embedding_table import EmbeddingTable, measure
 from legcf.ranking.topk_numpy import top_k
 from legcf.scoring.batch import blocks
-from legcf.scoring.foldin import UserMaker, UserProfile, user_maker
+from legcf.scoring.foldin import UserMaker, UserProfile, user_maker, weighed_history
 from legcf.scoring.impressions import Fatigue
 from legcf.scoring.rules import Candidates, Caps, Filter, allowed_items, choose_list
 
@@ -53,7 +52,8 @@ class Request:
         user: The id of a user that the model knows.
         items: What somebody has, oldest first: of someone new, or beside what is known of the user.
         k: How many items, at most.
-        exclude_seen: Whether to leave out what the user is known to have, `items` included.
+        exclude_seen: Whether to leave out what the user is known to have, `items` included; by default yes, unless the
+            model was trained with `repeat="allow"`. What the user dislikes is always left out.
         allow: Recommend nothing but these.
         deny: Recommend none of these.
         filter: What the attributes of items must be (`legcf.scoring.rules`).
@@ -73,7 +73,7 @@ class Request:
     user: ExternalId | None = None
     items: Sequence[ExternalId] = ()
     k: int = 20
-    exclude_seen: bool = True
+    exclude_seen: bool | None = None
     allow: Sequence[ExternalId] | None = None
     deny: Sequence[ExternalId] = ()
     filter: Filter = field(default_factory=dict)
@@ -174,8 +174,8 @@ class Scorer:
         """
         as_count(request.k, _NUMBER)
         offset = as_count(request.offset, "The offset") if request.offset else 0
-        seen = profile.history if request.exclude_seen else _NONE
-        left_out = np.concatenate([self.model.items.positions(request.deny), hidden, seen])
+        seen = profile.history if self.model.excludes_seen(request.exclude_seen) else _NONE
+        left_out = np.concatenate([self.model.items.positions(request.deny), hidden, seen, profile.disliked])
         inside = allowed_items(self.model.attributes, request.filter) if request.filter else None
         if request.allow is not None:
             listed = np.zeros(len(self.model.items), dtype=np.bool_)
@@ -223,7 +223,7 @@ class Scorer:
             self.model.lists.add_to(scores, profile.history, profile.relative)
         return scores
 
-    def profile(self, request: Request, more: Positions = _NONE) -> UserProfile:
+    def profile(self, request: Request, more: Positions = _NONE, taken_back: Positions = _NONE) -> UserProfile:
         """Turn a request into a vector and a history.
 
         A known user keeps its vector; new items, or a model without users, make it be solved from its history.
@@ -231,6 +231,7 @@ class Scorer:
         Args:
             request: Who asks.
             more: Positions of items that the user took meanwhile, oldest first.
+            taken_back: Positions of items that count no more, whatever the file says of them.
 
         Returns:
             What scores are computed from.
@@ -238,15 +239,19 @@ class Scorer:
         news = np.concatenate([self.model.items.positions(request.items), more])
         user = None if request.user is None else self._user(request.user)
         known = self.history(user) if user is not None else _NONE
-        history = sorted_unique(np.concatenate([known, news])) if len(news) else known
+        disliked = _NONE
+        if user is not None and self.model.dislikes is not None:
+            disliked = np.setdiff1d(self.model.dislikes.of_user(user), taken_back)
+        kept = np.setdiff1d(known, taken_back) if len(taken_back) else known
+        return replace(self._made(user, known, kept, news), disliked=disliked)
+
+    def _made(self, user: int | None, known: Positions, kept: Positions, news: Positions) -> UserProfile:
+        """Return the vector of what is kept of a user's known items, and of news."""
         stored = self.model.history
-        relative = None if stored is None or user is None else stored.relative(user, history)
-        if self.model.pooling is not None and self.model.pooling.half_life is not None and len(news):
-            weights = None if stored is None or user is None else stored.some(user, user + 1).weights
-            history, relative = recent_profile(known, weights, news, self.model.pooling.half_life)
+        history, relative = weighed_history(self.model, user, known, kept, news)
         if user is not None and self.model.user_rows is not None:
             trained = self.model.user_rows.vectors(np.array([user]))[0]
-            if len(history) == len(known):
+            if np.array_equal(history, known):
                 return UserProfile(trained, history, relative)
             if not len(known):
                 return UserProfile(self._blend(trained, history), history)
@@ -300,7 +305,7 @@ class Scorer:
         return _named(self.model.users, None, *top_k(cosines, count, np.append(hidden, position)))
 
     def recommend_all(
-        self, k: int = 20, exclude_seen: bool = True, compiled: bool | None = None
+        self, k: int = 20, exclude_seen: bool | None = None, compiled: bool | None = None
     ) -> tuple[NDArray[np.int32], FloatArray]:
         """Find the best items of every user at once.
 
@@ -320,7 +325,7 @@ class Scorer:
         return items, scores
 
     def recommend_blocks(
-        self, k: int = 20, exclude_seen: bool = True, compiled: bool | None = None
+        self, k: int = 20, exclude_seen: bool | None = None, compiled: bool | None = None
     ) -> Iterator[tuple[slice, NDArray[np.int32], FloatArray]]:
         """Give what `recommend_all` gives, some users at a time: to be written as it comes, however many there are.
 
@@ -332,7 +337,7 @@ class Scorer:
         Yields:
             A slice of users, and positions and scores for them.
         """
-        return blocks(self, self._num_users(), as_count(k, _NUMBER), exclude_seen, compiled)
+        return blocks(self, self._num_users(), as_count(k, _NUMBER), self.model.excludes_seen(exclude_seen), compiled)
 
     def __repr__(self) -> str:
         return notebook_repr.plain(self._facts())

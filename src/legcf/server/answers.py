@@ -4,6 +4,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from legcf.core.errors import UserError
 from legcf.data.ids import ExternalId, IdMap
 from legcf.scoring.explain import Explanation, explain, explain_popular
@@ -36,8 +38,8 @@ def recommend(loaded: LoadedModel, ask: Ask, popular_for_unknown: bool, live: Si
         user, items, ask.k, ask.exclude_seen, allow, deny, ask.filter, ask.cap, ask.diversity,
         live.page.offset, shown, ask.damping, ask.max_shown,
     )  # fmt: skip
-    profile = scorer.profile(request, live.news.items)
-    page = scorer.recommend_for_profile(profile, request, live.hidden.items)
+    profile = scorer.profile(request, live.news.items, live.news.taken_back)
+    page = scorer.recommend_for_profile(profile, request, np.append(live.hidden.items, live.news.disliked))
     best_items = page
     if len(live.withheld):
         withheld = set(model.items.external(live.withheld))

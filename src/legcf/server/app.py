@@ -2,6 +2,13 @@
 """Make the HTTP server: one model file, answers in the ids people use, errors as sentences."""
 
 import asyncio
+import gc
+import multiprocessing
+import os
+import shutil
+import signal
+import sqlite3
+import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
@@ -22,18 +29,45 @@ from legcf.server.middleware import Gate, Shortcut
 from legcf.server.routes.administration import AdministrationApi
 from legcf.server.routes.ingest import IngestApi
 from legcf.server.routes.openapi import document
-from legcf.server.routes.operations import Invalid, RouteTable, routes
+from legcf.server.routes.operations import RouteTable, routes
 from legcf.server.routes.pages import page_operations
 from legcf.server.routes.query import QueryApi
 from legcf.server.routes.services import Services
+from legcf.server.schemas import Invalid
 from legcf.server.settings import Settings
 
-_ANSWERED_ERRORS = (UserError, Invalid, Busy, ClientDisconnected, NotWritten, HTTPException)
+_ANSWERED_ERRORS = (UserError, Invalid, Busy, ClientDisconnected, NotWritten, sqlite3.Error, HTTPException)
 
 
 def app_from_environment() -> Starlette:
     """Make the server of a worker process."""
-    return create_app(Settings.from_environment())
+    settings = Settings.from_environment()
+    _end_with_parent(settings.counts)
+    return app_of_process(settings)
+
+
+def app_of_process(settings: Settings) -> Starlette:
+    """Make the server of a process that does nothing else: what is loaded by now stays, and the garbage collector need
+    not look through it again, 20 ms each time in which nobody is answered."""
+    app = create_app(settings)
+    gc.collect()
+    gc.freeze()
+    return app
+
+
+def _end_with_parent(counts: str | None) -> None:
+    """Stop this worker, and remove the shared counters, once the process that started it is gone, even by SIGKILL."""
+    parent = multiprocessing.parent_process()
+
+    def wait() -> None:
+        assert parent is not None
+        parent.join()
+        if counts is not None:
+            shutil.rmtree(counts, ignore_errors=True)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    if parent is not None:
+        threading.Thread(target=wait, daemon=True).start()
 
 
 def create_app(settings: Settings) -> Starlette:
@@ -102,6 +136,10 @@ async def _answer_error(request: HttpRequest, error: Exception) -> Response:
             detail = (
                 "The disk refused what you sent, and nothing of it was kept: the log says why. Send it again later."
             )
+        case sqlite3.Error():
+            log("events_not_read", "error", reason=repr(error))
+            status, headers = 503, {"Retry-After": "10"}
+            detail = "The events of users cannot be read from the disk now: the log says why. Try again later."
         case HTTPException():  # what Starlette refuses by itself: paths and methods that are not there
             status, detail, headers = error.status_code, f"{error.detail}.", error.headers
         case _:

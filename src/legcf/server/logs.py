@@ -6,13 +6,15 @@ import logging
 import os
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 
 def log(event: str, level: str = "info", **facts: Any) -> None:
     line = {"time": round(time.time(), 3), "level": level, "event": event, "pid": os.getpid(), **facts}
-    sys.stderr.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
-    sys.stderr.flush()
+    with suppress(OSError):  # a full disk, or nobody who reads: the server goes on without a log
+        sys.stderr.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
+        sys.stderr.flush()
 
 
 class _JsonHandler(logging.Handler):

@@ -9,16 +9,20 @@ import signal
 import socket
 import sys
 import tempfile
-from contextlib import suppress
+import time
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from legcf.core.errors import UserError
+from legcf.core.files import folder_held
 from legcf.modelfile.served_model import ServedModel
 from legcf.server.logs import log, log_uvicorn
 from legcf.server.settings import Settings, is_loopback
 from legcf.server.state.event_log import EventLog
 
+_COUNTS_PREFIX = "legcf-serve-"
+_ABANDONED_SECONDS = 60  # of age; an older folder of counters that nobody holds is of a server that was killed
 _COUNTS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it once, when it is imported
 
 
@@ -37,7 +41,7 @@ def run_server(settings: Settings, host: str, port: int, workers: int) -> None:
     import uvicorn
 
     # not before _COUNTS_VARIABLE is set: prometheus_client comes with them
-    from legcf.server.app import create_app
+    from legcf.server.app import app_of_process
     from legcf.server.workers import DrainingServer, Supervisor, server_options
 
     log_uvicorn()
@@ -46,19 +50,19 @@ def run_server(settings: Settings, host: str, port: int, workers: int) -> None:
     )  # uvicorn finishes its requests, then hands the signal on to this
     if workers > 1 and counts is None:
         log("counters_apart", "warning", reason=f"no folder is writable; {_COUNTS_VARIABLE} can name one")
-    try:
+    with ExitStack() as ending:
+        ending.callback(listener.close)
+        if counts is not None:
+            ending.callback(shutil.rmtree, counts, ignore_errors=True)
+            ending.enter_context(folder_held(Path(counts)))  # other servers see that it is in use
         if workers == 1:
-            app = create_app(settings)
+            app = app_of_process(settings)
             log("listening", host=address[0], port=address[1], workers=1)
             DrainingServer(uvicorn.Config(app, **server_options())).run(sockets=[listener])
         else:
             settings.to_environment()
             log("listening", host=address[0], port=address[1], workers=workers)
             Supervisor(listener, workers).run()
-    finally:
-        listener.close()
-        if counts is not None:
-            shutil.rmtree(counts, ignore_errors=True)
 
 
 def _check(settings: Settings) -> None:
@@ -88,9 +92,19 @@ def _prepare_counts(workers: int) -> str | None:
         return None
     for parent in (requested, None, "/dev/shm"):
         with suppress(OSError):
-            folder = os.environ[_COUNTS_VARIABLE] = tempfile.mkdtemp(prefix="legcf-serve-", dir=parent)
+            folder = os.environ[_COUNTS_VARIABLE] = tempfile.mkdtemp(prefix=_COUNTS_PREFIX, dir=parent)
+            _remove_abandoned(Path(folder).parent)
             return folder
     return None
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Remove folders of counters that servers left which were killed with all their workers."""
+    for folder in parent.glob(f"{_COUNTS_PREFIX}*"):
+        with suppress(OSError, UserError):
+            if time.time() - folder.stat().st_mtime > _ABANDONED_SECONDS:
+                with folder_held(folder):
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _listen(host: str, port: int) -> socket.socket:

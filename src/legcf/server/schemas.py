@@ -3,7 +3,17 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Json, Tag, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Json,
+    Tag,
+    ValidationError,
+    model_validator,
+)
 from pydantic.json_schema import SkipJsonSchema
 from typing_extensions import TypedDict
 
@@ -14,6 +24,16 @@ MAX_EVENTS = 1000  # in one request
 MAX_LIST = 10_000  # ids in one history, allow or deny list
 MAX_OFFSET = 10_000
 MAX_DIVERSE = 500  # items of a list that is put together by diversity, all pages together
+
+
+class Invalid(Exception):
+    """Say in which field a request does not fit its schema."""
+
+
+def complaints(part: str, error: ValidationError) -> str:
+    """Return the first of what is wrong with a part of a request, as a sentence."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)[:3]
+    return "; ".join(f"{'.'.join([part, *map(str, one['loc'])])[:200]}: {one['msg']}" for one in found) + "."
 
 
 def _whole(value: Any) -> Any:
@@ -90,7 +110,7 @@ class UserQuery(BaseModel):
 
     user: UserId
     k: _K = 20
-    exclude_seen: bool = Field(True, description=_SEEN)
+    exclude_seen: bool | None = Field(None, description=_SEEN)
     explain: int = Field(0, ge=0, le=MAX_EXPLAINED, description=_WHY, examples=[2])
     filter: Json[Conditions] = Field({}, description=_FILTER)
     cap: Json[CapOf] = Field({}, description=_CAP)
@@ -134,7 +154,7 @@ class Ask(_Strict):
         description="Items the user has, oldest first; unknown ones are listed in `ignored`.",
     )
     k: _Count = Field(20, ge=1, le=MAX_K)
-    exclude_seen: _YesNo = Field(True, description=f"{_SEEN} That is `items` and the known user's history.")
+    exclude_seen: _YesNo | None = Field(None, description=f"{_SEEN} That is `items` and the known user's history.")
     allow: list[Id] | None = Field(None, max_length=MAX_LIST, description="Recommend only from these items.")
     deny: list[Id] = Field(default=[], max_length=MAX_LIST, description="Never recommend these items.")
     explain: _Count = Field(0, ge=0, le=MAX_EXPLAINED, description=_WHY)
@@ -176,6 +196,25 @@ class NewEvent(_Strict):
     item: Id
     id: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(None, description=_EVENT_ID)
     time: _Moment = None
+
+    kind: Annotated[str, Field(min_length=1, max_length=100)] | None = Field(
+        None, description="What it was, such as view or buy: one of `--event-weights` of the training."
+    )
+    weight: _Real | None = Field(
+        None,
+        ge=-1e6,
+        le=1e6,
+        description="How much it counts, whatever its kind; below 0 is a dislike.  [default: as the average]",
+        allow_inf_nan=False,
+    )
+
+
+class TakenBackQuery(BaseModel):
+    """Take back what was reported of a user and an item, or what the model was trained with."""
+
+    user: UserId
+    item: Annotated[str, Field(description="An item's id; any characters.", examples=["tea-green"])]
+    id: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(None, description=_EVENT_ID)
 
 
 class NewEvents(_Strict):

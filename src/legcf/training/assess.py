@@ -12,7 +12,7 @@ from legcf.data.interactions import Dataset
 from legcf.embeddings.layer import bytes_of
 from legcf.embeddings.sized.popularity import sizes_by_popularity
 from legcf.evaluation import accuracies
-from legcf.modelfile.served_model import codebook_reserve, fixed_bytes
+from legcf.modelfile.served_model import EVENT_WEIGHTS, codebook_reserve, fixed_bytes
 from legcf.ranking.builder import BIAS_BYTES, facts
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.tables.embedding_table import full_table_bytes
@@ -86,6 +86,7 @@ def assess(
         "protocol": dataset.protocol,
         "content_hash": dataset.content_hash,
         **({} if dataset.weighed_at is None else {"weighed_at": dataset.weighed_at}),
+        **{key: kinds for key in (EVENT_WEIGHTS,) if (kinds := dataset.provenance.get("options", {}).get(key))},
         "method": config.method.name,
         "backbone": config.backbone.name,
         "preset": config.preset,

@@ -27,6 +27,8 @@ from legcf.core.config import (
 from legcf.core.errors import UserError
 from legcf.core.plugins import Later, Registry, find_part
 from legcf.embeddings.baselines.als import Als
+from legcf.embeddings.baselines.bspm import Bspm
+from legcf.embeddings.baselines.chebycf import ChebyCf
 from legcf.embeddings.baselines.ease import Ease
 from legcf.embeddings.baselines.item_knn import ItemKnn
 from legcf.embeddings.baselines.most_popular import MostPopular
@@ -83,17 +85,25 @@ METHODS: Registry[Method] = Registry(
         "dhe": _learned("composed.dhe:DeepHash"),
         "nimble-tt": _learned("composed.nimble_tt:NimbleTT"),
         "ciess": _learned("sized.ciess:Ciess", "ciess:stages"),
-        "cel": _learned("composed.cel:Cel", "clustering:stages"),
+        "cel": _learned("clustered.cel:Cel", "clustering:stages"),
         "pep": _learned("sized.pep:Pep", "pruning:stages"),
         "qr": _learned("composed.qr:QuotientRemainder"),
         "double-hash": _learned("composed.double_hash:DoubleHash"),
         "binary-code": _learned("composed.binary_code:BinaryCode"),
         "cerp": _learned("sized.cerp:Cerp", "pruning:pushed_stages"),
+        "magprune": _learned("sized.magprune:MagPrune", "pruning:magnitude_stages"),
+        "cce": _learned("clustered.cce:Cce", "compositional:stages"),
+        "c2f": _learned("composed.c2f:C2f", "refining:stages"),
+        "lerg": _learned("composed.lerg:Lerg", "quantising:lerg_stages"),
+        "bigear": _learned("sized.bigear:Bigear", "quantising:bigear_stages"),
+        "graphhash": _learned("clustered.graphhash:GraphHash"),
         "lightrec": _learned("composed.lightrec:LightRec", "quantising:stages"),
         "popularity": Method(MostPopular, closed_form),
         "item-knn": Method(ItemKnn, closed_form),
         "ease": Method(Ease, closed_form),
         "als": Method(Als, closed_form),
+        "chebycf": Method(ChebyCf, closed_form),
+        "bspm": Method(Bspm, closed_form),
     },
 )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from legcf.data.preparing.splits import find_protocol
 from legcf.evaluation.half_life import choose_half_life
 from legcf.evaluation.metrics import parse_metric
 from legcf.evaluation.popularity_weight import choose_popularity_weight
+from legcf.evaluation.repeat_weight import choose_repeat_weight
 from legcf.ranking.builder import RankingBuilder
 from legcf.ranking.item_lists.recipe import ListFitter, candidate_count
 from legcf.ranking.recency import recent
@@ -176,7 +178,9 @@ def _train_once(
     if resumes:
         session.resume()
     selected = train_or_keep(session, replace(builder, config=untrained.ranking), untrained)
-    selected, known = _with_recency(_with_popularity(selected, builder, dataset), dataset)
+    selected = _with_popularity(selected, builder, dataset)
+    selected, known = _with_recency(_with_repeats(selected, builder, dataset), dataset)
+    selected = replace(selected, ranking=replace(selected.ranking, dislikes=dataset.dislikes))
 
     evaluation_started = time.perf_counter()
     metrics = assess(selected.model, selected.ranking, dataset, selected.config)
@@ -247,13 +251,26 @@ def _with_recency(selected: Selected, dataset: Dataset) -> tuple[Selected, Inter
 def _refuse_unordered(config: RunConfig, dataset: Dataset) -> None:
     """Refuse in one sentence, before any work is done, to weigh histories by an order that they do not have."""
     half_life = config.ranking.half_life_items
-    if half_life is not None and dataset.train.weights is not None:
-        raise UserError("ranking.half_life_items does not go with weights of pairs: leave it or the weights out.")
+    if half_life is not None and (dataset.train.weights is not None or dataset.repeats):
+        raise UserError("ranking.half_life_items does not go with weights of pairs or --repeat allow: leave one out.")
     if half_life not in (None, "auto") and dataset.order is None:
         raise UserError(
             "ranking.half_life_items needs times, which a prepared folder does not keep: train on a table with some,"
             " with --protocol leave-last-out, --protocol temporal or --time-col."
         )
+
+
+def _with_repeats(selected: Selected, builder: RankingBuilder, dataset: Dataset) -> Selected:
+    """Show users what they have, where data says that they take it again; validation pairs weigh it."""
+    config = selected.config
+    if not dataset.repeats or config.ranking.repeat_weight is not None:
+        return selected
+    weigh = partial(replace(builder, config=config.ranking).with_repeats, selected.ranking)
+    weight = 1.0
+    if dataset.validation.num_pairs:
+        weight = choose_repeat_weight(weigh, dataset.validation, config.seed)
+    settings = config.ranking.model_copy(update={"repeat_weight": weight})
+    return replace(selected, ranking=weigh(weight), config=config.model_copy(update={"ranking": settings}))
 
 
 def _with_sizes(config: RunConfig, dataset: Dataset) -> tuple[RunConfig, int | None]:

@@ -164,6 +164,7 @@ def _save_arrays(folder: Path, trained: TrainedModel) -> str:
         "train": _pairs(trained.ranking.histories),
         "known": {} if trained.known is trained.ranking.histories else _pairs(trained.known),
         "titles": text_to_arrays(trained.titles) if trained.titles is not None else {},
+        "dislikes": {} if trained.ranking.dislikes is None else _pairs(trained.ranking.dislikes),
         "features": trained.features.arrays() if trained.features is not None else {},
     }
     mark = {"format": RUN_FORMAT, "format_version": RUN_FORMAT_VERSION}
@@ -209,6 +210,9 @@ def load_model(folder: Path) -> TrainedModel:
         model = make_model(config, plain, lambda model: model.load_state_dict(groups["model"]))
         ranking = RankingBuilder(config.ranking).from_arrays(model.ranking(), ranking_arrays)
         ranking = ranking if half_life is None else ranking.with_recency(train, float(half_life))
+        if groups.get("dislikes"):
+            dislikes = _interactions(groups["dislikes"], len(users), len(items))
+            ranking = replace(ranking, dislikes=dislikes)
         metrics, curve = description["metrics"], description["curve"]
         if not isinstance(metrics, dict) or not isinstance(curve, list):
             raise TypeError("its metrics are not an object, or its curve is not a list")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from legcf.core.errors import UserError
 from legcf.core.random_streams import Stream
 from legcf.embeddings.layer import Layer
 from legcf.evaluation import evaluate
@@ -136,6 +137,12 @@ class Stage(Generic[L]):
 def single_stage(settings: MethodConfig, training: TrainingConfig) -> list[Stage[Any]]:
     """Return the recipe of most methods: train until validation stops rising."""
     return [Stage("train", training.epochs)]
+
+
+def require_keep_last(settings: MethodConfig, training: TrainingConfig) -> None:
+    """Refuse to keep an earlier epoch where the last stage makes of the weights what is stored."""
+    if training.keep != "last":
+        raise UserError(f"What {settings.name} stores is made after training: leave training.keep at last.")
 
 
 def closed_form(settings: MethodConfig, training: TrainingConfig) -> list[Stage[Any]]:

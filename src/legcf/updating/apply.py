@@ -24,7 +24,7 @@ from legcf.updating.update import update
 
 _READ_ALIKE = {
     "user_col", "item_col", "rating_col", "time_col", "date_format", "header", "delimiter", "min_rating", "weight_col",
-    "half_life",
+    "half_life", "event_col", "event_weights", "dislike_below", "missing",
 }  # fmt: skip
 
 
@@ -71,9 +71,12 @@ def apply(trained: TrainedModel, new: NewData, open_data: Callable[[], Dataset] 
         trained = update(trained, pairs, first if is_last else None, new.threshold, about)
     if reported is not None and not reported.is_empty:
         columns = {"user_col": FrameColumns.USER, "item_col": FrameColumns.ITEM, "time_col": FrameColumns.TIME}
-        reading = DataOptions(**columns, half_life=options.half_life)
+        weighs = trained.ranking.histories.weights is not None and FrameColumns.WEIGHT in reported.pairs.columns
+        reading = DataOptions(
+            **columns, half_life=options.half_life, weight_col=FrameColumns.WEIGHT if weighs else None
+        )
         pairs = None if reported.pairs.is_empty() else load_data(reported.pairs, reading)
-        trained = update(trained, pairs, first, new.threshold, reported.about)
+        trained = update(trained, pairs, first, new.threshold, reported.about, reported.changes)
         reported.mark.to_card(trained.metrics)
     return trained
 

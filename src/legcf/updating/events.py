@@ -14,11 +14,19 @@ from legcf.core.errors import UserError
 from legcf.data.ids import IdMap
 from legcf.data.reading.encode import as_integers
 from legcf.features.coder import FeatureColumn, as_written, float_or_none
-from legcf.server.state.event_log import Described, EventLog, LogMark
+from legcf.server.state.event_log import EventLog, LogMark
+from legcf.server.state.log_entries import TAKEN_BACK, Described
 from legcf.training.run_folder import TrainedModel
 from legcf.updating.cold import ItemTable
+from legcf.updating.merge import Changes
 
-_SCHEMA = {FrameColumns.USER: pl.String, FrameColumns.ITEM: pl.String, FrameColumns.TIME: pl.Float64}
+_SCHEMA = {
+    FrameColumns.USER: pl.String,
+    FrameColumns.ITEM: pl.String,
+    FrameColumns.TIME: pl.Float64,
+    FrameColumns.WEIGHT: pl.Float64,
+}
+_PAIR = [FrameColumns.USER, FrameColumns.ITEM]
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,13 +35,14 @@ class Reported:
 
     mark: LogMark
     pairs: pl.DataFrame
-    """A row for each event."""
+    """A row for each event by which a user took an item; with weights where some event has one."""
+    changes: Changes
     about: ItemTable | None
     """Items that were described, where the run learns from features."""
 
     @property
     def is_empty(self) -> bool:
-        return self.pairs.is_empty() and self.about is None
+        return self.pairs.is_empty() and self.about is None and self.changes.is_empty
 
 
 def new_events(folder: Path | str, trained: TrainedModel) -> Reported:
@@ -41,7 +50,7 @@ def new_events(folder: Path | str, trained: TrainedModel) -> Reported:
     log, before = EventLog(folder), LogMark.from_card(trained.metrics)
     try:
         mark, events = log.since(before)
-        rows = [(event.user, event.item, event.time) for event in events]
+        rows = [(event.user, event.item, event.time, event.weight) for event in events]
         described = log.descriptions(before.described if before is not None and before.log == log.name else 0)
         frame = pl.DataFrame(rows, schema=_SCHEMA, orient="row")
     except (sqlite3.Error, TypeError, ValueError, RecursionError, pl.exceptions.PolarsError) as error:
@@ -52,7 +61,28 @@ def new_events(folder: Path | str, trained: TrainedModel) -> Reported:
     pairs = frame.with_columns(
         _as_in(trained.users, frame[FrameColumns.USER]), _as_in(trained.items, frame[FrameColumns.ITEM])
     )
-    return Reported(mark, pairs, _table(described, trained))
+    taken, changes = _sorted(pairs, trained)
+    return Reported(mark, taken, changes, _table(described, trained))
+
+
+def _sorted(events: pl.DataFrame, trained: TrainedModel) -> tuple[pl.DataFrame, Changes]:
+    """Return the events that still count as taken, and what else they change; their order is that of the log."""
+    weight = pl.col(FrameColumns.WEIGHT)
+    if events[FrameColumns.WEIGHT].null_count() == len(events):
+        return events.drop(FrameColumns.WEIGHT), Changes()
+    last = pl.col("position").filter(weight == TAKEN_BACK).max().over(_PAIR).fill_null(-1)
+    counted = (
+        events.with_row_index("position").cast({"position": pl.Int64}).with_columns(counts=pl.col("position") > last)
+    )
+    marked = counted.with_columns(disliked=(pl.col("counts") & (weight < 0)).any().over(_PAIR))
+    taken = marked.filter(pl.col("counts") & ~pl.col("disliked"))
+    withdrawn = marked.filter((weight == TAKEN_BACK).any().over(_PAIR) | pl.col("disliked"))
+    own = trained.ranking.histories.weights
+    mean = 1.0 if own is None or not len(own) else float(own.mean())
+    changes = Changes(
+        *(one.select(_PAIR).unique(maintain_order=True) for one in (withdrawn, marked.filter("disliked")))
+    )
+    return taken.select(*_PAIR, FrameColumns.TIME, weight.fill_null(mean)), changes
 
 
 def _table(described: Sequence[Described], trained: TrainedModel) -> ItemTable | None:

@@ -9,14 +9,32 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+import polars as pl
 
 from legcf.core.arrays import LongArray
+from legcf.core.columns import FrameColumns
 from legcf.data.ids import ExternalId, IdMap
 from legcf.data.interactions import Dataset, Interactions
 from legcf.data.options import seconds_of
 from legcf.training.run_folder import TrainedModel
 
 Weighing = Callable[[Interactions], Interactions]
+
+
+@dataclass(frozen=True, eq=False)
+class Changes:
+    """Hold what becomes of pairs that may be known, by ids: a row for each pair, None for nothing."""
+
+    withdrawn: pl.DataFrame | None = None
+    """Pairs that count no more, neither as taken nor as dislikes."""
+    disliked: pl.DataFrame | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return self.withdrawn is None or self.withdrawn.is_empty()
+
+
+NO_CHANGES = Changes()
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,10 +52,15 @@ class MergedData:
     """The pairs of `train` that came since the training."""
     weighed_at: float | None = None
     """The time that older pairs are older than, where they count less."""
+    dislikes: Interactions | None = None
+    """What users do not want: no pair is here and in `train` or `known`."""
 
 
-def merge(base: TrainedModel, current: TrainedModel, new: Dataset) -> MergedData:
-    """Return the pairs of `current`, which was updated from `base` or is `base` itself, and every pair of `new`."""
+def merge(base: TrainedModel, current: TrainedModel, new: Dataset, changes: Changes = NO_CHANGES) -> MergedData:
+    """Return the pairs of `current`, which was updated from `base` or is `base` itself, and every pair of `new`.
+
+    What is withdrawn by `changes` is withdrawn before the new pairs come.
+    """
     users = _grown(base.users, current.users, new.users)
     items = _grown(base.items, current.items, new.items)
     from_current = users.find_all(current.users), items.find_all(current.items)
@@ -45,11 +68,48 @@ def merge(base: TrainedModel, current: TrainedModel, new: Dataset) -> MergedData
     shape = len(users), len(items)
     at, older, newer = _faded(current, new)
     fresh = renumbered(newer(new.known), *from_new, *shape)
-    train = renumbered(older(current.ranking.histories), *from_current, *shape).joined(fresh)
-    known = renumbered(older(current.known), *from_current, *shape).joined(fresh)
+    withdrawn = _found(changes.withdrawn, users, items)
+    dislikes = _dislikes(
+        None if current.ranking.dislikes is None else renumbered(current.ranking.dislikes, *from_current, *shape),
+        None if new.dislikes is None else renumbered(new.dislikes, *from_new, *shape),
+        _found(changes.disliked, users, items),
+        withdrawn,
+    )
+
+    def grown(pairs: Interactions) -> Interactions:
+        before = renumbered(older(pairs), *from_current, *shape)
+        after = (before if withdrawn is None else before.without(withdrawn)).joined(fresh)
+        return after if dislikes is None else after.without(dislikes)
+
+    train, known = grown(current.ranking.histories), grown(current.known)
     trained = base.ranking.histories.widened(*shape)
     added = train.subset(~np.isin(train.keys(), trained.keys(), assume_unique=True))
-    return MergedData(users, items, _titles(items, current, new), train, known, added, at)
+    return MergedData(users, items, _titles(items, current, new), train, known, added, at, dislikes)
+
+
+def _found(pairs: pl.DataFrame | None, users: IdMap, items: IdMap) -> Interactions | None:
+    """Return pairs of ids as positions, but for those that are not known."""
+    if pairs is None or pairs.is_empty():
+        return None
+    found = []
+    for ids, name in ((users, FrameColumns.USER), (items, FrameColumns.ITEM)):
+        distinct, which = np.unique(pairs[name].to_numpy(), return_inverse=True)
+        found.append(ids.find_all(IdMap.of(distinct.tolist(), ids.kind))[which])
+    inside = (found[0] >= 0) & (found[1] >= 0)
+    return Interactions.from_pairs(found[0][inside], found[1][inside], len(users), len(items))
+
+
+def _dislikes(
+    before: Interactions | None,
+    read: Interactions | None,
+    reported: Interactions | None,
+    withdrawn: Interactions | None,
+) -> Interactions | None:
+    """Return the dislikes from before that were not withdrawn, and the new ones; None where nobody has any."""
+    if before is not None and withdrawn is not None:
+        before = before.without(withdrawn)
+    parts = [part for part in (before, read, reported) if part is not None]
+    return parts[0].joined(*parts[1:]) if parts else None
 
 
 def grown_dataset(dataset: Dataset, trained: TrainedModel) -> Dataset:
@@ -60,10 +120,13 @@ def grown_dataset(dataset: Dataset, trained: TrainedModel) -> Dataset:
 
     def rest(part: Interactions) -> Interactions:
         wide = part.widened(*shape)
+        if dataset.repeats:  # what users have may be held out as well
+            return wide
         return wide.subset(~np.isin(wide.keys(), trained_keys, assume_unique=True))
 
     return replace(
         dataset,
+        dislikes=trained.ranking.dislikes,
         users=trained.users,
         items=trained.items,
         titles=trained.titles,

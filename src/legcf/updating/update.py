@@ -21,7 +21,7 @@ from legcf.embeddings.budget import without_budget
 from legcf.evaluation import Evaluator, eval_users, evaluate, sample_eval_users
 from legcf.features.cold_items import ColdItemEncoder
 from legcf.features.item_features import ItemFeatures
-from legcf.modelfile.served_model import encoder_bytes
+from legcf.modelfile.served_model import EVENT_WEIGHTS, encoder_bytes
 from legcf.ranking.builder import RankingBuilder
 from legcf.ranking.item_lists.recipe import ListFitter
 from legcf.ranking.ranking import Ranking
@@ -32,7 +32,7 @@ from legcf.training.run_folder import TrainedModel
 from legcf.updating.change import RESOLVE_SHARE, new_share
 from legcf.updating.cold import ItemTable, blended, described, known_features, with_items
 from legcf.updating.lists import renewed_lists
-from legcf.updating.merge import MergedData, grown_dataset, merge
+from legcf.updating.merge import NO_CHANGES, Changes, MergedData, grown_dataset, merge
 from legcf.updating.vectors import changed_vectors, settings_for, trained_vectors
 
 LEAST_RATIO = 0.97
@@ -53,23 +53,26 @@ def update(
     data: Dataset | None = None,
     threshold: float = RESOLVE_SHARE,
     about: ItemTable | None = None,
+    changes: Changes = NO_CHANGES,
 ) -> TrainedModel:
     """Return `trained` with every pair of `new` and with the features `about` items, some of which nobody may have yet.
 
     `data` is what it was first trained on, to measure by, if it is at hand. Items are solved again of which at least
     the share `threshold` is new (`updating.change`), and from `REWEIGH_GROWTH` on validation pairs choose the weight of
-    the lists. The metrics of the result say under `updated` what was done and whether training anew is due.
+    the lists. `changes` are pairs that were taken back or are dislikes now. The metrics of the result say under
+    `updated` what was done and whether training anew is due.
     """
     started = time.perf_counter()
     threads.use(trained.config.training.threads)
     base = trained.base or trained
     refuse_others(base)
-    merged = merge(base, trained, with_items(trained, new, about))
+    merged = merge(base, trained, with_items(trained, new, about), changes)
     changed = new_share(merged.train, merged.added) >= max(threshold, np.finfo(np.float64).tiny)
     features = known_features(base, trained, merged, about)
     model = _grown_model(base, merged, changed, features)
     empty = _without_held_out(base, merged)
     ranking = _ranked(base, model, empty, changed, None if features is None else features.encoder)
+    ranking = replace(ranking, dislikes=merged.dislikes)
     config, growth = model_config(base), merged.added.num_pairs / max(base.ranking.histories.num_pairs, 1)
     result = TrainedModel(
         model, ranking, merged.known, config, merged.users, merged.items, merged.titles, {}, base.curve, features, base
@@ -95,7 +98,7 @@ def update(
     }
     metrics["seconds"] = {"this_session": time.perf_counter() - started}
     metrics["peak_rss_mb"] = peak_memory_mb()
-    metrics |= {key: base.metrics[key] for key in ("final", "best_epoch") if key in base.metrics}
+    metrics |= {key: base.metrics[key] for key in ("final", "best_epoch", EVENT_WEIGHTS) if key in base.metrics}
     metrics |= {key: trained.metrics[key] for key in (MARK_KEY,) if key in trained.metrics}
     return replace(result, metrics=metrics)
 
@@ -157,7 +160,11 @@ def _ranked(
     if lists is not None and lists.scale:
         builder = RankingBuilder(settings, byte_budget)
         ranking = builder.quantised(model.ranking())
-        return replace(ranking, lists=renewed_lists(lists, dataset.train, changed, settings, builder.entries(ranking)))
+        own, entries = lists.repeat_weight, builder.entries(ranking)
+        renewed = renewed_lists(lists.without_repeats(), dataset.train, changed, settings, entries)
+        if base.ranking.repeats:
+            return replace(ranking, lists=renewed.with_repeats(own), repeats=True)
+        return replace(ranking, lists=renewed)
     # No lists, or of a run that does not say how they were scaled: as after a training.
     return RankingBuilder(settings, byte_budget, ListFitter(dataset.train)).build(model.ranking(), None).ranking
 
@@ -165,7 +172,8 @@ def _ranked(
 def _can_weigh(result: TrainedModel, dataset: Dataset) -> bool:
     lists = result.ranking.lists
     has_lists = lists is not None and lists.num_entries > 0 and lists.scale > 0
-    return has_lists and result.config.ranking.fit_weight and dataset.validation.num_pairs > 0
+    fixed = result.ranking.repeats  # what an item adds to its own score was weighed with the others
+    return has_lists and not fixed and result.config.ranking.fit_weight and dataset.validation.num_pairs > 0
 
 
 def _weighed_again(result: TrainedModel, validation: Interactions, watching: Positions | None) -> TrainedModel:

@@ -21,6 +21,7 @@ from legcf.cli.app import app_for
 from legcf.core.errors import UserError
 from legcf.modelfile.served_model import ServedModel
 from tests.cli.read_only import read_only
+from tests.modelfile.test_container import sparse_file
 from tests.served import model, model_file, toy  # noqa: F401 - fixtures
 
 MAIN = "from legcf.cli.app import main; main()"
@@ -187,3 +188,68 @@ def test_addresses_that_cannot_be_had_say_which_option_to_change(model_file: Pat
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         assert "choose another --port" in _refused(str(model_file), "--port", port)
+
+
+def test_it_stops_while_a_file_without_end_is_read(model: ServedModel, tmp_path: Path) -> None:  # noqa: F811
+    """The watcher reads a sparse file, for minutes and in little memory; a pipe in its stead is not read at all."""
+    path = tmp_path / "model"
+    model.save(path)
+    with serving(path, "--reload-seconds", "0.1", "--no-access-log") as (base, process):
+        server = psutil.Process(process.pid)
+        os.mkfifo(tmp_path / "pipe")
+        os.replace(tmp_path / "pipe", path)
+        while "is gone" not in str(_get(f"{base}/ready")["warning"]):
+            time.sleep(0.05)
+        before = server.memory_info().rss
+        os.replace(sparse_file(tmp_path / "sparse", 2**38), path)
+        time.sleep(1)
+        assert _get(f"{base}/recommend/u1?k=3")["user"] == "u1"
+        assert server.memory_info().rss < before + 2**26
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+        assert process.returncode == 0
+
+
+def test_a_model_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for workers in ("1", "2"):
+        assert "a pipe or a device" in _refused(str(tmp_path / "pipe"), "--port", "0", "--workers", workers)
+
+
+def test_workers_end_with_a_parent_that_is_killed(model_file: Path, tmp_path: Path) -> None:  # noqa: F811
+    counts = tmp_path / "counts"
+    abandoned = counts / "legcf-serve-abandoned"
+    abandoned.mkdir(parents=True)
+    os.utime(abandoned, (0, 0))
+    set_variable = ("env", f"PROMETHEUS_MULTIPROC_DIR={counts}")
+    with serving(model_file, "--workers", "2", inside=set_variable) as (base, process):
+        _get(f"{base}/recommend/u1?k=50&explain=50")
+        family = psutil.Process(process.pid).children(recursive=True)
+        (own,) = counts.iterdir()
+        assert own != abandoned
+        os.utime(own, (0, 0))
+        with serving(model_file, "--workers", "2", inside=set_variable):
+            assert own.is_dir()  # is in use, however old
+        process.kill()
+        process.wait(30)
+        _, left = psutil.wait_procs(family, timeout=30)
+        assert not left
+        assert not own.exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full disk")
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_it_serves_with_a_full_disk_behind_its_log(model_file: Path, workers: str) -> None:  # noqa: F811
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
+    command = [sys.executable, "-c", MAIN, "serve", str(model_file), "--port", port, "--workers", workers]
+    with open("/dev/full", "w") as full:
+        process = subprocess.Popen(command, stderr=full, start_new_session=True)
+    try:
+        _wait(f"http://127.0.0.1:{port}")
+        assert _get(f"http://127.0.0.1:{port}/recommend/u1?k=50&explain=50")["user"] == "u1"
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)

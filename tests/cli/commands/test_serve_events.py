@@ -102,6 +102,14 @@ def test_every_worker_knows_what_one_was_told(model_file: Path, tmp_path: Path) 
             assert answer.status_code == 200, answer.text
         with httpx.Client(base_url=base, timeout=30) as client:  # no part of an answer waits for the other's receipt
             assert min(_seconds(client) for _ in range(30)) < 0.035
+        for turn in range(10):  # both workers have the answer from before in their caches
+            answers = [httpx.get(f"{base}/recommend/u{turn}?k=5", timeout=30).json()["items"] for _ in range(4)]
+            bought = answers[0][0]["id"]
+            event = {"user": f"u{turn}", "item": bought}
+            assert httpx.post(f"{base}/interactions", json={"events": [event]}, timeout=30).status_code == 200
+            for _ in range(4):
+                found = httpx.get(f"{base}/recommend/u{turn}?k=5", timeout=30).json()["items"]
+                assert bought not in [item["id"] for item in found]
         httpx.put(f"{base}/items/i/4", json={"available": False}, timeout=30)
         for _ in range(6):
             found = httpx.get(f"{base}/recommend/somebody-0?k=80", timeout=30).json()["items"]

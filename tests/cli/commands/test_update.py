@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from legcf.modelfile.served_model import ServedModel
-from legcf.server.state.event_log import EventLog, LogMark, new_event
+from legcf.server.state.event_log import EventLog, LogMark
+from legcf.server.state.log_entries import new_event
 from tests.cli.typed import legcf, refused
 
 TABLE = ("--method", "full", "--preset", "items", "--dim", 8, "--quiet",

@@ -12,7 +12,7 @@ import pytest
 
 from legcf.core.config import validated
 from legcf.core.errors import UserError
-from legcf.data.options import DataOptions
+from legcf.data.options import DEFAULTS, DataOptions
 from legcf.data.reading import compressed
 from legcf.data.source import Location, load_data, prepare_source
 from tests.data.files import write_lightgcn
@@ -24,9 +24,6 @@ TABLES: dict[str, tuple[str, bytes, str]] = {
     "header only": ("a.csv", b"user,item\n", "holds no interactions"),
     "missing column": ("a.csv", b"user,thing\n1,2\n", "no column that looks like item ids"),
     "no header": ("a.csv", b"1,2\n3,4\n", "user_col"),
-    "non-numeric rating": ("a.csv", b"user,item,rating\n1,2,3\n1,3,good\n", "line 3 has 'good' where a rating"),
-    "rating NaN": ("a.csv", b"user,item,rating\n1,2,3\n1,3,NaN\n", "line 3 has 'NaN' where a rating"),
-    "rating missing": ("a.csv", b"user,item,rating\n1,2,\n", "line 2 has None where a rating"),
     "missing user id": ("a.csv", b"user,item\n1,2\n,3\n", "line 3 has no user id"),
     "missing item id": ("a.tsv", b"user\titem\n1\t\n", "line 2 has no item id"),
     "id NaN among numbers": ("a.csv", b"user,item\n1,2\nnan,3\n", "line 3 has NaN for a user id"),
@@ -50,6 +47,12 @@ TABLES: dict[str, tuple[str, bytes, str]] = {
     "fields of :: too few": ("a.dat", b"1::2::3::4\n1::3\n", "line 2 has 2 fields where the first line has 4"),
     "fields of :: too many": ("a.dat", b"1::2::3::4\n1::3::4::5::6\n", "line 2 has 5 fields"),
     "unknown suffix": ("a.docx", b"user,item\n1,2\n", "suffix"),
+}
+
+RATINGS = {
+    "non-numeric rating": (b"1,2,3\n1,3,good\n", "line 3 has 'good' where a rating"),
+    "rating NaN": (b"1,2,3\n1,3,NaN\n", "line 3 has 'NaN' where a rating"),
+    "rating missing": (b"1,2,\n", "line 2 has None where a rating"),
 }
 
 FOLDERS: dict[str, tuple[bytes, bytes, str]] = {
@@ -76,20 +79,28 @@ def test_bad_table(case: str, tmp_path: Path) -> None:
     _refused(tmp_path / name, said, tmp_path)
 
 
+@pytest.mark.parametrize("case", RATINGS)
+def test_bad_ratings_matter_where_ratings_are_used(case: str, tmp_path: Path) -> None:
+    rows, said = RATINGS[case]
+    (tmp_path / "a.csv").write_bytes(b"user,item,rating\n" + rows)
+    _refused(tmp_path / "a.csv", said, tmp_path, DataOptions(min_rating=1))
+    assert load_data(tmp_path / "a.csv").num_users == 1
+
+
 @pytest.mark.parametrize("case", FOLDERS)
 def test_bad_folder(case: str, tmp_path: Path) -> None:
     train, test, said = FOLDERS[case]
     _refused(write_lightgcn(tmp_path / "graph", train, test), said, tmp_path)
 
 
-def _refused(source: Path, said: str, folder: Path) -> None:
+def _refused(source: Path, said: str, folder: Path, options: DataOptions = DEFAULTS) -> None:
     with pytest.raises(UserError) as caught:
-        load_data(source)
+        load_data(source, options)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
     before = sorted(folder.iterdir())
     with pytest.raises(UserError):
-        prepare_source(source, folder / "out", quiet=True)
+        prepare_source(source, folder / "out", options, quiet=True)
     assert sorted(folder.iterdir()) == before
 
 
@@ -132,11 +143,13 @@ def test_blank_lines_are_harmless(tmp_path: Path) -> None:
 
 def test_ids_must_be_integers_or_text() -> None:
     with pytest.raises(UserError, match="column 'user' has the type Float64"):
-        load_data(pl.DataFrame({"user": [1.0, float("nan")], "item": [1, 2]}))
-    with pytest.raises(UserError, match="has no user id in 1 rows"):
+        load_data(pl.DataFrame({"user": [1.0, 1.5], "item": [1, 2]}))
+    with pytest.raises(UserError, match=r"has no user id in 1 rows \(null or NaN\); .* `missing='drop'`"):
         load_data(pl.DataFrame({"user": [1, None], "item": [1, 2]}))
+    rated = pl.DataFrame({"user": [1, 2], "item": [1, 2], "rating": [1.0, float("nan")]})
     with pytest.raises(UserError, match="no number for a rating"):
-        load_data(pl.DataFrame({"user": [1, 2], "item": [1, 2], "rating": [1.0, float("nan")]}))
+        load_data(rated, DataOptions(min_rating=1))
+    assert load_data(rated).num_users == 2
 
 
 def test_protocols_that_do_not_suit_the_source(tmp_path: Path) -> None:

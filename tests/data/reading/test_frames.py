@@ -92,7 +92,7 @@ def test_ids_come_back_from_every_library(users: list[str], integers: bool) -> N
         (pd.Series([1, 2]), "type Series cannot be read"),
         (pl.DataFrame({"a": [1], "b": [2]}), "no column that looks like user ids"),
         (pd.DataFrame([[1, 2]], columns=["user", "user"]), "more than one column 'user'"),
-        (pd.DataFrame({"user": [1.0, None], "item": [1, 2]}), "must be integers or text"),
+        (pd.DataFrame({"user": [1.5, None], "item": [1, 2]}), "must be integers or text"),
         (sp.coo_array((3, 4)), "holds no interactions"),
         (sp.coo_array(np.array([[1j, 0]])), "must be numbers"),
         (sp.coo_array(np.array([[1.0, np.nan]])), "no number for a rating"),

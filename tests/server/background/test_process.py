@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from legcf.modelfile.served_model import ServedModel
@@ -37,6 +38,7 @@ def _job() -> Job:
 
 def test_answers_are_those_of_the_server_itself(helper: Helper, place: Path) -> None:
     loaded = LoadedModel.of(place)
+    assert helper.is_ready()
     for job in (_job(), MAP, CARD, _job()):
         assert helper.perform(loaded, job) == perform(loaded, job, LiveState())
     assert helper.process_id is not None
@@ -66,13 +68,37 @@ def test_a_process_that_ended_is_told_and_started_again(
 ) -> None:
     model.save(place)
     loaded, helper = LoadedModel.of(place), Helper(place, LiveState())
-    helper.perform(loaded, _job())
+    assert helper.is_ready()
     first = helper.process_id
     helper.close()
     assert helper.perform(loaded, _job()) == perform(loaded, _job(), LiveState())
     assert "helper_ended" in capsys.readouterr().err
     helper.perform(loaded, _job())
     assert helper.process_id != first
+    helper.close()
+
+
+def test_nobody_waits_for_the_process_to_start(place: Path, model: ServedModel) -> None:
+    model.save(place)
+    loaded, helper = LoadedModel.of(place), Helper(place, LiveState())
+    answer = helper.perform(loaded, _job())
+    try:
+        assert helper.process_id is not None
+        psutil.Process(helper.process_id).suspend()  # it takes no job before long
+        assert helper.perform(loaded, _job()) == answer == perform(loaded, _job(), LiveState())
+    finally:
+        helper.close()
+
+
+def test_a_process_that_hangs_is_given_up(place: Path, model: ServedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("legcf.server.background.process._MAX_SECONDS", 0.5)
+    model.save(place)
+    loaded, helper = LoadedModel.of(place), Helper(place, LiveState())
+    assert helper.is_ready()
+    assert helper.process_id is not None
+    psutil.Process(helper.process_id).suspend()
+    assert helper.perform(loaded, _job()) == perform(loaded, _job(), LiveState())
+    assert helper.process_id is None
     helper.close()
 
 

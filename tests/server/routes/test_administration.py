@@ -140,12 +140,13 @@ def test_nothing_of_a_deleted_user_is_left_on_disk_but_the_id(model_file: Path, 
 
 
 def test_events_of_the_same_moment_as_a_deletion_keep_their_order(model_file: Path, tmp_path: Path) -> None:
-    from legcf.server.state.event_log import DeletedUser, EventLog, new_event
+    from legcf.server.state.event_log import EventLog
+    from legcf.server.state.log_entries import DeletedUser, new_event
 
     log = EventLog(tmp_path, create=True)
     counts = log.write([[new_event("a", "x")], [DeletedUser("a", 1.0)], [new_event("a", "y"), new_event("b", "z")]])
     assert counts == [1, 1, 2]
-    assert [item for _, item in log.of_user("a")] == ["y"]
+    assert [item for _, item, _ in log.of_user("a")] == ["y"]
     log.close()
 
 

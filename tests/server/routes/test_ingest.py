@@ -19,8 +19,11 @@ from legcf.modelfile.served_model import ServedModel
 from legcf.scoring.extend import NewItem, with_new_items
 from legcf.scoring.scorer import Request, Scorer
 from legcf.server.app import create_app
+from legcf.server.routes.query import QueryApi
+from legcf.server.routes.services import Services
 from legcf.server.settings import Settings
-from legcf.server.state.event_log import FILE_NAME, Described, EventLog, LogMark, Withdrawn
+from legcf.server.state.event_log import FILE_NAME, EventLog, LogMark
+from legcf.server.state.log_entries import Described, Withdrawn, new_event
 
 from ...device.golden import base
 from ...served import Toy, make_toy
@@ -333,3 +336,41 @@ def test_a_disk_that_refuses_is_told(client: TestClient, tmp_path: Path) -> None
     answer = client.post("/interactions", json={"events": [{"user": "u1", "item": "i/1"}]})
     assert answer.status_code == 503
     assert "nothing of it was kept" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("removed", [FILE_NAME, f"{FILE_NAME}-wal"])
+def test_a_log_that_was_removed_acknowledges_nothing(client: TestClient, tmp_path: Path, removed: str) -> None:
+    _send(client, ("u1", "i/1", None))
+    (tmp_path / "log" / removed).unlink()
+    answer = client.post("/interactions", json={"events": [{"user": "u1", "item": "i/2"}]})
+    assert answer.status_code == 503
+    assert "nothing of it was kept" in answer.json()["detail"]
+    assert client.get("/recommend/u1").status_code in (200, 503)
+    assert client.post("/recommend", json={"requests": [{"user": "u1"}]}).status_code in (200, 503)
+
+
+def test_a_user_of_very_many_events_is_answered_beside_the_event_loop(model_file: Path, tmp_path: Path) -> None:
+    log = EventLog(tmp_path / "log", create=True)
+    log.write([[new_event("u4", f"i/{3 * (n % 5) + 1}") for n in range(600)]])
+    services = Services.start(Settings(str(model_file), access_log=False, events=str(tmp_path / "log")))
+    at_once = QueryApi(services).recommend_at_once
+    assert at_once("u4", b"k=5") is None
+    assert at_once("u5", b"k=5") is not None
+    with told(model_file, tmp_path / "log") as client:
+        found = _ids(client.get("/recommend/u4?k=5"))
+        assert found
+        assert not {f"i/{3 * n + 1}" for n in range(5)} & set(found)
+        batch = client.post("/recommend", json={"requests": [{"user": "u4", "k": 5}, {"user": "u5", "k": 1}]})
+        assert [item["id"] for item in batch.json()["results"][0]["items"]] == found
+        _send(client, ("u4", found[0], None))
+        assert found[0] not in _ids(client.get("/recommend/u4?k=5"))
+
+
+@pytest.mark.parametrize("position", [2**63, 10**400, -1, 1.5, True])
+def test_a_mark_that_no_log_can_have_is_none(model: ServedModel, tmp_path: Path, position: Any) -> None:
+    log = EventLog(tmp_path / "log", create=True)
+    mark = {"events": {"log": log.name, "position": position}}
+    replace(model, card={**model.card, "metrics": mark}).save(tmp_path / "model")
+    with told(tmp_path / "model", tmp_path / "log") as client:
+        assert client.get("/recommend/u1?k=2").status_code == 200
+        assert client.get("/api/model").status_code == 200

@@ -2,6 +2,7 @@
 """The event log: what was written is there once, in one order, whoever writes and whenever it is read."""
 
 import os
+import sqlite3
 import stat
 import threading
 from pathlib import Path
@@ -9,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from legcf.core.errors import UserError
-from legcf.server.state.event_log import Change, Event, EventLog, LogMark, new_event
+from legcf.server.state.event_log import FILE_NAME, EventLog, LogMark
+from legcf.server.state.log_entries import TAKEN_BACK, Change, Event, new_event
 
 
 def _events(first: int, last: int) -> list[Event]:
@@ -28,7 +30,24 @@ def test_an_event_counts_once_whatever_is_sent_again(log: EventLog) -> None:
     assert log.write([[changed, new_event("u0", "i9"), new_event("u0", "i9")]]) == [2]
     _, events = EventLog(log.folder).since()
     assert [event.id for event in events][:6] == [f"e{n}" for n in range(6)]
-    assert log.of_user("u0")[:2] == [(1, "i0"), (4, "i3")]
+    assert log.of_user("u0")[:2] == [(1, "i0", None), (4, "i3", None)]
+
+
+def test_kinds_and_weights_are_kept_and_older_logs_get_them(log: EventLog) -> None:
+    weighed = Event("e1", "u", "i", 1.0, "buy", 10.0)
+    log.write([[weighed, Event("e2", "u", "j", 2.0, weight=TAKEN_BACK)]])
+    assert next(log.since()[1]) == weighed
+    assert log.of_user("u") == [(1, "i", 10.0), (2, "j", 0.0)]
+    log.close()
+    with sqlite3.connect(log.folder / FILE_NAME) as connection:  # as an earlier version made it
+        connection.execute("ALTER TABLE events DROP COLUMN kind")
+        connection.execute("ALTER TABLE events DROP COLUMN weight")
+    connection.close()
+    assert [event.weight for event in EventLog(log.folder).since()[1]] == [None, None]
+    assert EventLog(log.folder).of_user("u") == [(1, "i", None), (2, "j", None)]
+    again = EventLog(log.folder, create=True)
+    assert again.write([[weighed, Event("e3", "u", "i", 3.0, "hide", -1.0)]]) == [1]
+    assert again.of_user("u")[-1] == (3, "i", -1.0)
 
 
 def test_a_mark_says_what_a_model_knows(log: EventLog, tmp_path: Path) -> None:
@@ -79,7 +98,7 @@ def test_any_text_is_an_id(log: EventLog) -> None:
     odd = [Event(name, name, name, 0.0) for name in ("a\0b", "a\0c", "", "é\n'\"", "\u202e")]
     assert log.write([odd]) == [5]
     assert list(log.since()[1]) == odd
-    assert log.of_user("a\0c") == [(2, "a\0c")]
+    assert log.of_user("a\0c") == [(2, "a\0c", None)]
 
 
 def test_availability_in_the_order_it_was_told(log: EventLog) -> None:
@@ -122,5 +141,5 @@ def test_a_clock_that_is_set_back_changes_no_order(log: EventLog, monkeypatch: p
         log.write([[new_event("u", f"i{position}")]])
     mark, events = log.since()
     assert [event.item for event in events] == [f"i{position}" for position in range(5)]
-    assert [item for _, item in log.of_user("u")] == [f"i{position}" for position in range(5)]
+    assert [item for _, item, _ in log.of_user("u")] == [f"i{position}" for position in range(5)]
     assert list(log.since(mark)[1]) == []

@@ -10,7 +10,7 @@ import torch
 
 from legcf.core.config import RunConfig
 from legcf.data.interactions import Dataset
-from legcf.embeddings.composed.cel import Cel, CelConfig
+from legcf.embeddings.clustered.cel import Cel, CelConfig
 from legcf.training.recipes.clustering import busiest, entity_gradients, halved, reassigned, squared_distances
 from legcf.training.registry import resolve
 from tests.helpers import planted

@@ -56,7 +56,7 @@ def recommend(
     if start_ranks(workers):
         return
     join_ranks(meet=False)
-    columns = _recommended(run, named_users, (rank, count), k, not include_seen, unknown)
+    columns = _recommended(run, named_users, (rank, count), k, False if include_seen else None, unknown)
     rows = len(columns[FrameColumns.USER])
     if target is not None:
         write = getattr(_frame(columns), _WRITERS[target.suffix])
@@ -81,7 +81,7 @@ def _recommended(
     named_users: list[str] | None,
     rank_and_count: tuple[int, int],
     k: int,
-    exclude_seen: bool,
+    exclude_seen: bool | None,
     unknown: Literal["error", "popular"],
 ) -> "ListedColumns":
     """Answer from a model file, or from that of a run; for very many users, and without one, from the run itself."""

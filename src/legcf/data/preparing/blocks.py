@@ -23,23 +23,25 @@ _BUCKETS = 256
 
 
 class Batch(NamedTuple):
-    """Hold pairs as they come from a source; `times` and `testing` (pair is from test.txt) may be absent."""
+    """Hold pairs as they come from a source; `times`, `testing` (pair is from test.txt) and `weights` may be absent."""
 
     users: NDArray[np.int32]
     items: NDArray[np.int32]
     times: NDArray[Any] | None = None
     testing: NDArray[np.bool_] | None = None
+    weights: NDArray[np.float32] | None = None
 
 
 @dataclass(frozen=True)
 class Block:
-    """Hold all pairs of a range of users: CSR over the range, sorted and unique items in each row."""
+    """Hold all pairs of a range of users: CSR over the range, sorted items in each row, unique unless they repeat."""
 
     first_user: int
     indptr: NDArray[np.int64]
     items: NDArray[np.int32]
     times: NDArray[Any] | None = None
     testing: NDArray[np.bool_] | None = None
+    weights: NDArray[np.float32] | None = None
 
     @property
     def degrees(self) -> NDArray[np.int64]:
@@ -59,6 +61,7 @@ class Block:
             self.items[mask],
             None if self.times is None else self.times[mask],
             None if self.testing is None else self.testing[mask],
+            None if self.weights is None else self.weights[mask],
         )
 
 
@@ -120,6 +123,8 @@ def sorted_block(batch: Batch, first_user: int, num_rows: int, num_items: int, m
     items = kernels.scatter(batch.items, targets)
     times = None if batch.times is None else kernels.scatter(batch.times, targets)
     testing = None if batch.testing is None else kernels.scatter(batch.testing, targets)
+    if batch.weights is not None:  # rows are split before they are merged
+        return Block(first_user, starts, items, times, testing, kernels.scatter(batch.weights, targets))
     indptr, keep, count, repeated, in_both = kernels.merge_rows(
         starts,
         items,
@@ -146,11 +151,13 @@ def concatenated(batches: list[Batch]) -> Batch:
         return batches[0]
     times = [batch.times for batch in batches if batch.times is not None]
     testing = [batch.testing for batch in batches if batch.testing is not None]
+    weights = [batch.weights for batch in batches if batch.weights is not None]
     return Batch(
         np.concatenate([batch.users for batch in batches]),
         np.concatenate([batch.items for batch in batches]),
         np.concatenate(times) if times else None,
         np.concatenate(testing) if testing else None,
+        np.concatenate(weights) if weights else None,
     )
 
 

@@ -46,6 +46,10 @@ class PairSource(ABC):
     num_rows: int
     rated_too_low: int = 0
     """Rows that were left out for their rating; they are not among `num_rows`."""
+    num_dislikes: int = 0
+    """Rows that are dislikes; they are not among `num_rows`, nor are the next."""
+    num_missing: int = 0
+    """Rows that were left out, for they lack a value."""
     has_ratings: bool = False
     has_test: bool = False
     has_weights: bool = False
@@ -55,11 +59,19 @@ class PairSource(ABC):
 
     @abstractmethod
     def batches(self) -> Iterator[Batch]:
-        """Yield all pairs, in positions of `users` and `items`, in any order."""
+        """Yield all pairs, in positions of `users` and `items`, in any order; with weights where rows may repeat."""
 
     def weights(self) -> Weights:
         """Return the weight of every pair; only where `has_weights`."""
         raise NotImplementedError
+
+    def weighed_at(self) -> float | None:
+        """Return the time from which ages are counted back, where older rows count less."""
+        return None
+
+    def dislikes(self) -> tuple[NDArray[np.int32], NDArray[np.int32]] | None:
+        """Return users and items of dislikes, in positions; None where the options know none."""
+        return None
 
     def titles(self, items: IdMap) -> list[str] | None:
         """Return a title for each of these items, or None where nothing names them."""

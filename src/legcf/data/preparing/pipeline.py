@@ -4,7 +4,7 @@
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from typing import Protocol as Interface
@@ -29,7 +29,9 @@ SPILL_PAIRS = 16_000_000
 class PartWriter(Interface):
     """Take the pairs of one part, block after block."""
 
-    def append(self, degrees: NDArray[np.int64], items: NDArray[np.int32]) -> None: ...
+    def append(
+        self, degrees: NDArray[np.int64], items: NDArray[np.int32], weights: NDArray[np.float32] | None = None
+    ) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Built:
     pairs: int
     merged: int
     weights: Weights | None = None
+    dislikes: Interactions | None = None
     order: Interactions | None = None
     """As in `Dataset`."""
 
@@ -53,13 +56,21 @@ class MemoryPart:
     def __init__(self) -> None:
         self._degrees: list[NDArray[np.int64]] = []
         self._items: list[NDArray[np.int32]] = []
+        self._weights: list[NDArray[np.float32]] = []
 
-    def append(self, degrees: NDArray[np.int64], items: NDArray[np.int32]) -> None:
+    def append(
+        self, degrees: NDArray[np.int64], items: NDArray[np.int32], weights: NDArray[np.float32] | None = None
+    ) -> None:
         self._degrees.append(degrees)
         self._items.append(items)
+        if weights is not None:
+            self._weights.append(weights)
 
     def interactions(self, num_items: int) -> Interactions:
         indptr = np.concatenate([np.zeros(1, dtype=np.int64), *self._degrees])
+        if self._weights:
+            users, items = np.repeat(np.arange(len(indptr) - 1), indptr[1:]), np.concatenate(self._items)
+            return Interactions.from_pairs(users, items, len(indptr) - 1, num_items, np.concatenate(self._weights))
         return Interactions(np.cumsum(indptr), np.concatenate(self._items), num_items)
 
 
@@ -68,9 +79,11 @@ def build_in_memory(source: PairSource, options: DataOptions) -> Dataset:
     built = build(source, options, parts, keeps_order=True)
     pairs, weights = (part.interactions(len(built.items)) for part in parts), built.weights
     train, validation, test = pairs if weights is None else map(weights.among, pairs)
-    facts, at = provenance(source, options, built), None if weights is None else weights.at
+    facts, repeats = provenance(source, options, built), options.repeat == "allow"
+    at = source.weighed_at() if repeats else None if weights is None else weights.at
     ids = built.users, built.items
-    return Dataset(source.name, built.protocol, *ids, train, validation, test, built.titles, facts, at, built.order)
+    known = ids[0], ids[1], train, validation, test, built.titles, facts, at, built.dislikes, repeats, built.order
+    return Dataset(source.name, built.protocol, *known)
 
 
 def provenance(source: PairSource, options: DataOptions, built: Built) -> dict[str, object]:
@@ -79,15 +92,17 @@ def provenance(source: PairSource, options: DataOptions, built: Built) -> dict[s
         "source": source.where,
         "options": {**options.model_dump(), "protocol": built.protocol},
         "kept": {
-            "rows": source.num_rows + source.rated_too_low,
+            "rows": source.num_rows + source.rated_too_low + source.num_dislikes + source.num_missing,
             "users": len(built.users),
             "items": len(built.items),
             "pairs": built.pairs,
             "rated_too_low": source.rated_too_low,
+            **({"dislikes": source.num_dislikes} if source.num_dislikes else {}),
+            **({"missing": source.num_missing} if source.num_missing else {}),
             "duplicates_merged": built.merged,
             "users_dropped": len(source.users) - len(built.users),
             "items_dropped": len(source.items) - len(built.items),
-            "ratings_ignored": source.has_ratings and options.min_rating is None,
+            "ratings_ignored": source.has_ratings and not options.uses_ratings,
             "times": source.times,
         },
     }
@@ -106,10 +121,11 @@ def build(
     protocol.check(source.has_test, source.times is not None, source.where)
     if source.num_rows == 0:
         raise UserError(f"{source.where} holds no interactions.")
-    if options.weighs and not source.has_weights:
+    repeats = options.repeat == "allow"
+    if (options.weighs or repeats or options.has_dislikes) and not source.has_weights:
         raise UserError(
-            f"{source.where} has no column of weights or times: leave `--weight-col` and `--half-life` out, or give a"
-            " table that has."
+            f"{source.where} has no column of weights or times, no ratings and no repeated rows: leave `--weight-col`,"
+            " `--half-life`, `--dislike-below` and `--repeat` out, or give a table."
         )
     with _spill_folder(source.num_rows > SPILL_PAIRS, scratch) as folder:
         with progress(f"Reading {source.name}", source.num_rows, "pairs", quiet) as task:
@@ -126,23 +142,23 @@ def build(
             raise UserError(f"Nothing is left of {source.where} with k_core={options.k_core}: choose a smaller one.")
         rng = np.random.default_rng(options.split_seed)
         label = protocol.start(options, rng, kept)
-        pairs, ordered = 0, MemoryPart()
-        positions: list[NDArray[np.float32]] = []
+        pairs, ordered = 0, MemoryPart() if keeps_order and source.times is not None and not repeats else None
         with progress(f"Splitting {source.name}", int(kept.users.sum()), "users", quiet) as task:
             for block in kept:
                 labels = label(block)
                 pairs += len(block.items)
                 for number, part in enumerate(parts):
-                    part.append(*kernels.part_rows(block.indptr, block.items, labels, number))
-                if keeps_order and block.times is not None:
-                    ordered.append(block.degrees, block.items)
-                    positions.append(_positions_in_time(block, block.times))
+                    degrees, some = kernels.part_rows(block.indptr, block.items, labels, number)
+                    part.append(degrees, some, None if block.weights is None else block.weights[labels == number])
+                if ordered is not None and block.times is not None:
+                    ordered.append(block.degrees, block.items, _positions_in_time(block, block.times))
                 task.advance(len(block.indptr) - 1)
     users = IdMap(source.users.values[kept.users], "user")
     items = IdMap(source.items.values[kept.items], "item")
-    weights = _renumbered(source.weights(), kept) if options.weighs else None
-    order = replace(ordered.interactions(len(items)), weights=np.concatenate(positions)) if positions else None
-    return Built(protocol.name, users, items, source.titles(items), pairs, merged.merged, weights, order)
+    weights = _renumbered(source.weights(), kept) if options.weighs and not repeats else None
+    titles, dislikes = source.titles(items), _dislikes(source, kept)
+    order = None if ordered is None else ordered.interactions(len(items))
+    return Built(protocol.name, users, items, titles, pairs, merged.merged, weights, dislikes, order)
 
 
 def _positions_in_time(block: Block, times: NDArray[Any]) -> NDArray[np.float32]:
@@ -151,6 +167,19 @@ def _positions_in_time(block: Block, times: NDArray[Any]) -> NDArray[np.float32]
     positions = np.empty(len(rows), dtype=np.float32)
     positions[np.lexsort((times, rows))] = np.arange(len(rows)) - block.indptr[rows]
     return positions
+
+
+def _dislikes(source: PairSource, kept: "KeptBlocks") -> Interactions | None:
+    """Return the dislikes among the users and items that are kept."""
+    pairs = source.dislikes()
+    if pairs is None:
+        return None
+    numbers = [
+        np.where(mask, np.cumsum(mask) - 1, -1)[one] for mask, one in zip((kept.users, kept.items), pairs, strict=True)
+    ]
+    inside = (numbers[0] >= 0) & (numbers[1] >= 0)
+    sizes = int(kept.users.sum()), int(kept.items.sum())
+    return Interactions.from_pairs(numbers[0][inside], numbers[1][inside], *sizes)
 
 
 def _renumbered(weights: Weights, kept: "KeptBlocks") -> Weights:
@@ -208,7 +237,7 @@ class KeptBlocks:
             subset = block.subset(rows[block.rows()] & self.items[block.items])
             indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(subset.degrees[rows])])
             first = int(new_user[block.first_user - 1]) + 1 if block.first_user else 0
-            yield Block(first, indptr, new_item[subset.items], subset.times, subset.testing)
+            yield Block(first, indptr, new_item[subset.items], subset.times, subset.testing, subset.weights)
 
 
 def _kept(source: PairSource, options: DataOptions, store: Iterable[Block], needs_test: bool) -> KeptBlocks:

@@ -44,9 +44,10 @@ def write_prepared(
     """Write a prepared folder: `build_parts` fills the parts, and may use the folder for temporary files."""
     if out.exists() and not is_prepared(out) and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} exists and is not a prepared dataset: choose another place, nothing was written.")
-    if options.weighs:
+    if options.weighs or options.has_dislikes or options.repeat == "allow":
         raise UserError(
-            "A prepared folder keeps no weights: train on the table itself with `--weight-col` and the like."
+            "A prepared folder keeps no weights, dislikes and repeats: train on the table itself with `--weight-col`"
+            " and the like."
         )
     with folder_written_whole(out) as folder:
         parts = [_PartFiles(folder, part) for part in PARTS]
@@ -120,7 +121,9 @@ class _PartFiles:
         self._file = open(folder / f"{name}.items.npy", "wb")  # noqa: SIM115 (closed by `close`)
         self._write_header()
 
-    def append(self, degrees: NDArray[np.int64], items: NDArray[np.int32]) -> None:
+    def append(
+        self, degrees: NDArray[np.int64], items: NDArray[np.int32], weights: NDArray[np.float32] | None = None
+    ) -> None:
         self._degrees.append(degrees)
         self._file.write(np.ascontiguousarray(items, dtype="<i4").data)
         self.num_pairs += len(items)

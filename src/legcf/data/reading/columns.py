@@ -35,6 +35,7 @@ class Columns:
     time: str | None = None
     title: str | None = None
     weight: str | None = None
+    event: str | None = None
 
 
 def find_columns(names: Sequence[str], options: DataOptions, where: str, remedy: Remedy | None = None) -> Columns:
@@ -45,6 +46,7 @@ def find_columns(names: Sequence[str], options: DataOptions, where: str, remedy:
         time=_column(names, "time", options.time_col, where),
         title=_column(names, "title", options.title_col if options.titles is None else None, where),
         weight=None if options.weight_col is None else _column(names, "weight", options.weight_col, where),
+        event=None if options.event_col is None else _column(names, "event", options.event_col, where),
     )
 
 

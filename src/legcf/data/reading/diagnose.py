@@ -37,10 +37,11 @@ class Files:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
             raise self.error(f"{names} cannot be read: {reason}") from error
 
-    def error(self, otherwise: str) -> UserError:
+    def error(self, otherwise: str, advice: str = "") -> UserError:
         """Return what is wrong with these files, searched line by line, or `otherwise` where nothing is found."""
         problems = (_problem(path, self.formats[path], columns) for path, columns in self.columns.items())
-        return UserError(next((problem for problem in problems if problem is not None), f"{otherwise}."))
+        sentence = next((problem for problem in problems if problem is not None), f"{otherwise}.")
+        return UserError(f"{sentence.removesuffix('.')}; {advice}." if advice else sentence)
 
     def line_of_time(self, value: str) -> str | None:
         """Return file and line of the first row with this time, where rows have lines."""
@@ -98,6 +99,8 @@ def _bad_values(row: dict[str, str | None], columns: Columns, form: Format) -> s
         return f"has {row.get(columns.rating)!r} where a rating should be (column {columns.rating!r})"
     if columns.time is not None and row.get(columns.time) is None:
         return f"has no time (column {columns.time!r})"
+    if columns.event is not None and row.get(columns.event) is None:
+        return f"has no kind of event (column {columns.event!r})"
     return None
 
 

@@ -49,6 +49,10 @@ def _from_matrix(matrix: Any) -> pl.LazyFrame:
     entries = matrix.tocoo()
     if entries.data.dtype.kind not in "biuf":
         raise UserError(f"A matrix of {entries.data.dtype} cannot be read as interactions: its values must be numbers.")
+    if entries.data.dtype.kind == "f" and np.isnan(entries.data).any():
+        raise UserError(
+            f"The matrix has no number for a rating in {int(np.isnan(entries.data).sum()):,} entries (NaN)."
+        )
     kept = entries.data != 0
     columns = {
         "user": entries.row[kept].astype(np.int64),

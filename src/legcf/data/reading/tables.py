@@ -22,13 +22,12 @@ from legcf.data.reading.encode import as_text, id_column, id_lookup
 from legcf.data.reading.formats import RAGGED, Format, find_format, scan_pairs
 from legcf.data.reading.item_table import match_titles, read_titles
 from legcf.data.reading.kinds import to_number, to_text
+from legcf.data.reading.rows import ALL_COLUMNS, sort_rows
 from legcf.data.reading.times import read_times, ticks_per_second
 
 # Files up to this size are read once and kept; larger ones are scanned several times, in batches.
 _KEEP_BYTES = 256 << 20
 _BATCH_ROWS = 2_000_000
-# Ragged lines are only noticed where all columns are read.
-_ALL_COLUMNS = pl.QueryOptFlags(projection_pushdown=False)
 
 
 class NoInteractions(UserError):
@@ -49,14 +48,18 @@ def open_files(paths: Sequence[Path], options: DataOptions, name: str | None = N
         names = [name for name in schema.names() if name != RAGGED]
         _refuse_missing_header(path, form, names, options)
         all_columns = find_columns(names, options, str(path), form.remedy)
-        columns[path] = all_columns if _needs_time(options) else replace(all_columns, time=None)
-        frames.append(_select(frame, schema, columns[path], options, str(path)))
+        columns[path] = replace(
+            all_columns,
+            time=all_columns.time if _needs_time(options) else None,
+            rating=all_columns.rating if options.uses_ratings else None,
+        )
+        frames.append(_select(frame, schema, all_columns, options, str(path)))
     where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more files"
     files = Files(options, columns)
     with files.reading():
         united = _united(frames)
         if sum(path.stat().st_size for path in paths) <= _KEEP_BYTES:
-            united = united.collect(optimizations=_ALL_COLUMNS).lazy()
+            united = united.collect(optimizations=ALL_COLUMNS).lazy()
     return open_frame(united, options, name or paths[0].name.split(".")[0], where, files)
 
 
@@ -71,8 +74,24 @@ def _refuse_missing_header(path: Path, form: Format, names: Sequence[str], optio
 
 def select_pairs(frame: pl.LazyFrame, options: DataOptions, where: str) -> pl.LazyFrame:
     """Select the columns of a frame of any layout and call them user, item, rating, time, title."""
+    columns = find_columns(frame.collect_schema().names(), options, where)
+    frame = _whole_numbers(frame, (columns.user, columns.item))
+    return _select(frame, frame.collect_schema(), columns, options, where)
+
+
+def _whole_numbers(frame: pl.LazyFrame, names: Sequence[str]) -> pl.LazyFrame:
+    """Return columns of whole numbers and NaN as integers and null: with NaN in it, pandas makes numbers fractions."""
     schema = frame.collect_schema()
-    return _select(frame, schema, find_columns(schema.names(), options, where), options, where)
+    floats = [name for name in names if schema[name].is_float()]
+    if not floats:
+        return frame
+    columns = frame.select(floats).collect()
+    turned = [
+        pl.col(name).fill_nan(None).cast(pl.Int64)
+        for name in floats
+        if columns[name].is_nan().any() and (columns[name].drop_nans().drop_nulls() % 1 == 0).all()
+    ]
+    return frame.with_columns(turned)
 
 
 def open_frame(
@@ -83,27 +102,30 @@ def open_frame(
     times = None
     with files.reading():
         schema = frame.collect_schema()
-        rows_read, num_rows = _checked_rows(frame, schema, options, where, files)
+        rows = sort_rows(frame, options, where, files)
+        frame = rows.interactions
         if "time" in schema:
             frame, times = read_times(frame, options.date_format, partial(_complaint, files, where))
-        if options.min_rating is not None:
-            frame = frame.filter(pl.col("rating") >= options.min_rating)
-        users = _lookup(frame, "user", where, files)
+        users = _lookup(frame if rows.dislikes is None else _ids(frame, rows.dislikes, "user"), "user", where, files)
         items = _lookup(frame, "item", where, files)
-    if num_rows == 0:
+    if rows.num_kept == 0:
         rated = "" if options.min_rating is None else f" rated {options.min_rating:g} or more"
-        raise NoInteractions(f"{where} holds no interactions{rated}.", rows_read)
+        raise NoInteractions(f"{where} holds no interactions{rated}.", rows.num_read)
+    others = rows.num_dislikes + rows.num_missing
     return _Table(
         name=name,
         where=where,
         users=users[0],
         items=items[0],
-        num_rows=num_rows,
-        rated_too_low=rows_read - num_rows,
+        num_rows=rows.num_kept,
+        rated_too_low=rows.num_read - rows.num_kept - others,
+        num_dislikes=rows.num_dislikes,
+        num_missing=rows.num_missing if options.missing == "drop" else 0,
         has_ratings="rating" in schema,
         has_weights=True,
         times=times,
         frame=frame,
+        disliked=rows.dislikes,
         lookups=(users[1], items[1]),
         files=files,
         options=options,
@@ -122,21 +144,31 @@ class _Table(PairSource):
     """Read a frame with a row for each pair, whose ids have been looked up."""
 
     frame: pl.LazyFrame
+    disliked: pl.LazyFrame | None
+    """Rows of dislikes, with the same columns."""
     lookups: tuple[pl.DataFrame, pl.DataFrame]
     """For users and items, a frame to join with: an id and its position."""
     files: Files
     options: DataOptions
 
     def batches(self) -> Iterator[Batch]:
-        encoded = self._encoded(*([] if self.times is None else [pl.col("time")]))
+        repeats = self.options.repeat == "allow"
+        weights = [self._row_weight()[0].cast(pl.Float32).alias("weight")] if repeats else []
+        encoded = self._encoded(*weights, *([] if self.times is None else [pl.col("time")]))
         with self.files.reading():
             for batch in encoded.collect_batches(chunk_size=_BATCH_ROWS, maintain_order=False, engine="streaming"):
                 times = None if self.times is None else batch["time"].to_numpy()
-                yield Batch(_positions(batch, "user"), _positions(batch, "item"), times)
+                amounts = batch["weight"].to_numpy() if repeats else None
+                yield Batch(_positions(batch, "user"), _positions(batch, "item"), times, weights=amounts)
 
-    def weights(self) -> Weights:
-        """Return the sum of each pair's rows, each row halved once per half-life since the latest of all."""
+    def weighed_at(self) -> float | None:
+        return self._row_weight()[1]
+
+    def _row_weight(self) -> tuple[pl.Expr, float | None]:
+        """Return how much a row counts, halved once per half-life since the latest of all, and that latest time."""
         weight = pl.col("weight") if self.options.weight_col is not None else pl.lit(1.0)
+        if self.options.event_weights is not None:
+            weight = pl.col("kind_weight")
         at = None
         if self.options.half_life is not None:
             ticks = None if self.times is None else ticks_per_second(self.times)
@@ -146,6 +178,11 @@ class _Table(PairSource):
             latest = float(self.frame.select(pl.col("time").max()).collect(engine="streaming").item())
             age = (latest - to_number(pl.col("time"))) / (ticks * seconds_of(self.options.half_life))
             weight, at = weight * pl.lit(2.0).pow(-age), latest / ticks
+        return weight, at
+
+    def weights(self) -> Weights:
+        """Return the sum of each pair's rows."""
+        weight, at = self._row_weight()
         summed = (
             self._encoded(weight.alias("weight"))
             .group_by("user_position", "item_position")
@@ -161,14 +198,28 @@ class _Table(PairSource):
         pairs = self.frame.select(as_text("item"), "title").unique().collect(engine="streaming")
         return match_titles(items, pairs)
 
+    def dislikes(self) -> tuple[NDArray[np.int32], NDArray[np.int32]] | None:
+        """Return users and items of dislikes; items that nobody has are not among those that can be recommended."""
+        if self.disliked is None:
+            return None
+        pairs = self._positions_of(self.disliked).drop_nulls().unique().collect(engine="streaming")
+        return _positions(pairs, "user"), _positions(pairs, "item")
+
     def _encoded(self, *columns: pl.Expr) -> pl.LazyFrame:
         """Return a row for each pair as positions, with other columns."""
+        return self._positions_of(self.frame, *columns)
+
+    def _positions_of(self, frame: pl.LazyFrame, *columns: pl.Expr) -> pl.LazyFrame:
         users, items = self.lookups
         return (
-            self.frame.join(users.lazy(), on="user", how="left")
+            frame.join(users.lazy(), on="user", how="left")
             .join(items.lazy(), on="item", how="left")
             .select("user_position", "item_position", *columns)
         )
+
+
+def _ids(frame: pl.LazyFrame, more: pl.LazyFrame, kind: str) -> pl.LazyFrame:
+    return pl.concat([frame.select(kind), more.select(kind)])
 
 
 def _positions(batch: pl.DataFrame, kind: str) -> NDArray[np.int32]:
@@ -182,14 +233,17 @@ def _select(frame: pl.LazyFrame, schema: pl.Schema, columns: Columns, options: D
     ]
     if columns.rating is not None:
         selected.append(to_number(pl.col(columns.rating)).alias("rating"))
-    elif options.min_rating is not None:
-        raise UserError(f"{where} has no rating column for `--min-rating`: name it with `--rating-col`.")
+    elif options.uses_ratings:
+        option = "--min-rating" if options.min_rating is not None else "--dislike-below"
+        raise UserError(f"{where} has no rating column for `{option}`: name it with `--rating-col`.")
     if columns.time is not None and _needs_time(options):
         selected.append(pl.col(columns.time).alias("time"))
     if columns.title is not None and options.titles is None:
         selected.append(to_text(pl.col(columns.title)).alias("title"))
     if columns.weight is not None:
         selected.append(to_number(pl.col(columns.weight)).alias("weight"))
+    if columns.event is not None:
+        selected.append(to_text(pl.col(columns.event)).alias("event"))
     if RAGGED in schema:
         selected.append(pl.col(RAGGED))
     return frame.select(selected)
@@ -208,33 +262,6 @@ def _united(frames: list[pl.LazyFrame]) -> pl.LazyFrame:
     mixed = [name for name in names if len({schema[name] for schema in schemas}) > 1]
     casts = [as_text(name) if name in mixed else pl.col(name) for name in names]
     return pl.concat([frame.select(casts) for frame in frames]) if len(frames) > 1 else frames[0]
-
-
-def _checked_rows(
-    frame: pl.LazyFrame, schema: pl.Schema, options: DataOptions, where: str, files: Files
-) -> tuple[int, int]:
-    """Count all rows, those to keep, and what must not be there: missing ids, ratings that are no numbers, …"""
-    counts = [pl.col(kind).null_count().alias(f"has no {kind} id") for kind in ("user", "item")]
-    if "rating" in schema:
-        bad = pl.col("rating").is_null() | pl.col("rating").is_nan()
-        counts.append(bad.sum().alias("has no number for a rating"))
-    if "weight" in schema:
-        wrong = ~(pl.col("weight").is_finite() & (pl.col("weight") > 0)).fill_null(False)
-        counts.append(wrong.sum().alias("has no positive number for a weight"))
-    if RAGGED in schema:
-        counts.append(pl.col(RAGGED).sum().alias("has too many or too few fields"))
-    headers = files.headers()
-    if headers and schema["user"] == schema["item"] == pl.String:
-        same = [(pl.col("user") == user) & (pl.col("item") == item) for user, item in headers]
-        counts.append(pl.any_horizontal(same).sum().alias("repeats its header"))
-    kept = pl.len() if options.min_rating is None else (pl.col("rating") >= options.min_rating).sum()
-    checked = frame.select(*counts, pl.len().alias("rows"), kept.alias("kept"))
-    row = checked.collect(engine="streaming", optimizations=_ALL_COLUMNS).row(0, named=True)
-    rows, num_kept = int(row.pop("rows")), int(row.pop("kept"))
-    for problem, count in row.items():
-        if count:
-            raise files.error(f"{where} {problem} in {count:,} rows")
-    return rows, num_kept
 
 
 def _lookup(frame: pl.LazyFrame, kind: str, where: str, files: Files) -> tuple[IdMap, pl.DataFrame]:

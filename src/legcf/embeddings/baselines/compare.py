@@ -2,12 +2,15 @@
 """Say how far a model is above the simplest rankings of the same data: what most have, and what is like one's own."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from legcf.data.interactions import Dataset
 from legcf.embeddings.baselines.item_knn import ItemKnn, ItemKnnConfig, item_knn_ranking
 from legcf.evaluation.evaluate import evaluate
+from legcf.evaluation.repeat_weight import choose_repeat_weight
+from legcf.ranking.item_lists.repeats import with_repeats
 
 METRIC = "ndcg@20"
 # Most scores of users against items, and most steps from items over their users to the items of those: about two
@@ -25,10 +28,15 @@ def baselines(dataset: Dataset, anyway: bool = False) -> dict[str, float]:
     steps = float(np.square(train.user_degrees.astype(np.float64)).sum())
     if not anyway and (able * train.num_items > _MOST_SCORES or steps > _MOST_STEPS):
         return {}
-    near = item_knn_ranking(ItemKnn.chosen(ItemKnnConfig(), dataset), train)
+    config = ItemKnn.chosen(ItemKnnConfig(), dataset)
+    near = replace(item_knn_ranking(config, train), dislikes=dataset.dislikes, repeats=dataset.repeats)
+    popular = replace(near, lists=None)
+    if dataset.repeats:
+        weigh = partial(with_repeats, near, list_power=0.0)
+        near = weigh(choose_repeat_weight(weigh, dataset.validation, 0) if dataset.validation.num_pairs else 1.0)
     return {
         name: evaluate(ranking, truth, (20,), metrics=("ndcg",))[METRIC]
-        for name, ranking in (("popularity", replace(near, lists=None)), ("item-knn", near))
+        for name, ranking in (("popularity", popular), ("item-knn", near))
     }
 
 

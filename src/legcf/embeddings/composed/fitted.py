@@ -38,10 +38,16 @@ def start_from_als(layer: EmbeddingLayer[Any], train: Interactions, rng: np.rand
             f"method.start = als needs rows that are sums, and those of {config.name} with these settings are not;"
             " set start = drawn."
         )
-    users, items = factorise(train, layer.width, rng, config.als)
-    rows = np.vstack(balance(users, items, power=0.5)[:2]) * np.float32(config.score_scale) ** 0.5
+    rows = factorised_rows(train, config, layer.width, rng)
     selection, values = linear
     values.data.copy_(torch.from_numpy(least_squares(selection, rows)))
+
+
+def factorised_rows(train: Interactions, config: FittedConfig, width: int, rng: np.random.Generator) -> FloatArray:
+    """Return the rows of users and items in a factorisation, both sides of equal size."""
+    users, items = factorise(train, width, rng, config.als)
+    rows: FloatArray = np.vstack(balance(users, items, power=0.5)[:2]) * np.float32(config.score_scale) ** 0.5
+    return rows
 
 
 def least_squares(selection: sp.csr_matrix, rows: FloatArray) -> FloatArray:

@@ -34,9 +34,13 @@ class Legcf(CodedLayer, EmbeddingLayer[LegcfConfig]):
         has_code = (ids >= self.first_coded)[:, None]
         return self._composed(self.indices[coded], self.weights[coded] * has_code)
 
+    def meta_rows(self) -> torch.Tensor:
+        """Return E_meta, c × d: what rows are composed of."""
+        return self.codebook
+
     def input_rows(self) -> torch.Tensor:
         """Return the composed rows above the codebook (Eq. 6)."""
-        return torch.cat([self.table(), self.codebook]) if self.config.meta_nodes else self.table()
+        return torch.cat([self.table(), self.meta_rows()]) if self.config.meta_nodes else self.table()
 
     def linear_basis(self) -> tuple[sp.csr_matrix, nn.Parameter] | None:
         if self.config.tanh:
@@ -50,5 +54,5 @@ class Legcf(CodedLayer, EmbeddingLayer[LegcfConfig]):
         state["indices"] = state["indices"].to(smallest_type(self.num_buckets))
 
     def _composed(self, indices: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        rows = nn.functional.embedding_bag(indices, self.codebook, per_sample_weights=weights, mode="sum")
+        rows = nn.functional.embedding_bag(indices, self.meta_rows(), per_sample_weights=weights, mode="sum")
         return torch.tanh(rows) if self.config.tanh else rows

@@ -20,7 +20,7 @@ _ITEMS_ONLY: dict[str, dict[str, Any]] = {
     "training": {**_WARM_TRAINING, "learning_rate": 0.015, "exclude_target": True, "epochs": 4},
 }
 # Larger batches and a larger rate than the paper's, so that a run takes minutes; not compared with other sizes.
-_GRAPH_TRAINING = {
+GRAPH_TRAINING = {
     "batch_size": 8192, "negative_pool": 2048, "learning_rate": 1e-2, "epochs": 20, "patience": 3,
     "validation_users": 10_000,
 }  # fmt: skip
@@ -46,9 +46,9 @@ LEGCF_PRESETS: dict[str, dict[str, Any]] = {
         },
     },
     # The paper's model with its update mended: the expanded graph, METIS anchors, BPR, larger batches.
-    "graph": {"method": {"c": 500, "update": "pinv-refit"}, "training": _GRAPH_TRAINING},
+    "graph": {"method": {"c": 500, "update": "pinv-refit"}, "training": GRAPH_TRAINING},
     # The same with an update that chooses and fits together.
-    "graph-pursuit": {"method": {"c": 500, "update": "matching-pursuit"}, "training": _GRAPH_TRAINING},
+    "graph-pursuit": {"method": {"c": 500, "update": "matching-pursuit"}, "training": GRAPH_TRAINING},
     # Users and items both coded and no graph at all, in training or after: h = S · E_meta.
     "graph-free": {
         "method": {**_WARM_METHOD, "c": 500},

@@ -56,6 +56,14 @@ class PruningConfig(Budgeted):
         return self
 
 
+def scattered(
+    values: torch.Tensor, columns: torch.Tensor, lengths: torch.Tensor, shape: tuple[int, int]
+) -> torch.Tensor:
+    """Return the table whose rows have these lengths of values, each in its column; zero elsewhere."""
+    rows = torch.repeat_interleave(torch.arange(shape[0]), lengths.long())
+    return values.new_zeros(shape[0] * shape[1]).index_copy(0, rows * shape[1] + columns.long(), values).view(shape)
+
+
 class PrunedTable(nn.Module):
     """Give V̂ = sign(V) ⊙ max(|V| − σ(s), 0) while thresholds are learned; then only the entries that survived.
 
@@ -97,10 +105,7 @@ class PrunedTable(nn.Module):
 
     def forward(self) -> torch.Tensor:
         if self.pruned:
-            flat = self.values.new_zeros(self.shape[0] * self.shape[1])
-            rows = torch.repeat_interleave(torch.arange(self.shape[0]), self.lengths.long())
-            offsets = rows * self.shape[1] + self.columns.long()
-            return flat.index_copy(0, offsets, self.values).view(self.shape)
+            return scattered(self.values, self.columns, self.lengths, self.shape)
         threshold = self._threshold()
         return self.values - torch.clamp(self.values, -threshold, threshold)
 

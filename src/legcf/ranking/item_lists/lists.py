@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from legcf.core.arrays import FloatArray, LongArray, Positions, inverse_power
-from legcf.data.interactions import Interactions
+from legcf.data.interactions import Interactions, pair_keys
 from legcf.ranking.tables.packing import bits_for, quantise_levels
 
 
@@ -99,6 +99,25 @@ class ItemLists:
     def scaled(self, factor: float) -> "ItemLists":
         """Multiply the weights."""
         return replace(self, weights=self.weights * np.float32(factor), scale=self.scale * factor)
+
+    def with_repeats(self, weight: float) -> "ItemLists":
+        """Let every item recommend itself with this weight, instead of any that it had."""
+        others, num_items, own = self.without_repeats(), self.num_items, np.arange(self.num_items)
+        keys = np.concatenate([others.pairs.keys(), pair_keys(own, own, num_items)])
+        weights = np.concatenate([others.weights, np.full(num_items, weight, dtype=np.float32)])
+        pairs = Interactions.from_pairs(keys // num_items, keys % num_items, num_items, num_items)
+        return replace(self, pairs=pairs, weights=weights[np.argsort(keys)])
+
+    def without_repeats(self) -> "ItemLists":
+        """Let no item recommend itself."""
+        others = self.pairs.rows() != self.pairs.items
+        return self if others.all() else replace(self, pairs=self.pairs.subset(others), weights=self.weights[others])
+
+    @property
+    def repeat_weight(self) -> float:
+        """Return by how much an item recommends itself; 0 where none does."""
+        own = self.weights[self.pairs.rows() == self.pairs.items]
+        return float(own[0]) if len(own) else 0.0
 
     def user_scales(self, histories: Interactions) -> FloatArray:
         """Return n_u^−p of everyone."""

@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from legcf.server.background.queue import Busy
 from legcf.server.logs import log
-from legcf.server.state.event_log import EventLog, LogEntry
+from legcf.server.state.event_log import EventLog
+from legcf.server.state.log_entries import LogEntry
 
 _MAX_PENDING = 20_000  # entries; beyond, the disk does not keep up
 _SPREAD_SECONDS = 0.02  # over which the acknowledgements of a transaction are sent

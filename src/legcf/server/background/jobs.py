@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Describe long work as plain data, so that it can be done in this process or in another."""
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
+
+from pydantic import ValidationError
 
 from legcf.core.errors import UserError
 from legcf.server import answers
 from legcf.server.encoding import encode
 from legcf.server.item_map import item_map
 from legcf.server.paging import offset_of
-from legcf.server.schemas import Ask
+from legcf.server.schemas import Ask, AskMany, complaints
 from legcf.server.state.live_state import LiveState
 from legcf.server.state.loaded_model import LoadedModel
 
@@ -50,13 +53,32 @@ def recommend_jobs(asks: Sequence[Ask], popular_for_unknown: bool, num_items: in
     yield {"do": "recommend", "asks": entries, "popular": popular_for_unknown}
 
 
-def perform(loaded: LoadedModel, job: Job, live: LiveState) -> tuple[bytes, bytes]:
+def split_job(body: bytes, popular_for_unknown: bool) -> Job:
+    """Return the job that reads the asks of a long body, which takes milliseconds, and cuts them into jobs."""
+    return {"do": "split", "body": body.decode("utf-8", "surrogateescape"), "popular": popular_for_unknown}
+
+
+def perform(loaded: LoadedModel, job: Job | bytes, live: LiveState) -> tuple[bytes, bytes]:
     """Do the job; return its answer as JSON and, of recommendations, the errors."""
+    if isinstance(job, bytes):
+        job = json.loads(job)
+        assert isinstance(job, dict)
+    if job["do"] == "split":
+        return _split(loaded, job)
     if job["do"] == "card":
         return encode(answers.model_card(loaded, live.accepts_events)), b""
     if job["do"] == "map":
         return encode(item_map(loaded.scorer, loaded.by_popularity)), b""
     return _recommend(loaded, job, live)
+
+
+def _split(loaded: LoadedModel, job: Job) -> tuple[bytes, bytes]:
+    """Return jobs in JSON, each in a line, and what is wrong with the body, nothing if it is right."""
+    try:
+        asks = AskMany.model_validate_json(job["body"].encode("utf-8", "surrogateescape")).requests
+    except ValidationError as error:
+        return b"null", complaints("body", error).encode("utf-8", "backslashreplace")
+    return b"\n".join(encode(one) for one in recommend_jobs(asks, job["popular"], loaded.num_items)), b""
 
 
 def _recommend(loaded: LoadedModel, job: Job, live: LiveState) -> tuple[bytes, bytes]:

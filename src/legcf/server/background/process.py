@@ -3,8 +3,10 @@
 
 Two threads of one process share Python's lock, and whoever holds it may just have lost its core to somebody else; two
 processes share nothing, and this one steps back (`nice`) where both want a core. It starts with the first long request,
-loads the same file, takes jobs from its standard input and ends with the server.
+loads the same file, takes jobs from its standard input and ends with the server. Until it is ready, the server does the
+work itself: nobody waits for a process to start.
 
+    ready   one byte
     job     4 bytes of length, JSON {"model": tag, "do": …}
     answer  two parts, each 4 bytes of length and so many bytes; the first is empty if the job could not be done
 """
@@ -14,10 +16,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from legcf.server.background.jobs import Job, perform
+from legcf.server.background.jobs import MAP, Job, perform
 from legcf.server.encoding import encode
 from legcf.server.logs import log
 from legcf.server.state.event_log import EventLog
@@ -26,6 +30,8 @@ from legcf.server.state.loaded_model import LoadedModel
 
 _NICENESS = 10
 _MAX_FAILURES = 3  # in a row; then the server does everything itself
+_MAX_SECONDS = 120.0  # for a job, most of which take milliseconds and the map of a large model seconds
+_READY = b"+"
 _MODELS = 2  # while a file is being replaced, batches that began before it end with the model they began with
 
 
@@ -35,12 +41,29 @@ class Helper:
     def __init__(self, path: Path, live: LiveState) -> None:
         self._path, self._live = path, live
         self._process: subprocess.Popen[bytes] | None = None
+        self._ready = threading.Event()
         self._failures = 0
 
-    def perform(self, loaded: LoadedModel, job: Job) -> tuple[bytes, bytes]:
-        """Let the process do it; or do it here, if the process has another model or has ended."""
-        answer = None if self._failures == _MAX_FAILURES else self._ask(encode({"model": loaded.tag, **job}))
+    def perform(self, loaded: LoadedModel, job: Job | bytes) -> tuple[bytes, bytes]:
+        """Let the process do it; or do it here, if the process is not ready, has another model or has ended.
+
+        The map, which takes seconds, waits for the process.
+        """
+        answer = None
+        if self._failures < _MAX_FAILURES and self.is_ready(patient=job == MAP):
+            content = encode(job) if isinstance(job, dict) else job
+            answer = self._ask(b'{"model":' + encode(loaded.tag) + b"," + content[1:])
         return perform(loaded, job, self._live) if answer is None else answer
+
+    def is_ready(self, patient: bool = True) -> bool:
+        """Start the process, unless it runs, and return whether it takes jobs; wait until it does if `patient`."""
+        try:
+            if self._process is None:
+                self._start()
+        except OSError as error:
+            self._lose(error)
+            return False
+        return self._ready.wait(None if patient else 0)
 
     @property
     def process_id(self) -> int | None:
@@ -52,28 +75,43 @@ class Helper:
             self._process.wait()
 
     def _ask(self, message: bytes) -> tuple[bytes, bytes] | None:
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        limit = threading.Timer(_MAX_SECONDS, process.kill)
+        limit.daemon = True
+        limit.start()
         try:
-            process = self._running()
-            assert process.stdin is not None
-            assert process.stdout is not None
             _write(process.stdin, message)
             process.stdin.flush()
             answer = _read(process.stdout), _read(process.stdout)
         except (OSError, EOFError) as error:
-            self._failures += 1
-            self._process = None
-            effect, again = "long work slows short requests down", self._failures < _MAX_FAILURES
-            log("helper_ended", "warning", reason=str(error), effect=effect, again=again)
+            self._lose(error)
             return None
+        finally:
+            limit.cancel()
         self._failures = 0
         return answer if answer[0] else None
 
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
-            events = [] if self._live.log is None else [str(self._live.log.folder)]
-            command = [sys.executable, "-m", "legcf.server.background.process", str(self._path), *events]
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        return self._process
+    def _lose(self, error: Exception) -> None:
+        self._failures += 1
+        self._process = None
+        effect, again = "long work slows short requests down", self._failures < _MAX_FAILURES
+        log("helper_ended", "warning", reason=str(error), effect=effect, again=again)
+
+    def _start(self) -> None:
+        events = [] if self._live.log is None else [str(self._live.log.folder)]
+        command = [sys.executable, "-m", "legcf.server.background.process", str(self._path), *events]
+        process = self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        ready = self._ready = threading.Event()
+
+        def wait() -> None:
+            assert process.stdout is not None
+            os.read(process.stdout.fileno(), 1)  # nothing if it has ended: whoever asks it then finds out
+            ready.set()
+
+        threading.Thread(target=wait, daemon=True).start()
 
 
 def _write(stream: IO[bytes], part: bytes) -> None:
@@ -89,8 +127,13 @@ def _read(stream: IO[bytes]) -> bytes:
 
 
 def work(path: Path, jobs: IO[bytes], answers: IO[bytes], live: LiveState) -> None:
-    """Do jobs until there are no more."""
+    """Say that the model is loaded, then do jobs until there are no more."""
     models: dict[str, LoadedModel] = {}
+    with suppress(Exception):  # a bad file is reported by the server
+        loaded = LoadedModel.of(path).with_described_items(live.log)
+        models[loaded.tag] = loaded
+    answers.write(_READY)
+    answers.flush()
     while True:
         try:
             job = json.loads(_read(jobs))

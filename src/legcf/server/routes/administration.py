@@ -17,7 +17,7 @@ from legcf.server.encoding import Json
 from legcf.server.logs import log
 from legcf.server.routes.operations import Operation, read_query
 from legcf.server.routes.services import Services
-from legcf.server.state.event_log import DeletedUser
+from legcf.server.state.log_entries import DeletedUser
 from legcf.server.state.records import Records
 
 
@@ -59,6 +59,7 @@ class UserData(schemas.Answer):
     user: str
     in_file: bool
     history: list[int | str] = Field(description="What the model file says that the user has.")
+    dislikes: list[int | str] = Field([], description="What it says that the user does not want; left out if nothing.")
     events: list[dict[str, Any]] = Field(description="Rows of the event log.")
     impressions: list[dict[str, Any]] = Field(description="Rows of the event log.")
 

@@ -2,12 +2,17 @@
 """Take reports and keep them in the event log: events, which items are available, what new items are like."""
 
 import time
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from legcf.core.errors import UserError
+from legcf.data.ids import ExternalId
+from legcf.data.options import OTHER_KINDS, kind_weights
+from legcf.modelfile.served_model import EVENT_WEIGHTS
 from legcf.scoring.extend import NewItem
 from legcf.server import schemas
 from legcf.server.answers import UnknownId
@@ -16,8 +21,35 @@ from legcf.server.encoding import Json
 from legcf.server.routes.administration import audit
 from legcf.server.routes.operations import Operation, read_body, read_query
 from legcf.server.routes.services import Services
-from legcf.server.state.event_log import Change, DeletedItem, Described, Impression, LogEntry, Withdrawn, new_event
+from legcf.server.state.log_entries import (
+    TAKEN_BACK,
+    Change,
+    DeletedItem,
+    Described,
+    Event,
+    Impression,
+    LogEntry,
+    Withdrawn,
+    new_event,
+)
 from legcf.server.state.records import Records
+
+
+def _weight(event: schemas.NewEvent, card: Mapping[str, Any]) -> float | None:
+    """Return how much an event counts: as it says, else as the model was trained to weigh its kind."""
+    weight, metrics = event.weight, card.get("metrics")
+    if weight is None and event.kind is not None:
+        known = metrics.get(EVENT_WEIGHTS) if isinstance(metrics, dict) else None
+        weights = kind_weights(known) if isinstance(known, str) else {}
+        weight = weights.get(event.kind, weights.get(OTHER_KINDS))
+        if weight is None:
+            kinds = ", ".join(weights) or "none"
+            raise UserError(
+                f"This model has no weight for events of the kind {event.kind!r} (it knows {kinds}): send a `weight`."
+            )
+    if weight == TAKEN_BACK:
+        raise UserError("An event of weight 0 says nothing: leave it out, or take one back by DELETE /interactions.")
+    return weight
 
 
 class IngestApi:
@@ -35,10 +67,12 @@ class IngestApi:
         back = "Take back what was said of a new item's features and title, or with `whole` all that is held of an item"
         shown = "What users were shown: counts where a request has `damping` or `max_shown`."
         query = "with the id in the query."
-        events = partial(Operation, "POST", answer=schemas.Acknowledged, body=schemas.NewEvents, problems=(503,))
-        shows = partial(events, answer=schemas.ImpressionsKept, body=schemas.Impressions)
+        events = partial(Operation, path="/interactions", answer=schemas.Acknowledged, name="interactions")
+        gone = "Let whatever is known of a user and an item count no more: what it took, and what it dislikes."
+        shows = partial(Operation, "POST", answer=schemas.ImpressionsKept, body=schemas.Impressions, problems=(503,))
         return [
-            events("/interactions", took, self.interactions, name="interactions"),
+            events("POST", summary=took, endpoint=self.interactions, body=schemas.NewEvents, problems=(409, 503)),
+            events("DELETE", summary=gone, endpoint=self.take_back, query=schemas.TakenBackQuery, problems=(503,)),
             shows("/impressions", shown, self.impressions, name="impressions"),
             change("/items/{item:id}", f"{about}.", self.item),
             change("/items", f"{about}, {query}", self.item),
@@ -49,9 +83,25 @@ class IngestApi:
     async def interactions(self, request: HttpRequest) -> Response:
         events = (await read_body(request, schemas.NewEvents)).events
         loaded = self._services.manager.current
-        find = loaded.scorer.model.items.find
-        new = await self._write([new_event(str(one.user), str(one.item), one.id, one.time) for one in events])
-        unknown = list(dict.fromkeys(event.item for event in events if find(event.item) is None))
+        weights = [_weight(one, loaded.scorer.model.card) for one in events]
+        return await self._acknowledged(
+            [
+                new_event(str(one.user), str(one.item), one.id, one.time, one.kind, weight)
+                for one, weight in zip(events, weights, strict=True)
+            ],
+            [one.item for one in events],
+        )
+
+    async def take_back(self, request: HttpRequest) -> Response:
+        query = read_query(request, schemas.TakenBackQuery)
+        event = new_event(query.user, query.item, query.id, weight=TAKEN_BACK)
+        return await self._acknowledged([event], [query.item])
+
+    async def _acknowledged(self, events: list[Event], items: Sequence[ExternalId]) -> Response:
+        """Write events, and say which were new and which items the model does not have."""
+        loaded = self._services.manager.current
+        new = await self._write(events)
+        unknown = list(dict.fromkeys(item for item in items if loaded.scorer.model.items.find(item) is None))
         return Json({"model": loaded.tag, "new": new, "repeated": len(events) - new, "unknown_items": unknown})
 
     async def impressions(self, request: HttpRequest) -> Response:
@@ -74,7 +124,8 @@ class IngestApi:
         if news.available is not None:
             entries.append(Change(item, news.available, now))
         if news.features is not None:
-            NewItem.of(model, item, news.features)  # refused before it is written if the model cannot make a vector
+            # Refused before it is written if the model cannot make a vector; hashing a megabyte of words takes 0.1 s.
+            await self._services.slow_queue.run(partial(NewItem.of, model, item, news.features))
             entries.append(Described(item, news.features, news.title, now))
         await self._write(entries)
         return await self._taken(item, news.available, is_described_anew=news.features is not None)

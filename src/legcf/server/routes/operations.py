@@ -15,6 +15,8 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
 
+from legcf.server.schemas import Invalid, complaints
+
 _Model = TypeVar("_Model", bound=BaseModel)
 Endpoint = Callable[[HttpRequest], Awaitable[Response]]
 
@@ -87,30 +89,19 @@ def _folder(path: str) -> str:
     return path[: path.find("/", 1) + 1]
 
 
-class Invalid(Exception):
-    """Say in which field a request does not fit its schema."""
-
-    def __init__(self, part: str, error: ValidationError) -> None:
-        complaints = [
-            f"{'.'.join([part, *(str(step) for step in complaint['loc'])])[:200]}: {complaint['msg']}"
-            for complaint in error.errors(include_url=False, include_context=False, include_input=False)[:3]
-        ]
-        super().__init__("; ".join(complaints) + ".")
-
-
 def read_query(request: HttpRequest, query: type[_Model]) -> _Model:
     """Read the parameters of the query and of the path, which win."""
     try:
         return query.model_validate({**request.query_params, **request.path_params})
     except ValidationError as error:
-        raise Invalid("query", error) from error
+        raise Invalid(complaints("query", error)) from error
 
 
 async def read_body(request: HttpRequest, body: type[_Model]) -> _Model:
     try:
         return body.model_validate_json(await request.body())
     except ValidationError as error:
-        raise Invalid("body", error) from error
+        raise Invalid(complaints("body", error)) from error
 
 
 def routes(operations: Sequence[Operation]) -> list[Route]:

@@ -122,7 +122,8 @@ def _history(loaded: LoadedModel, live: LiveState, request: HttpRequest) -> dict
     news = live.news(loaded, user, is_deleted=is_deleted)
     if position is None and not news.version:
         raise UnknownId("user", user)
-    seen = news.items if position is None else np.union1d(loaded.scorer.history(position), news.items)
+    before = np.zeros(0, np.int32) if position is None else loaded.scorer.history(position)
+    seen = np.union1d(np.setdiff1d(before, news.taken_back), news.items)
     order = seen[(-model.popularity[seen].astype(int)).argsort(kind="stable")][:_MAX_HISTORY]
     stored = model.history is not None or news.version > 0
     return {"stored": stored, "count": len(seen), "items": _entries(loaded, order)}

@@ -9,9 +9,9 @@ says exactly which events a model knows.
 """
 
 import json
+import os
 import sqlite3
 import threading
-import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +20,16 @@ from pathlib import Path
 from typing import Any
 
 from legcf.core.errors import UserError
+from legcf.server.state.log_entries import (
+    Change,
+    DeletedItem,
+    DeletedUser,
+    Described,
+    Event,
+    Impression,
+    LogEntry,
+    Withdrawn,
+)
 
 FILE_NAME = "events.sqlite"
 _TIMEOUT_SECONDS = 30.0  # for a transaction of another process to end
@@ -28,7 +38,7 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS log (name TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS events (
     position INTEGER PRIMARY KEY AUTOINCREMENT,
-    id TEXT NOT NULL UNIQUE, user TEXT NOT NULL, item TEXT NOT NULL, time REAL NOT NULL
+    id TEXT NOT NULL UNIQUE, user TEXT NOT NULL, item TEXT NOT NULL, time REAL NOT NULL, kind TEXT, weight REAL
 );
 CREATE INDEX IF NOT EXISTS events_of_user ON events (user);
 CREATE TABLE IF NOT EXISTS availability (
@@ -46,74 +56,17 @@ CREATE TABLE IF NOT EXISTS deleted_users (
     position INTEGER PRIMARY KEY AUTOINCREMENT, user TEXT NOT NULL UNIQUE, time REAL NOT NULL
 );
 """
+_LATER_COLUMNS = {"kind": "TEXT", "weight": "REAL"}  # of events, which logs of earlier versions do not have
 _MAX_ROWS = 1000  # in one statement
 
 
-@dataclass(frozen=True)
-class Event:
-    """Record that a user took an item. Ids are text, whatever they are in the model; `time` is seconds since 1970."""
-
-    id: str
-    user: str
-    item: str
-    time: float
+def _is_position(value: object) -> bool:
+    return type(value) is int and 0 <= value < 2**63
 
 
-@dataclass(frozen=True)
-class Change:
-    """Record that an item went out of stock, or came back."""
-
-    item: str
-    available: bool
-    time: float
-
-
-@dataclass(frozen=True)
-class Described:
-    """Record what an item is like, by the names of the features that a model learnt from."""
-
-    item: str
-    features: Mapping[str, Any]
-    title: str | None
-    time: float
-
-
-@dataclass(frozen=True)
-class Withdrawn:
-    """Take back what was said of an item by `Described`."""
-
-    item: str
-    time: float
-
-
-@dataclass(frozen=True)
-class Impression:
-    """Record that a user was shown an item."""
-
-    user: str
-    item: str
-    time: float
-
-
-@dataclass(frozen=True)
-class DeletedUser:
-    """Delete all that the log has of a user; what model files have of it is not used from then on."""
-
-    user: str
-    time: float
-
-
-@dataclass(frozen=True)
-class DeletedItem:
-    """Delete all that the log has of an item, and never recommend it until it is said to be available."""
-
-    item: str
-    time: float
-
-
-LogEntry = Event | Change | Described | Withdrawn | Impression | DeletedUser | DeletedItem
 _Row = tuple[object, ...]
 _ITEMS = "items (item, features, title, time)"
+_EVENTS = "events (id, user, item, time, kind, weight)"
 _IMPRESSIONS = "impressions (user, item, time)"
 _KEPT_IMPRESSIONS = 1000  # of one user, the last: each is read for every answer that counts them
 _FORGET_IMPRESSIONS = f"""
@@ -154,10 +107,10 @@ class LogMark:
         """Read the mark of a run's metrics, or of a model file's card, which holds them."""
         metrics = card.get("metrics")
         mark = card.get(MARK_KEY) or (metrics.get(MARK_KEY) if isinstance(metrics, dict) else None)
-        if not isinstance(mark, dict) or type(mark.get("position")) is not int:
+        if not isinstance(mark, dict) or not _is_position(mark.get("position")):
             return None
         described = mark.get("described", 0)  # older marks have none
-        return cls(str(mark.get("log")), mark["position"], described if type(described) is int else 0)
+        return cls(str(mark.get("log")), mark["position"], described if _is_position(described) else 0)
 
 
 class EventLog:
@@ -178,11 +131,15 @@ class EventLog:
                 with self._transaction():
                     for statement in _SCHEMA.split(";"):
                         self._connection.execute(statement)
+                    for name in _LATER_COLUMNS.keys() - self._columns():
+                        self._connection.execute(f"ALTER TABLE events ADD COLUMN {name} {_LATER_COLUMNS[name]}")
                     if not self._number("SELECT count(*) FROM log"):
                         self._connection.execute("INSERT INTO log VALUES (?)", (uuid.uuid4().hex,))
             self.name: str = self._connection.execute("SELECT name FROM log").fetchone()[0]
             count = "SELECT count(*) FROM sqlite_master WHERE name = 'items'"
             self._describes = self._number(count) > 0  # older logs do not, until a server opens them
+            self._files = self._files_now()
+            self._weight = "weight" if "weight" in self._columns() else "NULL"
         except (OSError, sqlite3.Error, TypeError, ValueError) as error:
             raise UserError(f"{path} cannot be opened as a log of events: {error}.") from error
 
@@ -191,8 +148,9 @@ class EventLog:
         """Return this thread's connection: whoever reads neither waits for a transaction nor sees half of it."""
         connection: sqlite3.Connection | None = getattr(self._thread, "connection", None)
         if connection is None:
-            path = self.folder / FILE_NAME
-            connection = sqlite3.connect(path, timeout=_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False)
+            uri = f"{(self.folder / FILE_NAME).absolute().as_uri()}?mode=rw"  # one that was removed is not made anew
+            options: dict[str, Any] = {"timeout": _TIMEOUT_SECONDS, "isolation_level": None, "check_same_thread": False}
+            connection = sqlite3.connect(uri, uri=True, **options)
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten
             self._thread.connection = connection
@@ -205,7 +163,10 @@ class EventLog:
             connection.close()
 
     def write(self, batches: Sequence[Sequence[LogEntry]]) -> list[int]:
-        """Write all batches in one transaction, on disk when this returns; return how many of each were new."""
+        """Write all batches in one transaction, on disk when this returns; return how many of each were new.
+
+        Files that were removed or replaced meanwhile are an OSError: SQLite would go on writing to those that are gone.
+        """
         counts, is_deleting = [], False
         with self._transaction():
             ids = [entry.id for batch in batches for entry in batch if isinstance(entry, Event)]
@@ -230,7 +191,7 @@ class EventLog:
                             rows.add(_ITEMS, entry.item, _NO_FEATURES, None, entry.time)
                     elif entry.id not in logged_ids:
                         logged_ids.add(entry.id)
-                        rows.add("events (id, user, item, time)", entry.id, entry.user, entry.item, entry.time)
+                        rows.add(_EVENTS, entry.id, entry.user, entry.item, entry.time, entry.kind, entry.weight)
                 counts.append(rows.count - before)
             shown_to = {row[0] for row in rows.of.get(_IMPRESSIONS, ())}
             self._insert_all(rows)
@@ -238,7 +199,15 @@ class EventLog:
                 self._connection.execute(_FORGET_IMPRESSIONS, (user, user))
         if is_deleting:  # the write-ahead log still has the rows
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        if self._files_now() != self._files:
+            raise OSError(f"{self.folder / FILE_NAME} was removed or replaced: start the server again")
         return counts
+
+    def _files_now(self) -> list[tuple[int, int]]:
+        """Return device and inode of the log and of SQLite's write-ahead log, which lies beside it while it is open."""
+        path = self.folder / FILE_NAME
+        states = [os.stat(name) for name in (path, f"{path}-wal") if os.path.exists(name)]
+        return [(state.st_dev, state.st_ino) for state in states]
 
     def _insert_all(self, rows: "_Rows") -> None:
         for into, some in rows.of.items():
@@ -280,16 +249,29 @@ class EventLog:
         """Return every event that a model with this mark does not know, once each in the order of the log, and the mark
         of a model that knows them."""
         first, end = self.position_in(mark), self.end()
+        kind = "kind" if self._weight == "weight" else "NULL"
         rows = self._connection.execute(
-            "SELECT id, user, item, time FROM events WHERE position > ? AND position <= ? ORDER BY position",
+            f"SELECT id, user, item, time, {kind}, {self._weight} FROM events"
+            " WHERE position > ? AND position <= ? ORDER BY position",
             (first, end.position),
         )
         return end, (Event(*row) for row in rows)
 
-    def of_user(self, user: str, after: int = 0) -> list[tuple[int, str]]:
-        """Return positions and items of a user's events behind a position."""
-        question = "SELECT position, item FROM events WHERE user = ? AND position > ? ORDER BY position"
-        return self._connection.execute(question, (user, after)).fetchall()
+    def of_user(self, user: str, after: int = 0, until: int | None = None) -> list[tuple[int, str, float | None]]:
+        """Return positions, items and weights of a user's events behind a position and up to one.
+
+        For each item these are the last that took it, the last that took it back and the last dislike, which say all.
+        SQLite leaves out what comes again, without Python's lock: a hundred thousand events hold nobody else up.
+        """
+        some = "FROM events WHERE user = ? AND position > ? AND position <= ?"
+        sign = f"CASE WHEN {self._weight} < 0 THEN -1 WHEN {self._weight} = 0 THEN 0 ELSE 1 END"
+        question = f"SELECT max(position), item, {self._weight} {some} GROUP BY item, {sign} ORDER BY 1"
+        return self.query(question, user, after, 2**63 - 1 if until is None else until)
+
+    def count_of_user(self, user: str, after: int, at_most: int) -> int:
+        """Count a user's events behind a position, but no further than `at_most`."""
+        some = "SELECT 1 FROM events WHERE user = ? AND position > ? LIMIT ?"
+        return self._number(f"SELECT count(*) FROM ({some})", user, after, at_most)
 
     def changes(self, after: int = 0) -> list[tuple[int, str, int]]:
         """Return position, item and availability of every change behind a position."""
@@ -317,11 +299,14 @@ class EventLog:
                 last[item] = Described(item, json.loads(features), title, at)
         return list(last.values())
 
+    def _columns(self) -> set[str]:
+        return {name for _, name, *_ in self._connection.execute("PRAGMA table_info(events)")}
+
     def __len__(self) -> int:
         return self._number("SELECT count(*) FROM events")
 
-    def _number(self, question: str) -> int:
-        return int(self._connection.execute(question).fetchone()[0] or 0)
+    def _number(self, question: str, *values: object) -> int:
+        return int(self._connection.execute(question, values).fetchone()[0] or 0)
 
     def _logged_ids(self, ids: Sequence[str]) -> set[str]:
         """Return those of the ids that are in the log."""
@@ -358,8 +343,3 @@ class EventLog:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
-
-
-def new_event(user: str, item: str, identifier: str | None = None, at: float | None = None) -> Event:
-    """Make an event; without an id of the client's it gets one, and sending it again makes another event."""
-    return Event(identifier or uuid.uuid4().hex, user, item, time.time() if at is None else at)

@@ -3,8 +3,8 @@
 and items that are not available."""
 
 import time
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -34,9 +34,17 @@ class LiveItems:
 
     items: Positions
     version: int
+    disliked: Positions = field(default_factory=lambda: _positions(()))
+    """What the user does not want since."""
+    taken_back: Positions = field(default_factory=lambda: _positions(()))
+    """What the file says of the user, and counts no more."""
 
 
-NO_ITEMS = LiveItems(np.zeros(0, dtype=np.int32), 0)
+def _positions(items: Iterable[int]) -> Positions:
+    return np.array(sorted(items), dtype=np.int32)
+
+
+NO_ITEMS = LiveItems(_positions(()), 0)
 
 
 class Situation(NamedTuple):
@@ -80,9 +88,10 @@ class LiveState:
         is_deleted, withheld = self.is_deleted(ask.user), NO_ITEMS.items
         news, hidden = self.news(loaded, ask.user, is_deleted=is_deleted), self.hidden(loaded)
         if ask.cursor is not None:
-            now = np.append(hidden.items, news.items if ask.exclude_seen else NO_ITEMS.items)
+            taken = news.items if loaded.scorer.model.excludes_seen(ask.exclude_seen) else NO_ITEMS.items
+            now = np.concatenate([hidden.items, taken, news.disliked])
             news, hidden = self.news(loaded, ask.user, cursor.events, is_deleted), self.hidden(loaded, cursor.changes)
-            withheld = np.setdiff1d(now, np.append(hidden.items, news.items))
+            withheld = np.setdiff1d(now, np.concatenate([hidden.items, news.items, news.disliked]))
         minute, last, shown = 0, 0, dict[ExternalId, float]()
         if self.log is not None and ask.user is not None and (ask.damping or ask.max_shown is not None):
             minute = int(time.time()) // _SECONDS_PER_MINUTE if ask.cursor is None else cursor.minute
@@ -120,15 +129,36 @@ class LiveState:
         """
         if self.log is None or user is None:
             return NO_ITEMS
+        find = loaded.scorer.model.items.find
+        events = self.log.of_user(str(user), self._after(loaded, user, is_deleted), until)
+        if not events:
+            return NO_ITEMS
+        taken, disliked, back = dict[int, None](), set[int](), set[int]()  # taken: in order, by the last time
+        for _, item, weight in events:
+            position = find(item)
+            if position is None:
+                continue
+            if weight is not None and weight <= 0:
+                taken.pop(position, None)
+                back.add(position)
+                (disliked.add if weight < 0 else disliked.discard)(position)
+            elif position not in disliked:
+                taken.pop(position, None)
+                taken[position] = None
+        return LiveItems(np.array(list(taken), dtype=np.int32), events[-1][0], _positions(disliked), _positions(back))
+
+    def num_news(self, loaded: LoadedModel, user: ExternalId | None, at_most: int) -> int:
+        """Count the events that `news` has to read, but no further than `at_most`."""
+        if self.log is None or user is None:
+            return 0
+        return self.log.count_of_user(str(user), self._after(loaded, user, self.is_deleted(user)), at_most)
+
+    def _after(self, loaded: LoadedModel, user: ExternalId, is_deleted: bool) -> int:
+        """Return the position up to which the file knows a user's events."""
+        assert self.log is not None
         model = loaded.scorer.model
         is_in_file = model.users is not None and model.users.find(user) is not None and not is_deleted
-        after = self.log.position_in(LogMark.from_card(model.card)) if is_in_file else 0
-        events = self.log.of_user(str(user), after)
-        if until is not None:
-            events = [event for event in events if event[0] <= until]
-        items = [position for _, item in events if (position := model.items.find(item)) is not None]
-        latest = list(dict.fromkeys(reversed(items)))[::-1]  # of an item that came twice, the last time counts
-        return LiveItems(np.array(latest, dtype=np.int32), events[-1][0]) if events else NO_ITEMS
+        return self.log.position_in(LogMark.from_card(model.card)) if is_in_file else 0
 
     def hidden(self, loaded: LoadedModel, until: int | None = None) -> LiveItems:
         """Return the items that are not available now, or as of a position of the log."""

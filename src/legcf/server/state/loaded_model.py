@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from legcf.core.errors import UserError
+from legcf.core.files import open_regular
+from legcf.modelfile.container import check_header
 from legcf.scoring.extend import NewItem, with_new_items
 from legcf.scoring.scorer import Scorer
 from legcf.server.logs import log
@@ -35,6 +37,7 @@ class LoadedModel:
 
     @classmethod
     def of(cls, path: Path, cache_bytes: int = 0) -> "LoadedModel":
+        check_header(path)  # before all of it is read
         while True:
             tag, size = tag_of(path)
             scorer = Scorer.load(path).prepare()
@@ -88,7 +91,7 @@ class LoadedModel:
 def tag_of(path: Path) -> tuple[str, int]:
     """Return the beginning of the SHA-256 of a file, and its length."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             digest = hashlib.file_digest(file, "sha256")
             return digest.hexdigest()[:_TAG_DIGITS], file.tell()
     except OSError:

@@ -4,12 +4,16 @@ keep the one they began with."""
 
 import asyncio
 import stat
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from pathlib import Path
+from typing import TypeVar
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from legcf.modelfile.container import check_header
 from legcf.server.logs import log
 from legcf.server.state.event_log import EventLog
 from legcf.server.state.loaded_model import LoadedModel, tag_of
@@ -21,6 +25,7 @@ GONE = "The file on disk is gone, and the model from before answers: put a file 
 
 FileState = tuple[int, int, int]
 """Time of the last change in ns, size, inode: another one says that the file was replaced."""
+_Result = TypeVar("_Result")
 
 
 class ModelManager(Collector):
@@ -70,7 +75,7 @@ class ModelManager(Collector):
             try:
                 described = self._last_description()
                 if described != self._last_described:
-                    self.current = await asyncio.to_thread(self._file.with_described_items, self._event_log)
+                    self.current = await _in_thread(lambda: self._file.with_described_items(self._event_log))
                     self._last_described = described
             except Exception as error:  # such as a disk that cannot be read now: it is looked at again
                 log("items_not_read", "error", reason=str(error) or repr(error))
@@ -84,8 +89,8 @@ class ModelManager(Collector):
         elif state != self._refused:
             try:
                 described = self._last_description()
-                file, loaded = await asyncio.to_thread(self._load, self._file)
-                self.current = await asyncio.to_thread(file.with_described_items, self._event_log)
+                file, loaded = await _in_thread(lambda: self._load(self._file))
+                self.current = await _in_thread(lambda: file.with_described_items(self._event_log))
                 self._file, self._file_state, self._last_described = file, loaded, described
             except Exception as error:  # whatever is wrong with a file, the next one is looked at
                 self._refused = state
@@ -109,6 +114,7 @@ class ModelManager(Collector):
     def _load(self, before: LoadedModel | None) -> tuple[LoadedModel, FileState | None]:
         """Load what the file holds now: the model from before, with its cache, if the content is the same."""
         state = _file_state(self.path)  # before the content: if it is replaced meanwhile, it is looked at again
+        check_header(self.path)
         same = before is not None and before.tag == tag_of(self.path)[0]
         return before if before is not None and same else LoadedModel.of(self.path, self._cache_bytes), state
 
@@ -122,6 +128,21 @@ class ModelManager(Collector):
         info = GaugeMetricFamily("legcf_model_info", "The model in use.", labels=["model"])
         info.add_metric([current.tag], 1.0)
         yield info
+
+
+async def _in_thread(work: Callable[[], _Result]) -> _Result:
+    """Do as `asyncio.to_thread`, but in a thread that nobody waits for when the server stops: a disk may hang."""
+    done: Future[_Result] = Future()
+    done.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except Exception as error:
+            done.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await asyncio.wrap_future(done)
 
 
 def _file_state(path: Path) -> FileState | None:

@@ -57,7 +57,8 @@ class Records:
         users, scorer = self._model.users, self._loaded.scorer
         position = None if users is None or self._live.is_deleted(user) else users.find(user)
         history = [] if position is None else self._model.items.external(scorer.history(position))
-        log = self._live.log
+        stored, log = self._model.dislikes, self._live.log
+        dislikes = None if position is None or stored is None else stored.of_user(position)
         events = [] if log is None else log.rows_of("events", user)
         impressions = [] if log is None else log.rows_of("impressions", user)
         if position is None and not events and not impressions:
@@ -66,6 +67,7 @@ class Records:
             "user": user,
             "in_file": position is not None,
             "history": history,
+            **({} if dislikes is None else {"dislikes": self._model.items.external(dislikes)}),
             "events": events,
             "impressions": impressions,
         }

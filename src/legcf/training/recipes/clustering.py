@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from legcf.core.arrays import FloatArray, Positions
 from legcf.core.config import TrainingConfig
 from legcf.core.random_streams import Stream
-from legcf.embeddings.composed.cel import Cel, CelConfig
+from legcf.embeddings.clustered.cel import Cel, CelConfig
 from legcf.training.stage import Stage, TrainingView
 
 _POWER_STEPS = 20  # of the power iteration: a split needs a direction, not its last digits

@@ -6,10 +6,12 @@ from typing import Any, TypeVar
 import torch
 
 from legcf.core.config import TrainingConfig
+from legcf.embeddings.budget import solved
 from legcf.embeddings.sized.cerp import Cerp, CerpConfig
+from legcf.embeddings.sized.magprune import MagPrune, MagPruneConfig
 from legcf.embeddings.sized.pep import PrunedLayer, PruningConfig
 from legcf.training.sampler import TrainingBatch
-from legcf.training.stage import Stage, TrainingView
+from legcf.training.stage import Stage, TrainingView, require_keep_last
 
 Pruned = TypeVar("Pruned", bound=PrunedLayer[Any], contravariant=True)
 
@@ -20,6 +22,11 @@ def stages(settings: PruningConfig, training: TrainingConfig) -> list[Stage[Prun
 
 def pushed_stages(settings: CerpConfig, training: TrainingConfig) -> list[Stage[Cerp]]:
     return [PushedSearch("search", settings.search_epochs), RetrainPruned("retrain", training.epochs)]
+
+
+def magnitude_stages(settings: MagPruneConfig, training: TrainingConfig) -> list[Stage[MagPrune]]:
+    require_keep_last(settings, training)
+    return [Stage("train", training.epochs), PruneSmallest("prune", 0)]
 
 
 class SearchPruned(Stage[Pruned]):
@@ -90,3 +97,28 @@ class RetrainPruned(Stage[PrunedLayer[Any]]):
             "rows_without_values": int((layer.pruned.lengths == 0).sum()),
             "target_reached": reached <= layer.kept,
         }
+
+
+class PruneSmallest(Stage[MagPrune]):
+    """Drop the smallest values; validation chooses how many every row keeps (doublings, the most, and none)."""
+
+    def begin(self, session: TrainingView[MagPrune]) -> dict[str, Any]:
+        layer, least = session.layer, session.layer.config.row_entries
+        if least is None:
+            most = min(solved(layer.config.max_entries) // layer.num_entities, layer.config.dim)
+            candidates = sorted({0, most, *(2**power for power in range(most.bit_length()))})
+            least = max(candidates, key=lambda count: self._score(session, count))
+        layer.prune(layer.survivors(least))
+        session.model.rebuild()
+        session.new_optimiser()
+        return {"row_entries": least, "kept": layer.num_params()}
+
+    @staticmethod
+    def _score(session: TrainingView[MagPrune], row_entries: int) -> float:
+        """Return the validation score of the pruned table, which is then as it was."""
+        weight = session.layer.weight
+        whole = weight.data
+        weight.data = whole * session.layer.survivors(row_entries)
+        score = session.validation_score()
+        weight.data = whole
+        return score

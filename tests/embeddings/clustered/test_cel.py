@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from legcf.core.errors import UserError
-from legcf.embeddings.composed.cel import Cel, CelConfig
+from legcf.embeddings.clustered.cel import Cel, CelConfig
 from tests.helpers import random_interactions
 
 TRAIN = random_interactions(30, 20, 0.2, seed=0)

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Define tables in which entities of a cluster share rows."""
