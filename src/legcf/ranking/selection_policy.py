@@ -15,9 +15,9 @@ MIN_IMPROVEMENT = 1.01
 of Gowalla preferred other list settings by 0.4 % where validation preferred the default (docs/study.md, section 12)."""
 
 
-def is_improvement(score: float, usual: float) -> bool:
-    """Say whether a score is better than that of the usual setting by `MIN_IMPROVEMENT` and by more than its error."""
-    return score > MIN_IMPROVEMENT * usual and lead(score, usual).exceeds()
+def is_improvement(score: float, usual: float, ratio: float = MIN_IMPROVEMENT) -> bool:
+    """Say whether a score is better than that of the usual setting by a ratio and by more than its error."""
+    return score > ratio * usual and lead(score, usual).exceeds()
 
 
 @dataclass(frozen=True)
