@@ -345,6 +345,6 @@ class Dataset:
             for name, array in sorted(ids.to_arrays().items()):
                 hasher.update(f"{name}:{len(array)}:".encode())
                 hasher.update(np.ascontiguousarray(array).data)
-        for part in (getattr(self, name) for name in self._parts):
+        for part in (getattr(self, name) for name in self._parts if name != "order"):  # as a prepared folder has none
             hasher.update(part.digest().encode())
         return hasher.hexdigest()
