@@ -159,7 +159,7 @@ def train_or_keep(session: Session, builder: RankingBuilder, untrained: Untraine
         built = builder.build(session.model.ranking(), None)
         return Selected(session.model, built.ranking, session.config.model_copy(update={"ranking": built.config}))
     race = _race(session, "lists")
-    sampled = builder.build(session.model.ranking().with_histories(race.histories), race.some)
+    sampled = builder.build(session.model.ranking().with_histories(race.histories), race.everyone)
     config = session.config.model_copy(update={"ranking": sampled.config})
     if candidate is None:
         return _made(Candidate(config, 0.0, lambda _: session.model), builder)
