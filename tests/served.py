@@ -17,7 +17,7 @@ from legcf.data.interactions import Interactions
 from legcf.export.build import build
 from legcf.export.options import ExportOptions
 from legcf.features.coder import FeatureCoder, FeatureColumn
-from legcf.features.cold_items import ColdItemEncoder, FeatureMap
+from legcf.features.encoder import FeatureEncoder, FeatureMap
 from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.item_lists.ridge import nearest_lists
 from legcf.ranking.ranking import Ranking
@@ -40,7 +40,8 @@ class Toy:
     known: Interactions
     ranking: Ranking
     card: dict[str, Any] = field(default_factory=dict)
-    encoder: ColdItemEncoder | None = None
+    encoder: FeatureEncoder | None = None
+    user_encoder: FeatureEncoder | None = None
 
 
 def make_toy(seed: int = 0, text_ids: bool = True) -> Toy:
@@ -92,7 +93,7 @@ def model_file(model: ServedModel, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="session")
-def encoder(model: ServedModel) -> ColdItemEncoder:
+def encoder(model: ServedModel) -> FeatureEncoder:
     """The group of an item by its kind: the mean vector of the group."""
     column = FeatureColumn("kind", "category", width=64)
     vectors = model.item_rows.vectors(slice(None))
@@ -100,11 +101,11 @@ def encoder(model: ServedModel) -> ColdItemEncoder:
     for group in range(GROUPS):
         (place,), (sign,) = FeatureCoder((column,)).row({"kind": f"group {group}"})
         matrix[place] = sign * vectors[group::GROUPS].mean(axis=0)
-    return ColdItemEncoder(FeatureCoder((column,)), FeatureMap(matrix, np.zeros(vectors.shape[1], dtype=np.float32)))
+    return FeatureEncoder(FeatureCoder((column,)), FeatureMap(matrix, np.zeros(vectors.shape[1], dtype=np.float32)))
 
 
 @pytest.fixture(scope="session")
-def placing_file(model: ServedModel, encoder: ColdItemEncoder, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def placing_file(model: ServedModel, encoder: FeatureEncoder, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file that places new items by their kind."""
     path = tmp_path_factory.mktemp("placing") / "toy.legcf"
     replace(model, encoder=encoder).save(path)

@@ -237,6 +237,12 @@ def test_features() -> None:
             assert cells[column] == (f"{values['mean']:.3f}" if values else "–"), cells[0]
 
 
+def test_user_features() -> None:
+    found = written("bench_user_features")
+    for name, *shares in rows("docs/features.md", "| recall of hidden users | features |"):
+        assert shares == [f"{found[name][key]['mean']:.3f}" for key in ("features", "popularity")], name
+
+
 def _shares(found: dict[str, float] | None) -> str:
     return "–" if found is None else _both(found, "{:.1%}").replace("%", " %")
 

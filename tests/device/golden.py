@@ -22,7 +22,7 @@ from legcf.core.errors import UserError
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Interactions
 from legcf.features.coder import FeatureCoder, FeatureColumn
-from legcf.features.cold_items import ColdItemEncoder, FeatureMap
+from legcf.features.encoder import FeatureEncoder, FeatureMap
 from legcf.modelfile.attributes import Attributes, number_column, text_column
 from legcf.modelfile.histories import PackedHistories
 from legcf.modelfile.served_model import FoldIn, ServedModel
@@ -97,9 +97,9 @@ def attributes(rng: np.random.Generator, items: int) -> Attributes:
     )
 
 
-def encoder(rng: np.random.Generator, width: int) -> ColdItemEncoder:
+def encoder(rng: np.random.Generator, width: int) -> FeatureEncoder:
     coder = FeatureCoder((FeatureColumn("kind", "category", width=32),))
-    return ColdItemEncoder(coder, FeatureMap(vectors(rng, 32, width), np.zeros(width, dtype=np.float32)))
+    return FeatureEncoder(coder, FeatureMap(vectors(rng, 32, width), np.zeros(width, dtype=np.float32)))
 
 
 def solved(model: ServedModel, rng: np.random.Generator) -> ServedModel:
@@ -173,6 +173,7 @@ def make_kinds() -> dict[str, ServedModel]:
     kinds["no-users"] = replace(base(20), users=None, history=None)
     kinds["users-in-name"] = replace(base(20), history=None)
     kinds["features"] = replace(base(21), encoder=encoder(rng, WIDTH))
+    kinds["user-features"] = replace(base(21), user_encoder=encoder(rng, WIDTH))
     kinds["one-item"] = base(22, 2, 1, 3)
     kinds["one-item-coded"] = replace(base(22, 2, 1, 3), item_rows=coded(rng, 1, 3, 1, 1))
     kinds["nobody"] = base(23, 0, 5, 3)

@@ -66,7 +66,7 @@ def test_a_server_codes_what_is_said_as_training_did() -> None:
         assert np.count_nonzero(whole[number]) == len(places)
     assert np.array_equal(coder.row({"genres": ["Comedy", "Drama"]})[0], coder.row({"genres": " Drama |Comedy"})[0])
     assert not len(coder.row({"year": float("nan"), "genres": None})[0])
-    with pytest.raises(UserError, match=r"'price' of items: the model knows genres, title, studio, year"):
+    with pytest.raises(UserError, match=r"'price': the model knows genres, title, studio, year"):
         coder.row({"price": 3})
 
 

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from legcf.data.interactions import Interactions
-from legcf.features.cold_items import FeatureMap
+from legcf.features.encoder import FeatureMap
 from legcf.features.mapping import fit_map
 from legcf.ranking.tables.pooling import Pooling
 

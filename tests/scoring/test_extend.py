@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from legcf.core.errors import UserError
 from legcf.data.ids import IdMap
-from legcf.features.cold_items import ColdItemEncoder
+from legcf.features.encoder import FeatureEncoder
 from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.tables.embedding_table import DenseTable, QuantisedTable, code_vector
 from legcf.scoring.extend import NewItem, with_new_items
@@ -16,7 +17,7 @@ from legcf.scoring.scorer import Request, Scorer
 from ..served import GROUPS
 
 
-def test_new_items_reach_those_of_their_kind(model: ServedModel, encoder: ColdItemEncoder, tmp_path: Path) -> None:
+def test_new_items_reach_those_of_their_kind(model: ServedModel, encoder: FeatureEncoder, tmp_path: Path) -> None:
     placing = replace(model, encoder=encoder, item_bias=np.linspace(0, 0.01, len(model.items), dtype=np.float32))
     names = {"z": None, "i/new": "A new one"}
     new = [NewItem.of(placing, name, {"kind": "group 2"}, title) for name, title in names.items()]
@@ -37,7 +38,7 @@ def test_new_items_reach_those_of_their_kind(model: ServedModel, encoder: ColdIt
 
 @pytest.mark.parametrize("bits", [None, 4])
 def test_tables_take_new_items_as_they_store_the_others(
-    model: ServedModel, encoder: ColdItemEncoder, bits: int | None
+    model: ServedModel, encoder: FeatureEncoder, bits: int | None
 ) -> None:
     vectors = model.item_rows.vectors(slice(None))
     rows = DenseTable(vectors) if bits is None else QuantisedTable.of(vectors, bits)
@@ -49,12 +50,31 @@ def test_tables_take_new_items_as_they_store_the_others(
     assert cosine > 0.98 * np.linalg.norm(stored.vectors(np.array([90]))) * np.linalg.norm(new.vector)
 
 
-def test_refusals(model: ServedModel, encoder: ColdItemEncoder) -> None:
+def test_refusals(model: ServedModel, encoder: FeatureEncoder) -> None:
     with pytest.raises(UserError, match="--item-features"):
         NewItem.of(model, "i/new", {"kind": "group 1"})
     numbers = replace(model, items=IdMap.of(np.arange(90), "item"), encoder=encoder)
     with pytest.raises(UserError, match="kind"):
         NewItem.of(numbers, "i/new", {"kind": "group 1"})
+
+
+def test_users_without_items_start_from_their_features(
+    model: ServedModel, encoder: FeatureEncoder, tmp_path: Path
+) -> None:
+    replace(model, user_encoder=encoder).save(tmp_path / "model")
+    scorer = Scorer.load(tmp_path / "model")
+
+    def groups(**asked: Any) -> set[int]:
+        return {int(str(entry.id)[2:]) % GROUPS for entry in scorer.recommend(Request(**asked, k=8))}
+
+    assert [groups(features={"kind": f"group {group}"}) for group in range(GROUPS)] == [{0}, {1}, {2}]
+    assert groups(items=["i/0", "i/3"], features={"kind": "group 1"}) == {0}  # items decide
+    assert groups(user="u4", features={"kind": "group 2"}) == {1}
+    assert scorer.fallback(scorer.profile(Request(features={"kind": None}))) == "popular"
+    with pytest.raises(UserError, match="'age': the model knows kind"):
+        groups(features={"age": 3})
+    with pytest.raises(UserError, match="--user-features"):
+        Scorer(model).recommend(Request(features={"kind": "group 1"}))
 
 
 def test_code_of_a_vector_in_the_span_is_exact() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from legcf.core.errors import UserError
-from legcf.features.cold_items import ColdItemEncoder
+from legcf.features.encoder import FeatureEncoder
 from legcf.modelfile.container import read_container, write_container
 from legcf.modelfile.served_model import ServedModel
 from legcf.scoring.extend import NewItem, with_new_items
@@ -23,13 +23,13 @@ Store = dict[str, Any]
 
 
 @pytest.fixture
-def file(model: ServedModel, encoder: ColdItemEncoder, tmp_path: Path) -> Path:
+def file(model: ServedModel, encoder: FeatureEncoder, tmp_path: Path) -> Path:
     sizes = replace(model, encoder=encoder).save(tmp_path / "model.legcf")
     assert sizes["features"] == 3 + (GROUPS + 1) * (encoder.mapping.matrix.shape[1] + 1)
     return tmp_path / "model.legcf"
 
 
-def test_new_items_stand_with_their_kind(file: Path, encoder: ColdItemEncoder) -> None:
+def test_new_items_stand_with_their_kind(file: Path, encoder: FeatureEncoder) -> None:
     model = ServedModel.load(file)
     assert model.encoder is not None
     assert np.allclose(model.encoder.mapping.matrix, encoder.mapping.matrix, atol=0.01)

@@ -9,6 +9,7 @@ import socket
 import time
 import urllib.parse
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from starlette.testclient import TestClient
 
 from legcf.export.build import build
 from legcf.export.options import ExportOptions
+from legcf.features.encoder import FeatureEncoder
 from legcf.modelfile.served_model import ServedModel
 from legcf.server import app
 from legcf.server.app import Settings, create_app
@@ -54,6 +56,19 @@ def test_the_shortcut_and_the_usual_way_agree(client: TestClient, user: str, que
     assert {k: v for k, v in short.headers.items() if k not in differing} == {
         k: v for k, v in usual.headers.items() if k not in differing
     }
+
+
+def test_strangers_start_from_their_features(model: ServedModel, encoder: FeatureEncoder, tmp_path: Path) -> None:
+    replace(model, user_encoder=encoder).save(tmp_path / "model")
+    asked = {"features": {"kind": "group 2"}, "k": 4, "explain": 2}
+    with TestClient(create_app(Settings(str(tmp_path / "model"), access_log=False))) as client:
+        for user in ({}, {"user": "nobody"}):
+            (found,) = client.post("/recommend", json={"requests": [{**user, **asked}]}).json()["results"]
+            assert {int(item["id"][2:]) % 3 for item in found["items"]} == {2}
+            assert found["fallback"] is None
+            assert len(found["why"]) == 2
+        wrong = client.post("/recommend", json={"requests": [{"features": {"age": 3}}]})
+        assert "the model knows kind" in wrong.text
 
 
 def test_batch_with_fold_in_and_filters(client: TestClient) -> None:

@@ -119,7 +119,7 @@ def test_a_file_says_what_it_cannot_place_by(model: Recommender, about: pl.DataF
     with pytest.raises(UserError, match="--item-features"):
         NewItem.of(plain, "500", {"kind": "kind 1"})
     served = build(model.update(item_features=about).trained)
-    with pytest.raises(UserError, match="'colour' of items: the model knows kind, size"):
+    with pytest.raises(UserError, match="'colour': the model knows kind, size"):
         NewItem.of(served, "500", {"colour": "red"})
     with pytest.raises(UserError, match="give it a feature"):
         NewItem.of(served, "500", {"kind": None})

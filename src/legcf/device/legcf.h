@@ -16,7 +16,7 @@
  *
  * Nothing in the file is trusted: legcf_open checks the checksum, every size and every number that is read later.
  * It reads what scores need: codes, tables of 1 to 8 bits, float tables, item lists, bias, pooling, fold-in, ids, titles,
- * histories and their weights. Attributes and the map from features are passed over; `hidden` carries rules of the caller.
+ * histories and their weights. Attributes and the maps from features are passed over; `hidden` carries rules of the caller.
  * Define LEGCF_NO_CHECKSUM to leave SHA-256 out (where the file lies in memory that was checked before).
  */
 #ifndef LEGCF_H

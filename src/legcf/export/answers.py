@@ -52,6 +52,7 @@ def answer_model(trained: "TrainedModel") -> ServedModel | None:
         list_bits=_EXACT_BITS,
         dislikes=None if ranking.dislikes is None else PackedHistories.of(ranking.dislikes),
         repeats=ranking.repeats,
+        user_encoder=trained.user_encoder,
     )
 
 

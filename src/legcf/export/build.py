@@ -59,7 +59,7 @@ def build(
         lists=ranking.lists,
         popularity=ranking.popularity,
     )
-    encoder = trained.encoder
+    encoder, user_encoder = trained.encoder, trained.user_encoder
     model = ServedModel(
         items=trained.items,
         item_rows=item_rows,
@@ -74,6 +74,7 @@ def build(
         dtype=options.dtype,
         lists=ranking.lists,
         encoder=None if encoder is None else encoder.aligned_to(ranking.items, served.items),
+        user_encoder=None if user_encoder is None else user_encoder.facing(ranking.items, served.items),
         dislikes=PackedHistories.of(ranking.dislikes) if options.history and ranking.dislikes is not None else None,
         repeats=ranking.repeats,
     )

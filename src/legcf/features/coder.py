@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Code the features of an item as a sparse row of fixed width.
+"""Code the features of an item or a user as a sparse row of fixed width.
 
 A category is a token, every tag is one, every word of a text is one, and tokens are hashed into the entries that their
 column has in a row. A number is the bin that it lies in and its distance from the mean. Hashing needs no vocabulary: a
-coder is the kinds and widths of its columns and the scales of its numbers. Numpy only: a server codes items as training
+coder is the kinds and widths of its columns and the scales of its numbers. Numpy only: a server codes as training
 did.
 """
 
@@ -27,7 +27,7 @@ _FAR = 3.0  # deviations from the mean, beyond which a number is no farther
 
 @dataclass(frozen=True)
 class FeatureColumn:
-    """Code one column of the item table."""
+    """Code one column of the table."""
 
     name: str
     kind: Kind
@@ -88,7 +88,7 @@ class FeatureColumn:
 
 @dataclass(frozen=True)
 class FeatureCoder:
-    """Turn features of an item into a row; fitted once, and the same for items that come later."""
+    """Turn features into a row; fitted once, and the same for items and users that come later."""
 
     columns: tuple[FeatureColumn, ...]
 
@@ -117,7 +117,7 @@ class FeatureCoder:
         unknown = set(features) - {column.name for column in self.columns}
         if unknown:
             names = ", ".join(column.name for column in self.columns)
-            raise UserError(f"Nothing was learnt from a feature {min(unknown)!r} of items: the model knows {names}.")
+            raise UserError(f"Nothing was learnt from a feature {min(unknown)!r}: the model knows {names}.")
         total: dict[int, float] = {}
         first = 0
         for column in self.columns:

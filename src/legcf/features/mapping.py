@@ -9,6 +9,7 @@ much as the scores of held-out items need.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,11 +20,11 @@ from legcf.core.arrays import FloatArray
 from legcf.core.hill_climb import climb
 from legcf.core.random_streams import fixed_generator
 from legcf.data.interactions import Interactions
-from legcf.features.cold_items import FeatureMap
+from legcf.features.encoder import FeatureMap
 from legcf.ranking.popularity import trust
 from legcf.ranking.tables.pooling import Pooling
 
-_FOLDS = 5  # of the items; not measured, nor are the next three
+FOLDS = 5  # of the items; not measured, nor are the next three
 _FIRST_WEIGHT = 0.25  # of a column where the search starts, with a ridge of 1
 _LEAST_FACTOR, _MOST_FACTOR = 1 / 64, 64.0  # that a weight changes by in one turn
 _ROUNDS = 2  # turns of all columns together and of each by itself
@@ -41,6 +42,19 @@ def fit_map(
     popularity = histories.item_degrees * (np.diff(rows.indptr) > 0)
     weights: FloatArray = trust(popularity) * (popularity > 0)
     folds = _folds(rows, vectors, weights, histories, pooling)
+    feature_weights = chosen_weights(widths, folds)
+    return Regression.of(rows, vectors, weights).solved(feature_weights, _reach(folds, feature_weights))
+
+
+class HeldOut(Protocol):
+    """Hold some entities out, to choose by."""
+
+    def score(self, feature_weights: NDArray[np.float64]) -> float:
+        """Return how well a map with these weights of features ranks what was held out; more is better."""
+
+
+def chosen_weights(widths: Sequence[int], folds: Sequence[HeldOut]) -> NDArray[np.float64]:
+    """Return the weight of every feature: one for each column, those that rank held-out entities best."""
     column_weights = np.full(len(widths), _FIRST_WEIGHT)
 
     def score(columns: NDArray[np.bool_], factor: float) -> float:
@@ -51,13 +65,12 @@ def fit_map(
     turns = [np.ones(len(widths), dtype=np.bool_), *(single if len(widths) > 1 else ())]
     for columns in turns * _ROUNDS if folds else ():
         column_weights[columns] *= climb(partial(score, columns), 1.0, _LEAST_FACTOR, _MOST_FACTOR)
-    feature_weights = np.repeat(column_weights, widths)
-    return _Regression.of(rows, vectors, weights).solved(feature_weights, _reach(folds, feature_weights))
+    return np.repeat(column_weights, widths)
 
 
 @dataclass(frozen=True, eq=False)
-class _Regression:
-    """Hold sums over some items, both sides centred by their weighted means, so that the intercept is not shrunk."""
+class Regression:
+    """Hold sums over some rows, both sides centred by their weighted means, so that the intercept is not shrunk."""
 
     gram: NDArray[np.float64]
     right: NDArray[np.float64]
@@ -65,7 +78,7 @@ class _Regression:
     mean: NDArray[np.float64]
 
     @classmethod
-    def of(cls, rows: sp.csr_matrix, vectors: FloatArray, weights: FloatArray) -> "_Regression":
+    def of(cls, rows: sp.csr_matrix, vectors: FloatArray, weights: FloatArray) -> "Regression":
         total = max(float(weights.sum()), 1e-12)
         mean_row = np.asarray(rows.T @ weights).ravel().astype(np.float64) / total
         mean = (weights[:, None] * vectors).sum(axis=0, dtype=np.float64) / total
@@ -87,7 +100,7 @@ class _Regression:
 class _Fold:
     """Hold some items as if nobody had them, and users as they are without them."""
 
-    others: _Regression
+    others: Regression
     rows: sp.csr_matrix
     vectors: FloatArray
     weights: FloatArray
@@ -98,10 +111,7 @@ class _Fold:
     def score(self, feature_weights: NDArray[np.float64]) -> float:
         """Return the mean share of a user's held-out items, as far as the list is long, among the recommended ones."""
         scores = self.users @ self.others.solved(feature_weights).vectors(self.rows).T
-        length = min(_LIST_LENGTH, max(1, scores.shape[1] // 10))
-        best = np.argpartition(-scores, length - 1, axis=1)[:, :length]
-        hits = np.take_along_axis(self.truth, best, axis=1).sum(axis=1)
-        return float((hits / np.minimum(self.truth.sum(axis=1), length)).mean())
+        return found_share(scores, self.truth)
 
     def products(self, feature_weights: NDArray[np.float64]) -> tuple[float, float]:
         """Return the weighted sums predicted · true and predicted² of centred scores."""
@@ -109,6 +119,14 @@ class _Fold:
         predicted = self.users @ (self.others.solved(feature_weights).vectors(self.rows) - mean).T
         true = self.users @ (self.vectors - mean).T
         return float((predicted * true * self.weights).sum()), float((predicted * predicted * self.weights).sum())
+
+
+def found_share(scores: FloatArray, truth: NDArray[np.bool_]) -> float:
+    """Return the mean share of a user's true items, as far as the list is long, among the best ones."""
+    length = min(_LIST_LENGTH, max(1, scores.shape[1] // 10))
+    best = np.argpartition(-scores, length - 1, axis=1)[:, :length]
+    hits = np.take_along_axis(truth, best, axis=1).sum(axis=1)
+    return float((hits / np.minimum(truth.sum(axis=1), length)).mean())
 
 
 def _reach(folds: Sequence[_Fold], feature_weights: NDArray[np.float64]) -> float:
@@ -122,10 +140,10 @@ def _folds(
     rows: sp.csr_matrix, vectors: FloatArray, weights: FloatArray, histories: Interactions, pooling: Pooling
 ) -> list[_Fold]:
     rng = fixed_generator()
-    fold_of = rng.integers(0, _FOLDS, len(vectors))
+    fold_of = rng.integers(0, FOLDS, len(vectors))
     pairs = histories.to_scipy()
     folds = []
-    for fold in range(_FOLDS):
+    for fold in range(FOLDS):
         hidden = (fold_of == fold) & (weights > 0)
         rest = histories.subset(~hidden[histories.items])
         able = np.flatnonzero((rest.user_degrees > 0) & (rest.user_degrees < histories.user_degrees))
@@ -134,7 +152,7 @@ def _folds(
         eval_users = np.sort(rng.permutation(able)[: max(1, _MOST_SCORES // int(hidden.sum()))])
         folds.append(
             _Fold(
-                _Regression.of(rows[~hidden], vectors[~hidden], weights[~hidden]),
+                Regression.of(rows[~hidden], vectors[~hidden], weights[~hidden]),
                 rows[hidden],
                 vectors[hidden],
                 weights[hidden],

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from legcf.core.arrays import FloatArray
 from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
 from legcf.features.coder import FeatureCoder
-from legcf.features.cold_items import ColdItemEncoder, FeatureMap
+from legcf.features.encoder import FeatureEncoder, FeatureMap
 from legcf.modelfile.histories import PackedHistories
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.precision import column_type
@@ -156,7 +156,7 @@ def get_lists(store: Store, name: str, config: dict[str, Any], num_items: int) -
     return ItemLists(pairs, levels[codes], float(power))
 
 
-def put_encoder(store: Store, name: str, encoder: ColdItemEncoder, dtype: str) -> dict[str, Any]:
+def put_encoder(store: Store, name: str, encoder: FeatureEncoder, dtype: str) -> dict[str, Any]:
     """Put the map from features to vectors: its intercept, and those of its rows that are not zero."""
     intercept, matrix = encoder.mapping.intercept, encoder.mapping.matrix
     used = np.flatnonzero(matrix.any(axis=1))
@@ -165,7 +165,7 @@ def put_encoder(store: Store, name: str, encoder: ColdItemEncoder, dtype: str) -
     return {"coder": encoder.coder.to_json(), "rows": rows}
 
 
-def get_encoder(store: Store, name: str, config: dict[str, Any], width: int) -> ColdItemEncoder:
+def get_encoder(store: Store, name: str, config: dict[str, Any], width: int) -> FeatureEncoder:
     coder = FeatureCoder.from_json(config["coder"])
     rows = get_matrix(store, f"{name}.rows", config["rows"])
     expect(coder.width <= _MOST_FEATURES and rows.shape[1] == width, f"{name} do not lead to vectors of items")
@@ -175,7 +175,7 @@ def get_encoder(store: Store, name: str, config: dict[str, Any], width: int) -> 
     expect(coder.width * width <= _MOST_MAP_ENTRIES, f"{name} are too many for vectors of this width")
     matrix = np.zeros((coder.width, width), dtype=np.float32)
     matrix[used] = rows[1:]
-    return ColdItemEncoder(coder, FeatureMap(matrix, rows[0]))
+    return FeatureEncoder(coder, FeatureMap(matrix, rows[0]))
 
 
 def put_ids(store: Store, name: str, ids: IdMap) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 
 A coded model stores S (packed columns, quantised weights) and H_meta; a full one stores the propagated table. Beside
 them: id maps, item popularity, and optionally titles, attributes of items, the history of every user, item lists, the
-map from features of items to vectors, and the model card. A new field of the file is a field of `ServedModel`, with a
-line in `_to_store` and one in `_from_store`.
+maps from features of items and of users to vectors, and the model card. A new field of the file is a field of
+`ServedModel`, with a line in `_to_store` and one in `_from_store`.
 """
 
 import json
@@ -19,7 +19,7 @@ from legcf.core.arrays import FloatArray
 from legcf.core.errors import UserError
 from legcf.core.files import parse_json
 from legcf.data.ids import IdMap
-from legcf.features.cold_items import ColdItemEncoder
+from legcf.features.encoder import FeatureEncoder
 from legcf.modelfile import codecs
 from legcf.modelfile.attributes import Attributes
 from legcf.modelfile.container import damaged, read_container, write_container
@@ -82,7 +82,8 @@ class ServedModel:
     dtype: str = "float16"
     lists: ItemLists | None = None  # what a user's items add to scores beside the vectors
     attributes: Attributes | None = None  # of items, to filter by
-    encoder: ColdItemEncoder | None = None  # of new items, by their features
+    encoder: FeatureEncoder | None = None  # of new items, by their features
+    user_encoder: FeatureEncoder | None = None  # of users who have nothing yet, by theirs
     dislikes: PackedHistories | None = None  # what users do not want
     repeats: bool = False  # whether users take again what they have, and so are shown it
     list_bits: int = LIST_BITS  # of a weight in the lists, when they are written
@@ -141,7 +142,7 @@ def codebook_reserve(codes: int) -> int:
     return _BYTES_PER_CODE * max(codes - _CODES_IN_HEADER, 0)
 
 
-def encoder_bytes(encoder: ColdItemEncoder) -> int:
+def encoder_bytes(encoder: FeatureEncoder) -> int:
     """Return the bytes that the map from features takes in a file of int8."""
     store: codecs.Store = {}
     facts = codecs.put_encoder(store, "features", encoder, "int8")
@@ -173,6 +174,8 @@ def _to_store(model: ServedModel) -> tuple[codecs.Store, dict[str, Any]]:
         config["attributes"] = model.attributes.put(store)
     if model.encoder is not None:
         config["features"] = codecs.put_encoder(store, "features", model.encoder, model.dtype)
+    if model.user_encoder is not None:
+        config["user_features"] = codecs.put_encoder(store, "user_features", model.user_encoder, model.dtype)
     if model.users is not None:
         config["users"] = len(model.users)
         config["user_ids"] = codecs.put_ids(store, "ids.users", model.users)
@@ -235,6 +238,9 @@ def _from_store(store: codecs.Store, config: dict[str, Any], card: dict[str, Any
         attributes=Attributes.get(store, config["attributes"], num_items) if "attributes" in config else None,
         encoder=codecs.get_encoder(store, "features", config["features"], item_rows.width)
         if "features" in config
+        else None,
+        user_encoder=codecs.get_encoder(store, "user_features", config["user_features"], item_rows.width)
+        if "user_features" in config
         else None,
         dislikes=dislikes,
         repeats=config.get("repeats", False) is True,

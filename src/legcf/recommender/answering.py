@@ -75,11 +75,12 @@ class Answering:
         shown: Mapping[ExternalId, float] | None = None,
         damping: float = 0.0,
         max_shown: float | None = None,
+        features: Mapping[str, Any] | None = None,
     ) -> pl.DataFrame:
         """Find the best items of some users, of all, or of somebody new.
 
         Args:
-            users: An id, or several; all users by default, or with `items` somebody new.
+            users: An id, or several; all users by default, or with `items` or `features` somebody new.
             k: How many items for each, at most.
             exclude_seen: Whether to leave out what a user is known to have, `items` included; by default yes, unless
                 the model was trained with `repeat="allow"`.
@@ -92,6 +93,7 @@ class Answering:
             shown: How often items were shown without effect, with `damping` and `max_shown` as in `legcf.Request`.
             damping: From 0 to 1: the share of a score that each time in `shown` takes away.
             max_shown: Leave out what was shown so often or more.
+            features: What is known of somebody without items, where the model was fitted with `user_features`.
 
         Returns:
             A polars frame with the columns user, rank, item, score, title (where titles are known) and fallback, which
@@ -109,11 +111,11 @@ class Answering:
         request = Request(
             items=as_ids(items, "item"), k=k, exclude_seen=exclude_seen, deny=as_ids(deny, "item"),
             allow=None if allow is None else as_ids(allow, "item"), filter=filter or {},
-            offset=offset, shown=shown or {}, damping=damping, max_shown=max_shown,
+            offset=offset, shown=shown or {}, damping=damping, max_shown=max_shown, features=features or {},
         )  # fmt: skip
         asked: Sequence[ExternalId | None]
         if users is None:
-            asked = [None] if request.items else self.users.external(range(len(self.users)))
+            asked = [None] if request.items or request.features else self.users.external(range(len(self.users)))
         else:
             asked = as_ids(users, "user")
         positions = [None if one is None else self.users.find(one) for one in asked]
@@ -121,7 +123,9 @@ class Answering:
             self.users.positions(
                 one for one, position in zip(asked, positions, strict=True) if one is not None and position is None
             )
-        if any((request.items, request.deny, request.filter, request.shown, request.allow is not None)):
+        if any(
+            (request.items, request.deny, request.filter, request.shown, request.features, request.allow is not None)
+        ):
             found = self._answered(positions, request)
         else:
             first = as_count(offset, "The offset") if offset else 0

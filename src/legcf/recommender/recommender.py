@@ -28,7 +28,7 @@ from legcf.training import run
 from legcf.training.registry import resolve
 from legcf.training.run_folder import TrainedModel, load_model, save_model
 from legcf.training.session import TrainingOptions
-from legcf.updating.apply import NewData, apply, with_item_features
+from legcf.updating.apply import NewData, apply, with_item_features, with_user_features
 from legcf.updating.change import RESOLVE_SHARE
 from legcf.updating.merge import grown_dataset
 
@@ -103,6 +103,7 @@ class Recommender(Answering, Parameters):
         *,
         final: bool = False,
         item_features: str | Path | pl.DataFrame | Any = None,
+        user_features: str | Path | pl.DataFrame | Any = None,
         **data_options: Any,
     ) -> Recommender:
         """Read data, train on it, and test on what was held out.
@@ -114,6 +115,8 @@ class Recommender(Answering, Parameters):
             final: Choose and test as usual, and then train once more on every pair: the model to use.
             item_features: A table with a row per item (a file or a frame), so that items without users can be
                 recommended.
+            user_features: A table with a row per user, so that people without items can be recommended something by
+                what is known of them. `metrics["user_features"]` says whether that is better than what is popular.
             **data_options: The same as `options` by name: `fit("log.csv", user_col="uid", protocol="ratio")`.
 
         Returns:
@@ -138,6 +141,8 @@ class Recommender(Answering, Parameters):
         trained = run.train(dataset, config, TrainingOptions(quiet=self._quiet, final=final))
         if item_features is not None:
             trained = with_item_features(trained, dataset, item_features, reading.item_col)
+        if user_features is not None:
+            trained = with_user_features(trained, user_features, reading.user_col)
         self._keep(trained, dataset)
         return self
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Add items that nobody has yet to a model, by their features: no retraining. Numpy only."""
+"""Make vectors of features: of items that nobody has yet, to add them to a model, and of users. Numpy only."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +12,7 @@ from legcf.core.errors import UserError
 from legcf.data.ids import ExternalId, integer_id
 from legcf.modelfile.histories import PackedHistories
 from legcf.modelfile.served_model import ServedModel
+from legcf.scoring.foldin import UserProfile
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +63,23 @@ def encoded(model: ServedModel, features: Mapping[str, Any]) -> FloatArray:
     """Return the vector of an item with these features."""
     if model.encoder is None:
         raise UserError("This model has learnt nothing from features: train or update it with --item-features.")
-    return model.encoder.vector(features)
+    vector = model.encoder.vector(features)
+    if vector is None:
+        raise UserError("Nothing is said of the item that the model could place it by: give it a feature.")
+    return vector
+
+
+def started(model: ServedModel, profile: UserProfile, features: Mapping[str, Any]) -> UserProfile:
+    """Return the profile with the vector of these features, if there is nothing else to make one of.
+
+    Where they say nothing it stays zero, so that popularity decides.
+    """
+    if model.user_encoder is None:
+        raise UserError("This model has learnt nothing from features of users: train it with --user-features.")
+    vector = model.user_encoder.vector(features)
+    if vector is None or len(profile.history) or profile.vector.any():
+        return profile
+    return replace(profile, vector=vector)
 
 
 def _fits(model: ServedModel, identifier: ExternalId) -> bool:

@@ -76,6 +76,13 @@ def user_maker(model: ServedModel, gram: "Square | None" = None) -> UserMaker:
     return FoldInSolver(model.item_rows, at_least_one(model.popularity), model.fold_in, gram)
 
 
+def blended(maker: UserMaker, trained: FloatArray, news: Positions) -> FloatArray:
+    """Add the new items to a trained vector, as long as it: without a stored history there is nothing else."""
+    solved = maker.vector(news)
+    length = float(np.linalg.norm(solved))
+    return trained + solved * (float(np.linalg.norm(trained)) / length if length else 0.0)
+
+
 class FoldInSolver:
     """Solve vectors of users from the rows of items. `gram` is theirs (`measure`), if it is at hand."""
 

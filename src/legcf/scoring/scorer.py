@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,8 @@ from legcf.ranking.popularity import trust
 from legcf.ranking.tables.embedding_table import EmbeddingTable, measure
 from legcf.ranking.topk_numpy import top_k
 from legcf.scoring.batch import blocks
-from legcf.scoring.foldin import UserMaker, UserProfile, user_maker, weighed_history
+from legcf.scoring.extend import started
+from legcf.scoring.foldin import UserMaker, UserProfile, blended, user_maker, weighed_history
 from legcf.scoring.impressions import Fatigue
 from legcf.scoring.rules import Candidates, Caps, Filter, allowed_items, choose_list
 
@@ -63,6 +64,7 @@ class Request:
         shown: How often items were shown without effect; `legcf.scoring.impressions` counts with a half-life.
         damping: From 0 to 1: the share of a score that each time in `shown` takes away.
         max_shown: Leave out what was shown so often or more.
+        features: What is known of somebody without items, where the model has a map from features of users.
 
     Example:
         ```python
@@ -83,6 +85,7 @@ class Request:
     shown: Mapping[ExternalId, float] = field(default_factory=dict)
     damping: float = 0.0
     max_shown: float | None = None
+    features: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Scorer:
@@ -227,6 +230,7 @@ class Scorer:
         """Turn a request into a vector and a history.
 
         A known user keeps its vector; new items, or a model without users, make it be solved from its history.
+        Features decide where there is neither vector nor history.
 
         Args:
             request: Who asks.
@@ -243,7 +247,8 @@ class Scorer:
         if user is not None and self.model.dislikes is not None:
             disliked = np.setdiff1d(self.model.dislikes.of_user(user), taken_back)
         kept = np.setdiff1d(known, taken_back) if len(taken_back) else known
-        return replace(self._made(user, known, kept, news), disliked=disliked)
+        profile = replace(self._made(user, known, kept, news), disliked=disliked)
+        return started(self.model, profile, request.features) if request.features else profile
 
     def _made(self, user: int | None, known: Positions, kept: Positions, news: Positions) -> UserProfile:
         """Return the vector of what is kept of a user's known items, and of news."""
@@ -254,7 +259,7 @@ class Scorer:
             if np.array_equal(history, known):
                 return UserProfile(trained, history, relative)
             if not len(known):
-                return UserProfile(self._blend(trained, history), history)
+                return UserProfile(blended(self.solver, trained, history), history)
             # what the news change, added to what training knew
             before = self.solver.vector(known, None if stored is None else stored.relative(user, known))
             return UserProfile(trained + self.solver.vector(history, relative) - before, history, relative)
@@ -366,12 +371,6 @@ class Scorer:
         if self.model.users is None:
             raise UserError("This model stores no users: ask with lists of items instead.")
         return len(self.model.users)
-
-    def _blend(self, trained: FloatArray, news: Positions) -> FloatArray:
-        """Add the new items to the trained vector, as long as it: without a stored history there is nothing else."""
-        solved = self.solver.vector(news)
-        length = float(np.linalg.norm(solved))
-        return trained + solved * (float(np.linalg.norm(trained)) / length if length else 0.0)
 
     def _cosines(self, rows: EmbeddingTable, position: int, lengths: FloatArray) -> FloatArray:
         vector = rows.vectors(np.array([position]))

@@ -26,17 +26,18 @@ class UnknownId(UserError):
 
 def recommend(loaded: LoadedModel, ask: Ask, popular_for_unknown: bool, live: Situation) -> dict[str, Any]:
     """Return what is recommended, and why. Unknown users are an error unless popular items will do for them, or there
-    are events of theirs."""
+    are events or features of theirs."""
     scorer = loaded.scorer
     model = scorer.model
-    user = _user_in_model(scorer, ask, popular_for_unknown or live.news.version > 0, live.is_deleted)
+    welcome = popular_for_unknown or live.news.version > 0 or bool(ask.features)
+    user = _user_in_model(scorer, ask, welcome, live.is_deleted)
     items, not_had = _split(model.items, ask.items)
     allow, not_allowed = (None, []) if ask.allow is None else _split(model.items, ask.allow)
     deny, not_denied = _split(model.items, ask.deny)
     shown, not_shown = _shown(model.items, ask, live)
     request = Request(
         user, items, ask.k, ask.exclude_seen, allow, deny, ask.filter, ask.cap, ask.diversity,
-        live.page.offset, shown, ask.damping, ask.max_shown,
+        live.page.offset, shown, ask.damping, ask.max_shown, ask.features,
     )  # fmt: skip
     profile = scorer.profile(request, live.news.items, live.news.taken_back)
     page = scorer.recommend_for_profile(profile, request, np.append(live.hidden.items, live.news.disliked))

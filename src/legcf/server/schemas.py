@@ -87,6 +87,10 @@ _FILTER = (
     "What attributes of items must be, all at once: a value, a list of values of which one will do, or an object with"
     ' `min` and `max`, `any`, or `not`, such as {"price": {"max": 20}, "brand": {"not": "A"}}.'
 )
+_USER_FEATURES = (
+    "What is known of a user without items, by the names of the columns that the model learnt from; `user` may then be"
+    " unknown. Items decide where there are any."
+)
 _CAP = 'At most so many of one value, by attribute, such as {"brand": 3}.'
 Conditions = Annotated[
     dict[_Text, Annotated[_One | _More | Annotated[Condition, Tag("rule")], Discriminator(_form)]], Field(max_length=20)
@@ -169,12 +173,14 @@ class Ask(_Strict):
     damping: Annotated[float, Field(strict=True)] = Field(0.0, ge=0, le=1, description=_DAMPING)
     max_shown: Annotated[_Times, Field(strict=True)] | None = Field(None, description=_MAX_SHOWN)
     half_life: Annotated[_Days, Field(strict=True)] = Field(7.0, description=_HALF_LIFE)
+    features: _Features = Field({}, description=_USER_FEATURES)
 
 
 _ASKS: list[Any] = [
     {"user": "alice", "k": 5, "explain": 2},
     {"items": ["tea-green", "cup-blue"], "k": 5, "deny": ["tea-black"]},
     {"user": "alice", "k": 5, "offset": 5, "shown": {"tea-green": 3}, "damping": 0.3},
+    {"features": {"age": 31, "city": "Rome"}, "k": 5},
 ]
 
 

@@ -26,8 +26,9 @@ from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
 from legcf.data.interactions import Dataset, Interactions
 from legcf.data.reading.vector_table import read_table
 from legcf.export.answers import answer_model
-from legcf.features.cold_items import ColdItemEncoder
-from legcf.features.item_features import ItemFeatures
+from legcf.features.coder import FeatureCoder
+from legcf.features.encoder import FeatureEncoder, FeatureMap
+from legcf.features.entity_features import EntityFeatures
 from legcf.ranking.builder import RankingBuilder, arrays
 from legcf.ranking.ranking import Ranking
 from legcf.scoring.run_files import (
@@ -62,13 +63,15 @@ class TrainedModel:
     titles: list[str] | None
     metrics: dict[str, Any]
     curve: list[dict[str, Any]]
-    features: ItemFeatures | None = None
+    features: EntityFeatures | None = None
     """What is known of its items besides who has them."""
+    user_encoder: FeatureEncoder | None = None
+    """What gives users without items a vector by their features, to be ranked by among the ranking's vectors."""
     base: "TrainedModel | None" = None
     """The model as it was last trained, where pairs have come to it since (`legcf update`)."""
 
     @property
-    def encoder(self) -> ColdItemEncoder | None:
+    def encoder(self) -> FeatureEncoder | None:
         """Return what gives items a vector by their features, among the ranking's vectors."""
         if self.features is None or self.features.encoder is None:
             return None
@@ -166,6 +169,7 @@ def _save_arrays(folder: Path, trained: TrainedModel) -> str:
         "titles": text_to_arrays(trained.titles) if trained.titles is not None else {},
         "dislikes": {} if trained.ranking.dislikes is None else _pairs(trained.ranking.dislikes),
         "features": trained.features.arrays() if trained.features is not None else {},
+        "user_features": trained.user_encoder.mapping.arrays() if trained.user_encoder is not None else {},
     }
     mark = {"format": RUN_FORMAT, "format_version": RUN_FORMAT_VERSION}
     checkpoint.save(folder / MODEL, groups, mark)
@@ -178,6 +182,7 @@ def _save_arrays(folder: Path, trained: TrainedModel) -> str:
         "metrics": trained.metrics,
         "curve": trained.curve,
         **({} if trained.features is None else {"features": trained.features.facts()}),
+        **({} if trained.user_encoder is None else {"user_features": trained.user_encoder.coder.to_json()}),
     }
     write_json(folder / DESCRIPTION, description)
     return digest
@@ -218,14 +223,20 @@ def load_model(folder: Path) -> TrainedModel:
             raise TypeError("its metrics are not an object, or its curve is not a list")
         features = None
         if groups.get("features"):
-            features = ItemFeatures.restored(groups["features"], description["features"], len(items))
+            features = EntityFeatures.restored(groups["features"], description["features"], len(items))
+        user_encoder = None
+        if groups.get("user_features"):
+            coder = FeatureCoder.from_json(description["user_features"])
+            user_encoder = FeatureEncoder(coder, FeatureMap.restored(groups["user_features"]))
     except UserError:
         raise
     except (LookupError, TypeError, RuntimeError, ValueError, AttributeError, ArithmeticError, MemoryError) as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"{folder} is damaged ({reason}); take another copy or train again.") from error
     base = load_model(folder / _BASE) if (folder / _BASE / DESCRIPTION).exists() else None
-    return TrainedModel(model, ranking, known, config, users, items, titles, metrics, curve, features, base)
+    return TrainedModel(
+        model, ranking, known, config, users, items, titles, metrics, curve, features, user_encoder, base
+    )
 
 
 def read_vectors(path: Path, counts: tuple[int, int], width: int) -> tuple[FloatArray, FloatArray]:

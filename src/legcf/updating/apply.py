@@ -4,9 +4,11 @@
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from legcf.core.columns import FrameColumns
 from legcf.core.config import validated
@@ -16,6 +18,10 @@ from legcf.data.interactions import Dataset
 from legcf.data.options import DEFAULTS, DataOptions
 from legcf.data.reading.item_table import read_features
 from legcf.data.source import load_data
+from legcf.features.encoder import FeatureEncoder
+from legcf.features.entity_features import EntityFeatures
+from legcf.features.fitting import coded, fitted_coder
+from legcf.features.user_mapping import fit_user_map
 from legcf.training.run_folder import TrainedModel, save_model
 from legcf.updating.change import RESOLVE_SHARE
 from legcf.updating.cold import ItemTable
@@ -84,6 +90,30 @@ def apply(trained: TrainedModel, new: NewData, open_data: Callable[[], Dataset] 
 def with_item_features(trained: TrainedModel, dataset: Dataset, table: Any, item_col: str | None) -> TrainedModel:
     """Return a model fresh from training that knows the items of a table, those that nobody has yet among them."""
     return update(trained, None, dataset, about=ItemTable(*read_features(table, item_col)))
+
+
+def with_user_features(trained: TrainedModel, table: Any, user_col: str | None) -> TrainedModel:
+    """Return the model with a map from the features of a table of users, for users of whom no item is known.
+
+    Its metrics say under `user_features` how well the map does for users whom it has not seen.
+    """
+    ranking = trained.ranking
+    if ranking.filter is not None:
+        raise UserError(
+            f"{trained.config.method.name} ranks by histories alone, so features of users lead nowhere in it."
+        )
+    users, rows = read_features(table, user_col, "user")
+    coder, positions = fitted_coder(rows), trained.users.find_all(users)
+    known = np.flatnonzero(positions >= 0)
+    if not len(known):
+        mine, theirs = trained.users.values[0], users.values[0]
+        raise UserError(
+            f"No user of the features is in the interactions: ids are like {theirs!r} here, {mine!r} there."
+        )
+    features = EntityFeatures(coder, coded(coder, rows[known])).renumbered(positions[known], len(trained.users))
+    profiles = fit_user_map(features.rows, coder.widths, ranking.items, ranking.bias, ranking.histories)
+    metrics = {**trained.metrics, "user_features": profiles.facts}
+    return replace(trained, user_encoder=FeatureEncoder(coder, profiles.mapping), metrics=metrics)
 
 
 def write_run(folder: Path, trained: TrainedModel) -> None:

@@ -13,8 +13,8 @@ from legcf.data.interactions import Dataset, Interactions
 from legcf.data.reading.columns import find_column
 from legcf.data.reading.kinds import to_text
 from legcf.features.coder import Kind
+from legcf.features.entity_features import EntityFeatures
 from legcf.features.fitting import coded, fitted_coder
-from legcf.features.item_features import ItemFeatures
 from legcf.features.mapping import fit_map
 from legcf.ranking.popularity import trust
 from legcf.training.run_folder import TrainedModel
@@ -64,7 +64,7 @@ def with_items(trained: TrainedModel, new: Dataset | None, about: ItemTable | No
 
 def known_features(
     base: TrainedModel, current: TrainedModel, merged: MergedData, about: ItemTable | None
-) -> ItemFeatures | None:
+) -> EntityFeatures | None:
     """Return all features of the items, and the map to vectors, learnt from the items that were trained on."""
     count = len(merged.items)
     before = current.features
@@ -73,7 +73,7 @@ def known_features(
     if about is None:
         return before
     coder = before.coder if before is not None else fitted_coder(about.rows, about.kinds)
-    newer = ItemFeatures(coder, coded(coder, about.rows)).renumbered(merged.items.find_all(about.items), count)
+    newer = EntityFeatures(coder, coded(coder, about.rows)).renumbered(merged.items.find_all(about.items), count)
     features = newer if before is None else before.overlaid(newer)
     vectors, pooling = trained_vectors(base)
     trained_on = features.rows[: len(base.items)]
@@ -81,7 +81,7 @@ def known_features(
     return replace(features, mapping=mapping)
 
 
-def described(base: TrainedModel, features: ItemFeatures | None, count: int) -> NDArray[np.bool_]:
+def described(base: TrainedModel, features: EntityFeatures | None, count: int) -> NDArray[np.bool_]:
     """Mark the items that came after the training and have features."""
     marked = np.zeros(count, dtype=np.bool_)
     if features is not None:
@@ -90,7 +90,7 @@ def described(base: TrainedModel, features: ItemFeatures | None, count: int) -> 
 
 
 def blended(
-    vectors: FloatArray, which: LongArray, popularity: NDArray[np.integer], trained: int, features: ItemFeatures
+    vectors: FloatArray, which: LongArray, popularity: NDArray[np.integer], trained: int, features: EntityFeatures
 ) -> FloatArray:
     """Blend the vectors of items that came after the training with those that their features give.
 

@@ -19,8 +19,8 @@ from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset, Interactions
 from legcf.embeddings.budget import without_budget
 from legcf.evaluation import Evaluator, eval_users, evaluate, sample_eval_users
-from legcf.features.cold_items import ColdItemEncoder
-from legcf.features.item_features import ItemFeatures
+from legcf.features.encoder import FeatureEncoder
+from legcf.features.entity_features import EntityFeatures
 from legcf.modelfile.served_model import EVENT_WEIGHTS, encoder_bytes
 from legcf.ranking.builder import RankingBuilder
 from legcf.ranking.item_lists.recipe import ListFitter
@@ -74,9 +74,14 @@ def update(
     ranking = _ranked(base, model, empty, changed, None if features is None else features.encoder)
     ranking = replace(ranking, dislikes=merged.dislikes)
     config, growth = model_config(base), merged.added.num_pairs / max(base.ranking.histories.num_pairs, 1)
+    user_encoder = trained.user_encoder
+    if user_encoder is not None:
+        same_items = ranking.items[merged.items.find_all(trained.items)]
+        user_encoder = user_encoder.facing(trained.ranking.items, same_items)
     result = TrainedModel(
-        model, ranking, merged.known, config, merged.users, merged.items, merged.titles, {}, base.curve, features, base
-    )
+        model, ranking, merged.known, config, merged.users, merged.items, merged.titles, {}, base.curve, features,
+        user_encoder, base,
+    )  # fmt: skip
     dataset = empty if data is None else grown_dataset(data, result)
     watching = sample_eval_users(dataset.validation, config.training.validation_users, config.seed)
     again = growth >= REWEIGH_GROWTH and _can_weigh(result, dataset)
@@ -99,7 +104,7 @@ def update(
     metrics["seconds"] = {"this_session": time.perf_counter() - started}
     metrics["peak_rss_mb"] = peak_memory_mb()
     metrics |= {key: base.metrics[key] for key in ("final", "best_epoch", EVENT_WEIGHTS) if key in base.metrics}
-    metrics |= {key: trained.metrics[key] for key in (MARK_KEY,) if key in trained.metrics}
+    metrics |= {key: trained.metrics[key] for key in (MARK_KEY, "user_features") if key in trained.metrics}
     return replace(result, metrics=metrics)
 
 
@@ -130,7 +135,7 @@ def model_config(base: TrainedModel) -> Any:
 
 
 def _grown_model(
-    base: TrainedModel, merged: MergedData, changed: NDArray[np.bool_], features: ItemFeatures | None
+    base: TrainedModel, merged: MergedData, changed: NDArray[np.bool_], features: EntityFeatures | None
 ) -> Model:
     items, pooling = trained_vectors(base)
     settings = settings_for(base.model.layer.als_settings, items, base.ranking.histories, pooling)
@@ -150,7 +155,7 @@ def _grown_model(
 
 
 def _ranked(
-    base: TrainedModel, model: Model, dataset: Dataset, changed: NDArray[np.bool_], encoder: ColdItemEncoder | None
+    base: TrainedModel, model: Model, dataset: Dataset, changed: NDArray[np.bool_], encoder: FeatureEncoder | None
 ) -> Ranking:
     settings, lists = base.config.ranking, base.ranking.lists
     budget = ByteBudget.of(base.config, dataset)

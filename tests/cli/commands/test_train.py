@@ -8,8 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from legcf.recommender import Recommender
+from legcf.scoring.scorer import Request, Scorer
 from tests.cli.conftest import QUICK
 from tests.cli.typed import legcf, refused
 
@@ -52,6 +55,34 @@ def test_writes_a_whole_run(run: Path) -> None:
     assert config["training"]["negatives"] == 5
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [line["stage"] for line in lines if line["epoch"]] == ["pretrain"] * 2 + ["alternate"] * 2
+
+
+def test_user_features_reach_the_run_the_file_and_an_update(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    likes = rng.random((240, 90)) < np.where((np.arange(240) % 3)[:, None] == np.arange(90) % 3, 0.3, 0.02)
+    pairs = [f"u{user},i{item}" for user, item in zip(*np.nonzero(likes), strict=True)]
+    (tmp_path / "log.csv").write_text("\n".join(["user,item", *pairs]))
+    lines = [f"u{user},town {user % 3},{20 + user % 50}" for user in range(240)]
+    (tmp_path / "users.csv").write_text("\n".join(["user,town,age", *lines, "new,town 1,30"]))
+    run, log, table = tmp_path / "run", tmp_path / "log.csv", tmp_path / "users.csv"
+    answer = legcf("train", log, "--user-features", table, "--preset", "fast", "--out", run, "--quiet")
+    assert answer.code == 0, answer.err
+    assert re.search(r"Users without items: recall 0\.\d+ by features, 0\.\d+ by popularity, so features", answer.out)
+    assert legcf("export", run, tmp_path / "model.legcf").code == 0
+    (tmp_path / "more.csv").write_text("user,item\nu1,i2\nlater,i4\nlater,fresh\n")
+    assert legcf("update", run, tmp_path / "more.csv", "--out", tmp_path / "run2").code == 0
+    files = (run / "answers.legcf", tmp_path / "model.legcf", tmp_path / "run2" / "answers.legcf")
+    for town in range(3):
+        asked = Request(features={"town": f"town {town}"}, k=8)
+        for file in files:
+            assert {int(str(one.id)[1:]) % 3 for one in Scorer.load(file).recommend(asked)} == {town}
+        for folder in (run, tmp_path / "run2"):
+            found = Recommender.load(folder).recommend(features=asked.features, k=8)["item"].to_list()
+            assert {int(item[1:]) % 3 for item in found} == {town}
+    table.write_text("user,town\nx,y\n")
+    assert "'x'" in refused(
+        "train", log, "--user-features", table, "--preset", "fast", "--out", tmp_path / "no", "--quiet"
+    )
 
 
 def test_json_is_the_metrics_and_nothing_else(folder: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from legcf.export.build import build
 from legcf.export.options import ExportOptions
-from legcf.features.cold_items import ColdItemEncoder
+from legcf.features.encoder import FeatureEncoder
 from legcf.modelfile.served_model import ServedModel
 from legcf.scoring.extend import NewItem, with_new_items
 from legcf.scoring.scorer import Request, Scorer
@@ -228,7 +228,7 @@ def test_numbers_and_their_digits_are_one_id_and_other_spellings_are_not(tmp_pat
     assert {event.user for event in events} == {"101", "0101", "1_01", "+101", " 101", "１０１"}
 
 
-def _numbered(encoder: ColdItemEncoder, path: Path) -> Path:
+def _numbered(encoder: FeatureEncoder, path: Path) -> Path:
     """Save a model whose ids are numbers, and which learnt from features."""
     replace(build(make_toy(1, text_ids=False), ExportOptions(t=2, c=10)), encoder=encoder).save(path)
     return path
@@ -236,7 +236,7 @@ def _numbered(encoder: ColdItemEncoder, path: Path) -> Path:
 
 @pytest.mark.parametrize("number", [10**22, 2**63, -(2**63) - 1])
 def test_an_id_that_the_ids_of_the_model_cannot_hold_is_refused(
-    encoder: ColdItemEncoder, tmp_path: Path, number: int
+    encoder: FeatureEncoder, tmp_path: Path, number: int
 ) -> None:
     with told(_numbered(encoder, tmp_path / "model"), tmp_path / "log") as client:
         before = client.get("/recommend/101?k=5").json()
@@ -248,7 +248,7 @@ def test_an_id_that_the_ids_of_the_model_cannot_hold_is_refused(
 
 
 def test_a_log_that_describes_such_an_id_is_served_without_it(
-    encoder: ColdItemEncoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    encoder: FeatureEncoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = EventLog(tmp_path / "log", create=True)
     log.write([[Described(name, {"kind": "group 1"}, None, 1.0) for name in (f"{10**22}", f"{2**63}", "-3", "7000")]])

@@ -56,6 +56,10 @@ def train(
             help="A table of items (csv, parquet, jsonl) with features, so that items without users can be recommended."
         ),
     ] = None,
+    user_features: Annotated[
+        Path | None,
+        Option(help="A table of users with features, so that people without items are recommended something by them."),
+    ] = None,
     folds: Annotated[
         int | None, Option(min=2, help="Measure the settings on so many folds of all pairs; no model is kept.")
     ] = None,
@@ -79,8 +83,8 @@ def train(
     if folds is not None:
         _refuse_beside_folds(
             {
-                "--final": final, "--resume": resume, "--item-features": item_features, "--log": log,
-                "--baselines": baselines, "--workers": workers > 1,
+                "--final": final, "--resume": resume, "--item-features": item_features,
+                "--user-features": user_features, "--log": log, "--baselines": baselines, "--workers": workers > 1,
             }, out,
         )  # fmt: skip
     if start_ranks(workers):
@@ -148,8 +152,8 @@ def train(
         folder = out if speaks else None
         trained = run(dataset, resolved, TrainingOptions(folder, resume, quiet or as_json, on_epoch, final=final))
         distributed.leave()  # what follows is done by the one that speaks
-        if item_features is not None and speaks:
-            trained = _with_features(trained, item_features, dataset, options, out)
+        if speaks and (item_features is not None or user_features is not None):
+            trained = _with_features(trained, item_features, user_features, dataset, options, out)
     except UserError:
         if is_new and speaks:
             remove_unfinished(out)
@@ -176,6 +180,8 @@ def train(
         others = {} if baselines is False else _simpler(trained, dataset, anyway=baselines is True)
         if others:
             typer.echo(comparison(trained.metrics["test"][METRIC], others))
+        if user_features is not None:
+            typer.echo(_said_of_users(trained.metrics["user_features"]))
         typer.echo(f"Run: {out}. Next: {next_command}")
 
 
@@ -218,18 +224,28 @@ def _simpler(trained: "TrainedModel", dataset: "Dataset", anyway: bool) -> dict[
 
 
 def _with_features(
-    trained: "TrainedModel", source: Path, dataset: "Dataset", options: DataOptions, out: Path
+    trained: "TrainedModel", items: Path | None, users: Path | None, dataset: "Dataset", options: DataOptions, out: Path
 ) -> "TrainedModel":
-    """Write the run again with a model that knows the items of a table, and return that model."""
+    """Write the run again with a model that knows what tables say of items and users, and return that model."""
     from legcf.core.files import folder_held, write_json
     from legcf.training.run_folder import save_model
-    from legcf.updating.apply import with_item_features
+    from legcf.updating.apply import with_item_features, with_user_features
 
-    grown = with_item_features(trained, dataset, source, options.item_col)
+    if items is not None:
+        trained = with_item_features(trained, dataset, items, options.item_col)
+    if users is not None:
+        trained = with_user_features(trained, users, options.user_col)
     with folder_held(out):
-        save_model(out, grown)
-        write_json(out / "metrics.json", grown.metrics)
-    return grown
+        save_model(out, trained)
+        write_json(out / "metrics.json", trained.metrics)
+    return trained
+
+
+def _said_of_users(found: dict[str, Any]) -> str:
+    """Say how users without items are ranked for, by their features or by popularity."""
+    end = "features decide" if found["used"] else "they are shown what is popular"
+    shares = f"{found['recall']:.4f} by features, {found['popularity']:.4f} by popularity"
+    return f"Users without items: recall {shares}, so {end}."
 
 
 def _refuse_too_wide(dim: int, config: "RunConfig", dataset: "Dataset") -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read a table of items, a row each: titles (`--titles`), attributes (`--items`) and features (`--item-features`).
+"""Read a table of items or users, a row each: titles (`--titles`), attributes (`--items`), features.
 
 All three take every format of `FORMATS`, plain or compressed. A column of a file without types (CSV and its kin) holds
 numbers if all that is written in it spells numbers.
@@ -8,7 +8,7 @@ numbers if all that is written in it spells numbers.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -112,27 +112,29 @@ def _values(where: str, name: str, column: pl.DataFrame, num_items: int) -> Text
     return TextValues(pairs["position"].to_numpy().astype(np.int64), pairs["value"].to_list())
 
 
-def read_features(source: Any, item_col: str | None = None) -> tuple[IdMap, pl.DataFrame]:
-    """Return the ids of a file or frame of items, and its other columns, typed; a repeated item keeps its first row."""
+def read_features(
+    source: Any, id_col: str | None = None, kind: Literal["item", "user"] = "item"
+) -> tuple[IdMap, pl.DataFrame]:
+    """Return the ids of a file or frame, and its other columns, typed; a repeated item or user keeps its first row."""
     path = Path(source) if isinstance(source, str | Path) else None
-    where = "The frame of item features" if path is None else str(path)
+    where = f"The frame of {kind} features" if path is None else str(path)
     if path is not None and plain_suffix(path) not in FORMATS:
-        raise UserError(f"{path} is not a table of items: give a file ending in {', '.join(FORMATS)}.")
+        raise UserError(f"{path} is not a table of {kind}s: give a file ending in {', '.join(FORMATS)}.")
     table = frame_of(source).collect() if path is None else _read(path)
-    column = required_column(table.columns, "item", item_col, where)
+    column = required_column(table.columns, kind, id_col, where)
     if table[column].null_count():
-        raise UserError(f"{where} has no item id in {table[column].null_count():,} rows: give every row one.")
+        raise UserError(f"{where} has no {kind} id in {table[column].null_count():,} rows: give every row one.")
     table = table.unique(column, keep="first", maintain_order=True)
     ids, features = table[column], table.drop(column)
     if not features.width or not table.height:
-        raise UserError(f"{where} has nothing but ids: give at least one item and one column that says something.")
+        raise UserError(f"{where} has nothing but ids: give at least one {kind} and one column that says something.")
     if path is not None and find_format(path, DEFAULTS).is_text and ids.dtype == pl.String:
         integers = as_integers(ids)
         ids = ids if integers is None else integers
     if path is not None and not find_format(path, DEFAULTS).is_typed:
         features = features.select(typed(values) for values in features)
     is_number = ids.dtype.is_integer() and ids.dtype != pl.Int128
-    return IdMap.of((ids if is_number else to_text(ids)).to_list(), "item"), features
+    return IdMap.of((ids if is_number else to_text(ids)).to_list(), kind), features
 
 
 def _read(path: Path) -> pl.DataFrame:
