@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 def reproduce(
     data_options: DataOptions,
     study: Annotated[
-        str, Argument(metavar="STUDY", help="table2, converged, ablation, hyperparameters, backbones, figures or all.")
+        str,
+        Argument(
+            metavar="STUDY", help="table2, converged, ablation, hyperparameters, backbones, figures, bytes or all."
+        ),
     ],
     data: Annotated[str, Option(help="A folder, a file, or a known name such as gowalla.")],
     seeds: Annotated[int, Option(help="How many seeds: 0, 1, …")] = 1,
