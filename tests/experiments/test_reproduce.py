@@ -125,8 +125,9 @@ def test_one_row_alone(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyP
 
 class TestBadInput:
     def test_unknown_row(self, folder: Path) -> None:
-        message = refused("reproduce", "table2", "--data", folder, "--row", "legcf-9")
-        assert "table2 has no row `legcf-9`" in message
+        answer = legcf("reproduce", "table2", "--data", folder, "--row", "legcf-9")
+        assert answer.code == 2
+        assert "table2 has no row `legcf-9`" in answer.err
 
     def test_unknown_study(self, folder: Path) -> None:
         assert "no study `table9`" in refused("reproduce", "table9", "--data", folder)
