@@ -22,6 +22,7 @@ TITLES = {"gowalla": "Gowalla", "lastfm": "LastFM"}
 FILTERS = ("chebycf", "bspm")  # rank by the graph of all pairs
 WORDS = {"validation": "validation", "last epoch": "its epochs", "time": "**time**"}
 _PLACE = re.compile(r"(<!-- (\S+) (\S+) (\S+): begin -->\n)(.*?)(<!-- \2 \3 \4: end -->)", re.DOTALL)
+OFFICIAL = {"batch": 1640, "rate": 4e-3}  # four times the release's batches and rate
 Line = tuple[dict[str, Any], list[StoredRun]]
 
 
@@ -32,6 +33,9 @@ def page(text: str) -> str:
 
 def table(data: str, study: str, preset: str) -> str:
     """A line for every row of the study; columns that would be empty are left out."""
+    if study == "official":
+        runs = json.loads((DOCS.parent / "benchmarks" / "results" / f"official-{data}.json").read_text())
+        return official([run for run in runs if OFFICIAL.items() <= run.items()])
     lines = _lines(data, study, preset)
     if study == "bytes":
         return _by_bytes(data, lines)
@@ -77,6 +81,42 @@ def _needed(run: StoredRun) -> str:
     if method in FILTERS or backbone.get("layers"):
         return "all pairs"
     return "" if method == "popularity" or backbone["name"] != "history" else "the user's items"
+
+
+def official(found: list[dict[str, Any]]) -> str:
+    """A line for every part of study_official.py: means over seeds, and the least and the most that updates changed."""
+    names = ("`official`, changed", "seeds", "pretraining", "with updates", "change", "epochs", "test R@20 / N@20")
+    text = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+    for part in dict.fromkeys(run["part"] for run in found):
+        runs = sorted((run for run in found if run["part"] == part), key=lambda run: run["seed"])
+        ends = [[_best(run, stage) for stage in ("pretrain", "alternate")] for run in runs]
+        before, after = (sum(values) / len(runs) for values in zip(*ends, strict=True))
+        changes = sorted(after / before - 1 for before, after in ends)
+        spread = f" ({_signed(changes[0])} to {_signed(changes[-1])})" if len(runs) > 1 else ""
+        test = [sum(run["test"][name] for run in runs) / len(runs) for name in ("recall@20", "ndcg@20")]
+        cells = [
+            part,
+            ", ".join(str(run["seed"]) for run in runs),
+            f"{before:.4f}",
+            f"{after:.4f}",
+            _signed(after / before - 1) + spread,
+            ", ".join(f"{epochs_of(run, 'pretrain')} + {epochs_of(run, 'alternate')}" for run in runs),
+            "{:.4f} / {:.4f}".format(*test),
+        ]
+        text.append(f"| {' | '.join(cells)} |")
+    return "\n".join(text)
+
+
+def epochs_of(run: dict[str, Any], stage: str) -> int:
+    return sum(epoch["stage"] == stage for epoch in run["epochs"])
+
+
+def _best(run: dict[str, Any], stage: str) -> float:
+    return max(epoch["ndcg@20"] for epoch in run["epochs"] if epoch["stage"] == stage)
+
+
+def _signed(share: float) -> str:
+    return f"{100 * share:+.0f} %".replace("-", "−")
 
 
 def _lines(data: str, study: str, preset: str) -> list[Line]:

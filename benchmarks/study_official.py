@@ -6,8 +6,8 @@
 
 Every run has both stages, each ended by patience. A line for every epoch has validation, the mean weight of S and the
 mean lengths of composed rows and of meta-embeddings. A finished run is kept in benchmarks/results/official-DATA.json,
-and is not run again; test is measured once, on what the run ends with. `--page` prints the table and draws
-docs/images/official-DATA.svg.
+and is not run again; test is measured once, on what the run ends with. `--page` draws
+docs/images/official-DATA.svg; the table is made by paper_tables.py.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from one_file import write
+from paper_tables import OFFICIAL, epochs_of, official
 
 from legcf.core.config import merged
 from legcf.data.interactions import Dataset
@@ -63,15 +64,13 @@ def main() -> None:
     options.add_argument("data", help="a folder, a file, or a known name")
     options.add_argument("--part", nargs="+", choices=list(PARTS), default=list(PARTS))
     options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    options.add_argument("--batch", type=int, default=410)
-    options.add_argument("--rate", type=float, default=1e-3)
-    options.add_argument("--page", action="store_true", help="print the table and draw the figure; train nothing")
+    options.add_argument("--batch", type=int, default=OFFICIAL["batch"], help="the release: 410")
+    options.add_argument("--rate", type=float, default=OFFICIAL["rate"], help="the release: 1e-3")
+    options.add_argument("--page", action="store_true", help="draw the figure; train nothing")
     given = options.parse_args()
     path = HERE / "results" / f"official-{Path(given.data).name}.json"
     if given.page:
-        found = json.loads(path.read_text())
-        print(table(found))
-        draw(found, HERE.parent / "docs" / "images" / f"{path.stem}.svg")
+        draw(json.loads(path.read_text()), HERE.parent / "docs" / "images" / f"{path.stem}.svg")
         return
     dataset = load_data(given.data, DataOptions())
     for seed in given.seeds:
@@ -82,7 +81,7 @@ def main() -> None:
                     dataset, PARTS[part], seed, {"batch_size": given.batch, "learning_rate": given.rate}
                 )
                 write(path, json.dumps([*_known(path), run]))
-                print(table([run]).splitlines()[-1], flush=True)
+                print(official([run]).splitlines()[-1], flush=True)
 
 
 def _known(path: Path) -> list[Run]:
@@ -128,44 +127,6 @@ def sizes(layer: Legcf) -> dict[str, float]:
     return {name: round(value, 4) for name, value in found.items()}
 
 
-def best(run: Run, stage: str) -> float:
-    return max(epoch["ndcg@20"] for epoch in run["epochs"] if epoch["stage"] == stage)
-
-
-def table(found: list[Run]) -> str:
-    """A line for every part: means over its seeds, and of the seeds' changes the least and the most."""
-    lines = [
-        "| `official`, one part changed | seeds | pretraining | with updates | change | epochs | test R@20 / N@20 |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for part in (part for part in PARTS if any(run["part"] == part for run in found)):
-        runs = sorted((run for run in found if run["part"] == part), key=lambda run: run["seed"])
-        ends = np.array([[best(run, stage) for stage in ("pretrain", "alternate")] for run in runs])
-        changes = ends[:, 1] / ends[:, 0] - 1
-        test = np.array([[run["test"][name] for name in ("recall@20", "ndcg@20")] for run in runs])
-        before, after = ends.mean(axis=0)
-        cells = [
-            part,
-            ", ".join(str(run["seed"]) for run in runs),
-            f"{before:.4f}",
-            f"{after:.4f}",
-            _signed(after / before - 1)
-            + (f" ({_signed(changes.min())} to {_signed(changes.max())})" if len(runs) > 1 else ""),
-            ", ".join(" + ".join(str(_length(run, stage)) for stage in ("pretrain", "alternate")) for run in runs),
-            "{:.4f} / {:.4f}".format(*test.mean(axis=0)),
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def _length(run: Run, stage: str) -> int:
-    return sum(epoch["stage"] == stage for epoch in run["epochs"])
-
-
-def _signed(share: float) -> str:
-    return f"{100 * share:+.0f} %".replace("-", "−")
-
-
 def draw(found: list[Run], path: Path) -> None:
     """Validation, mean weight and mean lengths over the epochs of seed 0, from the first update on."""
     import matplotlib
@@ -176,11 +137,11 @@ def draw(found: list[Run], path: Path) -> None:
     figure = Figure(figsize=(10, 3.4), layout="constrained")
     axes = figure.subplots(1, 3)
     shown = {"ndcg@20": "validation NDCG@20", "weight": "mean weight of S", "row": "mean length of a composed row"}
-    for run in (run for run in found if run["seed"] == 0 and run["part"] in DRAWN):
-        pretrained = _length(run, "pretrain")
+    for run in (run for run in found if run["seed"] == 0 and run["part"] in DRAWN and OFFICIAL.items() <= run.items()):
+        pretrained = epochs_of(run, "pretrain")
         for one, (name, title) in zip(axes, shown.items(), strict=True):
             values = [epoch[name] for epoch in run["epochs"]]
-            one.plot(np.arange(len(values)) - pretrained + 1, values, marker=DRAWN[run["part"]], markersize=2.5,
+            one.plot(np.arange(len(values)) - pretrained + 1, values, marker=DRAWN[run["part"]], markersize=3.5, markevery=12,
                      linewidth=1, label=run["part"])  # fmt: skip
             one.set(title=title, xlabel="epochs after the first update")
     for one in axes:
