@@ -32,7 +32,7 @@ def page(text: str) -> str:
 
 
 def table(data: str, study: str, preset: str) -> str:
-    """A line for every row of the study; columns that would be empty are left out."""
+    """A line for every row of the study; left out are empty columns, stages of rivals, and seeds if all are 0."""
     if study == "official":
         runs = json.loads((DOCS.parent / "benchmarks" / "results" / f"official-{data}.json").read_text())
         return official([run for run in runs if OFFICIAL.items() <= run.items()])
@@ -50,7 +50,10 @@ def table(data: str, study: str, preset: str) -> str:
         "largest fall": [_falls(runs) for _, runs in lines],
         "ended by": [_ends(runs) for _, runs in lines],
     }
-    shown = {name: cells for name, cells in columns.items() if any(cells)}
+    left_out = ("best validation N@20", "largest fall") if study == "table2" else ()
+    shown = {name: cells for name, cells in columns.items() if any(cells) and name not in left_out}
+    if set(shown["seeds"]) == {"0"}:
+        del shown["seeds"]
     rows = [f"| {' | '.join(cells)} |" for cells in zip(*shown.values(), strict=True)]
     return "\n".join([f"| {' | '.join(shown)} |", "|---" * len(shown) + "|", *rows])
 
@@ -85,7 +88,7 @@ def _needed(run: StoredRun) -> str:
 
 def official(found: list[dict[str, Any]]) -> str:
     """A line for every part of study_official.py: means over seeds, and the least and the most that updates changed."""
-    names = ("`official`, changed", "seeds", "pretraining", "with updates", "change", "epochs", "test R@20 / N@20")
+    names = ("`official`, changed", "seeds", "pretraining", "with updates", "change", "test R@20 / N@20")
     text = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
     for part in dict.fromkeys(run["part"] for run in found):
         runs = sorted((run for run in found if run["part"] == part), key=lambda run: run["seed"])
@@ -100,15 +103,10 @@ def official(found: list[dict[str, Any]]) -> str:
             f"{before:.4f}",
             f"{after:.4f}",
             _signed(after / before - 1) + spread,
-            ", ".join(f"{epochs_of(run, 'pretrain')} + {epochs_of(run, 'alternate')}" for run in runs),
             "{:.4f} / {:.4f}".format(*test),
         ]
         text.append(f"| {' | '.join(cells)} |")
     return "\n".join(text)
-
-
-def epochs_of(run: dict[str, Any], stage: str) -> int:
-    return sum(epoch["stage"] == stage for epoch in run["epochs"])
 
 
 def _best(run: dict[str, Any], stage: str) -> float:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from one_file import write
-from paper_tables import OFFICIAL, epochs_of, official
+from paper_tables import OFFICIAL, official
 
 from legcf.core.config import merged
 from legcf.data.interactions import Dataset
@@ -138,11 +138,13 @@ def draw(found: list[Run], path: Path) -> None:
     axes = figure.subplots(1, 3)
     shown = {"ndcg@20": "validation NDCG@20", "weight": "mean weight of S", "row": "mean length of a composed row"}
     for run in (run for run in found if run["seed"] == 0 and run["part"] in DRAWN and OFFICIAL.items() <= run.items()):
-        pretrained = epochs_of(run, "pretrain")
+        pretrained = sum(epoch["stage"] == "pretrain" for epoch in run["epochs"])
         for one, (name, title) in zip(axes, shown.items(), strict=True):
             values = [epoch[name] for epoch in run["epochs"]]
-            one.plot(np.arange(len(values)) - pretrained + 1, values, marker=DRAWN[run["part"]], markersize=3.5, markevery=12,
-                     linewidth=1, label=run["part"])  # fmt: skip
+            one.plot(
+                np.arange(len(values)) - pretrained + 1, values, marker=DRAWN[run["part"]], markersize=3.5,
+                markevery=12, linewidth=1, label=run["part"],
+            )  # fmt: skip
             one.set(title=title, xlabel="epochs after the first update")
     for one in axes:
         one.axvline(0.5, color="#8a8a8a", linewidth=0.8, linestyle=":")
