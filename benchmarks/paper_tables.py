@@ -50,7 +50,14 @@ def table(data: str, study: str, preset: str) -> str:
         "largest fall": [_falls(runs) for _, runs in lines],
         "ended by": [_ends(runs) for _, runs in lines],
     }
-    left_out = ("best validation N@20", "largest fall") if study == "table2" else ()
+    left_out: tuple[str, ...] = ()
+    if study == "table2":
+        left_out = ("best validation N@20", "largest fall", "ended by")
+        names = columns[TITLES.get(data, data)]
+        names[:] = [
+            f"{name} (**time**)" if "time" in end else name
+            for name, end in zip(names, columns["ended by"], strict=True)
+        ]
     shown = {name: cells for name, cells in columns.items() if any(cells) and name not in left_out}
     if set(shown["seeds"]) == {"0"}:
         del shown["seeds"]

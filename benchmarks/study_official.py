@@ -33,6 +33,7 @@ from legcf.training.stage import Stage, TrainingView
 HERE = Path(__file__).resolve().parent
 HALF, ONCE, FLAT = {"anchor_weight": 0.5}, {"normalise": "once"}, {"tanh": False}
 REFIT, PURSUIT = {"update": "pinv-refit"}, {"update": "matching-pursuit"}
+TEXT = HALF | ONCE | FLAT | {"codebook": "xavier", "item_bias": False}
 PARTS: dict[str, dict[str, Any]] = {
     "as it is (w* = 0.9)": {},
     "w* = 0.5": HALF,
@@ -44,6 +45,7 @@ PARTS: dict[str, dict[str, Any]] = {
     "update: pursuit": PURSUIT,
     "w* = 0.5, normalised once": HALF | ONCE,
     "w* = 0.5, without tanh": HALF | FLAT,
+    "all as in the paper's text": TEXT,
     "w* = 0.5, refitted": HALF | REFIT,
     "w* = 0.5, pursuit": HALF | PURSUIT,
     "w* = 0.5, normalised once, refitted": HALF | ONCE | REFIT,
