@@ -49,7 +49,10 @@ class Recommender(Answering, Parameters):
         backbone_options: Keys of the section `backbone`.
         training: Keys of the section `training`, such as `{"epochs": 5}`.
         ranking: Keys of the section `ranking`, such as `{"bytes": "1MB"}`.
-        quiet: Whether to show no progress.
+        quiet: Whether to show no progress, and not to say at the end how it went.
+        seconds: Have `fit` done in this time, with the best model that these cores make in it, at least that of the
+            preset `fast`. A clock is not repeatable: `metrics["within"]` says what was kept, and a recommender with the
+            settings of `config` makes it again.
 
     Example:
         ```python
@@ -74,6 +77,7 @@ class Recommender(Answering, Parameters):
         training: Mapping[str, Any] | None = None,
         ranking: Mapping[str, Any] | None = None,
         quiet: bool = True,
+        seconds: float | None = None,
     ) -> None:
         self._configure(
             {
@@ -86,6 +90,7 @@ class Recommender(Answering, Parameters):
                 "training": training,
                 "ranking": ranking,
                 "quiet": quiet,
+                "seconds": seconds,
             }
         )
         self._keep(None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -55,9 +56,11 @@ def require_packages(config: RunConfig) -> None:
     """Refuse, before any work is done, settings that need torch where it is not installed."""
     if not is_solved(config):
         try:
-            import torch  # noqa: F401
-        except ModuleNotFoundError as error:
-            raise MissingExtra(f"Preset {config.preset} of method {config.method.name}", "train") from error
+            found = find_spec("torch") is not None  # without importing it: that takes a second
+        except ModuleNotFoundError:
+            found = False
+        if not found:
+            raise MissingExtra(f"Preset {config.preset} of method {config.method.name}", "train")
 
 
 def make_model(

@@ -38,8 +38,9 @@ from legcf.training.build import TrainingGraph, is_solved, make_model, require_p
 from legcf.training.registry import BACKBONES, METHODS, config_from_json
 from legcf.training.run_folder import TrainedModel, prepare_folder, read_vectors, save_model
 from legcf.training.sampler import edge_folds
+from legcf.training.selection.in_time import best_in_time, rehearsal_share, with_deadline
 from legcf.training.selection.select import Selected, select_untrained, train_or_keep, with_factorisation
-from legcf.training.session import DEFAULT_OPTIONS, RunSession, TrainingOptions
+from legcf.training.session import DEFAULT_OPTIONS, Deadline, RunSession, TrainingOptions
 from legcf.training.shared_work import Work
 
 _HELD_OUT = 1 / 3
@@ -58,6 +59,7 @@ def train(dataset: Dataset, config: RunConfig, options: TrainingOptions = DEFAUL
     tested as usual, in the folder `chosen` of the run, and then trained once more on every pair there is.
     """
     require_packages(config)
+    options = with_deadline(config, options)
     with ExitStack() as stack:
         folder = options.folder
         distributed.run_on_first_and_broadcast(
@@ -70,9 +72,12 @@ def _train(dataset: Dataset, config: RunConfig, options: TrainingOptions) -> Tra
     rehearsal_data = _rehearsal_data(dataset, config, options.final)
     if rehearsal_data is None:
         return _train_once(dataset, config, options)
-    rehearsal = _rehearse(rehearsal_data, config, options)
+    parts = (dataset.train, dataset.validation, dataset.test) if options.final else (dataset.train,)
+    pairs = sum(part.num_pairs for part in parts)
+    rehearsal = _rehearse(rehearsal_data, config, rehearsal_share(options, rehearsal_data.train.num_pairs, pairs))
     data = dataset.whole() if options.final else dataset
-    return _train_once(data, rehearsal.frozen_config, replace(options, work=Work()), rehearsal)
+    options = replace(options, work=Work(), deadline=Deadline())  # what was kept is made again, however long it takes
+    return _train_once(data, rehearsal.frozen_config, options, rehearsal)
 
 
 @dataclass(frozen=True)
@@ -132,7 +137,8 @@ def _rehearse(dataset: Dataset, config: RunConfig, options: TrainingOptions) -> 
         )
         return Rehearsal(config_from_json(described["config"]), described["metrics"])
     resume = has("config.json")
-    trained = train(dataset, config, TrainingOptions(folder, resume, options.quiet, options.on_epoch))
+    options = TrainingOptions(folder, resume, options.quiet, options.on_epoch, deadline=options.deadline)
+    trained = train(dataset, config, options)
     return Rehearsal(trained.config, trained.metrics)
 
 
@@ -155,10 +161,33 @@ def _train_once(
     threads.use(sized.training.threads)
     threads.return_freed_memory()
 
-    sized = with_factorisation(sized, dataset, options.work)
+    def make(one: RunConfig, options: TrainingOptions) -> TrainedModel:
+        return _make(dataset, *_with_sizes(one, dataset), options)
+
+    if sized.training.seconds is None:
+        trained = _make(dataset, sized, byte_budget, options)
+    else:
+        trained = best_in_time(sized, options, make)
+    trained.metrics["peak_rss_mb"] = peak_memory_mb()
+    trained.metrics["seconds"]["this_session"] = took = time.perf_counter() - started
+    trained.metrics["seconds"]["whole"] = took + (0.0 if rehearsal is None else rehearsal.seconds)
+    if rehearsal is not None:
+        trained.metrics.update(_rehearsal_metrics(rehearsal, dataset, options.final))
+    if folder is not None:
+        save_model(folder, trained)
+        write_json(folder / "metrics.json", trained.metrics)
+        for spilled in (folder / "checkpoint").glob("basis*.npy"):
+            spilled.unlink()
+    return trained
+
+
+def _make(dataset: Dataset, sized: RunConfig, byte_budget: int | None, options: TrainingOptions) -> TrainedModel:
+    """Select, train and test a model; `byte_budget` is what its vectors and lists may take."""
+    started = time.perf_counter()
+    sized = with_factorisation(sized, dataset, options.work, options.deadline)
     rng = Stream.RUN.generator(sized.seed)
     folds = edge_folds(dataset.train, sized.training.edge_folds, rng) if sized.training.edge_folds else None
-    model = build_model(sized, dataset, rng, folder, folds, options.work)
+    model = build_model(sized, dataset, rng, options.folder, folds, options.work)
     stages = METHODS[sized.method.name].recipe(sized.method, sized.training)
     session = _session_type(sized)(model, dataset, sized, stages, rng, options)
     fitter = None
@@ -189,20 +218,9 @@ def _train_once(
         "train": session.state.seconds,
         "counted": session.state.spent,
         "evaluate": time.perf_counter() - evaluation_started,
-        "this_session": time.perf_counter() - started,
     }
-    metrics["seconds"]["whole"] = metrics["seconds"]["this_session"] + (0.0 if rehearsal is None else rehearsal.seconds)
-    metrics["peak_rss_mb"] = peak_memory_mb()
     metrics |= _best_epochs(session) | selected.reason
-    if rehearsal is not None:
-        metrics |= _rehearsal_metrics(rehearsal, dataset, options.final)
-    trained = _trained_model(selected, known, dataset, metrics, session)
-    if folder is not None:
-        save_model(folder, trained)
-        write_json(folder / "metrics.json", metrics)
-        for spilled in (folder / "checkpoint").glob("basis*.npy"):
-            spilled.unlink()
-    return trained
+    return _trained_model(selected, known, dataset, metrics, session)
 
 
 def _with_popularity(selected: Selected, builder: RankingBuilder, dataset: Dataset) -> Selected:
@@ -359,7 +377,8 @@ def _rehearsal_metrics(rehearsal: Rehearsal, dataset: Dataset, final: bool) -> d
             "final": {"pairs": dataset.train.num_pairs, "accuracy_of": "the model it was chosen as"},
             **{key: rehearsal.metrics[key] for key in ("validation", "test", "content_hash")},
         }
-    return {**metrics, "seconds_to_choose": rehearsal.seconds}
+    within = {key: rehearsal.metrics[key] for key in ("within",) if key in rehearsal.metrics}
+    return {**metrics, **within, "seconds_to_choose": rehearsal.seconds}
 
 
 def _trained_model(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,12 +23,45 @@ from legcf.training.checkpoint import RunLog, TrainingState
 from legcf.training.shared_work import Work
 from legcf.training.stage import Stage
 
+# Work in multiples of what `fast` takes, measured on two quiet cores (Gowalla 2.4 s, LastFM 0.85 s). To the usual model
+# before training, evaluated and written: 3.8 and 2.5. To find α: 1.2 and 1.0. To try a table in all its forms: 0.9 and
+# 0.7. Lists beside what was trained, evaluated and written: 0.5 on Gowalla.
+USUAL, FIND_ALPHA, A_TABLE, AFTER_TRAINING = 4.0, 1.3, 1.0, 0.6
+
+
+class OutOfTime(Exception):
+    """Say that what comes next would not be done in time."""
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """Hold when a run has to be done, and answer what there is still time for."""
+
+    at: float = math.inf
+    """A time of `time.perf_counter`."""
+    unit: float = 0.0
+    """The seconds that the preset `fast` took with the same data: other work is estimated as a multiple of it."""
+
+    @property
+    def left(self) -> float:
+        return self.at - time.perf_counter()
+
+    def allows(self, units: float = 0.0, seconds: float = 0.0) -> bool:
+        """Return whether what takes so long would be done in time."""
+        return units * self.unit + seconds < self.left
+
+    def require(self, units: float = 0.0, seconds: float = 0.0) -> None:
+        """Raise OutOfTime where what takes so long would not be done in time."""
+        if not self.allows(units, seconds):
+            raise OutOfTime
+
+
 _CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingOptions:
-    """Hold how a run is carried out; none but `final` changes its result."""
+    """Hold how a run is carried out; none but `final` and `deadline` changes its result."""
 
     folder: Path | None = None
     """Where its files go; None: it writes none, as every process of a distributed run but the first."""
@@ -38,6 +72,10 @@ class TrainingOptions:
     """Called with every line that the run reports."""
     final: bool = False
     """Whether the model, once selected and tested, is trained once more on every pair there is."""
+    started: float | None = None
+    """When the clock of `training.seconds` began, as `time.perf_counter` says it; None: when training begins."""
+    deadline: Deadline = Deadline()
+    """When the run has to be done; `training.seconds` sets it."""
     work: Work = field(default_factory=Work)
     """What runs on the same data may share."""
 

@@ -3,6 +3,7 @@
 
 import json
 import shlex
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -46,10 +47,20 @@ def train(
         Option("--bytes", help="Largest size of the model file, such as 1.6MB; the preset decides by default."),
     ] = None,
     warm_start: Annotated[str | None, Option(help="A run or a file of vectors to start the codebook from.")] = None,
+    seconds: Annotated[
+        float | None,
+        Option(
+            min=0.1,
+            help="Have the whole command done in this time, --final included: the best model that these cores make in"
+            " it, at least `fast`. A clock is not repeatable; --config RUN/model.json makes what was kept again.",
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None, Option("--set", help="Any configuration key, e.g. --set training.learning_rate=0.01.")
     ] = None,
-    config: Annotated[Path | None, Option(help="A JSON file with the keys of a run's config.json.")] = None,
+    config: Annotated[
+        Path | None, Option(help="A JSON file with the keys of a run's config.json, or its model.json.")
+    ] = None,
     item_features: Annotated[
         Path | None,
         Option(
@@ -80,6 +91,7 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train on DATA and write a run folder; ends with accuracy and size."""
+    started = time.perf_counter() - time.process_time()  # when this process began, but for what it waited for
     if folds is not None:
         _refuse_beside_folds(
             {
@@ -120,6 +132,7 @@ def train(
         with_current_keys(typed_settings, chosen_method),
         {} if warm_start is None else {"method": {"start": "table", "table": lasting(warm_start)}},
         {} if epochs is None else {"training": {"epochs": epochs}},
+        {} if seconds is None else {"training": {"seconds": seconds}},
         {} if size is None else {"ranking": {"bytes": size}},
         {} if budget is None else {"method": {"budget": value_from_text(budget)}},
         {} if dim is None else {"method": {"dim": dim}},
@@ -150,7 +163,7 @@ def train(
     resume = distributed.goes_on(out, may_begin=is_new or resume) or resume
     try:
         folder = out if speaks else None
-        trained = run(dataset, resolved, TrainingOptions(folder, resume, quiet or as_json, on_epoch, final=final))
+        trained = run(dataset, resolved, TrainingOptions(folder, resume, quiet or as_json, on_epoch, final, started))
         distributed.leave()  # what follows is done by the one that speaks
         if speaks and (item_features is not None or user_features is not None):
             trained = _with_features(trained, item_features, user_features, dataset, options, out)
@@ -177,7 +190,12 @@ def train(
         next_command = shlex.join(["legcf", "recommend", str(out), "--user", str(dataset.users.external([0])[0])])
         if not trained.metrics["test"]:
             typer.echo(f"Accuracy is not measured: {dataset.name} has too few pairs to leave any out for testing.")
-        others = {} if baselines is False else _simpler(trained, dataset, anyway=baselines is True)
+        in_time = resolved.training.seconds is None  # what comes after a time that was named is too late
+        others = (
+            _simpler(trained, dataset, anyway=baselines is True)
+            if (in_time if baselines is None else baselines)
+            else {}
+        )
         if others:
             typer.echo(comparison(trained.metrics["test"][METRIC], others))
         if user_features is not None:
@@ -291,6 +309,8 @@ def _from_file(path: Path | None) -> dict[str, Any]:
     content = read_json(path)
     if not isinstance(content, dict):
         raise UserError(f"{path} must hold a JSON object such as {json.dumps({'training': {'epochs': 5}})}.")
+    kept = content.get("config")  # of model.json: the settings that the model was kept with
+    content = kept if isinstance(kept, dict) and "metrics" in content else content
     known = {"preset", "seed", *SECTIONS, "data", "content_hash"}
     for key, value in content.items():
         if key not in known:

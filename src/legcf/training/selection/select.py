@@ -24,9 +24,11 @@ from legcf.ranking.score import Lead, lead
 from legcf.ranking.selection_policy import SelectionPolicy, is_improvement
 from legcf.training.build import Model
 from legcf.training.selection.table_search import FEW_USERS, SOME_USERS, Build, Candidate, Race, TableSearch
+from legcf.training.session import FIND_ALPHA, USUAL, Deadline, OutOfTime
 from legcf.training.session import RunSession as Session
 from legcf.training.shared_work import Work, without_size
 
+_USUAL_ALPHA = 10.0  # where there is no time to find α: between what was best on LastFM (5) and on Gowalla (20)
 _NARROW_FACTORS = 64  # columns, wide enough to find α and λ by where items are few
 
 
@@ -64,13 +66,18 @@ class Untrained:
     """Of the candidate over the model's start."""
 
 
-def with_factorisation(config: RunConfig, dataset: Dataset, work: Work) -> RunConfig:
-    """Fill in α and λ of the factorisation that a run with a selection starts from: tables are made of the same one."""
+def with_factorisation(config: RunConfig, dataset: Dataset, work: Work, deadline: Deadline) -> RunConfig:
+    """Fill in α and λ of the factorisation that a run with a selection starts from: tables are made of the same one.
+
+    Where there is no time to find α, it is what suits most data.
+    """
     settings = getattr(config.method, "als", None)
     unknown = isinstance(settings, AlsSettings) and settings.alpha is None
     if not (unknown and config.ranking.search_representation and dataset.validation.num_pairs):
         return config
     assert isinstance(settings, AlsSettings)
+    if not deadline.allows(FIND_ALPHA + USUAL):
+        return _with_als(config, settings.model_copy(update={"alpha": _USUAL_ALPHA}))
     rng, width = Stream.FACTORISATION.generator(config.seed), config.method.model_dump()["dim"]
 
     def find() -> AlsSettings:
@@ -79,7 +86,11 @@ def with_factorisation(config: RunConfig, dataset: Dataset, work: Work) -> RunCo
         return with_alpha(dataset.train, width, rng, settings)
 
     found = work.once(dataset.train, without_size(config, "factorisation"), find)
-    return config.model_copy(update={"method": config.method.model_copy(update={"als": found})})
+    return _with_als(config, found)
+
+
+def _with_als(config: RunConfig, settings: AlsSettings) -> RunConfig:
+    return config.model_copy(update={"method": config.method.model_copy(update={"als": settings})})
 
 
 def select_untrained(session: Session, builder: RankingBuilder, build: Build, report: bool) -> Untrained:
@@ -93,7 +104,8 @@ def select_untrained(session: Session, builder: RankingBuilder, build: Build, re
         builder = replace(builder, config=_list_settings(session, builder, fitter, race))
     start = _start(session, builder, race)
     with_lists = config.model_copy(update={"ranking": builder.config})
-    search = TableSearch(with_lists, dataset, byte_budget, fitter, build, race, session.options.work)
+    options = session.options
+    search = TableSearch(with_lists, dataset, byte_budget, fitter, build, race, options.work, options.deadline)
     table = search.best(start.quick_score)
     policy = SelectionPolicy.for_catalogue(dataset.num_items)
     if table is None or (
@@ -154,7 +166,12 @@ def train_or_keep(session: Session, builder: RankingBuilder, untrained: Untraine
         return _made(candidate, builder, untrained.lead, "codes before training")
     work = session.options.work
     work.forget()
-    work.run(session)
+    try:
+        work.run(session)
+    except OutOfTime:
+        if candidate is None:
+            raise
+        return _made(candidate, builder, untrained.lead, "codes before training")
     if not session.validates:
         built = builder.build(session.model.ranking(), None)
         return Selected(session.model, built.ranking, session.config.model_copy(update={"ranking": built.config}))

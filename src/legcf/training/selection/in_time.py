@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Make the best model that a number of seconds allows: `fast` first, then the usual way as far as time goes.
+
+Work is estimated before it begins, in multiples of what `fast` took with the same data on the same cores. What would
+not be done in time is left out: the search for α, tables, training, in the end all that goes beyond `fast`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from legcf.core import distributed
+from legcf.core.config import RunConfig
+from legcf.core.errors import UserError
+from legcf.training.registry import resolve
+from legcf.training.session import USUAL, Deadline, OutOfTime, TrainingOptions
+
+if TYPE_CHECKING:
+    from legcf.training.run_folder import TrainedModel
+
+_QUICK = "fast"
+_KEPT_SETTINGS = {"training": ("monitor", "threads"), "ranking": ("bytes", "half_life_items", "repeat_weight")}
+"""What holds for every model of a run, whatever its preset."""
+_SECONDS_TO_WRITE = 0.4  # a run's files and what is printed: 0.2 s on Gowalla
+
+
+def with_deadline(config: RunConfig, options: TrainingOptions) -> TrainingOptions:
+    """Return the options with the time by which `training.seconds` has the run done; refuse what it cannot mean."""
+    seconds = config.training.seconds
+    if seconds is None or options.deadline != Deadline():  # a rehearsal has been given its share
+        return options
+    if not config.ranking.search_representation:
+        raise UserError(
+            f"--seconds makes the most of a time by selecting, and preset {config.preset} of {config.method.name} has"
+            " nothing to select: leave out --seconds, or take the preset default of legcf."
+        )
+    if options.resume:
+        raise UserError("A run within --seconds cannot be continued, its time is over: choose another --out.")
+    if distributed.world_size() > 1:
+        raise UserError("--seconds is for one process, since clocks of several differ: leave out --workers.")
+    began = time.perf_counter() if options.started is None else options.started
+    return replace(options, deadline=Deadline(began + seconds - _SECONDS_TO_WRITE))
+
+
+def rehearsal_share(options: TrainingOptions, rehearsed: int, whole: int) -> TrainingOptions:
+    """Return the options of a rehearsal of some pairs, whose model is then made again of all: time goes by pairs."""
+    share = rehearsed / (rehearsed + whole)
+    return replace(options, deadline=Deadline(time.perf_counter() + options.deadline.left * share))
+
+
+def best_in_time(
+    config: RunConfig, options: TrainingOptions, make: Callable[[RunConfig, TrainingOptions], TrainedModel]
+) -> TrainedModel:
+    """Make `fast`, then the usual model if there is time for it, and return the better on validation.
+
+    The settings of what is returned have no clock: they give the same model again.
+    """
+    began = time.perf_counter()
+    without_clock = config.model_copy(update={"training": config.training.model_copy(update={"seconds": None})})
+    quick = make(_quick_config(config), replace(options, folder=None, deadline=Deadline()))
+    unit = time.perf_counter() - began
+    deadline = Deadline(options.deadline.at - quick.metrics["seconds"]["evaluate"], unit)
+    try:
+        deadline.require(USUAL)
+        usual = make(without_clock, replace(options, deadline=deadline))
+    except OutOfTime:
+        kept, why = quick, "there was no time for more"
+    else:
+        kept, why = (quick, "it ranks better") if _score(quick) > _score(usual) else (usual, "")
+    within = {"seconds": config.training.seconds, "kept": kept.config.preset, **({"since": why} if why else {})}
+    return replace(kept, metrics={**kept.metrics, "within": within})
+
+
+def _quick_config(config: RunConfig) -> RunConfig:
+    sections = {name: getattr(config, name) for name in _KEPT_SETTINGS}
+    kept = {name: {key: getattr(sections[name], key) for key in keys} for name, keys in _KEPT_SETTINGS.items()}
+    return resolve("legcf", None, _QUICK, config.seed, kept, config.data)
+
+
+def _score(trained: TrainedModel) -> float:
+    """Return the geometric mean of recall and NDCG of all validation pairs; 0 where there are none."""
+    validation = trained.metrics["validation"]
+    return float(np.sqrt(validation["recall@20"] * validation["ndcg@20"])) if validation else 0.0
