@@ -40,7 +40,7 @@ from legcf.training.run_folder import TrainedModel, prepare_folder, read_vectors
 from legcf.training.sampler import edge_folds
 from legcf.training.selection.in_time import best_in_time, rehearsal_share, with_deadline
 from legcf.training.selection.select import Selected, select_untrained, train_or_keep, with_factorisation
-from legcf.training.session import DEFAULT_OPTIONS, Deadline, RunSession, TrainingOptions
+from legcf.training.session import DEFAULT_OPTIONS, WHOLE_TO_SET_UP, Deadline, RunSession, TrainingOptions
 from legcf.training.shared_work import Work
 
 _HELD_OUT = 1 / 3
@@ -197,6 +197,8 @@ def _make(dataset: Dataset, sized: RunConfig, byte_budget: int | None, options: 
     builder = replace(session.builder, byte_budget=byte_budget, fitter=fitter)
     threads.return_freed_memory()
     set_up = time.perf_counter() - started
+    if sized.ranking.search_representation and session.validates:
+        session.expected_end = started + WHOLE_TO_SET_UP * set_up
 
     def untrained_model(table: RunConfig) -> Any:
         return build_model(table, dataset, Stream.RUN.generator(table.seed), work=options.work)

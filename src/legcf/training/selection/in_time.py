@@ -62,9 +62,12 @@ def best_in_time(
     """
     began = time.perf_counter()
     without_clock = config.model_copy(update={"training": config.training.model_copy(update={"seconds": None})})
-    quick = make(_quick_config(config), replace(options, folder=None, deadline=Deadline()))
+    quick = make(_quick_config(config), replace(options, folder=None, deadline=Deadline(), on_epoch=None))
     unit = time.perf_counter() - began
     deadline = Deadline(options.deadline.at - quick.metrics["seconds"]["evaluate"], unit)
+    if options.on_epoch is not None:
+        line = {"stage": _QUICK, "epoch": 0, "loss": None, "validation": quick.metrics["validation"], "seconds": unit}
+        options.on_epoch({**line, "seconds_left": deadline.left})
     try:
         deadline.require(USUAL)
         usual = make(without_clock, replace(options, deadline=deadline))
