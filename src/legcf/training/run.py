@@ -34,13 +34,19 @@ from legcf.ranking.item_lists.recipe import ListFitter, candidate_count
 from legcf.ranking.recency import recent
 from legcf.scoring.run_files import read_description
 from legcf.training.assess import ByteBudget, assess, peak_memory_mb
-from legcf.training.build import TrainingGraph, is_solved, make_model, require_packages
-from legcf.training.registry import BACKBONES, METHODS, config_from_json
+from legcf.training.build import (
+    TrainingGraph,
+    is_solved,
+    make_model,
+    refuse_what_ranks_cannot_share,
+    require_packages,
+)
+from legcf.training.registry import METHODS, config_from_json
 from legcf.training.run_folder import TrainedModel, prepare_folder, read_vectors, save_model
 from legcf.training.sampler import edge_folds
 from legcf.training.selection.in_time import best_in_time, rehearsal_share, with_deadline
 from legcf.training.selection.select import Selected, select_untrained, train_or_keep, with_factorisation
-from legcf.training.session import DEFAULT_OPTIONS, WHOLE_TO_SET_UP, Deadline, RunSession, TrainingOptions
+from legcf.training.session import CODED, DEFAULT_OPTIONS, WHOLE_TO_SET_UP, Deadline, RunSession, TrainingOptions
 from legcf.training.shared_work import Work
 
 _HELD_OUT = 1 / 3
@@ -157,7 +163,7 @@ def _train_once(
         lambda: folder is not None and prepare_folder(folder, sized, dataset, options.resume)
     )
     if distributed.world_size() > 1:
-        _refuse_what_ranks_cannot_share(sized, dataset)
+        refuse_what_ranks_cannot_share(sized, dataset.train)
     threads.use(sized.training.threads)
     threads.return_freed_memory()
 
@@ -188,6 +194,7 @@ def _make(dataset: Dataset, sized: RunConfig, byte_budget: int | None, options: 
     rng = Stream.RUN.generator(sized.seed)
     folds = edge_folds(dataset.train, sized.training.edge_folds, rng) if sized.training.edge_folds else None
     model = build_model(sized, dataset, rng, options.folder, folds, options.work)
+    options.deadline.require(CODED)
     stages = METHODS[sized.method.name].recipe(sized.method, sized.training)
     session = _session_type(sized)(model, dataset, sized, stages, rng, options)
     fitter = None
@@ -327,29 +334,6 @@ def build_model(
 
     spill_folder = folder / "checkpoint" if folder is not None else None
     return make_model(config, dataset.train, fill, TrainingGraph(spill_folder, folds))
-
-
-def _refuse_what_ranks_cannot_share(config: RunConfig, dataset: Dataset) -> None:
-    """Refuse in one sentence, before any work is done, what several workers cannot train."""
-    from legcf.training.losses import LOSSES  # here: one process may do without torch
-
-    method, training = METHODS[config.method.name], config.training
-    stages = [stage for stage in method.recipe(config.method, training) if stage.epochs]
-    alone = f"several workers cannot share: train it without --workers (method {config.method.name})."
-    if not all(stage.supports_distributed for stage in stages):
-        raise UserError(f"A recipe with a search of its own is something that {alone}")
-    if stages and LOSSES[training.loss].negatives == "none":
-        raise UserError(f"The loss {training.loss} is of all pairs at once, which {alone}")
-    if not stages:
-        return
-    layer: Any = method.trained_layer(config.method, dataset.num_users, dataset.num_items)
-    coefficients = BACKBONES[config.backbone.name](config.backbone, layer.width).coefficients()
-    travels = coefficients is None or coefficients.shape[1] > 1
-    on_basis = coefficients is not None and training.propagation != "stepwise" and layer.linear_basis() is not None
-    if travels and not on_basis:
-        raise UserError(
-            f"Backbone {config.backbone.name} propagates this layer over the whole graph at every step, which {alone}"
-        )
 
 
 def _session_type(config: RunConfig) -> type[RunSession]:

@@ -7,6 +7,7 @@ not be done in time is left out: the search for α, tables, training, in the end
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _QUICK = "fast"
 _KEPT_SETTINGS = {"training": ("monitor", "threads"), "ranking": ("bytes", "half_life_items", "repeat_weight")}
 """What holds for every model of a run, whatever its preset."""
+_IMPORT_SECONDS = 0.9  # of torch, which `fast` does without
 _SECONDS_TO_WRITE = 0.4  # a run's files and what is printed: 0.2 s on Gowalla
 
 
@@ -69,7 +71,7 @@ def best_in_time(
         line = {"stage": _QUICK, "epoch": 0, "loss": None, "validation": quick.metrics["validation"], "seconds": unit}
         options.on_epoch({**line, "seconds_left": deadline.left})
     try:
-        deadline.require(USUAL)
+        deadline.require(USUAL, seconds=0.0 if "torch" in sys.modules else _IMPORT_SECONDS)
         usual = make(without_clock, replace(options, deadline=deadline))
     except OutOfTime:
         kept, why = quick, "there was no time for more"
