@@ -8,7 +8,6 @@ that of the preset `fast`. Rows are kept in benchmarks/results/start.json.
 """
 
 import argparse
-import json
 import os
 import statistics
 import subprocess

@@ -73,6 +73,8 @@ def test_solved_methods_need_no_torch_from_data_to_file(data: Path, tmp_path: Pa
             f"export {run} {file} --users history --quiet",
             f"recommend {file} --user 0 -k 3",
             f"info {run}",
+            f"info {file}",
+            f"evaluate {file} --data {data}",
         ]
     events = tmp_path / "events.csv"
     events.write_text("user,item\n0,1\n1,new\n")

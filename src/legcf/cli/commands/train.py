@@ -111,6 +111,7 @@ def train(
     from legcf.training.registry import require_width, resolve
     from legcf.training.run import train as run
     from legcf.training.run_folder import remove_unfinished
+    from legcf.training.selection.in_time import check_seconds
     from legcf.training.session import TrainingOptions
 
     join_ranks()
@@ -142,6 +143,7 @@ def train(
     preset, seed = _first(preset, from_file.get("preset"), "default"), _first(seed, from_file.get("seed"), 0)
     resolved = resolve(chosen_method, backbone, preset, seed, overrides, options.reference(data))
     require_packages(resolved)
+    check_seconds(resolved, resume)
     dataset = load_training_data(data, options)
     if not (quiet or as_json or folds):
         typer.echo(what_was_kept(dataset), err=True)

@@ -31,20 +31,27 @@ _IMPORT_SECONDS = 0.9  # of torch, which `fast` does without
 _SECONDS_TO_WRITE = 0.4  # a run's files and what is printed: 0.2 s on Gowalla
 
 
-def with_deadline(config: RunConfig, options: TrainingOptions) -> TrainingOptions:
-    """Return the options with the time by which `training.seconds` has the run done; refuse what it cannot mean."""
-    seconds = config.training.seconds
-    if seconds is None or options.deadline != Deadline():  # a rehearsal has been given its share
-        return options
+def check_seconds(config: RunConfig, resume: bool) -> None:
+    """Refuse, before any work is done, what `training.seconds` does not go with."""
+    if config.training.seconds is None:
+        return
     if not config.ranking.search_representation:
         raise UserError(
             f"--seconds makes the most of a time by selecting, and preset {config.preset} of {config.method.name} has"
             " nothing to select: leave out --seconds, or take the preset default of legcf."
         )
-    if options.resume:
+    if resume:
         raise UserError("A run within --seconds cannot be continued, its time is over: choose another --out.")
     if distributed.world_size() > 1:
         raise UserError("--seconds is for one process, since clocks of several differ: leave out --workers.")
+
+
+def with_deadline(config: RunConfig, options: TrainingOptions) -> TrainingOptions:
+    """Return the options with the time by which `training.seconds` has the run done."""
+    seconds = config.training.seconds
+    if seconds is None or options.deadline != Deadline():  # a rehearsal has been given its share
+        return options
+    check_seconds(config, options.resume)
     began = time.perf_counter() if options.started is None else options.started
     return replace(options, deadline=Deadline(began + seconds - _SECONDS_TO_WRITE))
 
