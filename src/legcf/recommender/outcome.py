@@ -26,6 +26,8 @@ def epoch_lines(write: Callable[[str], object]) -> Callable[[dict[str, Any]], No
 
 def _parts(line: dict[str, Any]) -> Iterator[str]:
     yield f"{line['stage']:>10} {line['epoch']:3d}"
+    tried = dict(line.get("search", {}))
+    yield str(tried.pop("start", ""))
     yield f"loss {line['loss']:.4f}" if line["loss"] is not None else "start      " if line["epoch"] == 0 else ""
     validation = line.get("validation", {})
     yield from (f"{name} {validation[name]:.4f}" for name in ("recall@20", "ndcg@20") if name in validation)
@@ -33,7 +35,7 @@ def _parts(line: dict[str, Any]) -> Iterator[str]:
         yield f"{line['ahead']:.1%} ahead"
     if "update" in line:
         yield f"S error {line['update']['relative_error']:.3f}"
-    for name, value in line.get("search", {}).items():
+    for name, value in tried.items():
         yield f"{name.replace('_', ' ')} {f'{value:.4g}' if isinstance(value, float) else value}"
     yield f"{line['seconds']:.1f} s"
     if "seconds_left" in line:
