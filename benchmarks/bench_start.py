@@ -29,10 +29,11 @@ sys.argv[0] = "legcf"
 from legcf.cli.app import main
 main()
 """
+OPTIONS = ("--protocol", "legcf", "--cold", "keep")
 COMPLETION = {"_LEGCF_COMPLETE": "complete_bash", "COMP_WORDS": "legcf rec", "COMP_CWORD": "1"}
 
 
-def commands(run: Path, file: Path, data: Path) -> dict[str, tuple[Sequence[str], Mapping[str, str]]]:
+def commands(run: Path, file: Path, bare: Path, data: Path) -> dict[str, tuple[Sequence[str], Mapping[str, str]]]:
     """Return what is measured: words, and variables of the environment."""
     return {
         "recommend RUN": (["recommend", str(run), "--user", "5"], {}),
@@ -41,7 +42,7 @@ def commands(run: Path, file: Path, data: Path) -> dict[str, tuple[Sequence[str]
         "info FILE": (["info", str(file)], {}),
         "evaluate --help": (["evaluate", "--help"], {}),
         "completion": ([], COMPLETION),
-        "evaluate FILE": (["evaluate", str(file), "--data", str(data), "--protocol", "legcf", "--cold", "keep"], {}),
+        "evaluate FILE": (["evaluate", str(bare), "--data", str(data), *OPTIONS], {}),
     }
 
 
@@ -73,14 +74,18 @@ def measured(words: Sequence[str], variables: Mapping[str, str], times: int) -> 
     return {**medians, "imported": runs[0]["imported"]}
 
 
-def trained(data: Path, folder: Path) -> tuple[Path, Path]:
-    """Train `fast` by commands; return its run, and a model file with the histories of its users."""
-    run, file = folder / "run", folder / "model.legcf"
-    legcf = [sys.executable, "-m", "legcf"]
-    options = ["--protocol", "legcf", "--cold", "keep"] if data.is_dir() else []
-    subprocess.run([*legcf, "train", str(data), *options, "--preset", "fast", "--out", str(run), "--quiet"], check=True)
-    subprocess.run([*legcf, "export", str(run), str(file), "--users", "history", "--quiet"], check=True)
-    return run, file
+def trained(data: Path, folder: Path) -> tuple[Path, Path, Path]:
+    """Train `fast` by commands; return its run, a model file with the histories of its users, and one without."""
+    run, file, bare = folder / "run", folder / "model.legcf", folder / "bare.legcf"
+    _legcf("train", data, *OPTIONS, "--preset", "fast", "--out", run)
+    _legcf("export", run, file, "--users", "history")
+    _legcf("export", run, bare, "--users", "none")
+    return run, file, bare
+
+
+def _legcf(*words: object) -> None:
+    command = [sys.executable, "-m", "legcf", *map(str, words), "--quiet"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
 def main() -> None:
@@ -89,9 +94,9 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=5)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        run, file = trained(asked.data, Path(folder))
         rows = {}
-        for name, (words, variables) in commands(run, file, asked.data).items():
+        made = trained(asked.data, Path(folder))
+        for name, (words, variables) in commands(*made, asked.data).items():
             rows[name] = measured(words, variables, asked.times)
             figures = (f"{key} {rows[name][key]:.3g}" for key in ("wall", "cpu", "peak_mb"))
             print(name, *figures, *rows[name]["imported"])
