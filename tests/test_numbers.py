@@ -66,20 +66,21 @@ def test_served_file() -> None:
     text = (ROOT / "docs" / "serving.md").read_text()
     file = written("served-file")
     assert f"{file['bytes']:,}" in text
-    assert f"{file['bytes_without_users']:,}" in text
     for way in ("written", "kept"):
         found = file["batch"][way]
-        ours, theirs = found["legcf"], found["implicit"]
-        assert f"{found['throughput_ratio']:.1f}×" in text
-        assert f"{ours['users_per_second']:,.0f} against {theirs['users_per_second']:,.0f}" in text
+        ours, theirs = (f"{found[name]['users_per_second']:,.0f}" for name in ("legcf", "implicit"))
+        assert f"{found['throughput_ratio']:.1f}×: {ours} against {theirs}" in text
         assert f"{found['memory_ratio']:.2f}" in text
-    for found in (file["request_ms"], file["request_ms_same_codes"]):
-        assert f"{found['model']:.3f} against {found['against']:.3f} ms of CPU: {found['ratio']:.2f}×" in text
-    for ratio in file["request_ms"]["ratios_of_further_rounds"]:
-        assert f"{ratio:.2f}×" in text
-    assert f"{file['batches']['p99_ratio']:.1f}×" in text
-    for server in (*file["servers"].values(), *file["random_codes"].values()):
-        assert f"{server['per_second']:,.0f}" in text
+    found = file["request_ms_same_codes"]
+    assert f"{found['model']:.3f} against {found['against']:.3f} ms of CPU: {found['ratio']:.2f}×" in text
+    alone, beside = (file["batches"][name]["p99_ms"] for name in ("alone", "beside"))
+    assert f"p99 {alone:.2f} ms and {beside:.2f} ms: {file['batches']['p99_ratio']:.1f}×" in text
+    for server in ("as it runs, nothing remembered", "as it runs, 2 workers, nothing remembered"):
+        assert f"{file['servers'][server]['per_second']:,.0f} per second" in text
+    accuracy = written("serving")["accuracy"]
+    kept = {row["t"]: row["ndcg@20"] for row in accuracy["rows"] if (row["dtype"], row["users"]) == ("int8", "coded")}
+    for t in (1, 2, 4, 8):
+        assert f"{100 * kept[t] / accuracy['before']['ndcg@20']:.1f} % with {'t=' * (t == 1)}{t}" in text
 
 
 def test_time_does_not_depend_on_pairs() -> None:
@@ -140,15 +141,6 @@ def test_events() -> None:
     assert f"{kills['per_second']:,.0f} events per second" in text
     assert f"p99 {beside['alone']['p99_ms']:.2f} ms and {beside['beside']['p99_ms']:.2f} ms" in text
     assert f"{beside['p99_ratio']:.1f}×" in text
-
-
-def test_serving() -> None:
-    text = (ROOT / "docs" / "serving.md").read_text()
-    batch = written("serving")["batch"]
-    for way in ("written", "kept"):
-        assert f"{batch[way]['throughput_ratio']:.1f}×" in text
-        assert f"{batch[way]['legcf']['users_per_second']:,.0f}" in text
-        assert f"{batch[way]['implicit']['users_per_second']:,.0f}" in text
 
 
 def test_unseen() -> None:
