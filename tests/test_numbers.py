@@ -120,8 +120,6 @@ def test_growing_pairs() -> None:
 
 def test_model_of_cost() -> None:
     model = written("cost_model")
-    checks = [[one["part"], f"{one['measured']:.2f}", f"{one['predicted']:.2f}"] for one in model["checks"]]
-    assert rows("docs/scale.md", "| part | CPU seconds |") == checks
     for one in model["checks"]:
         assert abs(one["predicted"] / one["measured"] - 1) < 0.25
     for cells, one in zip(rows("docs/scale.md", "| pairs | machines |"), model["read_off"], strict=True):
