@@ -9,6 +9,7 @@ here is made by `Evaluator.selection_score`.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +25,7 @@ from legcf.ranking.score import Lead, lead
 from legcf.ranking.selection_policy import SelectionPolicy, is_improvement
 from legcf.training.build import Model
 from legcf.training.selection.table_search import FEW_USERS, SOME_USERS, Build, Candidate, Race, TableSearch
-from legcf.training.session import FIND_ALPHA, USUAL, Deadline, OutOfTime
+from legcf.training.session import FIND_ALPHA, Deadline, OutOfTime
 from legcf.training.session import RunSession as Session
 from legcf.training.shared_work import Work, without_size
 
@@ -76,7 +77,7 @@ def with_factorisation(config: RunConfig, dataset: Dataset, work: Work, deadline
     if not (unknown and config.ranking.search_representation and dataset.validation.num_pairs):
         return config
     assert isinstance(settings, AlsSettings)
-    if not deadline.allows(FIND_ALPHA + USUAL):
+    if not deadline.allows(FIND_ALPHA):
         return _with_als(config, settings.model_copy(update={"alpha": _USUAL_ALPHA}))
     rng, width = Stream.FACTORISATION.generator(config.seed), config.method.model_dump()["dim"]
 
@@ -106,7 +107,9 @@ def select_untrained(session: Session, builder: RankingBuilder, build: Build, re
     with_lists = config.model_copy(update={"ranking": builder.config})
     options = session.options
     search = TableSearch(with_lists, dataset, byte_budget, fitter, build, race, options.work, options.deadline)
-    table = search.best(start.quick_score)
+    table = None
+    with suppress(OutOfTime):  # then the model's start is what there is
+        table = search.best(start.quick_score)
     policy = SelectionPolicy.for_catalogue(dataset.num_items)
     if table is None or (
         table.score <= start.score if policy.favours_training else is_improvement(start.score, table.score)
@@ -164,14 +167,18 @@ def train_or_keep(session: Session, builder: RankingBuilder, untrained: Untraine
     candidate = untrained.candidate
     if candidate is not None and untrained.skips_training:
         return _made(candidate, builder, untrained.lead, "codes before training")
-    work = session.options.work
-    work.forget()
     try:
-        work.run(session)
+        return _trained_or_kept(session, builder, candidate)
     except OutOfTime:
         if candidate is None:
             raise
         return _made(candidate, builder, untrained.lead, "codes before training")
+
+
+def _trained_or_kept(session: Session, builder: RankingBuilder, candidate: Candidate | None) -> Selected:
+    work = session.options.work
+    work.forget()
+    work.run(session)
     if not session.validates:
         built = builder.build(session.model.ranking(), None)
         return Selected(session.model, built.ranking, session.config.model_copy(update={"ranking": built.config}))
