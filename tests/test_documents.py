@@ -15,7 +15,15 @@ from legcf.cli.app import COMMANDS, app_for
 from tests.cli.typed import legcf
 from tests.documents import ROOT, Shell, furnish, typed, words
 
-DOCUMENTS = ["README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+DOCUMENTS = [
+    "README.md",
+    "CONTRIBUTING.md",
+    *(
+        path.relative_to(ROOT).as_posix()
+        for place in ("docs", "docs/reproduction")
+        for path in sorted((ROOT / place).glob("*.md"))
+    ),
+]
 _CALL = re.compile(rf"(?<![\w/.-])legcf ({'|'.join(COMMANDS)})\b([^|&;\n`]*)")
 _INLINE = re.compile(rf"(?<!`)`legcf ({'|'.join(COMMANDS)})\b([^`]*)`(?!`)")
 
