@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write docs/peers.md from the records of all runs, best rows and plots; docs/reproduction/peers-tables.md has all rows."""
+"""Write docs/peers.md from the records of all runs, and every row of them to docs/reproduction/peers-tables.md."""
 
 import json
 from collections.abc import Sequence
@@ -19,25 +19,29 @@ _SHORT = ("recall@20", "ndcg@20", "bytes", "fit", "memory")
 _ALL = ("recall@20", "ndcg@20", "bytes", "fit", "fit, CPU", "first list", "all lists", "memory")
 _INTRODUCTION = """# Side by side
 
-Other projects on the same split, machine and day, each in an environment and a process of its own, all judged by our evaluator from
-the lists that they rank. `make peers` writes this page; versions are pinned in `benchmarks/peers/requirements/`, settings stand in
-`benchmarks/peers/roster.py`. Each table has the best row of each project by ndcg@20, with our `default` and `fast`;
-[all rows]({tables}) have their own page, with CPU seconds, the time to the first list and that of all lists.
+Other projects on the same split, machine and day, each in an environment and a process of its own, all judged by our
+evaluator from the lists that they rank. `make peers` writes this page; versions are pinned in
+`benchmarks/peers/requirements/`, settings stand in `benchmarks/peers/roster.py`. Each table has the best row of each
+project by ndcg@20, with our `default` and `fast`; [all rows]({tables}) have their own page, with CPU seconds, the time
+to the first list and that of all lists.
 
-- **bytes**: the model on disk without training pairs. Other projects save float32 tables or matrices; our file is packed, and holds no
-  users where they are their histories.
+- **bytes**: the model on disk without training pairs. Other projects save float32 tables or matrices; our file is
+  packed, and holds no users where they are their histories.
 - **fit**: seconds from pairs in memory to a model that can answer. **memory**: the peak of the whole process.
-- *tuned*: chosen among {trials} settings on validation pairs, not counted in **fit**; `default` chooses within **fit**. Other rows have
-  a project's defaults but for the sizes in their labels. A default that does not suit the data says little of a project.
-- `fast` chooses only the weight of popularity; *untrained* is `default` with its usual codes and lists, nothing trained and only the weight of
-  the lists chosen. The line in the plots of seconds shows what more time gives.
-- A run ends after {limit} s. RecBole's learned models stop at 60 % of that with their best epoch, so they need not have converged.
+- *tuned*: chosen among {trials} settings on validation pairs, not counted in **fit**; `default` chooses within **fit**.
+  Other rows have a project's defaults but for the sizes in their labels. A default that does not suit the data says
+  little of a project.
+- `fast` chooses only the weight of popularity; *untrained* is `default` with its usual codes and lists, nothing trained
+  and only the weight of the lists chosen. The line in the plots of seconds shows what more time gives.
+- A run ends after {limit} s. RecBole's learned models stop at 60 % of that with their best epoch, so they need not have
+  converged.
 """
 _INTRODUCTION_OF_TABLES = """# Side by side: all rows
 
-Every row behind [side by side](../peers.md), which says what was compared and how, written by `make peers`. **fit, CPU** is in seconds
-of CPU, which depend less on what else a machine is doing. **first list** is from the start of the program to the first list, reading
-and importing included; **all lists** the top 20 of every user with test pairs (ours: of every user, from the model file).
+Every row behind [side by side](../peers.md), which says what was compared and how, written by `make peers`. **fit,
+CPU** is in seconds of CPU, which depend less on what else a machine is doing. **first list** is from the start of the
+program to the first list, reading and importing included; **all lists** the top 20 of every user with test pairs (ours:
+of every user, from the model file).
 """
 
 
