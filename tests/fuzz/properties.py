@@ -160,9 +160,9 @@ class AnyLog(Property):
             assert list(new) == list(expected.values())[before:]
             for user in {event.user for event in expected.values()}:
                 taken = [event.item for event in expected.values() if event.user == user]
-                assert {item for _, item in log.of_user(user)} == set(taken)
+                assert {item for _, item, _ in log.of_user(user)} == set(taken)
                 assert log.count_of_user(user, 0, 10**6) == len(taken)
-                assert {item for _, item in log.of_user(user, until=1)} <= {taken[0]}
+                assert {item for _, item, _ in log.of_user(user, until=1)} <= {taken[0]}
             log.close()
         return True
 
