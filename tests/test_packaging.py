@@ -145,14 +145,14 @@ def test_every_pin_has_a_wheel_where_it_is_needed() -> None:
 
 
 def test_the_workflow_covers_every_system_and_python() -> None:
-    text = (ROOT / ".github" / "workflows" / "test.yml").read_text()
-    jobs = yaml.safe_load(text)["jobs"]
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text())["jobs"]
     pythons = ["3.11", "3.12", "3.13", "3.14"]
     assert f">={pythons[0]}" == PROJECT["requires-python"]
     systems = {system for job in jobs.values() for system in job["strategy"]["matrix"]["os"]}
     assert {system.partition("-")[0] for system in systems} == {"ubuntu", "macos", "windows"}
     assert all(job["strategy"]["matrix"]["python"] == pythons for job in jobs.values())
-    for target in re.findall(r"make (\S+)", text):
+    commands = "\n".join(step["run"] for job in jobs.values() for step in job["steps"] if "run" in step)
+    for target in re.findall(r"make (\S+)", commands):
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), target
-    for folder in re.findall(r"(?<=\s)tests/\S+", text):
+    for folder in re.findall(r"(?<=\s)tests/\S+", commands):
         assert (ROOT / folder).is_dir(), folder
