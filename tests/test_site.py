@@ -74,8 +74,9 @@ def test_a_live_page_is_on_the_site(site: Path) -> None:
 def test_the_live_page_recommends(site: Path, look: dict[str, Any]) -> None:
     with chromium() as browser, opened(browser, offline=True, **look) as page:
         page.goto((site / "device.html").as_uri())
-        page.locator("iframe").scroll_into_view_if_needed()
-        live = page.frame_locator("iframe")
+        frame = 'iframe[src^="live/"]'  # beside that of the search
+        page.locator(frame).evaluate("frame => frame.scrollIntoView()")  # then it loads
+        live = page.frame_locator(frame)
         live.locator("#item-search").fill("Toy Story")
         live.locator("#item-options li").first.click()
         live.locator("#status", has_text="recommendations for a taste of 1 item").wait_for(state="attached")
