@@ -25,7 +25,7 @@ from legcf.ranking.score import Lead, lead
 from legcf.ranking.selection_policy import SelectionPolicy, is_improvement
 from legcf.training.build import Model
 from legcf.training.selection.table_search import FEW_USERS, SOME_USERS, Build, Candidate, Race, TableSearch
-from legcf.training.session import FIND_ALPHA, Deadline, OutOfTime
+from legcf.training.session import AFTER_TRAINING, FIND_ALPHA, TRAINING, Deadline, OutOfTime
 from legcf.training.session import RunSession as Session
 from legcf.training.shared_work import Work, without_size
 
@@ -105,12 +105,12 @@ def select_untrained(session: Session, builder: RankingBuilder, build: Build, re
         builder = replace(builder, config=_list_settings(session, builder, fitter, race))
     start = _start(session, builder, race)
     with_lists = config.model_copy(update={"ranking": builder.config})
-    options = session.options
-    search = TableSearch(with_lists, dataset, byte_budget, fitter, build, race, options.work, options.deadline)
+    policy, options = SelectionPolicy.for_catalogue(dataset.num_items), session.options
+    deadline = options.deadline.sooner(TRAINING + AFTER_TRAINING if policy.favours_training else 0.0)
+    search = TableSearch(with_lists, dataset, byte_budget, fitter, build, race, options.work, deadline)
     table = None
     with suppress(OutOfTime):  # then the model's start is what there is
         table = search.best(start.quick_score)
-    policy = SelectionPolicy.for_catalogue(dataset.num_items)
     if table is None or (
         table.score <= start.score if policy.favours_training else is_improvement(start.score, table.score)
     ):
@@ -178,6 +178,8 @@ def train_or_keep(session: Session, builder: RankingBuilder, untrained: Untraine
 def _trained_or_kept(session: Session, builder: RankingBuilder, candidate: Candidate | None) -> Selected:
     work = session.options.work
     work.forget()
+    if candidate is not None:
+        session.options.deadline.require(TRAINING)
     work.run(session)
     if not session.validates:
         built = builder.build(session.model.ranking(), None)
