@@ -218,8 +218,8 @@ class NewEvent(_Strict):
 class TakenBackQuery(BaseModel):
     """Take back what was reported of a user and an item, or what the model was trained with."""
 
-    user: UserId
-    item: Annotated[str, Field(description="An item's id; any characters.", examples=["tea-green"])]
+    user: Annotated[UserId, Field(max_length=512)]
+    item: Annotated[str, Field(max_length=512, description="An item's id; any characters.", examples=["tea-green"])]
     id: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(None, description=_EVENT_ID)
 
 

@@ -106,7 +106,7 @@ def with_user_features(trained: TrainedModel, table: Any, user_col: str | None) 
     coder, positions = fitted_coder(rows), trained.users.find_all(users)
     known = np.flatnonzero(positions >= 0)
     if not len(known):
-        mine, theirs = trained.users.values[0], users.values[0]
+        (mine,), (theirs,) = trained.users.external([0]), users.external([0])
         raise UserError(
             f"No user of the features is in the interactions: ids are like {theirs!r} here, {mine!r} there."
         )

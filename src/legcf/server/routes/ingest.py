@@ -3,7 +3,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from starlette.requests import Request as HttpRequest
@@ -35,15 +35,24 @@ from legcf.server.state.log_entries import (
 from legcf.server.state.records import Records
 
 
+@lru_cache(maxsize=2)
+def _known_weights(text: str | None) -> Mapping[str, float]:
+    """Return the weights of kinds of events that a model's card names; none where it names none, or nonsense."""
+    try:
+        return kind_weights(text) if text is not None else {}
+    except ValueError:
+        return {}
+
+
 def _weight(event: schemas.NewEvent, card: Mapping[str, Any]) -> float | None:
     """Return how much an event counts: as it says, else as the model was trained to weigh its kind."""
     weight, metrics = event.weight, card.get("metrics")
     if weight is None and event.kind is not None:
         known = metrics.get(EVENT_WEIGHTS) if isinstance(metrics, dict) else None
-        weights = kind_weights(known) if isinstance(known, str) else {}
+        weights = _known_weights(known if isinstance(known, str) else None)
         weight = weights.get(event.kind, weights.get(OTHER_KINDS))
         if weight is None:
-            kinds = ", ".join(weights) or "none"
+            kinds = ", ".join(weights)[:200] or "none"
             raise UserError(
                 f"This model has no weight for events of the kind {event.kind!r} (it knows {kinds}): send a `weight`."
             )
@@ -143,7 +152,8 @@ class IngestApi:
         services = self._services
         if services.settings.api_key is None:
             raise UserError("An item is deleted whole on a server with a key alone: start it with `--api-key`.")
-        if not Records(services.manager.current, services.live).knows_item(item):
+        records = Records(services.manager.current, services.live)
+        if not await services.slow_queue.run(partial(records.knows_item, item)):
             raise UnknownId("item", item)
         await self._write([DeletedItem(item, time.time())])
         audit(request, services, "item_deleted", item=item)

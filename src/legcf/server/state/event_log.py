@@ -41,9 +41,11 @@ CREATE TABLE IF NOT EXISTS events (
     id TEXT NOT NULL UNIQUE, user TEXT NOT NULL, item TEXT NOT NULL, time REAL NOT NULL, kind TEXT, weight REAL
 );
 CREATE INDEX IF NOT EXISTS events_of_user ON events (user);
+CREATE INDEX IF NOT EXISTS events_of_pair ON events (user, item, time);
 CREATE TABLE IF NOT EXISTS availability (
     position INTEGER PRIMARY KEY AUTOINCREMENT, item TEXT NOT NULL, available INTEGER NOT NULL, time REAL NOT NULL
 );
+CREATE INDEX IF NOT EXISTS availability_of_item ON availability (item, position, available);
 CREATE TABLE IF NOT EXISTS items (
     position INTEGER PRIMARY KEY AUTOINCREMENT,
     item TEXT NOT NULL, features TEXT NOT NULL, title TEXT, time REAL NOT NULL
@@ -273,11 +275,35 @@ class EventLog:
         some = "SELECT 1 FROM events WHERE user = ? AND position > ? LIMIT ?"
         return self._number(f"SELECT count(*) FROM ({some})", user, after, at_most)
 
-    def changes(self, after: int = 0) -> list[tuple[int, str, int]]:
+    def changes(self, after: int) -> list[tuple[int, str, int]]:
         """Return position, item and availability of every change behind a position."""
-        return self._connection.execute(
-            "SELECT position, item, available FROM availability WHERE position > ? ORDER BY position", (after,)
-        ).fetchall()
+        return self.query(
+            "SELECT position, item, available FROM availability WHERE position > ? ORDER BY position", after
+        )
+
+    def count_of_items(self, items: Sequence[str]) -> dict[str, int]:
+        """Count the events of each item that has any, in one pass."""
+        some = ", ".join("?" * len(items))
+        return dict(self.query(f"SELECT item, count(*) FROM events WHERE item IN ({some}) GROUP BY item", *items))
+
+    def count_changes(self, after: int, at_most: int) -> int:
+        """Count the changes of availability behind a position, but no further than `at_most`."""
+        return self._number(
+            "SELECT count(*) FROM (SELECT 1 FROM availability WHERE position > ? LIMIT ?)", after, at_most
+        )
+
+    def unavailable(self) -> tuple[int, list[str]]:
+        """Return the position of the last change, and the items that are not available after it."""
+        last = "SELECT item, available, max(position) FROM availability GROUP BY item"
+        out = [item for (item,) in self.query(f"SELECT item FROM ({last}) WHERE NOT available")]
+        return self._number("SELECT max(position) FROM availability"), out
+
+    def undone_changes(self, until: int) -> list[tuple[str, int]]:
+        """Return the items that changed behind a position, with their availability as of that position."""
+        some = "SELECT available FROM availability WHERE item = later.item AND position <= ?"
+        before = f"{some} ORDER BY position DESC LIMIT 1"
+        later = "SELECT DISTINCT item FROM availability NOT INDEXED WHERE position > ?"  # by position, not by item
+        return self.query(f"SELECT item, coalesce(({before}), 1) FROM ({later}) AS later", until, until)
 
     @property
     def last_description(self) -> int:
