@@ -244,6 +244,12 @@ class Impressions(_Strict):
 
     impressions: list[PageShown] = Field(min_length=1, max_length=MAX_BATCH)
 
+    @model_validator(mode="after")
+    def _is_short(self) -> "Impressions":
+        if sum(len(page.items) for page in self.impressions) > MAX_EVENTS:
+            raise ValueError(f"send at most {MAX_EVENTS} items at once, of all pages together")
+        return self
+
 
 class ItemNews(_Strict):
     """Report what is new about an item: whether it is to be had, what it is like, or both."""
