@@ -3,8 +3,10 @@
 
 import http.client
 import json
+import os
 import threading
 import time
+from contextlib import ExitStack, redirect_stderr
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -59,6 +61,8 @@ class Http(Target):
         )
         config = uvicorn.Config(create_app(settings), port=0, log_level="critical", **server_options())
         self._server = uvicorn.Server(config)
+        self._silence = ExitStack()  # lines of the log: whoever lists, exports or deletes users is written down
+        self._silence.enter_context(redirect_stderr(self._silence.enter_context(open(os.devnull, "w"))))
         self._thread = threading.Thread(target=self._server.run)
         self._thread.start()
         while not self._server.started:
@@ -71,6 +75,7 @@ class Http(Target):
         self._connection.close()
         self._server.should_exit = True
         self._thread.join()
+        self._silence.close()
 
     def attempt(self, rng: np.random.Generator) -> bool:
         method = ("GET", "GET", "POST", "POST", "PUT", "DELETE", "OPTIONS", "PATCH")[rng.integers(8)]
