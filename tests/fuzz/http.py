@@ -2,8 +2,8 @@
 """Requests of every kind to a server: none is answered with 500 or not at all."""
 
 import http.client
+import io
 import json
-import os
 import threading
 import time
 from contextlib import ExitStack, redirect_stderr
@@ -62,7 +62,7 @@ class Http(Target):
         config = uvicorn.Config(create_app(settings), port=0, log_level="critical", **server_options())
         self._server = uvicorn.Server(config)
         self._silence = ExitStack()  # lines of the log: whoever lists, exports or deletes users is written down
-        self._silence.enter_context(redirect_stderr(self._silence.enter_context(open(os.devnull, "w"))))
+        self._silence.enter_context(redirect_stderr(io.StringIO()))
         self._thread = threading.Thread(target=self._server.run)
         self._thread.start()
         while not self._server.started:
