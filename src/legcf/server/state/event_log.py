@@ -72,8 +72,11 @@ _EVENTS = "events (id, user, item, time, kind, weight)"
 _IMPRESSIONS = "impressions (user, item, time)"
 _KEPT_IMPRESSIONS = 1000  # of one user, the last: each is read for every answer that counts them
 _FORGET_IMPRESSIONS = f"""
-DELETE FROM impressions WHERE user = ? AND position <= (
-    SELECT position FROM impressions WHERE user = ? ORDER BY position DESC LIMIT 1 OFFSET {_KEPT_IMPRESSIONS}
+WITH shown_to (user) AS (VALUES %s) DELETE FROM impressions WHERE position IN (
+    SELECT position FROM shown_to JOIN impressions USING (user) WHERE position <= (
+        SELECT position FROM impressions AS all_of WHERE all_of.user = shown_to.user
+        ORDER BY position DESC LIMIT 1 OFFSET {_KEPT_IMPRESSIONS}
+    )
 )
 """
 _NO_FEATURES = "null"  # in the table of items: what was said before is withdrawn
@@ -195,10 +198,11 @@ class EventLog:
                         logged_ids.add(entry.id)
                         rows.add(_EVENTS, entry.id, entry.user, entry.item, entry.time, entry.kind, entry.weight)
                 counts.append(rows.count - before)
-            shown_to = {row[0] for row in rows.of.get(_IMPRESSIONS, ())}
+            shown_to = list({row[0] for row in rows.of.get(_IMPRESSIONS, ())})
             self._insert_all(rows)
-            for user in shown_to:
-                self._connection.execute(_FORGET_IMPRESSIONS, (user, user))
+            for start in range(0, len(shown_to), _MAX_ROWS):
+                users = shown_to[start : start + _MAX_ROWS]
+                self._connection.execute(_FORGET_IMPRESSIONS % ", ".join(["(?)"] * len(users)), users)
         if is_deleting:  # the write-ahead log still has the rows
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         if self._files_now() != self._files:
