@@ -47,6 +47,9 @@ def test_mean_deviation_and_paired_comparison() -> None:
     scores = [fold["ndcg@20"] for fold in one.folds]
     assert len(scores) == 3
     assert one.metrics["ndcg@20"].mean == pytest.approx(np.mean(scores))
+    assert f"ndcg@20: {np.mean(scores):.4f} ±" in repr(one)
+    assert len(repr(one)) < 200
+    assert "3 folds" in one._repr_html_()
     assert one.metrics["ndcg@20"].spread == pytest.approx(np.std(scores, ddof=1))
     popular = cross_validate(Recommender("popularity"), data, folds=3)
     told = one.against(popular)["ndcg@20"]
