@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np
+import polars as pl
 import pytest
 from scipy import stats
 
@@ -68,3 +69,6 @@ def test_bad_input() -> None:
         cross_validate(FAST, planted(40, 40), folds=1)
     with pytest.raises(UserError, match="must be a whole number"):
         cross_validate(FAST, planted(40, 40), folds=2.5)  # type: ignore[arg-type]
+    rows = pl.DataFrame({"user": [*"aabbccdd"] * 2, "item": [*"xyyzzxxz"] * 2})
+    with pytest.raises(UserError, match="leave `repeat='allow'` or folds out"):
+        cross_validate(FAST, rows, folds=2, repeat="allow")

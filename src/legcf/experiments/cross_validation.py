@@ -146,6 +146,11 @@ def cross_validated(
         raise UserError("--folds 1 leaves nothing to train on: give at least 2.")
     if (protocol := PROTOCOLS.get(dataset.protocol)) is not None and protocol.needs_time:
         raise UserError(f"Folds are drawn at random, which protocol {dataset.protocol} is not: leave --folds out.")
+    if dataset.repeats:
+        raise UserError(
+            "Folds deal out pairs, each once, so nobody takes anything again in them: leave `--repeat allow` or"
+            " --folds out."
+        )
     each: list[dict[str, float]] = []
     sums: dict[str, NDArray[np.float64]] = {}
     counts = np.zeros(dataset.num_users, dtype=np.int64)
