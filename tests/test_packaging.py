@@ -46,7 +46,7 @@ def test_everything_that_extras_name_is_pinned() -> None:
 
 
 def test_links_of_the_readme_lead_somewhere() -> None:
-    for target in re.findall(r"\]\((?!https?://)([^)#]+)", (ROOT / "README.md").read_text()):
+    for target in re.findall(r"""(?:\]\(|src=")(?!https?://)([^)#"]+)""", (ROOT / "README.md").read_text()):
         assert (ROOT / target).exists(), target
 
 
@@ -60,6 +60,8 @@ def test_the_readme_has_no_dead_links_on_a_package_index(setup_file: ModuleType)
     readme = (ROOT / "README.md").read_text()
     shown = setup_file.long_description(readme, None)
     assert re.findall(r"\]\((?!https?://)[^)]*\)", shown) == []
+    assert "<img" in readme
+    assert "<img" not in shown
     assert "docs/data.md" in shown  # the name stays, the link goes
     absolute = setup_file.long_description(readme, "https://example.org/legcf/")
     assert "](https://example.org/legcf/docs/data.md)" in absolute
