@@ -34,6 +34,8 @@ from legcf.server.state.log_entries import (
 )
 from legcf.server.state.records import Records
 
+_CLOCKS_DIFFER = 86_400.0  # seconds that a clock of another machine may be ahead
+
 
 @lru_cache(maxsize=2)
 def _known_weights(text: str | None) -> Mapping[str, float]:
@@ -61,6 +63,14 @@ def _weight(event: schemas.NewEvent, card: Mapping[str, Any]) -> float | None:
     return weight
 
 
+def _time(said: float | None) -> float:
+    """Return when it was, now by default; later than that is refused, for half-lives count from the latest time."""
+    now = time.time()
+    if said is not None and said > now + _CLOCKS_DIFFER:
+        raise UserError(f"The time {said:,.0f} is in the future: send seconds since 1970, or leave `time` out.")
+    return now if said is None else said
+
+
 class IngestApi:
     """Declare its operations for any server; one that takes no events (`journal` is None) routes none of them."""
 
@@ -78,7 +88,8 @@ class IngestApi:
         query = "with the id in the query."
         events = partial(Operation, path="/interactions", answer=schemas.Acknowledged, name="interactions")
         gone = "Let whatever is known of a user and an item count no more: what it took, and what it dislikes."
-        shows = partial(Operation, "POST", answer=schemas.ImpressionsKept, body=schemas.Impressions, problems=(503,))
+        kept = schemas.ImpressionsKept
+        shows = partial(Operation, "POST", answer=kept, body=schemas.Impressions, problems=(409, 503))
         return [
             events("POST", summary=took, endpoint=self.interactions, body=schemas.NewEvents, problems=(409, 503)),
             events("DELETE", summary=gone, endpoint=self.take_back, query=schemas.TakenBackQuery, problems=(503,)),
@@ -95,7 +106,7 @@ class IngestApi:
         weights = [_weight(one, loaded.scorer.model.card) for one in events]
         return await self._acknowledged(
             [
-                new_event(str(one.user), str(one.item), one.id, one.time, one.kind, weight)
+                new_event(str(one.user), str(one.item), one.id, _time(one.time), one.kind, weight)
                 for one, weight in zip(events, weights, strict=True)
             ],
             [one.item for one in events],
@@ -115,13 +126,8 @@ class IngestApi:
 
     async def impressions(self, request: HttpRequest) -> Response:
         pages = (await read_body(request, schemas.Impressions)).impressions
-        now = time.time()
         kept = await self._write(
-            [
-                Impression(str(page.user), str(item), now if page.time is None else page.time)
-                for page in pages
-                for item in page.items
-            ]
+            [Impression(str(page.user), str(item), _time(page.time)) for page in pages for item in page.items]
         )
         return Json({"model": self._services.manager.current.tag, "kept": kept})
 
