@@ -67,7 +67,7 @@ LEGCF_PRESETS: dict[str, dict[str, Any]] = {
         "backbone": {"name": "history"},
         "training": {"epochs": 0, "validation_users": 500, "propagation": "stepwise"},  # there are no steps to save
         "ranking": {
-            "bytes": "1MB", "lists": None, "list_ridge": 4.0, "list_candidates": 32, "list_weight": 0.25,
+            "bytes": "auto", "lists": None, "list_ridge": 4.0, "list_candidates": 32, "list_weight": 0.25,
             "fit_weight": False, "popularity_weight": None,
         },
     },
