@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of docs/paper-checked.md, from the reports that `legcf reproduce` has written into docs/reproduction.
+"""The tables of docs/paper-checked.md and of its details, from the reports in docs/reproduction.
 
     python benchmarks/paper_tables.py
 
-A table stands between the lines `<!-- DATA STUDY PRESET: begin -->` and `<!-- DATA STUDY PRESET: end -->` of the page.
+A table stands between the lines `<!-- DATA STUDY PRESET: begin -->` and `<!-- DATA STUDY PRESET: end -->` of a page.
 """
 
 import json
@@ -17,10 +17,12 @@ from legcf.experiments.statistics import Measured
 from legcf.experiments.store import StoredRun
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-PAGE = DOCS / "paper-checked.md"
+PAGES = (DOCS / "paper-checked.md", DOCS / "reproduction" / "details.md")
 TITLES = {"gowalla": "Gowalla", "lastfm": "LastFM"}
+FILTERS = ("chebycf", "bspm")  # rank by the graph of all pairs
 WORDS = {"validation": "validation", "last epoch": "its epochs", "time": "**time**"}
 _PLACE = re.compile(r"(<!-- (\S+) (\S+) (\S+): begin -->\n)(.*?)(<!-- \2 \3 \4: end -->)", re.DOTALL)
+OFFICIAL = {"batch": 1640, "rate": 4e-3}  # four times the release's batches and rate
 Line = tuple[dict[str, Any], list[StoredRun]]
 
 
@@ -30,8 +32,13 @@ def page(text: str) -> str:
 
 
 def table(data: str, study: str, preset: str) -> str:
-    """A line for every row of the study; columns that would be empty are left out."""
+    """A line for every row of the study; left out are empty columns, stages of rivals, and seeds if all are 0."""
+    if study == "official":
+        runs = json.loads((DOCS.parent / "benchmarks" / "results" / f"official-{data}.json").read_text())
+        return official([run for run in runs if OFFICIAL.items() <= run.items()])
     lines = _lines(data, study, preset)
+    if study == "bytes":
+        return _by_bytes(data, lines)
     columns = {
         TITLES.get(data, data): [line["label"] for line, _ in lines],
         "seeds": [", ".join(str(run.seed) for run in runs) or "not run" for _, runs in lines],
@@ -43,9 +50,78 @@ def table(data: str, study: str, preset: str) -> str:
         "largest fall": [_falls(runs) for _, runs in lines],
         "ended by": [_ends(runs) for _, runs in lines],
     }
-    shown = {name: cells for name, cells in columns.items() if any(cells)}
+    left_out: tuple[str, ...] = ()
+    if study == "table2":
+        left_out = ("best validation N@20", "largest fall", "ended by")
+        names = columns[TITLES.get(data, data)]
+        names[:] = [
+            f"{name} (**time**)" if "time" in end else name
+            for name, end in zip(names, columns["ended by"], strict=True)
+        ]
+    shown = {name: cells for name, cells in columns.items() if any(cells) and name not in left_out}
+    if set(shown["seeds"]) == {"0"}:
+        del shown["seeds"]
     rows = [f"| {' | '.join(cells)} |" for cells in zip(*shown.values(), strict=True)]
     return "\n".join([f"| {' | '.join(shown)} |", "|---" * len(shown) + "|", *rows])
+
+
+def _by_bytes(data: str, lines: list[Line]) -> str:
+    """A line for every row that was run, the smallest first; in bold what no row of as few bytes is above."""
+    run = sorted((line for line in lines if line[1]), key=lambda line: _bytes(line[1]))
+    text, best = (
+        [f"| {TITLES.get(data, data)} | stored | needs beside it | R@20 | N@20 | ended by |", "|---" * 6 + "|"],
+        0.0,
+    )
+    for line, runs in run:
+        ndcg = Measured.of([run.metrics["test"]["ndcg@20"] for run in runs]).mean
+        mark, best = ("**" if ndcg > best else ""), max(best, ndcg)
+        scores = [f"{mark}{_measured(runs, name)}{mark}" for name in ("recall@20", "ndcg@20")]
+        stored = f"{_bytes(runs) / 1000:,.0f} kB"
+        text.append(f"| {' | '.join([line['label'], stored, _needed(runs[0]), *scores, _ends(runs)])} |")
+    return "\n".join(text)
+
+
+def _bytes(runs: list[StoredRun]) -> float:
+    return Measured.of([run.metrics["storage_bytes"] for run in runs]).mean
+
+
+def _needed(run: StoredRun) -> str:
+    """What a request needs that is not among the stored bytes."""
+    method, backbone = run.config["method"]["name"], run.config["backbone"]
+    if method in FILTERS or backbone.get("layers"):
+        return "all pairs"
+    return "" if method == "popularity" or backbone["name"] != "history" else "the user's items"
+
+
+def official(found: list[dict[str, Any]]) -> str:
+    """A line for every part of study_official.py: means over seeds, and the least and the most that updates changed."""
+    names = ("`official`, changed", "seeds", "pretraining", "with updates", "change", "test R@20 / N@20")
+    text = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+    for part in dict.fromkeys(run["part"] for run in found):
+        runs = sorted((run for run in found if run["part"] == part), key=lambda run: run["seed"])
+        ends = [[_best(run, stage) for stage in ("pretrain", "alternate")] for run in runs]
+        before, after = (sum(values) / len(runs) for values in zip(*ends, strict=True))
+        changes = sorted(after / before - 1 for before, after in ends)
+        spread = f" ({_signed(changes[0])} to {_signed(changes[-1])})" if len(runs) > 1 else ""
+        test = [sum(run["test"][name] for run in runs) / len(runs) for name in ("recall@20", "ndcg@20")]
+        cells = [
+            part,
+            ", ".join(str(run["seed"]) for run in runs),
+            f"{before:.4f}",
+            f"{after:.4f}",
+            _signed(after / before - 1) + spread,
+            "{:.4f} / {:.4f}".format(*test),
+        ]
+        text.append(f"| {' | '.join(cells)} |")
+    return "\n".join(text)
+
+
+def _best(run: dict[str, Any], stage: str) -> float:
+    return max(epoch["ndcg@20"] for epoch in run["epochs"] if epoch["stage"] == stage)
+
+
+def _signed(share: float) -> str:
+    return f"{100 * share:+.0f} %".replace("-", "−")
 
 
 def _lines(data: str, study: str, preset: str) -> list[Line]:
@@ -91,4 +167,5 @@ def _ends(runs: list[StoredRun]) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(PAGE.read_text()))
+    for path in PAGES:
+        path.write_text(page(path.read_text()))

@@ -5,8 +5,11 @@ from importlib import resources
 
 import pytest
 
+from legcf.data.catalogue.registry import find_entry
+from legcf.experiments import published
 from legcf.experiments.cells import Cell, Run, StudyContext, digest, hash_today, plan
-from legcf.experiments.studies import RIVAL_MINUTES, STUDIES, searched
+from legcf.experiments.expected import workloads
+from legcf.experiments.studies import EFFORTS, RIVAL_MINUTES, STUDIES, chosen_studies, searched
 from legcf.training.registry import METHODS
 from tests.experiments.tiny import runs
 
@@ -115,6 +118,34 @@ class TestStudies:
                 refused = plan(cells, 1, "data").refused
                 known = {cell.name for cell in cells if cell.method in METHODS}
                 assert not known & {cell for cell, why in refused.items() if "backbone" not in why}, (name, refused)
+
+    @pytest.mark.parametrize("name", ["amazon-book", "yelp2020"])
+    def test_all_can_be_planned_without_the_data(self, name: str) -> None:
+        """What is too large to be run here stands ready: every row resolves, at the paper's depth, and has an end."""
+        entry = find_entry(name)
+        users, items, pairs = entry.sizes
+        assert published.is_known(name, users, items)
+        for effort in EFFORTS:
+            context = StudyContext(name, users, items, effort, num_pairs=pairs * 7 // 10)
+            plans = {study: plan(tuple(STUDIES[study].cells(context)), 3, "data") for study in chosen_studies("all")}
+            assert not {study: planned.refused for study, planned in plans.items() if planned.refused}
+            assert all(load.runs and load.seconds > 0 for load in workloads(plans, {}, pairs))
+            rows = {run.cell.name: run for run in plans["table2"].runs}
+            assert rows["legcf"].config.backbone.layers == 4
+            command = rows["legcf"].cell.command(name, 0, {})
+            assert command.startswith(f"legcf train {name} --out RUN --method legcf --preset paper --seed 0")
+            assert set(published.numbers(name, "table2", "legcf")) >= {"ndcg@20", "recall@20"}
+
+    def test_bytes_have_every_method_and_files_that_hold_the_items(self) -> None:
+        cells = {cell.name: cell for cell in STUDIES["bytes"].cells(GOWALLA)}
+        assert {cell.method for cell in cells.values()} == set(METHODS)
+        assert {name for name in cells if name.startswith("default-")} == {
+            f"default-{size}" for size in (500_000, 1_000_000, 2_000_000, 4_000_000)
+        }
+        within = {cell.method for cell in cells.values() if cell.overrides.get("method", {}).get("budget") == "legcf"}
+        new = {"graphhash", "c2f", "bigear", "cce", "magprune", "lerg"}
+        assert new < within
+        assert not within & {"full", "als", "chebycf", "ease", "legcf"}
 
     def test_no_clock_on_the_wall_ends_a_run(self) -> None:
         """Rows must not depend on how busy the machine was: epochs and patience end them, and minutes of a core."""

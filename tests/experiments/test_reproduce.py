@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from legcf.experiments.cells import StudyContext
 from legcf.experiments.store import ResultStore
 from legcf.experiments.studies import STUDIES, Study
 from tests.cli.typed import legcf, refused
@@ -109,7 +110,25 @@ def test_a_fresh_clone_goes_on_from_its_report(tmp_path: Path, folder: Path, mon
     assert "no report" in broken.err
 
 
+def test_one_row_alone(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others stay in the report, as missing, and the whole goes on from it."""
+    monkeypatch.setitem(STUDIES, "ablation", Study("Tiny", "table", tiny_cells))
+    name, *others = [cell.name for cell in tiny_cells(StudyContext("planted", 40, 40))]
+    done = legcf("reproduce", "ablation", "--data", folder, "--out", tmp_path, "--row", name, "--json")
+    assert done.code == 0, done.err
+    problems = {line["cell"]: line["problem"] for line in json.loads(done.out)["tables"][0]["lines"]}
+    assert problems[name] is None
+    assert all(problems[other] for other in others)
+    planned = legcf("reproduce", "ablation", "--data", folder, "--out", tmp_path, "--plan")
+    assert "ablation: 2 runs, 1 finished" in planned.out
+
+
 class TestBadInput:
+    def test_unknown_row(self, folder: Path) -> None:
+        answer = legcf("reproduce", "table2", "--data", folder, "--row", "legcf-9")
+        assert answer.code == 2
+        assert "table2 has no row `legcf-9`" in answer.err
+
     def test_unknown_study(self, folder: Path) -> None:
         assert "no study `table9`" in refused("reproduce", "table9", "--data", folder)
 

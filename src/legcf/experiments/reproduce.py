@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,8 @@ class StudyRequest:
     workers: int | None = None
     scheduler: str | None = None
     """The address of a Dask scheduler whose workers do the runs."""
+    rows: Sequence[str] = ()
+    """Names of the rows that are run; all if there are none. The report shows the others as missing."""
 
     def check(self) -> None:
         chosen_studies(self.study)
@@ -50,10 +52,14 @@ def plans(request: StudyRequest, dataset: Dataset) -> dict[str, Plan]:
     if dataset.test.num_pairs == 0:
         raise UserError(f"{dataset.name} has no test part to compare methods on; choose another --protocol.")
     context = _study_context(request, dataset)
-    return {
+    asked = {
         name: plan(tuple(STUDIES[name].cells(context)), request.seeds, dataset.content_hash)
         for name in chosen_studies(request.study)
     }
+    known = {cell.name for planned in asked.values() for cell in planned.cells}
+    if unknown := sorted(set(request.rows) - known):
+        raise UserError(f"{request.study} has no row `{unknown[0]}`; its rows are {', '.join(sorted(known))}.")
+    return asked
 
 
 def reproduce(
@@ -69,7 +75,8 @@ def reproduce(
         if request.scheduler is None
         else DaskScheduler(*common, address=request.scheduler)
     )
-    scheduler.work([run for planned in asked.values() for run in planned.runs])
+    runs = [run for planned in asked.values() for run in planned.runs]
+    scheduler.work([run for run in runs if not request.rows or run.cell.name in request.rows])
     return asked
 
 

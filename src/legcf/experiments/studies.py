@@ -152,14 +152,39 @@ def figures(context: StudyContext) -> list[Cell]:
     ]
 
 
+def by_bytes(context: StudyContext) -> list[Cell]:
+    """Return every method as its `default` preset (`paper` in full), compact ones within LEGCF's values, beside model
+    files of several sizes: what they rank by counts in bytes here."""
+    cells = []
+    for method, known in METHODS.items():
+        if method == "legcf":
+            continue
+        rows = list((known.layer.comparison_rows or {}).values())
+        compact = "budget" in known.layer.Config.model_fields and method not in _UNCOMPRESSED
+        within = compact and all(row.within_budget for row in rows)
+        about = {"method": {"budget": context.budget}} if within else {}
+        quick = context.effort == "quick"
+        time = {"max_minutes": RIVAL_MINUTES if quick else None, "clock": "cpu" if quick else "wall"}
+        settings = merged({"training": time}, _limits(context, layers=False), context.overrides, about)
+        cells.append(Cell(f"{method}-own", method, method, ("default" if quick else "paper",), settings, group=method))
+    for size in (size for size in _FILES if size >= _LEAST_BYTES_AN_ITEM * context.num_items):
+        label, about = f"LEGCF (our default), {size / 1e6:g} MB", {"ranking": {"bytes": size}}
+        cells.append(_ours(context, "default", label, f"default-{size}", about))
+    return [*cells, _ours(context, "fast", "LEGCF (fast)"), *table2(context)[-3:]]
+
+
 STUDIES: dict[str, Study] = {
     "table2": Study("Table 2: accuracy and size of all methods", "table", table2),
     "converged": Study("LEGCF to its end, with each update", "table", converged),
     "ablation": Study("Ablation: assignment update and initialisation", "table", ablation),
     "hyperparameters": Study("Hyperparameters: t, m, w* and c", "sweep", hyperparameters),
     "backbones": Study("Base recommenders", "table", backbones),
+    "bytes": Study("By bytes: every method beside model files of several sizes", "table", by_bytes),
     "figures": Study("Case studies: embeddings and assignment weights", "case study", figures),
 }
+_UNCOMPRESSED = ("full", "als", "chebycf", "bspm")
+_FILES = (250_000, 500_000, 1_000_000, 2_000_000, 4_000_000)
+_LEAST_BYTES_AN_ITEM = 12  # a smaller file does not hold the items
 EFFORTS = ("quick", "full")
 
 
@@ -228,7 +253,7 @@ def _ours(
     if context.buckets != _USUAL_BUCKETS:
         changed["method"] = {"c": context.buckets} if "c" in made_for["method"] else {"budget": context.budget}
     batch = _batch(context)
-    if batch < made_for["training"]["batch_size"] == _LARGEST_BATCH:
+    if batch < made_for["training"].get("batch_size", 0) == _LARGEST_BATCH:
         changed["training"] = {"batch_size": batch, "learning_rate": _rate(batch), "negative_pool": _pool(batch)}
     settings = merged(changed, _limits(context, layers=False), context.overrides, about or {})
     return Cell(name or preset, label, "legcf", (preset,), settings, group="LEGCF")

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +8,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from legcf.experiments.cells import StudyContext, plan
+from legcf.core.config import SECTIONS
+from legcf.experiments.cells import StudyContext, _deciding, digest, plan
 from legcf.experiments.report import case_study, plots, report
 from legcf.experiments.report.figure import new_figure, place_labels
 from legcf.experiments.report.report import write_report
@@ -15,6 +17,7 @@ from legcf.experiments.report.tables import all_tables, was_rising
 from legcf.experiments.reproduce import StudyRequest, _remembered
 from legcf.experiments.store import ResultStore
 from legcf.experiments.studies import STUDIES
+from legcf.training.registry import METHODS
 from tests.cli.typed import legcf, refused
 from tests.experiments.tiny import pretend_finished
 from tests.helpers import planted
@@ -153,6 +156,24 @@ class TestPages:
 
     def test_durations(self) -> None:
         assert [report._duration(seconds) for seconds in (5, 600, 7200)] == ["5 s", "10 min", "2.0 h"]
+
+
+def test_a_run_of_older_settings_survives_every_later_report(tmp_path: Path) -> None:
+    """Its settings become today's along with its key: a report that kept the old ones could be taken back once only."""
+    write_report(filled(tmp_path / "store.sqlite", "figures", {"at-start": 0.1}), tmp_path)
+    path = tmp_path / "results.json"
+    content = json.loads(path.read_text())
+    (run,) = content["runs"]
+    del run["config"]["ranking"]["list_bits"]  # a setting that came later
+    version = METHODS["legcf"].layer.version
+    run["config_hash"] = digest({"version": version, **{name: _deciding(run["config"][name]) for name in SECTIONS}})
+    path.write_text(json.dumps({**content, "studies": []}))
+    fresh = ResultStore(tmp_path / "fresh.sqlite")
+    assert report.take_back(fresh, tmp_path) == 1
+    (row,) = fresh.rows().values()
+    assert row.config["ranking"]["list_bits"] == 4
+    sections = {name: _deciding(row.config[name]) for name in SECTIONS}
+    assert digest({"version": version, **sections}) == row.config_hash
 
 
 class TestCaseStudies:

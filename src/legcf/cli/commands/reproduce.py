@@ -24,9 +24,13 @@ if TYPE_CHECKING:
 def reproduce(
     data_options: DataOptions,
     study: Annotated[
-        str, Argument(metavar="STUDY", help="table2, converged, ablation, hyperparameters, backbones, figures or all.")
+        str,
+        Argument(
+            metavar="STUDY", help="table2, converged, ablation, hyperparameters, backbones, figures, bytes or all."
+        ),
     ],
     data: Annotated[str, Option(help="A folder, a file, or a known name such as gowalla.")],
+    rows: Annotated[list[str] | None, Option("--row", help="Run this row alone; may be given again.")] = None,
     seeds: Annotated[int, Option(help="How many seeds: 0, 1, …")] = 1,
     effort: Annotated[
         str, Option("--effort", "--preset", help="quick (large batches, capped runs) or full (the paper's).")
@@ -62,7 +66,9 @@ def reproduce(
     source = str(Path(data).resolve()) if Path(data).exists() else data
     options = data_options.model_dump(mode="json", exclude_defaults=True)
     overrides = with_current_keys(parse_assignments(settings or []), method=None)
-    request = StudyRequest(study, source, options, seeds, effort, minutes_per_run, overrides, workers, scheduler)
+    request = StudyRequest(
+        study, source, options, seeds, effort, minutes_per_run, overrides, workers, scheduler, tuple(rows or ())
+    )
     request.check()
     check_suffix(output)
     opened = ResultStore(store or out / "store.sqlite")

@@ -28,7 +28,7 @@ def pictures(table: ResultTable, store: ResultStore) -> list[NamedPicture]:
     is_compared = table.kind != "sweep" and any(line.published for line in lines)
     drawn = {
         _sweeps: table.kind == "sweep",
-        _frontier: table.study == "table2",
+        _frontier: table.study in ("table2", "bytes"),
         _against_published: is_compared,
         _sizes: any(_sizes_of(line) for line in lines),
         _curves: True,
@@ -40,7 +40,12 @@ def _frontier(table: ResultTable) -> NamedPicture:
     """Plot accuracy against size: ours filled, the paper's hollow, and the line that nothing of ours lies above."""
     figure = new_figure(9.5, 6)
     axes = figure.subplots()
-    ours = [(float(line.params or 0), line.measured["ndcg@20"].mean, line.label) for line in table.lines if line.runs]
+    by_bytes = table.study == "bytes"
+    ours = [
+        (line.stored_bytes if by_bytes else float(line.params or 0), line.measured["ndcg@20"].mean, line.label)
+        for line in table.lines
+        if line.runs
+    ]
     paper = [
         (line.published["params"], line.published["ndcg@20"], line.label)
         for line in table.lines
@@ -56,7 +61,7 @@ def _frontier(table: ResultTable) -> NamedPicture:
     axes.plot(*_columns(edge), color=_DARK, linewidth=1, linestyle="--", zorder=2)
     axes.set_xscale("log")
     axes.margins(x=0.16, y=0.12)
-    axes.set_xlabel("stored values (as the paper counts #Param)")
+    axes.set_xlabel("bytes that are stored" if by_bytes else "stored values (as the paper counts #Param)")
     axes.set_ylabel("NDCG@20, test")
     axes.legend(frameon=False, loc="lower right")
     plain(axes)

@@ -91,11 +91,13 @@ def _renamed(plan: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _as_of_today(run: dict[str, Any]) -> dict[str, Any]:
-    """Return a run with the key that the same settings have now."""
+    """Return a run with the settings and the key that it has now: both, or the next change would not know it."""
     hashed = hash_today(run["config"], run["config_hash"])
     if hashed == run["config_hash"]:
         return run
-    return {**run, "config_hash": hashed, "key": key_of(hashed, run["content_hash"], run["seed"])}
+    config = config_from_json(run["config"]).to_json()
+    key = key_of(hashed, run["content_hash"], run["seed"])
+    return {**run, "config": config, "config_hash": hashed, "key": key}
 
 
 def _page(store: ResultStore, tables: Sequence[ResultTable]) -> list[Element]:

@@ -42,6 +42,11 @@ class Line:
         return None if metric not in self.measured or not paper else self.measured[metric].mean / paper - 1
 
     @property
+    def stored_bytes(self) -> float:
+        """Return the bytes of what is stored, a mean over seeds."""
+        return float(np.mean([run.metrics["storage_bytes"] for run in self.runs]))
+
+    @property
     def is_capped(self) -> bool:
         """Return whether time ended training rather than the validation metric or the last epoch."""
         return any(was_capped(run) for run in self.runs)
