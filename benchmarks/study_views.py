@@ -10,11 +10,10 @@
 
 Vectors side by side are a sum of products, so two views are one ranking. In each of them users are their histories: the
 table that was trained over the graph is mapped to that. Views are rounded as a file would round them, lists take the
-bytes that are left and are solved anew. Weights are climbed on a sixth of the validation users, accuracy is that of
-the others. `--taught` compares tables that cost no more bytes: vectors smoothed over the item graph, and factorisations
-to which the file's own first items are soft positives. `--rival` compares a run with the file, by users' histories and
-by how popular the held-out items are. Test pairs are not touched. Written to benchmarks/results/views.json
-(docs/study.md).
+bytes that are left and are solved anew. Weights are climbed on some validation users, accuracy is that of the others.
+`--taught` compares tables that cost no more bytes: vectors smoothed over the item graph, and factorisations to which
+the file's own first items are soft positives. `--rival` compares a run with the file, by users' histories and by how
+popular the held-out items are. Test pairs are not touched. Written to benchmarks/results/views.json (docs/study.md).
 """
 
 import argparse
@@ -56,7 +55,7 @@ ALPHAS = {"gowalla": 20.0, "yelp2018": 10.0, "lastfm": 10.0}  # as found on trai
 RIDGES = {"lastfm": 40.0}  # λ (docs/study.md, section 13); 20 elsewhere
 WIDTH, WEIGHT_STEPS, LEAST, MOST, LAPS = 128, (2.0, 2.0**0.5), 2.0**-6, 2.0**6, 2
 SOFT_POSITIVES, SOFT_WEIGHTS, HOPS = 20, (0.05, 0.2), (0.5, 2.0)
-CHOOSERS = 6  # one in so many users chooses weights
+CHOOSERS = 5000  # users who choose weights, but never more than a third
 COMPARED = 3000  # users who are compared with a rival, evenly spaced
 
 
@@ -210,9 +209,8 @@ def main() -> None:
              compared(stored, load_model(asked.rival).ranking, dataset.validation))  # fmt: skip
     users = Evaluator(dataset.validation).evaluated_users
     everyone, places = Evaluator(dataset.validation, users=users).renumbered(), np.arange(len(users))
-    chooser, others = (
-        replace(everyone, users=places[some]) for some in (places % CHOOSERS == 0, places % CHOOSERS != 0)
-    )
+    step = max(3, len(users) // CHOOSERS)
+    chooser, others = (replace(everyone, users=places[some]) for some in (places % step == 0, places % step != 0))
     tables = Tables(asked.data.name, train, train.of_users(users))
     byte_budget = asked.bytes - fixed_bytes(dataset.items, dataset.titles, train.item_degrees)
     settings = RankingConfig(lists=None, bytes=asked.bytes)
