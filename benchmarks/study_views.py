@@ -194,13 +194,12 @@ def main() -> None:
     asked = parser.parse_args()
     dataset = load_data(asked.data, DataOptions(protocol="legcf", cold="keep"))
     train = dataset.train
-    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    rows = known.setdefault(f"{asked.data.name} {asked.bytes}", {})
     stored = load_model(asked.file).ranking
     assert stored.rows is not None
 
     def keep(name: str, row: Any) -> None:
-        rows[name] = row
+        known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}  # another study may have written to it
+        known.setdefault(f"{asked.data.name} {asked.bytes}", {})[name] = row
         print(asked.data.name, name, json.dumps(row), flush=True)
         write_json(RESULTS, known)
 
