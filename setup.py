@@ -21,7 +21,7 @@ def long_description(readme: str, repository: str | None) -> str:
         shown = _LINK.sub(lambda found: "" if found[1] else found[2], readme)
     else:
         shown = _LINK.sub(lambda found: f"{found[1]}[{found[2]}]({repository.rstrip('/')}/{found[3]})", readme)
-    return re.sub(r"<!--.*?-->\n?", "", shown, flags=re.DOTALL)
+    return re.sub(r"<!--.*?-->\n?|<img [^>]*>\n?", "", shown, flags=re.DOTALL)
 
 
 if __name__ == "__main__":

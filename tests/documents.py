@@ -147,7 +147,7 @@ def words(text: str) -> set[str]:
 
 
 def furnish(folder: Path) -> None:
-    """The files that documents take for granted: interactions.csv, ratings.csv and als.npz."""
+    """The files that documents take for granted: interactions.csv, ratings.csv, log.csv, items.csv and als.npz."""
     rng = np.random.default_rng(0)
     users = ["alice", "bob", *(f"user-{number}" for number in range(2, 60))]
     likes = (np.arange(60)[:, None] % 4 == np.arange(50) % 4) & (rng.random((60, 50)) < 0.7)
@@ -160,6 +160,17 @@ def furnish(folder: Path) -> None:
         for place, ((user, item), star) in enumerate(zip(rows, stars, strict=True))
     ]
     (folder / "ratings.csv").write_text("".join(["user,item,rating,timestamp\n", *rated]))
+    user, taken = rng.integers(0, 60, 1500), (4 * 12 * rng.random(1500) ** 2).astype(int)  # few items again and again
+    log = zip(
+        user, taken - taken % 4 + user % 4, rng.choice(["view", "buy", "hide"], 1500, p=[0.6, 0.38, 0.02]), strict=True
+    )
+    visits = [
+        f"{('north', 'south', 'west')[who % 3]},{users[who]},item-{what},{kind},{1_700_000_000 + 3600 * place}\n"
+        for place, (who, what, kind) in enumerate(log)
+    ]
+    (folder / "log.csv").write_text("".join(["shop,user,item,event,time\n", *visits]))
+    kinds = [f"item-{item},{('tea', 'coffee', 'cups')[item % 3]},{5 + item % 7}\n" for item in range(50)]
+    (folder / "items.csv").write_text("".join(["item,category,price\n", *kinds]))
     tables = {"users": rng.standard_normal((700, 16)), "items": rng.standard_normal((500, 16))}
     np.savez(folder / "als.npz", **{name: table.astype(np.float32) for name, table in tables.items()})
 

@@ -63,7 +63,8 @@ def without_torch(*commands: str) -> tuple[str, str]:
 
 
 def test_solved_methods_need_no_torch_from_data_to_file(data: Path, tmp_path: Path) -> None:
-    commands = []
+    commands, pairs = [], tmp_path / "pairs.csv"
+    pairs.write_text("user,item\n" + "".join(f"{user},{item}\n" for user in range(60) for item in range(40)))
     for name, options in SOLVED.items():
         run, file = tmp_path / name, tmp_path / f"{name}.legcf"
         commands += [
@@ -73,6 +74,8 @@ def test_solved_methods_need_no_torch_from_data_to_file(data: Path, tmp_path: Pa
             f"export {run} {file} --users history --quiet",
             f"recommend {file} --user 0 -k 3",
             f"info {run}",
+            f"info {file}",
+            f"evaluate {file} --data {pairs}",
         ]
     events = tmp_path / "events.csv"
     events.write_text("user,item\n0,1\n1,new\n")

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress: silent when asked, plain lines now and then where there is no terminal."""
+"""Progress: silent when asked, a bar on a terminal, plain lines now and then where there is none."""
+
+import os
+import pty
+import subprocess
+import sys
 
 import pytest
 
@@ -31,3 +36,30 @@ def test_a_total_need_not_be_known(capsys: pytest.CaptureFixture[str], monkeypat
     with progress("Reading", None, "rows") as task:
         task.advance(5)
     assert "5 rows" in capsys.readouterr().err
+
+
+def test_a_bar_on_a_terminal() -> None:
+    """Beside the bar, lines that others print stay whole."""
+    code = (
+        "import sys, time; from legcf.core.progress import progress\n"
+        "with progress('Reading', 4, 'rows') as task:\n"
+        "    for _ in range(4): task.advance(1, 'part 1'); time.sleep(0.2)\n"
+        "print('a line', file=sys.stderr)"
+    )
+    reader, terminal = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    child = subprocess.Popen([sys.executable, "-c", code], stderr=terminal, env=environment)
+    os.close(terminal)
+    said = b""
+    while True:
+        try:
+            said += os.read(reader, 4096)
+        except OSError:  # the terminal is gone
+            break
+    os.close(reader)
+    assert child.wait() == 0, said.decode()
+    shown = said.decode()
+    assert "Reading" in shown
+    assert "rows/s" in shown
+    assert "part 1" in shown
+    assert "a line" in shown

@@ -4,7 +4,9 @@
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
+from numpy.typing import NDArray
 
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Dataset, Interactions
@@ -51,6 +53,23 @@ def test_fast_is_not_below_popularity_where_pairs_are_few(seed: int, tmp_path: P
     assert report.accuracy["test"]["ndcg@20"]["after"] == pytest.approx(report.accuracy["test"]["ndcg@20"]["before"])
     best = Scorer.load(tmp_path / "model.legcf").recommend_all(5)[0]
     assert (best[:50] == [model.items.positions(found) for found in _items(model, 50, 5)]).mean() > 0.9
+
+
+def test_a_sample_that_is_not_sure_gives_way_to_everyone() -> None:
+    """A thousand users of these liked a weight that all of them are better off without."""
+    rng, users, items = np.random.default_rng(2), 3000, 20_000
+    shares, names = -0.7 * np.log(np.arange(1, items + 1)), rng.permutation(items)
+    pairs: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+    for user in range(users):
+        liked = shares + np.where(np.arange(items) % 10 == user % 10, np.log(8), 0)
+        count = 1 + rng.poisson(7)
+        chosen = np.argpartition(-(liked + rng.gumbel(size=items)), count - 1)[:count]
+        pairs.append((np.full(count, user), names[chosen]))
+    frame = pl.DataFrame(dict(zip(("user", "item"), map(np.concatenate, zip(*pairs, strict=True)), strict=True)))
+    fast, popular = (
+        Recommender(*words, seed=2).fit(frame).metrics for words in (("legcf", None, "fast"), ("popularity",))
+    )
+    assert fast["validation"]["ndcg@20"] > 0.99 * popular["validation"]["ndcg@20"]
 
 
 def _items(model: Recommender, users: int, k: int) -> list[list[int]]:

@@ -314,6 +314,19 @@ def test_rules_that_cannot_be(fitted: Recommender, dataset: Dataset, tmp_path: P
         loaded.export(tmp_path / "model.legcf", format="onnx")
 
 
+def test_a_final_model_with_item_features_keeps_its_measured_accuracy(dataset: Dataset) -> None:
+    table = pl.DataFrame({"item": [*dataset.items.values, "new"], "kind": [*(["a", "b"] * 20), "a"]})
+    options = {"method_options": SMALL, "training": {"epochs": 1}}
+    plain = Recommender(**options).fit(dataset, final=True)
+    grown = Recommender(**options).fit(dataset, final=True, item_features=table)
+    assert len(grown.items) == len(plain.items) + 1
+    assert grown.metrics["test"] == plain.metrics["test"] != {}
+    assert grown.metrics["validation"] == plain.metrics["validation"]
+    assert grown.metrics["seconds"]["whole"] > grown.metrics["seconds"]["this_session"]
+    updated = plain.update(pl.DataFrame({"user": ["later"], "item": [str(dataset.items.values[0])]}))
+    assert updated.metrics["test"] == grown.metrics["test"]
+
+
 def test_fit_learns_from_item_features(dataset: Dataset, tmp_path: Path) -> None:
     table = pl.DataFrame({"item": [*dataset.items.values, "new"], "kind": [*(["a", "b"] * 20), "a"]})
     fitted = Recommender(method_options=SMALL, training={"epochs": 1}).fit(dataset, item_features=table)

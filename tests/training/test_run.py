@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from legcf.cli.output import summary
 from legcf.core.config import RunConfig
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset, Interactions
@@ -16,6 +15,7 @@ from legcf.embeddings.budget import Budgeted
 from legcf.embeddings.full import FullTable, FullTableConfig
 from legcf.export.build import build
 from legcf.export.options import ExportOptions
+from legcf.scoring.run_files import summary
 from legcf.training.loop import TrainingOptions
 from legcf.training.registry import METHODS, resolve
 from legcf.training.run import build_model, train

@@ -128,6 +128,8 @@ class TrainingConfig(Frozen):
     """least time between checkpoints: what a killed run loses at most, beside its epoch"""
     max_minutes: float | None = Field(None, gt=0)
     """end the run after the epoch that passes this time"""
+    seconds: float | None = Field(None, gt=0)
+    """have the whole run done in this time: the best that it allows, from the preset `fast` upwards"""
     clock: Literal["wall", "cpu"] = "wall"
     """what max_minutes counts: time that passes, or that of the cores, which other work does not use up"""
     threads: int | None = Field(None, ge=1)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Represent objects in a notebook: a heading and a few facts, as text or as a small table."""
+"""Represent objects in a notebook: a heading and a few facts, as text or as a small table; print tables of facts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -34,3 +35,23 @@ def html(facts: Facts) -> str:
 def size(count: int) -> str:
     """Return a number of bytes as people read it: 48,910 bytes, 1.65 MB."""
     return f"{count:,} bytes" if count < 10**5 else f"{count / 10**6:.2f} MB"
+
+
+def print_pairs(title: str, pairs: Mapping[str, Any]) -> None:
+    """Print a two-column table of names and values."""
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    table = Table("", Column(justify="right"), title=title, title_justify="left", show_header=False)
+    for name, value in pairs.items():
+        table.add_row(name, cell(value))
+    Console().print(table)
+
+
+def cell(value: Any) -> str:
+    """Return a value as tables show it."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.4f}" if abs(value) < 100 else f"{value:,.1f}"
+    return str(value)

@@ -23,7 +23,8 @@ class Task:
 class _Live(Task):
     def __init__(self, bar: "Progress", title: str, total: float | None, unit: str) -> None:
         self._bar, self._unit = bar, unit
-        self._task = bar.tasks[bar.add_task(title, total=total, rate="", note="")]
+        number = bar.add_task(title, total=total, rate="", note="")
+        self._task = bar.tasks[number]
 
     def advance(self, amount: float = 1, note: str = "") -> None:
         rate = (self._task.completed + amount) / max(self._task.elapsed or 0, 1e-9)

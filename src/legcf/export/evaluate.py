@@ -2,7 +2,6 @@
 """Measure a model file on data, without the run that it was exported from."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset, Interactions
@@ -31,8 +30,7 @@ def evaluate_file(model: ServedModel, dataset: Dataset, ks: Sequence[int]) -> di
                 " beside those that users have: give data with a split, such as --protocol ratio."
             )
         item_index = model.items.find_all(dataset.items)
-        alike = replace(dataset, train=replace(dataset.train, weights=None))  # items of a stranger, but for their order
-        histories = translated(served_histories(model, alike), None, item_index, len(model.items))
+        histories = translated(served_histories(model, dataset), None, item_index, len(model.items))
         seen = Interactions.empty(histories.num_users, histories.num_items) if model.repeats else histories
         truth, counts = new_pairs(dataset, dataset.users, model.items, seen)
     return {**accuracy(served_ranking(model, histories), truth, ks), **counts}

@@ -77,9 +77,13 @@ def parameters_of(config: RunConfig) -> dict[str, Any]:
             for argument, section in _SECTIONS.items()
         },
         "quiet": True,
+        "seconds": None,
     }
 
 
 def overrides_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the arguments set beyond the preset, by section of the configuration."""
-    return {section: parameters[argument] or {} for argument, section in _SECTIONS.items()}
+    overrides = {section: parameters[argument] or {} for argument, section in _SECTIONS.items()}
+    if parameters["seconds"] is not None:
+        overrides["training"] = {**overrides["training"], "seconds": parameters["seconds"]}
+    return overrides

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +20,14 @@ from legcf.core.errors import UserError, python_arguments
 from legcf.data.interactions import Dataset, Interactions
 from legcf.data.options import DataOptions
 from legcf.data.source import is_source, load_data, load_training_data
+from legcf.data.summary import what_was_kept
 from legcf.evaluation import accuracy
 from legcf.evaluation.evaluate import DEFAULT_KS
 from legcf.evaluation.new_pairs import new_pairs
 from legcf.export.export import ExportReport, export_model
 from legcf.export.options import ExportOptions
 from legcf.recommender.answering import Answering
+from legcf.recommender.outcome import epoch_lines, print_outcome
 from legcf.recommender.parameters import Parameters, overrides_of, parameters_of
 from legcf.training import run
 from legcf.training.registry import resolve
@@ -49,7 +54,10 @@ class Recommender(Answering, Parameters):
         backbone_options: Keys of the section `backbone`.
         training: Keys of the section `training`, such as `{"epochs": 5}`.
         ranking: Keys of the section `ranking`, such as `{"bytes": "1MB"}`.
-        quiet: Whether to show no progress.
+        quiet: Whether to show no progress, and not to say at the end how it went.
+        seconds: Have `fit` done in this time, with the best model that these cores make in it, at least that of the
+            preset `fast`. A clock is not repeatable: `metrics["within"]` says what was kept, and a recommender with the
+            settings of `config` makes it again.
 
     Example:
         ```python
@@ -74,6 +82,7 @@ class Recommender(Answering, Parameters):
         training: Mapping[str, Any] | None = None,
         ranking: Mapping[str, Any] | None = None,
         quiet: bool = True,
+        seconds: float | None = None,
     ) -> None:
         self._configure(
             {
@@ -86,6 +95,7 @@ class Recommender(Answering, Parameters):
                 "training": training,
                 "ranking": ranking,
                 "quiet": quiet,
+                "seconds": seconds,
             }
         )
         self._keep(None)
@@ -130,19 +140,25 @@ class Recommender(Answering, Parameters):
             model = Recommender().fit("interactions.csv", final=True)
             ```
         """
+        started = time.perf_counter()
         reading = options or validated(DataOptions, data_options, "data")
         dataset = load_training_data(data, reading)
+        if not self._quiet:
+            print(what_was_kept(dataset), file=sys.stderr)
         config = self._options
         if isinstance(data, str | Path | list | tuple):
             config = config.model_copy(update={"data": reading.reference(data)})
         elif not isinstance(data, Dataset):
             changed = reading.model_dump(mode="json", exclude_defaults=True)
             config = config.model_copy(update={"data": {"options": changed} if changed else {}})
-        trained = run.train(dataset, config, TrainingOptions(quiet=self._quiet, final=final))
+        listener = None if self._quiet else epoch_lines(partial(print, file=sys.stderr))
+        trained = run.train(dataset, config, TrainingOptions(None, False, self._quiet, listener, final, started))
         if item_features is not None:
             trained = with_item_features(trained, dataset, item_features, reading.item_col)
         if user_features is not None:
             trained = with_user_features(trained, user_features, reading.user_col)
+        if not self._quiet:
+            print_outcome(trained, dataset, config.method.name)
         self._keep(trained, dataset)
         return self
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read what a run's folder says of itself, and what it answers from, without opening the model. No torch."""
+"""Read what a run's folder says of itself, for people too, and what it answers from, without opening it. No torch."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +17,8 @@ ANSWERS = "answers.legcf"
 """The model file that a run answers from; runs of earlier versions have none."""
 DIGEST = "sha256"
 """Names the checksum of `MODEL`, in the description of a run and in the card of the file that answers for it."""
+SHOWN_METRICS = ("recall@20", "ndcg@20", "recall@10", "ndcg@10")
+"""The metrics that a person looks for first."""
 _PARTS = ("config", "metrics", "curve")
 
 
@@ -52,3 +54,41 @@ def check_format(path: Path, facts: Any) -> None:
             f"{path} has format version {facts.get('format_version')}, this legcf reads up to {RUN_FORMAT_VERSION};"
             " train again."
         )
+
+
+def summary(metrics: dict[str, Any]) -> dict[str, Any]:
+    """Return the lines of a result that a person looks for first."""
+    test = metrics["test"]
+    return {
+        **{f"test {name}": test[name] for name in SHOWN_METRICS if name in test},
+        "validation ndcg@20": metrics["validation"].get("ndcg@20", "no pairs to validate by"),
+        **({"measured on (users)": test["judged_users"]} if "judged_users" in test else {}),
+        **({"best epoch of each stage": best} if (best := best_epochs(metrics)) else {}),
+        **({"trained once more on all (pairs)": metrics["final"]["pairs"]} if "final" in metrics else {}),
+        "values stored (the paper's count)": metrics["num_params"],
+        "bytes stored": metrics["storage_bytes"],
+        "times smaller than the full table": metrics["full_table_bytes"] / max(metrics["storage_bytes"], 1),
+        **({"kept within these seconds": _kept(metrics["within"])} if "within" in metrics else {}),
+        "seconds": metrics["seconds"].get("whole", metrics["seconds"]["this_session"]),
+        "peak memory, MB": metrics["peak_rss_mb"],
+        "preset": metrics["preset"],
+        "seed": str(metrics["seed"]),
+    }
+
+
+def method_title(asked: str, kept: str) -> str:
+    """Name the method of a run, and the one that its model was kept as where that is another."""
+    return asked if asked == kept else f"{asked}, kept as {kept},"
+
+
+def best_epochs(metrics: Mapping[str, Any]) -> str:
+    """Name the best epoch of every stage and the one that was kept; nothing for runs of one stage."""
+    stages, kept = metrics.get("best_epochs") or {}, (metrics.get("best_epoch") or {}).get("stage")
+    if len(stages) < 2:
+        return ""
+    return ", ".join(f"{name} {best['epoch']}{' (kept)' if name == kept else ''}" for name, best in stages.items())
+
+
+def _kept(within: Mapping[str, Any]) -> str:
+    since = f", since {within['since']}" if "since" in within else ""
+    return f"{within['seconds']:g} s: {within['kept']}{since}"

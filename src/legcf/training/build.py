@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,7 +16,7 @@ from legcf.backbones.base import Backbone
 from legcf.core import distributed
 from legcf.core.arrays import Arrays
 from legcf.core.config import RunConfig
-from legcf.core.errors import MissingExtra
+from legcf.core.errors import MissingExtra, UserError
 from legcf.data.interactions import Interactions
 from legcf.embeddings.layer import SolvedLayer
 from legcf.embeddings.ranked import ranking_of
@@ -55,9 +56,34 @@ def require_packages(config: RunConfig) -> None:
     """Refuse, before any work is done, settings that need torch where it is not installed."""
     if not is_solved(config):
         try:
-            import torch  # noqa: F401
-        except ModuleNotFoundError as error:
-            raise MissingExtra(f"Preset {config.preset} of method {config.method.name}", "train") from error
+            found = find_spec("torch") is not None  # without importing it: that takes a second
+        except ModuleNotFoundError:
+            found = False
+        if not found:
+            raise MissingExtra(f"Preset {config.preset} of method {config.method.name}", "train")
+
+
+def refuse_what_ranks_cannot_share(config: RunConfig, train: Interactions) -> None:
+    """Refuse in one sentence, before any work is done, what several workers cannot train."""
+    from legcf.training.losses import LOSSES  # here: one process may do without torch
+
+    method, training = METHODS[config.method.name], config.training
+    stages = [stage for stage in method.recipe(config.method, training) if stage.epochs]
+    alone = f"several workers cannot share: train it without --workers (method {config.method.name})."
+    if not all(stage.supports_distributed for stage in stages):
+        raise UserError(f"A recipe with a search of its own is something that {alone}")
+    if stages and LOSSES[training.loss].negatives == "none":
+        raise UserError(f"The loss {training.loss} is of all pairs at once, which {alone}")
+    if not stages:
+        return
+    layer: Any = method.trained_layer(config.method, train.num_users, train.num_items)
+    coefficients = BACKBONES[config.backbone.name](config.backbone, layer.width).coefficients()
+    travels = coefficients is None or coefficients.shape[1] > 1
+    on_basis = coefficients is not None and training.propagation != "stepwise" and layer.linear_basis() is not None
+    if travels and not on_basis:
+        raise UserError(
+            f"Backbone {config.backbone.name} propagates this layer over the whole graph at every step, which {alone}"
+        )
 
 
 def make_model(

@@ -55,13 +55,14 @@ class RunLog:
         self._path = None if folder is None else folder / "metrics.jsonl"
         self._listener = listener
 
-    def add(self, line: dict[str, Any]) -> None:
+    def add(self, line: dict[str, Any], shown: dict[str, Any]) -> None:
+        """Keep a line; `shown` is for the listener alone, since another run would not have it again."""
         self.lines.append(line)
         if self._path is not None:
             with open(self._path, "a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
         if self._listener is not None:
-            self._listener(line)
+            self._listener({**line, **shown})
 
     def delete(self) -> None:
         """Drop the file of an earlier attempt."""

@@ -27,9 +27,10 @@ from legcf.training.checkpoint import TrainingState
 from legcf.training.losses import LOSSES, check_loss, squared_norms, without_own_pair
 from legcf.training.model import GraphModel
 from legcf.training.sampler import Sampler, TrainingBatch
-from legcf.training.session import DEFAULT_OPTIONS, RunSession, TrainingOptions
+from legcf.training.session import AFTER_TRAINING, DEFAULT_OPTIONS, RunSession, TrainingOptions
 from legcf.training.stage import Stage
 
+_FIRST_STEPS = 5  # that take longer than others; after as many more an epoch's time is known
 _CHECKPOINT = "checkpoint/state.safetensors"
 
 
@@ -136,6 +137,8 @@ class Session(RunSession):
     def _goes_on(self, stage: Stage[Any]) -> bool:
         limit = self.config.training.max_minutes
         in_time = limit is None or distributed.all_reduce_max(self.state.spent) <= limit * 60 * stage.time_share
+        if self.state.epoch:
+            in_time &= self.options.deadline.allows(AFTER_TRAINING, self.state.seconds / self.state.epoch)
         patient = self.state.stale < self.config.training.patience
         return self.state.epoch < stage.epochs and patient and in_time and not stage.finished(self)
 
@@ -143,8 +146,14 @@ class Session(RunSession):
         total, pairs = 0.0, 0
         steps = self.sampler.steps_per_epoch
         title = f"{stage.name} {self.state.epoch + 1}/{stage.epochs}"
+        warm, deadline = 0.0, self.options.deadline
         with progress(title, steps, "steps", self.quiet) as task:
             for number, batch in enumerate(self.sampler.epoch(self.rng)):
+                if number == _FIRST_STEPS:
+                    warm = time.perf_counter()
+                elif number >= 2 * _FIRST_STEPS and self.state.epoch == 0:
+                    each = (time.perf_counter() - warm) / (number - _FIRST_STEPS)
+                    deadline.require(AFTER_TRAINING, seconds=each * (steps - number))
                 self.set_learning_rate((self.state.epoch + number / steps) / max(stage.epochs, 1))
                 stage.before_step(self, batch)
                 total += self.step(batch) * batch.num_pairs

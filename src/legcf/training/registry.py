@@ -166,7 +166,8 @@ def resolve(
     parts = {"preset": preset, "seed": seed, "method": method_config, "backbone": backbone_config}
     common = {name: validated(model, options.get(name, {}), name) for name, model in COMMON_SECTIONS.items()}
     config = validated(RunConfig, {**parts, **common, "data": dict(data or {})}, "")
-    if config.training.edge_folds or config.training.exclude_target:
+    asked = {"loss", "edge_folds", "exclude_target"} & set((overrides or {}).get("training", {}))
+    if asked and (config.training.edge_folds or config.training.exclude_target):  # a preset's own go together
         with suppress(ModuleNotFoundError):  # without torch nothing of the kind is trained, and the run says so
             from legcf.training.losses import check_batches
 

@@ -34,12 +34,19 @@ from legcf.ranking.item_lists.recipe import ListFitter, candidate_count
 from legcf.ranking.recency import recent
 from legcf.scoring.run_files import read_description
 from legcf.training.assess import ByteBudget, assess, peak_memory_mb
-from legcf.training.build import TrainingGraph, is_solved, make_model, require_packages
-from legcf.training.registry import BACKBONES, METHODS, config_from_json
+from legcf.training.build import (
+    TrainingGraph,
+    is_solved,
+    make_model,
+    refuse_what_ranks_cannot_share,
+    require_packages,
+)
+from legcf.training.registry import METHODS, config_from_json
 from legcf.training.run_folder import TrainedModel, prepare_folder, read_vectors, save_model
 from legcf.training.sampler import edge_folds
+from legcf.training.selection.in_time import best_in_time, rehearsal_share, with_deadline
 from legcf.training.selection.select import Selected, select_untrained, train_or_keep, with_factorisation
-from legcf.training.session import DEFAULT_OPTIONS, RunSession, TrainingOptions
+from legcf.training.session import CODED, DEFAULT_OPTIONS, WHOLE_TO_SET_UP, Deadline, RunSession, TrainingOptions
 from legcf.training.shared_work import Work
 
 _HELD_OUT = 1 / 3
@@ -58,6 +65,7 @@ def train(dataset: Dataset, config: RunConfig, options: TrainingOptions = DEFAUL
     tested as usual, in the folder `chosen` of the run, and then trained once more on every pair there is.
     """
     require_packages(config)
+    options = with_deadline(config, options)
     with ExitStack() as stack:
         folder = options.folder
         distributed.run_on_first_and_broadcast(
@@ -70,9 +78,12 @@ def _train(dataset: Dataset, config: RunConfig, options: TrainingOptions) -> Tra
     rehearsal_data = _rehearsal_data(dataset, config, options.final)
     if rehearsal_data is None:
         return _train_once(dataset, config, options)
-    rehearsal = _rehearse(rehearsal_data, config, options)
+    parts = (dataset.train, dataset.validation, dataset.test) if options.final else (dataset.train,)
+    pairs = sum(part.num_pairs for part in parts)
+    rehearsal = _rehearse(rehearsal_data, config, rehearsal_share(options, rehearsal_data.train.num_pairs, pairs))
     data = dataset.whole() if options.final else dataset
-    return _train_once(data, rehearsal.frozen_config, replace(options, work=Work()), rehearsal)
+    options = replace(options, work=Work(), deadline=Deadline())  # what was kept is made again, however long it takes
+    return _train_once(data, rehearsal.frozen_config, options, rehearsal)
 
 
 @dataclass(frozen=True)
@@ -132,7 +143,8 @@ def _rehearse(dataset: Dataset, config: RunConfig, options: TrainingOptions) -> 
         )
         return Rehearsal(config_from_json(described["config"]), described["metrics"])
     resume = has("config.json")
-    trained = train(dataset, config, TrainingOptions(folder, resume, options.quiet, options.on_epoch))
+    options = TrainingOptions(folder, resume, options.quiet, options.on_epoch, deadline=options.deadline)
+    trained = train(dataset, config, options)
     return Rehearsal(trained.config, trained.metrics)
 
 
@@ -151,14 +163,38 @@ def _train_once(
         lambda: folder is not None and prepare_folder(folder, sized, dataset, options.resume)
     )
     if distributed.world_size() > 1:
-        _refuse_what_ranks_cannot_share(sized, dataset)
+        refuse_what_ranks_cannot_share(sized, dataset.train)
     threads.use(sized.training.threads)
     threads.return_freed_memory()
 
-    sized = with_factorisation(sized, dataset, options.work)
+    def make(one: RunConfig, options: TrainingOptions) -> TrainedModel:
+        return _make(dataset, *_with_sizes(one, dataset), options)
+
+    if sized.training.seconds is None:
+        trained = _make(dataset, sized, byte_budget, options)
+    else:
+        trained = best_in_time(sized, options, make)
+    trained.metrics["peak_rss_mb"] = peak_memory_mb()
+    trained.metrics["seconds"]["this_session"] = took = time.perf_counter() - started
+    trained.metrics["seconds"]["whole"] = took + (0.0 if rehearsal is None else rehearsal.seconds)
+    if rehearsal is not None:
+        trained.metrics.update(_rehearsal_metrics(rehearsal, dataset, options.final))
+    if folder is not None:
+        save_model(folder, trained)
+        write_json(folder / "metrics.json", trained.metrics)
+        for spilled in (folder / "checkpoint").glob("basis*.npy"):
+            spilled.unlink()
+    return trained
+
+
+def _make(dataset: Dataset, sized: RunConfig, byte_budget: int | None, options: TrainingOptions) -> TrainedModel:
+    """Select, train and test a model; `byte_budget` is what its vectors and lists may take."""
+    started = time.perf_counter()
+    sized = with_factorisation(sized, dataset, options.work, options.deadline)
     rng = Stream.RUN.generator(sized.seed)
     folds = edge_folds(dataset.train, sized.training.edge_folds, rng) if sized.training.edge_folds else None
-    model = build_model(sized, dataset, rng, folder, folds, options.work)
+    model = build_model(sized, dataset, rng, options.folder, folds, options.work)
+    options.deadline.require(CODED)
     stages = METHODS[sized.method.name].recipe(sized.method, sized.training)
     session = _session_type(sized)(model, dataset, sized, stages, rng, options)
     fitter = None
@@ -168,6 +204,8 @@ def _train_once(
     builder = replace(session.builder, byte_budget=byte_budget, fitter=fitter)
     threads.return_freed_memory()
     set_up = time.perf_counter() - started
+    if sized.ranking.search_representation and session.validates:
+        session.expected_end = started + WHOLE_TO_SET_UP * set_up
 
     def untrained_model(table: RunConfig) -> Any:
         return build_model(table, dataset, Stream.RUN.generator(table.seed), work=options.work)
@@ -189,20 +227,9 @@ def _train_once(
         "train": session.state.seconds,
         "counted": session.state.spent,
         "evaluate": time.perf_counter() - evaluation_started,
-        "this_session": time.perf_counter() - started,
     }
-    metrics["seconds"]["whole"] = metrics["seconds"]["this_session"] + (0.0 if rehearsal is None else rehearsal.seconds)
-    metrics["peak_rss_mb"] = peak_memory_mb()
     metrics |= _best_epochs(session) | selected.reason
-    if rehearsal is not None:
-        metrics |= _rehearsal_metrics(rehearsal, dataset, options.final)
-    trained = _trained_model(selected, known, dataset, metrics, session)
-    if folder is not None:
-        save_model(folder, trained)
-        write_json(folder / "metrics.json", metrics)
-        for spilled in (folder / "checkpoint").glob("basis*.npy"):
-            spilled.unlink()
-    return trained
+    return _trained_model(selected, known, dataset, metrics, session)
 
 
 def _with_popularity(selected: Selected, builder: RankingBuilder, dataset: Dataset) -> Selected:
@@ -309,29 +336,6 @@ def build_model(
     return make_model(config, dataset.train, fill, TrainingGraph(spill_folder, folds))
 
 
-def _refuse_what_ranks_cannot_share(config: RunConfig, dataset: Dataset) -> None:
-    """Refuse in one sentence, before any work is done, what several workers cannot train."""
-    from legcf.training.losses import LOSSES  # here: one process may do without torch
-
-    method, training = METHODS[config.method.name], config.training
-    stages = [stage for stage in method.recipe(config.method, training) if stage.epochs]
-    alone = f"several workers cannot share: train it without --workers (method {config.method.name})."
-    if not all(stage.supports_distributed for stage in stages):
-        raise UserError(f"A recipe with a search of its own is something that {alone}")
-    if stages and LOSSES[training.loss].negatives == "none":
-        raise UserError(f"The loss {training.loss} is of all pairs at once, which {alone}")
-    if not stages:
-        return
-    layer: Any = method.trained_layer(config.method, dataset.num_users, dataset.num_items)
-    coefficients = BACKBONES[config.backbone.name](config.backbone, layer.width).coefficients()
-    travels = coefficients is None or coefficients.shape[1] > 1
-    on_basis = coefficients is not None and training.propagation != "stepwise" and layer.linear_basis() is not None
-    if travels and not on_basis:
-        raise UserError(
-            f"Backbone {config.backbone.name} propagates this layer over the whole graph at every step, which {alone}"
-        )
-
-
 def _session_type(config: RunConfig) -> type[RunSession]:
     if is_solved(config):
         return RunSession
@@ -359,7 +363,8 @@ def _rehearsal_metrics(rehearsal: Rehearsal, dataset: Dataset, final: bool) -> d
             "final": {"pairs": dataset.train.num_pairs, "accuracy_of": "the model it was chosen as"},
             **{key: rehearsal.metrics[key] for key in ("validation", "test", "content_hash")},
         }
-    return {**metrics, "seconds_to_choose": rehearsal.seconds}
+    within = {key: rehearsal.metrics[key] for key in ("within",) if key in rehearsal.metrics}
+    return {**metrics, **within, "seconds_to_choose": rehearsal.seconds}
 
 
 def _trained_model(

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import legcf as package
-from legcf.cli.output import method_title
+from legcf.scoring.run_files import method_title
 from tests.cli.typed import legcf, refused
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from legcf.cli.output import SHOWN_METRICS, AsJson, method_title, print_json, print_pairs, print_table, summary
+from legcf.cli.output import AsJson, print_json, print_pairs, print_table
 from legcf.core.config import SECTIONS, migrated
 from legcf.core.errors import UserError
 from legcf.core.files import read_json
@@ -21,7 +21,7 @@ def info(
     as_json: AsJson = False,
 ) -> None:
     """Show settings, size, accuracy and the training curve of RUN, or what a model file holds."""
-    from legcf.scoring.run_files import read_description
+    from legcf.scoring.run_files import method_title, read_description, summary
 
     if run.is_file():
         _show_file(run, plot, as_json)
@@ -63,6 +63,7 @@ def _asked_method(run: Path) -> str | None:
 
 def _show_file(path: Path, plot: Path | None, as_json: bool) -> None:
     from legcf.modelfile.served_model import ServedModel
+    from legcf.scoring.run_files import SHOWN_METRICS
 
     if plot is not None:
         raise UserError(f"{path} is a model file, and sizes of entities are drawn from a run: give its folder.")

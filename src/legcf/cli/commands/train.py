@@ -3,7 +3,9 @@
 
 import json
 import shlex
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +13,7 @@ import typer
 from typer import Argument, Option
 
 from legcf.cli.data_options import with_data_options
-from legcf.cli.output import SHOWN_METRICS, AsJson, method_title, print_json, print_pairs, print_table, summary
+from legcf.cli.output import AsJson, print_json, print_table
 from legcf.cli.workers import join_ranks, start_ranks
 from legcf.core.config import SECTIONS, merged, parse_assignments, validated, value_from_text, with_current_keys
 from legcf.core.errors import UserError
@@ -46,10 +48,20 @@ def train(
         Option("--bytes", help="Largest size of the model file, such as 1.6MB; the preset decides by default."),
     ] = None,
     warm_start: Annotated[str | None, Option(help="A run or a file of vectors to start the codebook from.")] = None,
+    seconds: Annotated[
+        float | None,
+        Option(
+            min=0.1,
+            help="Have the whole command done in this time, --final included: the best model that these cores make in"
+            " it, at least `fast`. A clock is not repeatable; --config RUN/model.json makes what was kept again.",
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None, Option("--set", help="Any configuration key, e.g. --set training.learning_rate=0.01.")
     ] = None,
-    config: Annotated[Path | None, Option(help="A JSON file with the keys of a run's config.json.")] = None,
+    config: Annotated[
+        Path | None, Option(help="A JSON file with the keys of a run's config.json, or its model.json.")
+    ] = None,
     item_features: Annotated[
         Path | None,
         Option(
@@ -80,6 +92,7 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train on DATA and write a run folder; ends with accuracy and size."""
+    started = time.perf_counter() - time.process_time()  # when this process began, but for what it waited for
     if folds is not None:
         _refuse_beside_folds(
             {
@@ -93,11 +106,12 @@ def train(
     from legcf.core import distributed, jit
     from legcf.data.source import load_training_data
     from legcf.data.summary import what_was_kept
-    from legcf.embeddings.baselines.compare import METRIC, comparison
+    from legcf.recommender.outcome import epoch_lines, print_outcome
     from legcf.training.build import require_packages
     from legcf.training.registry import require_width, resolve
     from legcf.training.run import train as run
     from legcf.training.run_folder import remove_unfinished
+    from legcf.training.selection.in_time import check_seconds
     from legcf.training.session import TrainingOptions
 
     join_ranks()
@@ -120,6 +134,7 @@ def train(
         with_current_keys(typed_settings, chosen_method),
         {} if warm_start is None else {"method": {"start": "table", "table": lasting(warm_start)}},
         {} if epochs is None else {"training": {"epochs": epochs}},
+        {} if seconds is None else {"training": {"seconds": seconds}},
         {} if size is None else {"ranking": {"bytes": size}},
         {} if budget is None else {"method": {"budget": value_from_text(budget)}},
         {} if dim is None else {"method": {"dim": dim}},
@@ -128,6 +143,7 @@ def train(
     preset, seed = _first(preset, from_file.get("preset"), "default"), _first(seed, from_file.get("seed"), 0)
     resolved = resolve(chosen_method, backbone, preset, seed, overrides, options.reference(data))
     require_packages(resolved)
+    check_seconds(resolved, resume)
     dataset = load_training_data(data, options)
     if not (quiet or as_json or folds):
         typer.echo(what_was_kept(dataset), err=True)
@@ -136,7 +152,9 @@ def train(
     if folds is not None:
         _measure_folds(resolved, dataset, folds, options, out, quiet, as_json)
         return
-    watching: list[Callable[[dict[str, Any]], None]] = [] if quiet or as_json else [_teller()]
+    watching: list[Callable[[dict[str, Any]], None]] = []
+    if not (quiet or as_json):
+        watching.append(epoch_lines(partial(typer.echo, err=True)))
     logged = None if log is None or not speaks else tracker(log, out, resolved)
     if logged is not None:
         watching.append(logged.epoch)
@@ -150,7 +168,7 @@ def train(
     resume = distributed.goes_on(out, may_begin=is_new or resume) or resume
     try:
         folder = out if speaks else None
-        trained = run(dataset, resolved, TrainingOptions(folder, resume, quiet or as_json, on_epoch, final=final))
+        trained = run(dataset, resolved, TrainingOptions(folder, resume, quiet or as_json, on_epoch, final, started))
         distributed.leave()  # what follows is done by the one that speaks
         if speaks and (item_features is not None or user_features is not None):
             trained = _with_features(trained, item_features, user_features, dataset, options, out)
@@ -172,16 +190,8 @@ def train(
     else:
         if quiet:
             typer.echo(what_was_kept(dataset))
-        title = method_title(resolved.method.name, trained.config.method.name)
-        print_pairs(f"{title} on {dataset.name}, protocol {dataset.protocol}", summary(trained.metrics))
+        print_outcome(trained, dataset, resolved.method.name, baselines)
         next_command = shlex.join(["legcf", "recommend", str(out), "--user", str(dataset.users.external([0])[0])])
-        if not trained.metrics["test"]:
-            typer.echo(f"Accuracy is not measured: {dataset.name} has too few pairs to leave any out for testing.")
-        others = {} if baselines is False else _simpler(trained, dataset, anyway=baselines is True)
-        if others:
-            typer.echo(comparison(trained.metrics["test"][METRIC], others))
-        if user_features is not None:
-            typer.echo(_said_of_users(trained.metrics["user_features"]))
         typer.echo(f"Run: {out}. Next: {next_command}")
 
 
@@ -198,6 +208,7 @@ def _measure_folds(
 ) -> None:
     """Train on all folds but one, for each of them, and write and print means and deviations."""
     from legcf.experiments.cross_validation import cross_validated
+    from legcf.scoring.run_files import SHOWN_METRICS
 
     def tell(metrics: dict[str, float]) -> None:
         if not (quiet or as_json):
@@ -211,16 +222,6 @@ def _measure_folds(
     rows = [(name, measured.mean, measured.spread) for name, measured in result.metrics.items()]
     print_table(f"{config.method.name} on {folds} folds of {dataset.name}", ("", "mean", "deviation"), rows)
     typer.echo(f"Folds: {out}. Next: {shlex.join(['legcf', 'compare', str(out), 'OTHER'])}")
-
-
-def _simpler(trained: "TrainedModel", dataset: "Dataset", anyway: bool) -> dict[str, float]:
-    """Return what popularity and item-knn reach on the same test pairs; no method is compared with itself."""
-    from legcf.embeddings.baselines.compare import METRIC, baselines
-
-    if METRIC not in trained.metrics["test"]:
-        return {}
-    scores = baselines(dataset, anyway)
-    return {name: score for name, score in scores.items() if name != trained.config.method.name}
 
 
 def _with_features(
@@ -241,13 +242,6 @@ def _with_features(
     return trained
 
 
-def _said_of_users(found: dict[str, Any]) -> str:
-    """Say how users without items are ranked for, by their features or by popularity."""
-    end = "features decide" if found["used"] else "they are shown what is popular"
-    shares = f"{found['recall']:.4f} by features, {found['popularity']:.4f} by popularity"
-    return f"Users without items: recall {shares}, so {end}."
-
-
 def _refuse_too_wide(dim: int, config: "RunConfig", dataset: "Dataset") -> None:
     """Say how wide vectors may be, if vectors of --dim are beyond the method's budget or nobody would wait."""
     from legcf.embeddings.budget import widest_within
@@ -261,36 +255,14 @@ def _refuse_too_wide(dim: int, config: "RunConfig", dataset: "Dataset") -> None:
         raise UserError(f"--dim {dim:,} is too wide: at most --dim {widest:,} is possible here{larger}")
 
 
-def _teller() -> Callable[[dict[str, Any]], None]:
-    """Print a line per epoch; of the many trials of a choice only those that are better than all before."""
-    best = -1.0
-
-    def tell(line: dict[str, Any]) -> None:
-        nonlocal best
-        validation = line.get("validation", {})
-        if line["stage"] == "choose":
-            score = validation.get("ndcg@20", 0.0)
-            if score <= best:
-                return
-            best = score
-        shown = "  ".join(f"{name} {validation[name]:.4f}" for name in ("recall@20", "ndcg@20") if name in validation)
-        update = f"  S error {line['update']['relative_error']:.3f}" if "update" in line else ""
-        search = ""
-        for name, value in line.get("search", {}).items():
-            search += f"  {name.replace('_', ' ')} {f'{value:.4g}' if isinstance(value, float) else value}"
-        loss = f"loss {line['loss']:.4f}" if line["loss"] is not None else "start      " if line["epoch"] == 0 else ""
-        start = f"{line['stage']:>10} {line['epoch']:3d}"
-        typer.echo(f"{start}  {loss}  {shown}{update}{search}  {line['seconds']:.1f} s", err=True)
-
-    return tell
-
-
 def _from_file(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     content = read_json(path)
     if not isinstance(content, dict):
         raise UserError(f"{path} must hold a JSON object such as {json.dumps({'training': {'epochs': 5}})}.")
+    kept = content.get("config")  # of model.json: the settings that the model was kept with
+    content = kept if isinstance(kept, dict) and "metrics" in content else content
     known = {"preset", "seed", *SECTIONS, "data", "content_hash"}
     for key, value in content.items():
         if key not in known:

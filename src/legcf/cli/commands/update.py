@@ -8,7 +8,7 @@ import typer
 from typer import Argument, Option
 
 from legcf.cli.data_options import with_data_options
-from legcf.cli.output import AsJson, Quiet, print_json, print_pairs, summary
+from legcf.cli.output import AsJson, Quiet, print_json, print_pairs
 from legcf.core.errors import UserError
 from legcf.data.options import DataOptions
 
@@ -54,6 +54,7 @@ def update(
     """
     from legcf.core import jit
     from legcf.recommender import Recommender
+    from legcf.scoring.run_files import summary
     from legcf.updating.apply import write_run
     from legcf.updating.change import RESOLVE_SHARE
 

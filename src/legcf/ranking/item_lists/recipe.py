@@ -21,6 +21,7 @@ from legcf.ranking.item_lists.ridge import (
     Solved,
     find_candidates,
     fits_whole_gram,
+    has_few_pairs,
     solve,
     sparse_gram,
     strongest,
@@ -39,7 +40,6 @@ _ENTRY_BYTES = 2  # about
 # Candidates of an item by the entries that its share of a file could hold, by the pairs of an item, and the least. On
 # LastFM at 400 kB 78 have 0.3020 / 0.1739 on validation, 50 0.2981 / 0.1720 (one seed); others were not measured.
 _CANDIDATES_PER_ENTRY, _CANDIDATES_PER_PAIR, _LEAST_CANDIDATES = 2, 10, 50
-_SPARSE = 0.02  # pairs / (users · items) below which G is made of the pairs; it decides speed alone
 _SAMPLE, _SAMPLE_BLOCK = 500, 50  # users whose scores tell how far those of lists spread, and how many at a time
 _LEAST_WEIGHT, _MOST_WEIGHT = 2.0**-6, 2.0**6
 _LIST_SETTINGS = ("list_ridge", "list_user_power", "list_power", "list_bits", "list_candidates")  # all but their weight
@@ -69,7 +69,7 @@ class ListFitter:
         self._policy = SelectionPolicy.for_catalogue(train.num_items)
         # Where several are solved and pairs are few, the whole of G is made of them once.
         self._shares_gram = byte_budget is not None and fits_whole_gram(train.num_items)
-        self._shares_gram &= train.num_pairs <= _SPARSE * train.num_users * train.num_items
+        self._shares_gram &= has_few_pairs(train)
         self._gram = lru_cache(maxsize=1)(self._gram_of)
         self._usual_count = candidate_count(train, byte_budget)
         self._by_item = train.transposed()

@@ -28,6 +28,7 @@ from legcf.ranking.item_lists.ridge_numba import find_nearest, read_off, solve_s
 
 # All of these decide time and memory alone.
 _CHUNKS_PER_THREAD = 16
+_SPARSE = 0.02  # pairs / (users · items) below which G is made of the pairs; it decides speed alone
 _DENSE_BYTES = 2**28  # small catalogues are dense: there the whole of G is smaller and faster than walking
 _FEW_ROWS = 4  # for less than this part of the items, walking is faster all the same
 _BLOCK = 2048  # users at once in the product that makes the whole of G
@@ -131,7 +132,7 @@ def solve(
     if gram is not None:
         whole = gram
     elif fits_whole_gram(train.num_items) and not some:
-        whole = whole_gram(train, user_weights)
+        whole = sparse_gram(train, user_power) if has_few_pairs(train) else whole_gram(train, user_weights)
     shape = (len(ridges), candidates.num_pairs)
     weights, gains = np.zeros(shape, dtype=np.float32), np.zeros(shape, dtype=np.float32)
     shares = distributed.row_partition(candidates.indptr)
@@ -229,6 +230,11 @@ def _transposed(candidates: Interactions, weights: FloatArray) -> tuple[Interact
 def fits_whole_gram(num_items: int) -> bool:
     """Say whether G of so many items is small enough to be kept whole."""
     return num_items**2 * 4 <= _DENSE_BYTES
+
+
+def has_few_pairs(train: Interactions) -> bool:
+    """Say whether G is sooner made of the pairs that there are."""
+    return train.num_pairs <= _SPARSE * train.num_users * train.num_items
 
 
 def sparse_gram(train: Interactions, user_power: float) -> FloatArray:

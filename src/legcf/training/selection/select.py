@@ -9,6 +9,7 @@ here is made by `Evaluator.selection_score`.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,9 +25,11 @@ from legcf.ranking.score import Lead, lead
 from legcf.ranking.selection_policy import SelectionPolicy, is_improvement
 from legcf.training.build import Model
 from legcf.training.selection.table_search import FEW_USERS, SOME_USERS, Build, Candidate, Race, TableSearch
+from legcf.training.session import AFTER_TRAINING, FIND_ALPHA, TRAINING, Deadline, OutOfTime
 from legcf.training.session import RunSession as Session
 from legcf.training.shared_work import Work, without_size
 
+_USUAL_ALPHA = 10.0  # where there is no time to find α: between what was best on LastFM (5) and on Gowalla (20)
 _NARROW_FACTORS = 64  # columns, wide enough to find α and λ by where items are few
 
 
@@ -64,13 +67,18 @@ class Untrained:
     """Of the candidate over the model's start."""
 
 
-def with_factorisation(config: RunConfig, dataset: Dataset, work: Work) -> RunConfig:
-    """Fill in α and λ of the factorisation that a run with a selection starts from: tables are made of the same one."""
+def with_factorisation(config: RunConfig, dataset: Dataset, work: Work, deadline: Deadline) -> RunConfig:
+    """Fill in α and λ of the factorisation that a run with a selection starts from: tables are made of the same one.
+
+    Where there is no time to find α, it is what suits most data.
+    """
     settings = getattr(config.method, "als", None)
     unknown = isinstance(settings, AlsSettings) and settings.alpha is None
     if not (unknown and config.ranking.search_representation and dataset.validation.num_pairs):
         return config
     assert isinstance(settings, AlsSettings)
+    if not deadline.allows(FIND_ALPHA):
+        return _with_als(config, settings.model_copy(update={"alpha": _USUAL_ALPHA}))
     rng, width = Stream.FACTORISATION.generator(config.seed), config.method.model_dump()["dim"]
 
     def find() -> AlsSettings:
@@ -79,7 +87,11 @@ def with_factorisation(config: RunConfig, dataset: Dataset, work: Work) -> RunCo
         return with_alpha(dataset.train, width, rng, settings)
 
     found = work.once(dataset.train, without_size(config, "factorisation"), find)
-    return config.model_copy(update={"method": config.method.model_copy(update={"als": found})})
+    return _with_als(config, found)
+
+
+def _with_als(config: RunConfig, settings: AlsSettings) -> RunConfig:
+    return config.model_copy(update={"method": config.method.model_copy(update={"als": settings})})
 
 
 def select_untrained(session: Session, builder: RankingBuilder, build: Build, report: bool) -> Untrained:
@@ -93,9 +105,12 @@ def select_untrained(session: Session, builder: RankingBuilder, build: Build, re
         builder = replace(builder, config=_list_settings(session, builder, fitter, race))
     start = _start(session, builder, race)
     with_lists = config.model_copy(update={"ranking": builder.config})
-    search = TableSearch(with_lists, dataset, byte_budget, fitter, build, race, session.options.work)
-    table = search.best(start.quick_score)
-    policy = SelectionPolicy.for_catalogue(dataset.num_items)
+    policy, options = SelectionPolicy.for_catalogue(dataset.num_items), session.options
+    deadline = options.deadline.sooner(TRAINING + AFTER_TRAINING if policy.favours_training else 0.0)
+    search = TableSearch(with_lists, dataset, byte_budget, fitter, build, race, options.work, deadline)
+    table = None
+    with suppress(OutOfTime):  # then the model's start is what there is
+        table = search.best(start.quick_score)
     if table is None or (
         table.score <= start.score if policy.favours_training else is_improvement(start.score, table.score)
     ):
@@ -152,8 +167,19 @@ def train_or_keep(session: Session, builder: RankingBuilder, untrained: Untraine
     candidate = untrained.candidate
     if candidate is not None and untrained.skips_training:
         return _made(candidate, builder, untrained.lead, "codes before training")
+    try:
+        return _trained_or_kept(session, builder, candidate)
+    except OutOfTime:
+        if candidate is None:
+            raise
+        return _made(candidate, builder, untrained.lead, "codes before training")
+
+
+def _trained_or_kept(session: Session, builder: RankingBuilder, candidate: Candidate | None) -> Selected:
     work = session.options.work
     work.forget()
+    if candidate is not None:
+        session.options.deadline.require(TRAINING)
     work.run(session)
     if not session.validates:
         built = builder.build(session.model.ranking(), None)

@@ -29,6 +29,7 @@ from legcf.ranking.selection_policy import SelectionPolicy
 from legcf.ranking.tables.embedding_table import packed_table_bytes
 from legcf.training.build import Model
 from legcf.training.registry import resolve
+from legcf.training.session import A_TABLE, Deadline
 from legcf.training.shared_work import Work
 
 _Factorised = tuple["Table", tuple[FloatArray, FloatArray], AlsSettings]
@@ -137,14 +138,16 @@ class TableSearch:
     build: Build
     race: Race
     work: Work
+    deadline: Deadline
 
     def best(self, start_score: float) -> Candidate | None:
         """Select a form of the factorisation that the codes started from, then what else it could be made of.
 
-        Returns None where no table fits, or the codes are so far ahead that no λ would make up for it.
+        Returns None where no table fits, there is no time for one, or the codes are so far ahead that no λ would make
+        up for it.
         """
         widest = min(max((width for width, _ in self._sizes(_MOST_SINGULAR)), default=0), self._most_columns)
-        if not widest:
+        if not widest or not self.deadline.allows(A_TABLE):
             return None
         first = self._factorised(min(_FACTORS[0], widest), self._settings, None)
         form, score = self._best_form(first[0])
@@ -153,7 +156,7 @@ class TableSearch:
         if not SelectionPolicy.for_catalogue(self.dataset.num_items).fits_factorisation_on_folds:
             form, score, first = self._climb_ridge(form, score, first)
         form, score = self._widened(form, score, widest)
-        for table in self._singular(widest):
+        for table in self._singular(widest) if self.deadline.allows(A_TABLE) else ():
             other, other_score = self._best_form(table)
             if lead(other_score, score).exceeds():
                 form, score = other, other_score
@@ -161,7 +164,7 @@ class TableSearch:
 
     def _climb_ridge(self, form: Form, score: float, before: _Factorised) -> tuple[Form, float, _Factorised]:
         """Double λ while that is better, each time from the vectors that half of it gave."""
-        while (ridge := 2 * before[2].regularisation) <= _MOST_RIDGE:
+        while (ridge := 2 * before[2].regularisation) <= _MOST_RIDGE and self.deadline.allows(A_TABLE):
             settings = before[2].model_copy(update={"regularisation": ridge})
             trial = self._factorised(form.table.width, settings, before)
             other = replace(form, table=trial[0])
@@ -175,7 +178,8 @@ class TableSearch:
         """Factorise in more columns while that is surely better."""
         settings = AlsSettings(**form.table.method["als"])
         for factors in _FACTORS[1:]:
-            if factors > widest or self.dataset.train.num_pairs < _WIDE_PAIRS:
+            few = self.dataset.train.num_pairs < _WIDE_PAIRS
+            if factors > widest or few or not self.deadline.allows(factors / _FACTORS[0] * A_TABLE):
                 break
             other, other_score = self._best_form(self._factorised(factors, settings, None)[0], form.list_weight)
             if not lead(other_score, score).exceeds():
