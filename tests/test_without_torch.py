@@ -105,3 +105,31 @@ def test_what_trains_by_gradient_names_the_extra(data: Path, tmp_path: Path) -> 
     how = "needs optional packages: run `pip install 'legcf[train]'` and try again."
     assert said == "".join(f"legcf: {what} {how}\nexit 2\n" for what in refused.values())
     assert not (tmp_path / "run").exists()
+
+
+SELECTS = """
+import resource, sys, time
+from legcf.cli.app import main
+
+started = time.perf_counter()
+sys.argv = ["legcf", *sys.stdin.read().split()]
+try:
+    main()
+finally:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print("torch" in sys.modules, peak // 1024, time.perf_counter() - started, file=sys.stderr)
+"""
+
+
+def test_default_selects_without_torch_in_little_memory_and_time(data: Path, tmp_path: Path) -> None:
+    """Few items: a table wins, so nothing is trained; with torch the peak was 150 MB higher. Limits are generous."""
+    command = f"train {data} --bytes 20kB --out {tmp_path / 'run'} --quiet"
+    tree = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    done = subprocess.run([sys.executable, "-c", SELECTS], input=command, capture_output=True, text=True, env=tree)
+    assert done.returncode == 0, done.stderr
+    imported, peak, seconds = done.stderr.splitlines()[-1].split()
+    selected = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert selected["method"] in ("full", "legcf")
+    assert imported == "False"
+    assert int(peak) < 450
+    assert float(seconds) < 120

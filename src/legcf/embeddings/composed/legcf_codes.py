@@ -293,6 +293,12 @@ class SolvedCodes(CodedLayer, SolvedLayer[LegcfConfig]):
         _compose(*map(self.array, ("indices", "weights", "codebook")), rows[self.first_coded :])
         return rows
 
+    def item_rows(self) -> FloatArray:
+        first = self.num_users - self.first_coded
+        rows = np.zeros((self.num_items, self.config.dim), dtype=np.float32)
+        _compose(self.array("indices")[first:], self.array("weights")[first:], self.array("codebook"), rows)
+        return rows
+
     def input_rows(self) -> FloatArray:
         table = self.table()
         return np.concatenate([table, self.array("codebook")]) if self.config.meta_nodes else table

@@ -9,6 +9,8 @@ here is made by `Evaluator.selection_score`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -144,7 +146,7 @@ def _start(session: Session, builder: RankingBuilder, race: Race) -> Candidate:
     quick_score, score = race.some(built.ranking, facts), race.everyone(built.ranking, facts)
     zero_epochs = config.training.model_copy(update={"epochs": 0})
     config = config.model_copy(update={"training": zero_epochs, "ranking": built.config})
-    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    weights = deepcopy(dict(model.state_dict()))
 
     def restore(_: RunConfig) -> Any:
         model.load_state_dict(weights)
@@ -154,8 +156,10 @@ def _start(session: Session, builder: RankingBuilder, race: Race) -> Candidate:
     return Candidate(config, score, restore, quick_score)
 
 
-def train_or_keep(session: Session, builder: RankingBuilder, untrained: Untrained) -> Selected:
-    """Return the trained model, or the untrained candidate if it scores higher.
+def train_or_keep(
+    session: Session, trainer: Callable[[], Session], builder: RankingBuilder, untrained: Untrained
+) -> Selected:
+    """Return the model that the session of `trainer` trains, or the untrained candidate if it scores higher.
 
     Training is skipped if the candidate is far ahead. In a large catalogue the candidate has to be ahead by a margin,
     in a small one the trained model has to. Lists change what is best: codes that rank better after training may do
@@ -166,6 +170,7 @@ def train_or_keep(session: Session, builder: RankingBuilder, untrained: Untraine
         return _made(candidate, builder, untrained.lead, "codes before training")
     work = session.options.work
     work.forget()
+    session = trainer()
     try:
         work.run(session)
     except OutOfTime:
