@@ -35,7 +35,7 @@ def ranking_of(vectors: FloatArray, layer: Layer[Any], backbone: Backbone[Any], 
 
 def pooled_ranking_of(layer: Layer[Any], backbone: Backbone[Any], histories: Interactions) -> Ranking:
     """Return the same where users are their histories and items their rows: nothing else need be in memory."""
-    pooling, items, bias = backbone.pooling(), np.array(layer.item_rows(), dtype=np.float32), layer.bias()
+    pooling, items, bias, added = backbone.pooling(), np.array(layer.item_rows()), layer.bias(), layer.added_rows()
     assert pooling is not None
     return Ranking(
         pooled_users(pooling, histories, items),
@@ -45,4 +45,5 @@ def pooled_ranking_of(layer: Layer[Any], backbone: Backbone[Any], histories: Int
         filter=layer.item_filter(histories),
         pooling=pooling,
         codes=layer.item_codes(),
+        meta=None if added is None else added.copy(),
     )

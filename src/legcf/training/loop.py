@@ -211,6 +211,11 @@ class Session(RunSession):
     def _remember(self) -> None:
         self.best = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
 
+    def release(self) -> None:
+        """Free what steps of training need, once they are done."""
+        self.best, self._optimiser = {}, None
+        self.model.release()
+
     def restore_best(self) -> None:
         if self.best:
             self._load(self.best)

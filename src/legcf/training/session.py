@@ -137,6 +137,9 @@ class RunSession:
         if self.validates:
             self._validate_start()
 
+    def release(self) -> None:
+        """Free what only training needs."""
+
     def jump_to(self, state: TrainingState, weights: Mapping[str, Any]) -> None:
         """Take over how another session with the same settings ended."""
         self.state = state

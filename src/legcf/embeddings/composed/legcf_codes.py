@@ -258,6 +258,9 @@ class CodedLayer(Layer[LegcfConfig]):
             self.array("item_bias")[...] = bias[(len(bias) - 1) // 2]  # of a new item: the usual one
             self.array("item_bias")[: other.num_items] = other.array("item_bias")
 
+    def added_rows(self) -> FloatArray | None:
+        return self.array("codebook") if self.config.meta_nodes else None
+
     def graph(self, adjacency: sp.csr_matrix) -> sp.csr_matrix:
         inner = normalised(adjacency) if self.config.normalise == "twice" else adjacency
         return expanded(inner, self.assignment.to_csr()) if self.config.meta_nodes else inner

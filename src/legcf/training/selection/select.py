@@ -166,10 +166,10 @@ def train_or_keep(
     worse beside them.
     """
     candidate = untrained.candidate
-    if candidate is not None and untrained.skips_training:
+    if candidate is not None and (untrained.skips_training or not session.config.training.epochs):
         return _made(candidate, builder, untrained.lead, "codes before training")
     work = session.options.work
-    work.forget()
+    work.forget(builder.fitter)
     session = trainer()
     try:
         work.run(session)
@@ -177,16 +177,14 @@ def train_or_keep(
         if candidate is None:
             raise
         return _made(candidate, builder, untrained.lead, "codes before training")
+    session.release()
     if not session.validates:
         built = builder.build(session.model.ranking(), None)
         return Selected(session.model, built.ranking, session.config.model_copy(update={"ranking": built.config}))
-    race = _race(session, "lists")
-    sampled = builder.build(session.model.ranking().with_histories(race.histories), race.everyone)
-    config = session.config.model_copy(update={"ranking": sampled.config})
+    trained = _trained(session, builder, compares=candidate is not None)
     if candidate is None:
-        return _made(Candidate(config, 0.0, lambda _: session.model), builder)
-    score = race.everyone(sampled.ranking, {"trained": True})
-    trained = Candidate(config, score, lambda _: session.model)
+        return _made(trained, builder)
+    score = trained.score
     if SelectionPolicy.for_catalogue(session.dataset.num_items).favours_training:
         keeps = is_improvement(candidate.score, score)
     else:
@@ -194,6 +192,15 @@ def train_or_keep(
     if keeps:
         return _made(candidate, builder, lead(candidate.score, score), "the trained codes")
     return _made(trained, builder, lead(score, candidate.score), "what needs no training")
+
+
+def _trained(session: Session, builder: RankingBuilder, compares: bool) -> Candidate:
+    """Weigh the lists beside the trained model, and evaluate it with them where there is another."""
+    race = _race(session, "lists")
+    sampled = builder.build(session.model.ranking().with_histories(race.histories), race.everyone)
+    config = session.config.model_copy(update={"ranking": sampled.config})
+    score = race.everyone(sampled.ranking, {"trained": True}) if compares else 0.0
+    return Candidate(config, score, lambda _: session.model)
 
 
 def _made(candidate: Candidate, builder: RankingBuilder, ahead: Lead | None = None, rival: str = "") -> Selected:
