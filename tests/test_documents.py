@@ -15,7 +15,16 @@ from legcf.cli.app import COMMANDS, app_for
 from tests.cli.typed import legcf
 from tests.documents import ROOT, Shell, furnish, typed, words
 
-DOCUMENTS = ["README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+DOCUMENTS = [
+    "README.md",
+    "CONTRIBUTING.md",
+    *(
+        path.relative_to(ROOT).as_posix()
+        for place in ("docs", "docs/reproduction")
+        for path in sorted((ROOT / place).glob("*.md"))
+    ),
+]
+MOST_WORDS, MOST_WORDS_OF_THE_README = 30_000, 900
 _CALL = re.compile(rf"(?<![\w/.-])legcf ({'|'.join(COMMANDS)})\b([^|&;\n`]*)")
 _INLINE = re.compile(rf"(?<!`)`legcf ({'|'.join(COMMANDS)})\b([^`]*)`(?!`)")
 
@@ -108,3 +117,11 @@ def test_no_command_hides_in_a_block_that_is_not_run(document: str) -> None:
     plain = re.sub(r"^```.*?^```$", "", (ROOT / document).read_text(), flags=re.MULTILINE | re.DOTALL)
     hidden = re.findall(r"(?:\n\n|\A)((?:    \$? ?(?:legcf|python|pip|make|curl|from|import) .*\n)+)", plain)
     assert hidden == [], f"{document}: write commands as ```sh or ```python"
+
+
+def test_documents_are_short_enough_to_be_read() -> None:
+    """Pages in docs/reproduction are reports and tables, which nobody reads from the beginning."""
+    pages = [page for page in (ROOT / "docs").rglob("*.md") if "reproduction" not in page.parts]
+    words_of = {page.name: len(page.read_text().split()) for page in pages}
+    assert sum(words_of.values()) <= MOST_WORDS, sorted(words_of.items(), key=lambda one: -one[1])
+    assert len((ROOT / "README.md").read_text().split()) <= MOST_WORDS_OF_THE_README

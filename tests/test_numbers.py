@@ -55,7 +55,10 @@ def test_compression() -> None:
 
 
 def test_neighbours() -> None:
-    table = {cells[0].partition(" ")[0]: cells[1:] for cells in rows("docs/study.md", "| weight | Gowalla |")}
+    table = {
+        cells[0].partition(" ")[0]: cells[1:]
+        for cells in rows("docs/reproduction/study-tables.md", "| weight | Gowalla |")
+    }
     for column, run in enumerate(written("neighbours")):
         for weight, scores in run["scores"].items():
             name = "neighbours" if weight == "alone" else f"{float(weight):g}"
@@ -156,7 +159,10 @@ def test_one_file() -> None:
 
 
 def test_held_out() -> None:
-    table = {(cells[0].lower(), cells[1]): cells[2:] for cells in rows("docs/study.md", "| data | judged by |")}
+    table = {
+        (cells[0].lower(), cells[1]): cells[2:]
+        for cells in rows("docs/reproduction/study-tables.md", "| data | judged by |")
+    }
     for data, parts in written("held-out").items():
         for part, found in parts.items():
             scores = [f"{ndcg:.4f}" for _, ndcg in found["scores"].values()]

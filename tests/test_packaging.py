@@ -2,6 +2,7 @@
 """What the package says of itself is true, and nothing at import is missing on other systems."""
 
 import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -17,6 +18,13 @@ import legcf
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 ELSEWHERE = ("fcntl", "grp", "pwd", "resource", "termios", "uvloop")  # what Windows lacks
+LACKING = {  # names of modules that Windows has
+    "os": """WNOHANG fork getegid geteuid getgid getpgid getuid killpg mkfifo posix_fadvise posix_fallocate pread preadv
+        pwrite register_at_fork sched_getaffinity sched_setaffinity sendfile setsid statvfs sysconf uname wait""",
+    "signal": "SIGALRM SIGCHLD SIGHUP SIGKILL SIGPIPE SIGUSR1 SIGUSR2 alarm pthread_sigmask setitimer",
+    "socket": "AF_UNIX SO_REUSEPORT",
+    "time": "clock_gettime tzset",
+}
 
 
 @pytest.fixture(scope="module")
@@ -98,3 +106,55 @@ for path in sorted((root / "legcf").rglob("*.py")):
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+def test_nothing_that_only_posix_has_is_used_at_import() -> None:
+    """What others need is imported with all names there; then ours is imported again without those of POSIX."""
+    code = f"""
+import importlib, pathlib, sys
+root = pathlib.Path({str(ROOT / "src")!r})
+paths = sorted((root / "legcf").rglob("*.py"))
+names = [".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__") for path in paths]
+names = [name for name in names if not name.endswith("__main__")]
+for name in names:
+    importlib.import_module(name)
+for name in [name for name in sys.modules if name.partition(".")[0] == "legcf"]:
+    del sys.modules[name]
+for module, lacking in {LACKING!r}.items():
+    for name in lacking.split():
+        delattr(importlib.import_module(module), name)
+sys.platform = "win32"
+import legcf
+legcf.Scorer, legcf.Recommender
+for name in names:
+    importlib.import_module(name)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_pin_has_a_wheel_where_it_is_needed() -> None:
+    """By the table that `python tools/wheels.py` wrote when it asked for these very pins."""
+    table = json.loads((ROOT / "benchmarks" / "results" / "wheels.json").read_text())
+    assert table["pins"] == (ROOT / "constraints.txt").read_text().split(), "run `python tools/wheels.py`"
+    found = table["without a wheel"]
+    assert {where.partition(",")[0] for where in found} == {"Linux", "macOS", "Windows"}
+    assert any("3.14" in where for where in found)
+    wanted = [*PROJECT["dependencies"], *(one for extra in PROJECT["optional-dependencies"].values() for one in extra)]
+    left_out = {re.split(r"[<>=;]", one)[0] for one in wanted if "sys_platform != 'win32'" in one}
+    for where, pins in found.items():
+        assert {pin.partition("==")[0] for pin in pins} <= (left_out if "Windows" in where else set()), where
+
+
+def test_the_workflow_covers_every_system_and_python() -> None:
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text())["jobs"]
+    pythons = ["3.11", "3.12", "3.13", "3.14"]
+    assert f">={pythons[0]}" == PROJECT["requires-python"]
+    systems = {system for job in jobs.values() for system in job["strategy"]["matrix"]["os"]}
+    assert {system.partition("-")[0] for system in systems} == {"ubuntu", "macos", "windows"}
+    assert all(job["strategy"]["matrix"]["python"] == pythons for job in jobs.values())
+    commands = "\n".join(step["run"] for job in jobs.values() for step in job["steps"] if "run" in step)
+    for target in re.findall(r"make (\S+)", commands):
+        assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), target
+    for folder in re.findall(r"(?<=\s)tests/\S+", commands):
+        assert (ROOT / folder).is_dir(), folder

@@ -36,5 +36,9 @@ def test_a_row_is_judged_as_the_method_is_and_done_once(tmp_path: Path, monkeypa
     assert record["fit_seconds"] > 0
     page = (tmp_path / "peers.md").read_text()
     assert "| **legcf popularity** |" in page
+    tables = (tmp_path / "reproduction" / "peers-tables.md").read_text()
+    assert "fit, CPU" not in page
+    assert "| fit, CPU |" in tables
+    assert "| **legcf popularity** |" in tables
     assert (tmp_path / "peers" / "planted-bytes.svg").exists()
     assert "popularity: recall" not in peers(monkeypatch, *words)  # it is there already

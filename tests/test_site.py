@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import legcf
+from tests.browser import chromium, opened
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools" / "site"))
@@ -61,6 +62,32 @@ def test_pages_ask_no_other_host(site: Path) -> None:
 def test_a_live_page_is_on_the_site(site: Path) -> None:
     assert 'src="live/movielens-small.html"' in (site / "device.html").read_text()
     assert 'id="model"' in (site / "live" / "movielens-small.html").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    "look",
+    [{"color_scheme": "dark"}, {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}],
+    ids=["dark", "phone"],
+)
+def test_the_live_page_recommends(site: Path, look: dict[str, Any]) -> None:
+    with chromium() as browser, opened(browser, offline=True, **look) as page:
+        page.goto((site / "device.html").as_uri())
+        frame = 'iframe[src^="live/"]'  # beside that of the search
+        page.locator(frame).evaluate("frame => frame.scrollIntoView()")  # then it loads
+        live = page.frame_locator(frame)
+        live.locator("#item-search").fill("Toy Story")
+        live.locator("#item-options li").first.click()
+        live.locator("#status", has_text="recommendations for a taste of 1 item").wait_for(state="attached")
+        assert live.locator("#results > li").count() == 20
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.slow
+def test_the_reference_of_python_begins_with_what_one_needs_first(site: Path) -> None:
+    headings = re.findall(r'<h2 id="legcf\.[^"]*\.(\w+)"', (site / "reference" / "python.html").read_text())
+    assert headings[:2] == ["Recommender", "Scorer"]
 
 
 @pytest.mark.slow

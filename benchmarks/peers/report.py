@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/peers.md from the records of all runs: what is better elsewhere, then a table and two plots per dataset."""
+"""Write docs/peers.md from the records of all runs, and every row of them to docs/reproduction/peers-tables.md."""
 
 import json
 from collections.abc import Sequence
@@ -14,26 +14,34 @@ from legcf.experiments.report.figure import new_figure, place_labels, plain, to_
 Record = dict[str, Any]
 _ORDER = ("gowalla", "yelp2018", "lastfm", "ml-1m")
 _ANYTIME = ("legcf fast", "legcf default")
+_TABLES = "reproduction/peers-tables.md"
+_SHORT = ("recall@20", "ndcg@20", "bytes", "fit", "memory")
+_ALL = ("recall@20", "ndcg@20", "bytes", "fit", "fit, CPU", "first list", "all lists", "memory")
 _INTRODUCTION = """# Side by side
 
 Other projects on the same split, machine and day, each in an environment and a process of its own, all judged by our
-evaluator from the lists that they rank. `make peers` writes this page; the versions are pinned in
-`benchmarks/peers/requirements/`.
+evaluator from the lists that they rank. `make peers` writes this page; versions are pinned in
+`benchmarks/peers/requirements/`, settings stand in `benchmarks/peers/roster.py`. Each table has the best row of each
+project by ndcg@20, with our `default` and `fast`; [all rows]({tables}) have their own page, with CPU seconds, the time
+to the first list and that of all lists.
 
-- **fit** is the time from pairs in memory to a model that can answer, without writing it down; **fit, CPU** is the same
-  in seconds of CPU, which depend less on what else a machine is doing. **first list** is from the start of the program
-  to the first list, reading and importing included; **all lists** the top 20 of every user with test pairs (ours: of
-  every user, from the model file). **memory** is the peak of the whole process.
-- **bytes** are what the model takes on disk without training pairs. Other projects save float32 tables or matrices; our
-  file is packed, and users are not in it where they are their histories.
-- Settings stand in `benchmarks/peers/roster.py`; most are a project's defaults but for the sizes in the labels. A row
-  that says *tuned* chose among {trials} settings on validation pairs, and the time of the choice is not in **fit**;
-  `default` chooses within **fit**; how much it tries stands below each table. A default that does not suit the data
-  says little of a project.
-- `fast` chooses nothing, *untrained* is `default` with its usual codes and lists, nothing trained and only the weight
-  of the lists chosen, `default` has all of it: the line in the plots of seconds shows what more time gives.
+- **bytes**: the model on disk without training pairs. Other projects save float32 tables or matrices; our file is
+  packed, and holds no users where they are their histories.
+- **fit**: seconds from pairs in memory to a model that can answer. **memory**: the peak of the whole process.
+- *tuned*: chosen among {trials} settings on validation pairs, not counted in **fit**; `default` chooses within **fit**.
+  Other rows have a project's defaults but for the sizes in their labels. A default that does not suit the data says
+  little of a project.
+- `fast` chooses only the weight of popularity; *untrained* is `default` with its usual codes and lists, nothing trained
+  and only the weight of the lists chosen. The line in the plots of seconds shows what more time gives.
 - A run ends after {limit} s. RecBole's learned models stop at 60 % of that with their best epoch, so they need not have
-  converged: read these rows as what this much time gives.
+  converged.
+"""
+_INTRODUCTION_OF_TABLES = """# Side by side: all rows
+
+Every row behind [side by side](../peers.md), which says what was compared and how, written by `make peers`. **fit,
+CPU** is in seconds of CPU, which depend less on what else a machine is doing. **first list** is from the start of the
+program to the first list, reading and importing included; **all lists** the top 20 of every user with test pairs (ours:
+of every user, from the model file).
 """
 
 
@@ -45,8 +53,9 @@ def write(page: Path, work: Path, note: str = "") -> None:
     pictures.mkdir(parents=True, exist_ok=True)
     limits = sorted({one["limit"] for some in found.values() for one in some})
     trials = sorted({one.get("trials", TRIALS) for some in found.values() for one in some if "tuned" in one["label"]})
-    introduction = _INTRODUCTION.format(trials=_either(trials or [TRIALS]), limit=_either(limits))
+    introduction = _INTRODUCTION.format(tables=_TABLES, trials=_either(trials or [TRIALS]), limit=_either(limits))
     blocks = [introduction.rstrip(), note, _better_elsewhere(found, names)]
+    tables = [_INTRODUCTION_OF_TABLES.rstrip(), note]
     for name in names:
         records = found[name]
         for what, axis, unit in (("bytes", "bytes", "bytes on disk"), ("seconds", "fit_seconds", "seconds to fit")):
@@ -54,8 +63,15 @@ def write(page: Path, work: Path, note: str = "") -> None:
         images = " ".join(
             f"![{name}: ndcg@20 against {what}](peers/{name}-{what}.svg)" for what in ("bytes", "seconds")
         )
-        blocks += [f"## {name}", _table(records), _choices(records), _failed(records), images]
-    page.write_text("\n\n".join(block for block in [*blocks, _conditions(found)] if block) + "\n")
+        blocks += [f"## {name}", _table(_best(records), _SHORT), images]
+        tables += [f"## {name}", _table(records, _ALL), _choices(records), _failed(records)]
+    _write_page(page, [*blocks, _conditions(found)])
+    _write_page(page.parent / _TABLES, [*tables, _conditions(found)])
+
+
+def _write_page(page: Path, blocks: Sequence[str]) -> None:
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text("\n\n".join(block for block in blocks if block) + "\n")
 
 
 def _either(numbers: Sequence[float]) -> str:
@@ -101,10 +117,16 @@ def _better_elsewhere(found: dict[str, list[Record]], names: Sequence[str]) -> s
     return "\n".join(lines)
 
 
-def _table(records: Sequence[Record]) -> str:
-    head = ("", "recall@20", "ndcg@20", "bytes", "fit", "fit, CPU", "first list", "all lists", "memory")
-    rows = [(_shown(one), *_accuracy(one), f"{one['bytes']:,}", *_costs(one)) for one in _done(records)]
-    lines = [head, ("---",) + ("---:",) * (len(head) - 1), *rows]
+def _best(records: Sequence[Record]) -> list[Record]:
+    """Return the best row of each project, and ours that are talked of."""
+    done = _done(records)
+    best = {one["project"]: one for one in reversed(done)}
+    return [one for one in done if one is best[one["project"]] or _title(one) in _ANYTIME]
+
+
+def _table(records: Sequence[Record], columns: Sequence[str]) -> str:
+    rows = [(_shown(one), *(_cells(one)[column] for column in columns)) for one in _done(records)]
+    lines = [("", *columns), ("---",) + ("---:",) * len(columns), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -112,13 +134,11 @@ def _shown(one: Record) -> str:
     return f"**{_title(one)}**" if one["project"] == "legcf" else _title(one)
 
 
-def _accuracy(one: Record) -> list[str]:
-    return [f"{one[name]:.4f}" for name in ("recall@20", "ndcg@20")]
-
-
-def _costs(one: Record) -> list[str]:
+def _cells(one: Record) -> dict[str, str]:
     times = ("fit_seconds", "fit_cpu_seconds", "first_answer_seconds", "recommend_seconds")
-    return [*(f"{one[name]:.1f} s" for name in times), f"{one['peak_mb']:,.0f} MB"]
+    cells = [*(f"{one[name]:.4f}" for name in ("recall@20", "ndcg@20")), f"{one['bytes']:,}"]
+    cells += [*(f"{one[name]:.1f} s" for name in times), f"{one['peak_mb']:,.0f} MB"]
+    return dict(zip(_ALL, cells, strict=True))
 
 
 def _choices(records: Sequence[Record]) -> str:

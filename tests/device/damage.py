@@ -37,7 +37,11 @@ LIES: tuple[tuple[str, Any], ...] = (
     ("fold_in", {"user": {"unobserved": "x"}, "item": {}}), ("fold_in", {"user": {"surprise": 1}, "item": {}}),
     ("fold_in", {"user": {"ridge": -1}, "item": {}}), ("fold_in", None), ("dtype", "float999"), ("dtype", None),
     ("pooling", {"user_power": 9, "item_power": 0}), ("pooling", {"user_power": "x", "item_power": 0}),
-    ("pooling", {"user_power": 0, "item_power": 0, "half_life": -1}),
+    *(
+        ("pooling", {"user_power": 0, "item_power": 0, "half_life": half_life})
+        for half_life in (-1, 0, 1e13, None, [], float("inf"), float("nan"))
+    ),
+    *(("dislikes", pairs) for pairs in (None, -1, 1.5, 1, 2**39, 2**53, "3")),
     ("lists", {"entries": 10**9, "bits": 4, "levels": 16, "user_power": 0.5}), ("lists", {"entries": 1}),
     ("lists", {"entries": 0, "bits": 99, "levels": 16, "user_power": 0.5}),
     ("attributes", [{"name": "x", "kind": "colour"}]), ("attributes", [{}]),

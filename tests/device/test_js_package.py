@@ -19,7 +19,7 @@ LARGEST = 12 * 1024  # bytes
 
 
 def test_the_reader_stays_small() -> None:
-    size = len(gzip.compress(READER.read_bytes(), 9))
+    size = len(gzip.compress(READER.read_bytes(), 9)) + len(READER.name) + 1  # the program gzip notes the name
     print(f"legcf.js: {size} bytes gzipped")
     assert size <= LARGEST
 

@@ -112,6 +112,37 @@ def test_updates_and_servers_know_kinds_and_take_back(run: Path, tmp_path: Path)
     assert Recommender.load(tmp_path / "new").trained.ranking.dislikes.digest() == trained.ranking.dislikes.digest()  # type: ignore[union-attr]
 
 
+def test_times_of_events_are_seconds_and_never_in_the_future(tmp_path: Path) -> None:
+    now = 1_700_000_000
+    frame = _events().with_columns(time=now - 86_400 * (pl.int_range(pl.len()) % 90))
+    frame.write_csv(tmp_path / "e.csv")
+    options = ["--event-col", "type", "--event-weights", WEIGHTS, "--half-life", "30d", "--preset", "fast", "--quiet"]
+    assert legcf("train", tmp_path / "e.csv", *options, "--out", tmp_path / "run").code == 0
+    assert legcf("export", tmp_path / "run", tmp_path / "model.legcf", "--users", "history", "--quiet").code == 0
+    folder = tmp_path / "log"
+    log = EventLog(folder, create=True)
+    with TestClient(
+        create_app(Settings(str(tmp_path / "model.legcf"), access_log=False, events=str(folder)))
+    ) as client:
+        for item, at in (("i0", 7.5), ("i4", now)):  # of 1970, which is no other unit
+            event = {"user": "new", "item": item, "kind": "buy", "time": at}
+            assert client.post("/interactions", json={"events": [event]}).status_code == 200
+        late = {"events": [{"user": "new", "item": "i8", "kind": "buy", "time": 9e10}]}
+        shown = {"impressions": [{"user": "new", "items": ["i8"], "time": 9e10}]}
+        for path, body in (("/interactions", late), ("/impressions", shown)):
+            refused = client.post(path, json=body)
+            assert refused.status_code == 409
+            assert "in the future" in refused.json()["detail"]
+    log.close()
+    answer = legcf("update", tmp_path / "run", "--events", folder, "--out", tmp_path / "new", "--quiet")
+    assert answer.code == 0, answer.err
+    model = Recommender.load(tmp_path / "new")
+    position, known = model.users.position("new"), model.trained.known
+    own = dict(zip(model.items.external(known.of(position)), _weights(known, position), strict=True))
+    assert own["i4"] == pytest.approx(10)
+    assert own["i0"] < 1e-6
+
+
 def _weights(pairs: object, user: int) -> list[float]:
     return pairs.weights[pairs.indptr[user] : pairs.indptr[user + 1]].tolist()  # type: ignore[attr-defined,no-any-return]
 

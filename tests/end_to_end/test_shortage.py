@@ -2,7 +2,9 @@
 """A training that lacks memory or disk ends with one sentence, leaves nothing half-written, and goes on later."""
 
 import json
+import os
 import resource
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -68,6 +70,18 @@ def test_a_run_that_lacks_something_goes_on_later(
     assert not list(tmp_path.rglob("*.part"))
     assert command(*words, "--resume").wait(120) == 0
     assert numbers(out) == expected
+
+
+def test_memory_that_does_not_even_hold_torch_is_a_sentence(data: Path, tmp_path: Path) -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (900_000 << 10, resource.RLIM_INFINITY))
+
+    words = [sys.executable, "-m", "legcf", "train", str(data), "--out", str(tmp_path / "run"), *METHOD, *WORDS]
+    alone = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
+    done = subprocess.run(words, preexec_fn=limit, env=alone, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("legcf: There is not enough memory")
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_folder_that_is_trained_in_is_refused(data: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np
+import polars as pl
 import pytest
 from scipy import stats
 
@@ -47,6 +48,9 @@ def test_mean_deviation_and_paired_comparison() -> None:
     scores = [fold["ndcg@20"] for fold in one.folds]
     assert len(scores) == 3
     assert one.metrics["ndcg@20"].mean == pytest.approx(np.mean(scores))
+    assert f"ndcg@20: {np.mean(scores):.4f} ±" in repr(one)
+    assert len(repr(one)) < 200
+    assert "3 folds" in one._repr_html_()
     assert one.metrics["ndcg@20"].spread == pytest.approx(np.std(scores, ddof=1))
     popular = cross_validate(Recommender("popularity"), data, folds=3)
     told = one.against(popular)["ndcg@20"]
@@ -65,3 +69,6 @@ def test_bad_input() -> None:
         cross_validate(FAST, planted(40, 40), folds=1)
     with pytest.raises(UserError, match="must be a whole number"):
         cross_validate(FAST, planted(40, 40), folds=2.5)  # type: ignore[arg-type]
+    rows = pl.DataFrame({"user": [*"aabbccdd"] * 2, "item": [*"xyyzzxxz"] * 2})
+    with pytest.raises(UserError, match="leave `repeat='allow'` or folds out"):
+        cross_validate(FAST, rows, folds=2, repeat="allow")

@@ -102,3 +102,29 @@ def test_odd_values_make_a_row_of_numbers(name: str, value: object) -> None:
     entries, values = fitted_coder(TABLE).row({name: value})
     assert len(entries) == len(values)
     assert np.isfinite(values).all()
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [[1e308, -1e308], [1e308, 1e308], [1.7e308, 1.0, 2.0], [5e-324, 0.0], [0.0, 0.0], [-1.7e308, 1.7e308, 0.0]],
+)
+def test_numbers_of_any_size_have_a_mean(numbers: list[float]) -> None:
+    table = pl.DataFrame({"x": numbers * 20})
+    coder = fitted_coder(table)
+    (column,) = coder.columns
+    assert column.kind == "number"
+    assert min(numbers) <= column.mean <= max(numbers)
+    assert np.isfinite(coded(coder, table).data).all()
+
+
+def test_usual_numbers_have_the_mean_and_deviation_of_numpy() -> None:
+    years = np.random.default_rng(0).normal(1990, 12, 1000)
+    (column,) = fitted_coder(pl.DataFrame({"year": years})).columns
+    assert (column.mean, column.deviation) == pytest.approx((years.mean(), years.std()), rel=1e-15)
+
+
+def test_more_columns_than_can_be_weighed_are_refused() -> None:
+    table = pl.DataFrame({f"x{column}": [1, 2, 3] for column in range(101)})
+    assert len(fitted_coder(table.drop("x0")).columns) == 100
+    with pytest.raises(UserError, match="have 101 columns"):
+        fitted_coder(table)

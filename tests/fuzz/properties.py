@@ -135,7 +135,13 @@ class AnyLog(Property):
     """A log that is written, read and opened again by turns holds every event once, in the order of arrival."""
 
     strategy = st.lists(
-        st.lists(st.tuples(st.integers(0, 30), ANY_TEXT, ANY_TEXT, st.floats(-1e12, 1e12)), max_size=12), max_size=6
+        st.lists(
+            st.tuples(
+                st.integers(0, 30), ANY_TEXT, ANY_TEXT, st.floats(-1e12, 1e12), st.sampled_from([None, 2.0, 0.0, -1.0])
+            ),
+            max_size=12,
+        ),
+        max_size=6,
     )
 
     def holds(self, example: Any) -> bool:
@@ -152,17 +158,19 @@ class AnyLog(Property):
         for batch in example:
             log = EventLog(folder)
             before = len(expected)
-            events = [Event(f"e{number}", user, item, at) for number, user, item, at in batch]
+            events = [Event(f"e{number}", *rest[:3], kind=None, weight=rest[3]) for number, *rest in batch]
             for event in events:
                 expected.setdefault(event.id, event)
             assert log.write([events]) == [len(expected) - before]
             mark, new = log.since(mark)
             assert list(new) == list(expected.values())[before:]
             for user in {event.user for event in expected.values()}:
-                taken = [event.item for event in expected.values() if event.user == user]
-                assert {item for _, item, _ in log.of_user(user)} == set(taken)
-                assert log.count_of_user(user, 0, 10**6) == len(taken)
-                assert {item for _, item, _ in log.of_user(user, until=1)} <= {taken[0]}
+                own = [event for event in expected.values() if event.user == user]
+                last = {(one.item, np.sign(1.0 if one.weight is None else one.weight)): one for one in own}
+                kept = sorted(last.values(), key=own.index)  # the last of each kind, in the order of the log
+                assert [(item, weight) for _, item, weight in log.of_user(user)] == [(e.item, e.weight) for e in kept]
+                assert log.count_of_user(user, 0, 10**6) == len(own)
+                assert {item for _, item, _ in log.of_user(user, until=1)} <= {own[0].item}
             log.close()
         return True
 

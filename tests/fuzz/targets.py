@@ -57,12 +57,21 @@ def replaced(path: Path, content: bytes) -> Path:
     return path
 
 
+KINDS = ("attributes", "dislikes", "features", "lists-fine", "repeats", "user-features", "weights", "with-order")
+
+
 class ModelFile(Target):
     """Bytes of model files changed; or settings, card and arrays, under a right checksum."""
 
     def __init__(self, folder: Path) -> None:
+        from tests.device.golden import make_kinds
+
         super().__init__(folder)
         self._files = sorted(GOLDEN.glob("*.legcf"))
+        kinds = make_kinds()
+        for kind in KINDS:
+            self._files.append(folder / f"{kind}.whole")
+            kinds[kind].save(self._files[-1])
 
     def attempt(self, rng: np.random.Generator) -> bool:
         source = self._files[rng.integers(len(self._files))]
@@ -94,6 +103,10 @@ class ModelFile(Target):
         items = scorer.model.items.external([0])
         scored = scorer.recommend(Request(items=items, k=5))
         assert all(np.isfinite(one.score) for one in scored), scored
+        if scorer.model.user_encoder is not None and scorer.model.user_encoder.coder.columns:
+            known = {scorer.model.user_encoder.coder.columns[0].name: "a"}
+            scored = scorer.recommend(Request(features=known, k=5))
+            assert all(np.isfinite(one.score) for one in scored), scored
         if scorer.model.users is not None and len(scorer.model.users):
             scored = scorer.recommend(Request(user=scorer.model.users.external([0])[0], k=5))
             assert all(np.isfinite(one.score) for one in scored), scored

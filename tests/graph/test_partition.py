@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Communities: balanced, seeded, remembered by content, and complete even where METIS is not."""
 
+import sys
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from legcf.graph import partition
+from legcf.core.errors import UserError
 from legcf.graph.adjacency import bipartite
 from legcf.graph.partition import communities
 from tests.helpers import COMMUNITIES, planted, random_interactions
+
+pymetis = pytest.importorskip("pymetis", reason="it has no wheel for Windows")
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +46,7 @@ def test_remembered_by_content_number_and_seed(cache: Path, monkeypatch: pytest.
     first = communities(adjacency, 5, seed=0)
     assert len(files(cache)) == 1
     with monkeypatch.context() as patch:
-        patch.setattr(partition.pymetis, "part_graph", lambda *_, **__: pytest.fail("computed again"))
+        patch.setattr(pymetis, "part_graph", lambda *_, **__: pytest.fail("computed again"))
         assert np.array_equal(communities(adjacency, 5, seed=0), first)
     communities(adjacency, 6, seed=0)
     communities(adjacency, 5, seed=1)
@@ -89,3 +92,12 @@ def test_nodes_without_edges_and_many_parts_leave_none_empty() -> None:
         found = communities(adjacency, 60, seed=0)
     assert len(np.unique(found)) == 60
     assert found.dtype == np.int32
+
+
+def test_windows_without_metis_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pymetis", None)
+    with pytest.raises(ModuleNotFoundError):
+        communities(bipartite(planted().train), COMMUNITIES, seed=1)
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(UserError, match="no wheel for Windows"):
+        communities(bipartite(planted().train), COMMUNITIES, seed=1)

@@ -323,6 +323,8 @@ def test_a_final_model_with_item_features_keeps_its_measured_accuracy(dataset: D
     assert grown.metrics["test"] == plain.metrics["test"] != {}
     assert grown.metrics["validation"] == plain.metrics["validation"]
     assert grown.metrics["seconds"]["whole"] > grown.metrics["seconds"]["this_session"]
+    updated = plain.update(pl.DataFrame({"user": ["later"], "item": [str(dataset.items.values[0])]}))
+    assert updated.metrics["test"] == grown.metrics["test"]
 
 
 def test_fit_learns_from_item_features(dataset: Dataset, tmp_path: Path) -> None:

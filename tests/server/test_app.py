@@ -69,6 +69,9 @@ def test_strangers_start_from_their_features(model: ServedModel, encoder: Featur
             assert len(found["why"]) == 2
         wrong = client.post("/recommend", json={"requests": [{"features": {"age": 3}}]})
         assert "the model knows kind" in wrong.text
+        long = client.post("/recommend", json={"requests": [{"features": {"kind": "0" * 513}}]})  # and no number 0
+        assert long.status_code == 422
+        assert "at most 512 characters" in long.text
 
 
 def test_batch_with_fold_in_and_filters(client: TestClient) -> None:

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 
+from legcf.features.encoder import FeatureEncoder
 from legcf.modelfile.attributes import Attributes, number_column, text_column
 from legcf.modelfile.served_model import ServedModel
 from legcf.server.state.event_log import EventLog
@@ -382,3 +383,25 @@ def test_filters_fit_on_a_phone(browser: Any, shop: str, width: int) -> None:
         page.locator("#rules summary").tap()
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert page.locator("#results > li").evaluate_all(SCORES_IN_THEIR_ROW)
+
+
+def test_people_without_items_are_asked_who_they_are(
+    browser: Any, listed_model: ServedModel, encoder: FeatureEncoder, tmp_path: Path
+) -> None:
+    phone: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
+    knowing = replace(listed_model, user_encoder=encoder)
+    with serving(knowing, tmp_path / "model") as address, opened(browser, **phone) as page:
+        page.goto(address)
+        page.locator("input[name=mode][value=taste]").check(force=True)
+        page.get_by_label("kind", exact=True).fill("group 2")
+        page.keyboard.press("Tab")
+        expect(page.locator("#results-title")).to_have_text("Recommendations for somebody like this")
+        page.wait_for_function(_ALL_TITLES.format("number % 3 === 2"))
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        page.locator("#results").get_by_role("button", name="to a taste").first.tap()
+        expect(page.locator("#results-title")).to_have_text("Recommendations for a taste of 1 item")
+        expect(page.get_by_label("kind", exact=True)).to_be_disabled()
+    with serving(listed_model, tmp_path / "other") as address, opened(browser) as page:
+        page.goto(f"{address}/#items=[]")
+        expect(page.locator("#results > li")).to_have_count(20)
+        expect(page.locator("#about")).to_be_hidden()

@@ -131,7 +131,11 @@ def test_what_was_shown_in_vain_is_damped_or_left_out(model_file: Path, tmp_path
 def test_the_last_thousand_impressions_of_a_user_are_kept(model_file: Path, tmp_path: Path) -> None:
     with told(model_file, tmp_path) as client:
         page = {"user": "u4", "items": [f"i/{item % ITEMS}" for item in range(100)]}
-        client.post("/impressions", json={"impressions": [page] * 11})
+        refused = client.post("/impressions", json={"impressions": [page] * 11})
+        assert refused.status_code == 422
+        assert "at most 1000 items at once" in refused.json()["detail"]
+        for count in (10, 1):
+            assert client.post("/impressions", json={"impressions": [page] * count}).json()["kept"] == 100 * count
         client.post("/impressions", json={"impressions": [{"user": "u5", "items": ["i/1"]}]})
     log = EventLog(tmp_path)
     assert (len(log.rows_of("impressions", "u4")), len(log.rows_of("impressions", "u5"))) == (1000, 1)

@@ -71,7 +71,7 @@ def main() -> None:
             sys.exit()
         print(f"legcf: {error.typed or error}", file=sys.stderr)
         sys.exit(2)
-    except (MemoryError, RuntimeError, OSError) as error:
+    except (MemoryError, RuntimeError, OSError, ImportError) as error:
         is_lost = isinstance(error, RuntimeError) and "Timed out waiting" in str(error)  # of gloo
         sentence = _LOST if is_lost else _shortage(error)
         if sentence is None:
@@ -88,7 +88,9 @@ def main() -> None:
 def _shortage(error: Exception) -> str | None:
     """Return a sentence for what this machine lacks, memory or disk; None for other errors, which are our own."""
     go_on = "what was written is whole, and a run goes on with --resume."
-    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):  # of Python and numpy, of torch
+    # of Python and numpy; of torch; of a library that is too large to be loaded
+    lacks_memory = any(words in str(error) for words in ("can't allocate memory", "failed to map segment"))
+    if isinstance(error, MemoryError) or lacks_memory:
         return (
             f"There is not enough memory ({str(error).splitlines()[0] if str(error) else 'no more to be had'}): {go_on}"
         )

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Read a legcf model file and answer as Python's `Scorer` does: in float32, added in the same order. What is wrong is an
-// Error. legcf.d.ts describes public methods.
+// Read a legcf model file and answer as Python's `Scorer` does, in float32. What is wrong is an Error. legcf.d.ts says more.
 
 const VERSION = "2";
 const LARGEST = 1e6; // stored number: sums of products stay finite
-const SPAN = { 1: 1.6, 2: 2.0, 3: 2.5, 4: 2.6, 5: 3.1, 6: 3.6, 8: 4.5 }; // of a table's steps, by bits, in root mean squares
+const SPAN = { 1: 1.6, 2: 2.0, 3: 2.5, 4: 2.6, 5: 3.1, 6: 3.6, 8: 4.5 }; // of a table's steps, by bits
 const TOGETHER = 12; // bits of a table looked up at once
 const UNSIGNED = { U8: Uint8Array, U16: Uint16Array, U32: Uint32Array, U64: BigUint64Array };
 const INTEGERS = { ...UNSIGNED, I8: Int8Array, I16: Int16Array, I32: Int32Array, I64: BigInt64Array };
@@ -47,7 +46,6 @@ const bytesOf = async (source) => {
   return new Uint8Array(source);
 };
 
-// The layout is that of safetensors.
 const readHeader = (bytes) => {
   let header;
   try {
@@ -139,7 +137,7 @@ class Bits {
 // Read 25 bits.
 const read = (view, bit) => view.getInt32(bit >>> 3, true) >> (bit & 7);
 
-// Sorted pairs: Elias-Fano codes of the keys row · columns + column.
+// Sorted pairs: Elias-Fano codes of row · columns + column.
 class Pairs {
   constructor(part, name, length, rows, columns) {
     const high = part.bytes(`${name}.high`), low = part.bytes(`${name}.low`), universe = rows * columns;
@@ -199,10 +197,11 @@ class Pairs {
 
 class Texts {
   constructor(part, name, length) {
+    const sizes = part(`${name}.lengths`, UNSIGNED, length);
     this.bytes = part.bytes(`${name}.text`);
     this.starts = new Uint32Array(length + 1);
     let end = 0;
-    part(`${name}.lengths`, UNSIGNED, length).forEach((size, i) => { this.starts[i + 1] = end += Number(size); });
+    sizes.forEach((size, i) => { this.starts[i + 1] = end += Number(size); });
     expect(end === this.bytes.length, `${name} is wrong`);
   }
 
@@ -501,7 +500,7 @@ export class Legcf {
     this.titles = part.has("titles.text") ? new Texts(part, "titles", items) : null;
     this.pooling = config.pooling ?? null;
     this.repeats = config.repeats;
-    expect(this.counts.bits <= 32 && (!this.pooling || within(this.pooling.user_power, -4, 4) && within(this.pooling.item_power, -4, 4) && within(this.pooling.half_life ?? 1, 1e-9, 1e12)), "pooling is wrong");
+    expect(this.counts.bits <= 32 && (!this.pooling || within(this.pooling.user_power, -4, 4) && within(this.pooling.item_power, -4, 4) && within("half_life" in this.pooling ? this.pooling.half_life : 1, 1e-9, 1e12)), "pooling is wrong");
     this.foldIn = { unobserved: 0.1, ridge: 1e-3, damping: 0.5, scale: 1, ...config.fold_in.user };
     const settings = Object.values(this.foldIn);
     expect(settings.length === 4 && settings.every((value) => within(value, 0, 1e12)), "fold_in is wrong");
@@ -514,7 +513,7 @@ export class Legcf {
     }
     const kinds = { text: TextColumn, number: NumberColumn };
     this.columns = new Map((config.attributes ?? []).map((column, i) => [String(column.name), new kinds[column.kind](part, `attributes.${i}`, column, items)]));
-    this.buffer = new Float32Array(items); // of scores
+    this.buffer = new Float32Array(items);
     this.examples = new Map();
   }
 

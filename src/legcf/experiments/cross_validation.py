@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf.core import notebook_repr
 from legcf.core.arguments import as_count
 from legcf.core.arrays import NPY_ERRORS
 from legcf.core.config import RunConfig, validated
@@ -64,6 +65,18 @@ class CrossValidation:
         if self.split != first.split:
             raise UserError("These are folds of different data or different splits, so their users do not pair.")
         return {name: paired(first.per_user[name], values) for name, values in self.per_user.items()}
+
+    def __repr__(self) -> str:
+        return notebook_repr.plain(self._facts())
+
+    def _repr_html_(self) -> str:
+        return notebook_repr.html(self._facts())
+
+    def _facts(self) -> notebook_repr.Facts:
+        shown = {name: one for name, one in self.metrics.items() if name in ("recall@20", "ndcg@20")}
+        rows = {name: f"{one.mean:.4f} ± {one.spread:.4f}" for name, one in shown.items()}
+        data = f"{self.facts.get('folds')} folds of {self.facts.get('dataset')}"
+        return notebook_repr.Facts("CrossValidation", {"method": str(self.facts.get("method")), "data": data, **rows})
 
     def to_json(self) -> dict[str, Any]:
         """Return all but the values of single users."""
@@ -133,6 +146,11 @@ def cross_validated(
         raise UserError("--folds 1 leaves nothing to train on: give at least 2.")
     if (protocol := PROTOCOLS.get(dataset.protocol)) is not None and protocol.needs_time:
         raise UserError(f"Folds are drawn at random, which protocol {dataset.protocol} is not: leave --folds out.")
+    if dataset.repeats:
+        raise UserError(
+            "Folds deal out pairs, each once, so nobody takes anything again in them: leave `--repeat allow` or"
+            " --folds out."
+        )
     each: list[dict[str, float]] = []
     sums: dict[str, NDArray[np.float64]] = {}
     counts = np.zeros(dataset.num_users, dtype=np.int64)

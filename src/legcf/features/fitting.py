@@ -18,6 +18,7 @@ HASHED_WIDTH = 1024
 _ENTRIES_PER_TOKEN = 4  # so that two tokens seldom share one; not measured
 _SEPARATORS = ("|", ";")
 _BINS = 8
+_MOST_COLUMNS = 100  # each has a weight of its own: 50 took 4 to 13 s for 300 users, and time grows by the fourth power
 _SEPARATED = 0.1  # of the values that have a separator, for a column of tags
 _WORDS = 2.5  # per value on average, for a text
 _DISTINCT = 0.5  # share of values that are unlike all others, for a text
@@ -25,6 +26,11 @@ _DISTINCT = 0.5  # share of values that are unlike all others, for a text
 
 def fitted_coder(table: pl.DataFrame, kinds: Mapping[str, Kind] | None = None) -> FeatureCoder:
     """Return a coder for the columns of a table, each of the kind in `kinds` or else the one that it looks like."""
+    if table.width > _MOST_COLUMNS:
+        raise UserError(
+            f"The features have {table.width:,} columns, and at most {_MOST_COLUMNS} are learnt from: keep those that"
+            " say most."
+        )
     fixed = dict(kinds or {})
     for name in fixed:
         if name not in table.columns:
@@ -80,13 +86,16 @@ def _fitted(values: pl.Series, kind: Kind | None) -> FeatureColumn:
         numbers = read.filter(read.is_finite())
         if not len(numbers):
             return FeatureColumn(name=values.name, kind="category")
-        edges = np.unique(np.quantile(numbers.to_numpy(), np.arange(1, _BINS) / _BINS))
+        given = numbers.to_numpy()
+        _, exponent = np.frexp(np.abs(given).max())  # what is computed from the largest float must not exceed it
+        small = np.ldexp(given, -exponent)
+        edges = np.unique(np.ldexp(np.quantile(small, np.arange(1, _BINS) / _BINS), exponent))
         return FeatureColumn(
             name=values.name,
             kind="number",
             width=len(edges) + 2,
-            mean=float(numbers.to_numpy().mean()),
-            deviation=float(numbers.to_numpy().std()) or 1.0,
+            mean=float(np.ldexp(small.mean(), exponent)),
+            deviation=float(np.ldexp(small.std(), exponent)) or 1.0,
             edges=tuple(float(edge) for edge in edges),
         )
     if kind == "tags" and values.dtype == pl.String:

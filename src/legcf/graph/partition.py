@@ -2,12 +2,13 @@
 """Find communities of the interaction graph by METIS: balanced, seeded, and cached by the graph's content."""
 
 import hashlib
+import sys
 import warnings
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pymetis
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
@@ -24,7 +25,8 @@ def communities(adjacency: sp.csr_matrix, count: int, seed: int) -> NDArray[np.i
     nodes = adjacency.shape[0]
     if count == 1:
         return np.zeros(nodes, dtype=np.int32)
-    cached = _cache_file(adjacency, count, seed)
+    pymetis = _metis()
+    cached = _cache_file(adjacency, f"metis {pymetis.version} {count} {seed} ")
     cached_parts = _read(cached, nodes)
     if cached_parts is not None:
         return cached_parts
@@ -45,6 +47,20 @@ def communities(adjacency: sp.csr_matrix, count: int, seed: int) -> NDArray[np.i
     return parts
 
 
+def _metis() -> Any:
+    """Import METIS where it is used: it is the one package of training that Windows has no wheel of."""
+    try:
+        import pymetis
+    except ModuleNotFoundError as error:
+        if sys.platform != "win32":
+            raise
+        raise UserError(
+            "Communities of the graph need pymetis, which has no wheel for Windows: run `pip install pymetis` where"
+            " there is a C++ compiler, or choose a start without communities, as the preset default has."
+        ) from error
+    return pymetis
+
+
 def _read(cached: Path, nodes: int) -> NDArray[np.int32] | None:
     """Read what the cache holds, or None when it is not there or damaged: it can be computed again."""
     try:
@@ -54,8 +70,8 @@ def _read(cached: Path, nodes: int) -> NDArray[np.int32] | None:
     return parts if parts.shape == (nodes,) and parts.dtype == np.int32 else None
 
 
-def _cache_file(adjacency: sp.csr_matrix, count: int, seed: int) -> Path:
-    hasher = hashlib.sha256(f"metis {pymetis.version} {count} {seed} ".encode())
+def _cache_file(adjacency: sp.csr_matrix, made: str) -> Path:
+    hasher = hashlib.sha256(made.encode())
     hasher.update(np.ascontiguousarray(adjacency.indptr).data)
     hasher.update(np.ascontiguousarray(adjacency.indices).data)
     return cache_folder() / "communities" / f"{hasher.hexdigest()[:32]}.npy"

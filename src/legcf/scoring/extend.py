@@ -28,7 +28,7 @@ class NewItem:
         """Make one from an id as text, whatever ids are in the model."""
         identifier = item if model.items.is_text else integer_id(item)
         if identifier is None or not _fits(model, identifier):
-            known = model.items.values[0]
+            (known,) = model.items.external([0])
             raise UserError(f"The item id {item!r} is not of the kind of the model's ids, such as {known!r}.")
         return cls(identifier, encoded(model, features), title)
 

@@ -102,6 +102,9 @@ def model_card(loaded: LoadedModel, accepts_events: bool) -> dict[str, Any]:
         "history_stored": model.history is not None,
         "hues": hues(model),
         "attributes": [] if model.attributes is None else model.attributes.described(),
+        "user_features": []
+        if model.user_encoder is None
+        else [{"name": column.name, "kind": column.kind} for column in model.user_encoder.coder.columns],
         "dtype": model.dtype,
         "coded": rows.codes is not None,
         "width": rows.width,

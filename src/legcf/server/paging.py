@@ -61,14 +61,14 @@ def following(ask: Ask, page: Cursor, count: int) -> str | None:
     return page._replace(offset=offset).encode() if count == ask.k and _is_in_reach(ask, offset) else None
 
 
-def offset_of(ask: Ask) -> int:
-    """Return how many items are passed over; 0 if the cursor is none, which is refused later."""
+def start_of(ask: Ask) -> Cursor:
+    """Return where a page begins; the first one if the cursor is none, which is refused later."""
     if ask.cursor is None:
-        return ask.offset
+        return Cursor("", ask.offset)
     try:
-        return min(Cursor.decode(ask.cursor).offset, MAX_OFFSET)
+        return Cursor.decode(ask.cursor)
     except UserError:
-        return 0
+        return Cursor("", 0)
 
 
 def _is_in_reach(ask: Ask, offset: int) -> bool:

@@ -46,7 +46,8 @@ _Number = Annotated[int, Field(strict=True)]
 Id = Annotated[_Number | _Text, BeforeValidator(_whole), Field(description="An id as it was in the training data.")]
 _Count = Annotated[int, BeforeValidator(_whole), Field(strict=True)]
 _YesNo = Annotated[bool, Field(strict=True)]
-_Feature = bool | int | float | _Text
+_Real = Annotated[float, Field(strict=True)]
+_Feature = _Text | _YesNo | _Number | _Real
 _Features = Annotated[
     dict[str, _Feature | Annotated[list[_Feature], Field(max_length=1000)] | None], Field(min_length=1, max_length=1000)
 ]
@@ -55,8 +56,6 @@ _K = Annotated[int, Field(ge=1, le=MAX_K, description="How many, at most.", exam
 _WHY = "Say why for so many of the first items."
 _SEEN = "Leave out what the user is known to have."
 
-
-_Real = Annotated[float, Field(strict=True)]
 _Value = _YesNo | _Number | _Real | _Text
 
 
@@ -218,8 +217,8 @@ class NewEvent(_Strict):
 class TakenBackQuery(BaseModel):
     """Take back what was reported of a user and an item, or what the model was trained with."""
 
-    user: UserId
-    item: Annotated[str, Field(description="An item's id; any characters.", examples=["tea-green"])]
+    user: Annotated[UserId, Field(max_length=512)]
+    item: Annotated[str, Field(max_length=512, description="An item's id; any characters.", examples=["tea-green"])]
     id: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(None, description=_EVENT_ID)
 
 
@@ -243,6 +242,12 @@ class Impressions(_Strict):
     )
 
     impressions: list[PageShown] = Field(min_length=1, max_length=MAX_BATCH)
+
+    @model_validator(mode="after")
+    def _is_short(self) -> "Impressions":
+        if sum(len(page.items) for page in self.impressions) > MAX_EVENTS:
+            raise ValueError(f"send at most {MAX_EVENTS} items at once, of all pages together")
+        return self
 
 
 class ItemNews(_Strict):

@@ -52,7 +52,8 @@ class ByteBudget:
         if self.file_bytes - fixed < least:
             raise UserError(
                 f"A model file of {self.file_bytes:,} bytes is too small for {self.num_items:,} items:"
-                f" names and header take {fixed:,}, and {fixed + least:,} are the least for all; raise --bytes."
+                f" names and header take {fixed:,}, and {fixed + least:,} are the least for all; raise --bytes,"
+                " or let it be auto."
             )
         return self.file_bytes - fixed
 

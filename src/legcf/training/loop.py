@@ -30,7 +30,7 @@ from legcf.training.sampler import Sampler, TrainingBatch
 from legcf.training.session import AFTER_TRAINING, CHECKPOINT, DEFAULT_OPTIONS, RunSession, TrainingOptions
 from legcf.training.stage import Stage
 
-_FIRST_STEPS = 5  # after which an epoch's time is known; the first take longer
+_FIRST_STEPS = 5  # that take longer than others; after as many more an epoch's time is known
 
 
 class Session(RunSession):
@@ -145,11 +145,13 @@ class Session(RunSession):
         total, pairs = 0.0, 0
         steps = self.sampler.steps_per_epoch
         title = f"{stage.name} {self.state.epoch + 1}/{stage.epochs}"
-        started, deadline = time.perf_counter(), self.options.deadline
+        warm, deadline = 0.0, self.options.deadline
         with progress(title, steps, "steps", self.quiet) as task:
             for number, batch in enumerate(self.sampler.epoch(self.rng)):
-                if number >= _FIRST_STEPS and self.state.epoch == 0:
-                    each = (time.perf_counter() - started) / number
+                if number == _FIRST_STEPS:
+                    warm = time.perf_counter()
+                elif number >= 2 * _FIRST_STEPS and self.state.epoch == 0:
+                    each = (time.perf_counter() - warm) / (number - _FIRST_STEPS)
                     deadline.require(AFTER_TRAINING, seconds=each * (steps - number))
                 self.set_learning_rate((self.state.epoch + number / steps) / max(stage.epochs, 1))
                 stage.before_step(self, batch)

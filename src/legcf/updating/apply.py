@@ -88,14 +88,9 @@ def apply(trained: TrainedModel, new: NewData, open_data: Callable[[], Dataset] 
 
 
 def with_item_features(trained: TrainedModel, dataset: Dataset, table: Any, item_col: str | None) -> TrainedModel:
-    """Return a model fresh from training that knows the items of a table, those that nobody has yet among them.
-
-    A final model keeps the accuracy of the model that it was chosen as: it has seen every pair that could measure it.
-    """
+    """Return a model fresh from training that knows the items of a table, those that nobody has yet among them."""
     grown = update(trained, None, dataset, about=ItemTable(*read_features(table, item_col)))
-    kept = ("seconds", "validation", "test") if "final" in trained.metrics else ("seconds",)
-    metrics = {**trained.metrics, **grown.metrics, **{key: trained.metrics[key] for key in kept}}
-    return replace(grown, metrics=metrics)
+    return replace(grown, metrics={**trained.metrics, **grown.metrics, "seconds": trained.metrics["seconds"]})
 
 
 def with_user_features(trained: TrainedModel, table: Any, user_col: str | None) -> TrainedModel:
@@ -112,7 +107,7 @@ def with_user_features(trained: TrainedModel, table: Any, user_col: str | None) 
     coder, positions = fitted_coder(rows), trained.users.find_all(users)
     known = np.flatnonzero(positions >= 0)
     if not len(known):
-        mine, theirs = trained.users.values[0], users.values[0]
+        (mine,), (theirs,) = trained.users.external([0]), users.external([0])
         raise UserError(
             f"No user of the features is in the interactions: ids are like {theirs!r} here, {mine!r} there."
         )

@@ -59,7 +59,10 @@ def new_events(folder: Path | str, trained: TrainedModel) -> Reported:
     finally:
         log.close()
     pairs = frame.with_columns(
-        _as_in(trained.users, frame[FrameColumns.USER]), _as_in(trained.items, frame[FrameColumns.ITEM])
+        # not to be guessed: a log has seconds since 1970
+        (pl.col(FrameColumns.TIME) * 1e6).cast(pl.Int64).cast(pl.Datetime("us")),
+        _as_in(trained.users, frame[FrameColumns.USER]),
+        _as_in(trained.items, frame[FrameColumns.ITEM]),
     )
     taken, changes = _sorted(pairs, trained)
     return Reported(mark, taken, changes, _table(described, trained))

@@ -103,7 +103,10 @@ def update(
     }
     metrics["seconds"] = {"this_session": time.perf_counter() - started}
     metrics["peak_rss_mb"] = peak_memory_mb()
-    metrics |= {key: base.metrics[key] for key in ("final", "best_epoch", EVENT_WEIGHTS) if key in base.metrics}
+    kept = ["final", "best_epoch", EVENT_WEIGHTS]
+    if "final" in base.metrics:  # it has seen every pair to measure by, and keeps the accuracy of what was chosen
+        kept += ["validation", "test"]
+    metrics |= {key: base.metrics[key] for key in kept if key in base.metrics}
     metrics |= {key: trained.metrics[key] for key in (MARK_KEY, "user_features") if key in trained.metrics}
     return replace(result, metrics=metrics)
 

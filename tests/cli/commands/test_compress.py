@@ -84,6 +84,8 @@ def test_text_of_word2vec_and_csv(folder: Path, tmp_path: Path) -> None:
         models.append(ServedModel.load(tmp_path / "model.legcf"))
     assert models[0].items.values[3] == models[1].items.values[3] == "song3"
     np.testing.assert_array_equal(models[0].item_rows.vectors(slice(None)), models[1].item_rows.vectors(slice(None)))
+    (tmp_path / "cut.vec").write_text(f"{len(rows)} {len(rows[0].split())}\n" + "\n".join(lines[:-2]))
+    assert "cut short" in refused("compress", tmp_path / "cut.vec", tmp_path / "no.legcf")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,14 @@ BOMBS: dict[str, tuple[str, bytes, str]] = {
     "one line of gz": ("e.csv.gz", gzip.compress(b"user,item\n1,2\n" + b"1" * (300 << 20), 9), "unpacks to more than"),
     "many lines of gz": ("f.csv.gz", gzip.compress(b"user,item\n" + b"1,2\n" * (75 << 20), 9), "unpacks to more than"),
     "integer of 5,000 digits": ("g.jsonl", b'{"user":%s,"item":2}\n' % (b"9" * 5000), "line 1"),
+    "keys of JSON": (
+        "j.jsonl",
+        b"".join(
+            b'{"user":%d,"item":%d,%s}\n' % (row, row % 7, b",".join(b'"k%d_%d":1' % (row, key) for key in range(100)))
+            for row in range(300)
+        ),
+        "30,002 columns",
+    ),
     "rows of Parquet": ("h.parquet", rows_in_parquet(30_000_000), "rows in"),
 }
 
@@ -85,6 +94,16 @@ def test_wide_table_of_features(tmp_path: Path) -> None:
     (tmp_path / "items.csv").write_text("\n".join([header, *rows[:2], "", *rows[2:]]) + "\n")
     ids, features = read_features(tmp_path / "items.csv")
     assert (len(ids), features.width) == (4, 2000)
+
+
+@pytest.mark.parametrize(("opened", "closed"), [(b"[", b"]"), (b'{"a":', b"}")])
+def test_deep_json_is_a_text(tmp_path: Path, opened: bytes, closed: bytes) -> None:
+    deep = opened * 300 + b"1" + closed * 300
+    (tmp_path / "items.jsonl").write_bytes(b"".join(b'{"item":%d,"x":%s}\n' % (row, deep) for row in range(300)))
+    started = time.monotonic()
+    _, features = read_features(tmp_path / "items.jsonl")
+    assert features.schema == {"x": pl.String()}
+    assert time.monotonic() - started < SECONDS
 
 
 def test_text_that_packs_well_is_read(tmp_path: Path) -> None:

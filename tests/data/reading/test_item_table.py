@@ -146,3 +146,28 @@ def test_damage_is_a_sentence(tmp_path: Path, suffix: str) -> None:
         read_features(path)
     with pytest.raises(UserError):
         read_attributes(path, ITEMS)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pl.Series([[[1]], [[2, 3]]]),
+        pl.Series([{"a": 1}, {"a": 2}]),
+        pl.Series([b"\xff", b"a"]),
+        pl.Series([1, 2]).cast(pl.Duration),
+        pl.Series([[1, 2], [3, 4]], dtype=pl.Array(pl.Int64, 2)),
+    ],
+    ids=lambda values: str(values.dtype),
+)
+def test_values_that_no_text_stands_for_are_refused(tmp_path: Path, values: pl.Series) -> None:
+    path = tmp_path / "items.parquet"
+    table = pl.DataFrame({"item": ["a", "b"], "odd": values, "size": [1, 2]})
+    table.write_parquet(path)
+    for source in (path, table):
+        with pytest.raises(UserError, match="in its column 'odd': give numbers"):
+            read_features(source)
+        with pytest.raises(UserError, match="in its column 'odd': give numbers"):
+            read_attributes(source, ITEMS)
+        assert list(read_attributes(source, ITEMS, ["size"])) == ["size"]
+        with pytest.raises(UserError, match="in its column 'odd': give a number or a text"):
+            read_features(table.select("odd", "size") if source is table else path, "odd")

@@ -113,4 +113,6 @@ def test_asks_are_cut_into_small_jobs_in_their_order() -> None:
 def test_caps_weigh_as_much_as_the_items_that_they_may_look_at() -> None:
     capped = Ask(user=1, k=25, cap={"brand": 1})
     assert weight(capped, 1_000) <= LIGHT < weight(capped, 150_000)
+    assert weight(Ask(features={"age": 30, "likes": ["tea", "cups"]}), 90) <= LIGHT
+    assert weight(Ask(features={"likes": ["tea"] * 500}), 90) > LIGHT
     assert weight(Ask(user=1, k=25), 150_000) <= LIGHT

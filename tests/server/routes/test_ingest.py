@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from legcf.export.build import build
 from legcf.export.options import ExportOptions
 from legcf.features.encoder import FeatureEncoder
-from legcf.modelfile.served_model import ServedModel
+from legcf.modelfile.served_model import EVENT_WEIGHTS, ServedModel
 from legcf.scoring.extend import NewItem, with_new_items
 from legcf.scoring.scorer import Request, Scorer
 from legcf.server.app import create_app
@@ -374,3 +374,21 @@ def test_a_mark_that_no_log_can_have_is_none(model: ServedModel, tmp_path: Path,
     with told(tmp_path / "model", tmp_path / "log") as client:
         assert client.get("/recommend/u1?k=2").status_code == 200
         assert client.get("/api/model").status_code == 200
+
+
+@pytest.mark.parametrize("weights", ["nonsense", "view=1,view=2", 5, None, "k=1," * 100_000])
+def test_weights_of_kinds_that_make_no_sense_are_none(model: ServedModel, tmp_path: Path, weights: Any) -> None:
+    """The card of a file is anybody's."""
+    odd = replace(model, card={**model.card, "metrics": {EVENT_WEIGHTS: weights}})
+    odd.save(tmp_path / "model")
+    with told(tmp_path / "model", tmp_path / "log") as client:
+        answer = client.post("/interactions", json={"events": [{"user": "u1", "item": "i/1", "kind": "view"}]})
+    assert answer.status_code == 409
+    assert len(answer.json()["detail"]) < 500
+
+
+@pytest.mark.parametrize("field", ["user", "item"])
+def test_what_is_taken_back_has_ids_as_long_as_what_is_reported(client: TestClient, field: str) -> None:
+    query = {"user": "u1", "item": "i/1", field: "x" * 513}
+    assert client.delete("/interactions", params=query).status_code == 422
+    assert client.post("/interactions", json={"events": [query]}).status_code == 422

@@ -47,6 +47,7 @@ def test_the_document_declares_the_key_and_shows_examples(model_file: Path) -> N
             closed = path not in ("/live", "/ready", "/health")
             assert ("security" in operation) is closed
             assert ("401" in operation["responses"]) is closed
+            assert ("414" in operation["responses"]) is ("parameters" in operation)
     body = document["components"]["schemas"]["AskMany"]["examples"][0]
     assert body["requests"][0]["user"]
     for parameter in document["paths"]["/recommend/{user}"]["get"]["parameters"]:

@@ -103,8 +103,12 @@ def test_any_text_is_an_id(log: EventLog) -> None:
 
 def test_availability_in_the_order_it_was_told(log: EventLog) -> None:
     log.write([[Change("a", False, 1.0), Change("b", False, 2.0)], [Change("a", True, 3.0)]])
-    assert log.changes() == [(1, "a", 0), (2, "b", 0), (3, "a", 1)]
+    assert log.changes(0) == [(1, "a", 0), (2, "b", 0), (3, "a", 1)]
     assert log.changes(2) == [(3, "a", 1)]
+    assert log.unavailable() == (3, ["b"])
+    assert sorted(log.undone_changes(1)) == [("a", 0), ("b", 1)]
+    assert log.undone_changes(3) == []
+    assert (log.count_changes(1, 9), log.count_changes(1, 1)) == (2, 1)
 
 
 def test_folders_that_are_none(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from legcf.data.reading.formats import FORMATS, ITEM_NAMES, find_format, open_it
 from legcf.data.reading.frames import frame_of
 from legcf.data.reading.kinds import spelled_numbers, to_text, typed
 
+_WORDLESS = (pl.Binary, pl.Object, pl.Duration)  # types of values that no text stands for
 _SEPARATOR = "|"  # between several values of one item, as in "Action|Comedy"
 _ADD_HEADER = "put one above it, such as `item,title`."
 
@@ -86,6 +87,7 @@ def read_attributes(
     missing = [name for name in selected if name not in frame.columns]
     if missing:
         raise UserError(f"{where} has no column {missing[0]!r}: its columns are {listed(frame.columns)}.")
+    _check_types(where, frame.select(item, *selected), item)
     table = frame.select(as_text(item).alias("item"), *(pl.col(name).alias(f"= {name}") for name in selected))
     rows = table.join(_id_frame(items).with_row_index("position"), on="item", how="inner")
     if not len(rows):
@@ -122,6 +124,7 @@ def read_features(
         raise UserError(f"{path} is not a table of {kind}s: give a file ending in {', '.join(FORMATS)}.")
     table = frame_of(source).collect() if path is None else _read(path)
     column = required_column(table.columns, kind, id_col, where)
+    _check_types(where, table, column)
     if table[column].null_count():
         raise UserError(f"{where} has no {kind} id in {table[column].null_count():,} rows: give every row one.")
     table = table.unique(column, keep="first", maintain_order=True)
@@ -135,6 +138,15 @@ def read_features(
         features = features.select(typed(values) for values in features)
     is_number = ids.dtype.is_integer() and ids.dtype != pl.Int128
     return IdMap.of((ids if is_number else to_text(ids)).to_list(), kind), features
+
+
+def _check_types(where: str, table: pl.DataFrame, id_col: str) -> None:
+    """Refuse columns whose values are neither numbers nor texts nor times, nor lists of those."""
+    for name, dtype in table.schema.items():
+        inner = dtype.inner if isinstance(dtype, pl.List) and name != id_col else dtype
+        if inner.is_nested() or inner in _WORDLESS:
+            form = "a number or a text" if name == id_col else "numbers, texts or lists of texts, or leave it out"
+            raise UserError(f"{where} has values of the type {str(dtype)[:60]} in its column {name!r}: give {form}.")
 
 
 def _read(path: Path) -> pl.DataFrame:

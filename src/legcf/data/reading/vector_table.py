@@ -180,10 +180,17 @@ def _read_csv(path: Path) -> VectorTable:
 
 
 def _read_word2vec(path: Path) -> VectorTable:
-    """Read an id and its numbers from each line, with spaces between; word2vec's first line, two counts, is skipped."""
+    """Read an id and its numbers from each line, with spaces between; word2vec's first line counts rows and numbers."""
     head = _first_lines(path)
-    has_counts = len(head[0].split()) == 2 and all(integer_id(field) is not None for field in head[0].split())
-    return _read_lines(path, " ", len(head[-1].rstrip("\r\n").split(" ")), 0, skipped=int(has_counts))
+    counts = [integer_id(field) for field in head[0].split()]
+    has_counts = len(counts) == 2 and None not in counts
+    table = _read_lines(path, " ", len(head[-1].split(" ")), 0, skipped=int(has_counts))
+    if has_counts and list(table.items.shape) != counts:
+        raise UserError(
+            f"{path} announces {counts[0]:,} × {counts[1]:,} numbers and has {_shape(table.items)}: it is cut short or"
+            " damaged."
+        )
+    return table
 
 
 def _read_lines(path: Path, separator: str, fields: int, ids: int | None, skipped: int) -> VectorTable:

@@ -28,6 +28,7 @@ from legcf.embeddings.search_space import FACTORISATION, OneOf, Space, common_sp
 from legcf.factorisation.als import AlsSettings, factorise
 from legcf.factorisation.history_vectors import history_metric
 from legcf.graph.adjacency import bipartite, expanded, normalised
+from legcf.graph.partition import communities
 from legcf.ranking.ranking import Codes
 from legcf.ranking.tables.packing import bits_for
 
@@ -202,8 +203,6 @@ class CodedLayer(Layer[LegcfConfig]):
             return
         settings = self.config
         if settings.start == "metis":
-            from legcf.graph.partition import communities  # here: METIS is not installed everywhere
-
             anchors = communities(bipartite(train), self.num_buckets, seed=int(rng.integers(2**31)))
         else:
             anchors = random_anchors(self.num_entities, self.num_buckets, rng)

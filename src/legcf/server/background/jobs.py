@@ -11,8 +11,8 @@ from legcf.core.errors import UserError
 from legcf.server import answers
 from legcf.server.encoding import encode
 from legcf.server.item_map import item_map
-from legcf.server.paging import offset_of
-from legcf.server.schemas import Ask, AskMany, complaints
+from legcf.server.paging import start_of
+from legcf.server.schemas import MAX_OFFSET, Ask, AskMany, complaints
 from legcf.server.state.live_state import LiveState
 from legcf.server.state.loaded_model import LoadedModel
 
@@ -24,6 +24,7 @@ LIGHT = 500  # units of `weight`, about a millisecond: up to it a request is ans
 _JOB_WEIGHT = 2000  # units of `weight` in one job, unless one ask alone has more: others wait until a job is done
 _EXPLAINED = 20  # units for an explained item; each took 25–34 µs, so that 25 of them are light
 _LOOKED_AT = 4  # items that caps look at in one unit; at worst they look at all
+_SPELT = 2  # characters of features that are coded in one unit
 
 
 def weight(ask: Ask, num_items: int) -> int:
@@ -32,12 +33,13 @@ def weight(ask: Ask, num_items: int) -> int:
     The unit is one item more in the answer or in a list of the request: about 0.5 µs, measured on one core with
     movielens-small, beside about 0.1 ms that every answer takes.
     """
-    end = ask.k + offset_of(ask)
+    end = ask.k + min(start_of(ask).offset, MAX_OFFSET)
     compared = end * ask.k // 10 if ask.diversity else 0
     looked_at = num_items // _LOOKED_AT if ask.cap else 0
     values = sum(len(condition) for condition in ask.filter.values() if isinstance(condition, list))
     listed = len(ask.items) + len(ask.deny) + len(ask.allow or ()) + len(ask.shown) + values
-    return end + compared + looked_at + _EXPLAINED * ask.explain + listed
+    spelt = sum(len(str(value)) for value in ask.features.values()) // _SPELT
+    return end + compared + looked_at + _EXPLAINED * ask.explain + listed + spelt
 
 
 def recommend_jobs(asks: Sequence[Ask], popular_for_unknown: bool, num_items: int) -> Iterator[Job]:

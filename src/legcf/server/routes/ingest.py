@@ -3,7 +3,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from starlette.requests import Request as HttpRequest
@@ -34,22 +34,41 @@ from legcf.server.state.log_entries import (
 )
 from legcf.server.state.records import Records
 
+_CLOCKS_DIFFER = 86_400.0  # seconds that a clock of another machine may be ahead
+
+
+@lru_cache(maxsize=2)
+def _known_weights(text: str | None) -> Mapping[str, float]:
+    """Return the weights of kinds of events that a model's card names; none where it names none, or nonsense."""
+    try:
+        return kind_weights(text) if text is not None else {}
+    except ValueError:
+        return {}
+
 
 def _weight(event: schemas.NewEvent, card: Mapping[str, Any]) -> float | None:
     """Return how much an event counts: as it says, else as the model was trained to weigh its kind."""
     weight, metrics = event.weight, card.get("metrics")
     if weight is None and event.kind is not None:
         known = metrics.get(EVENT_WEIGHTS) if isinstance(metrics, dict) else None
-        weights = kind_weights(known) if isinstance(known, str) else {}
+        weights = _known_weights(known if isinstance(known, str) else None)
         weight = weights.get(event.kind, weights.get(OTHER_KINDS))
         if weight is None:
-            kinds = ", ".join(weights) or "none"
+            kinds = ", ".join(weights)[:200] or "none"
             raise UserError(
                 f"This model has no weight for events of the kind {event.kind!r} (it knows {kinds}): send a `weight`."
             )
     if weight == TAKEN_BACK:
         raise UserError("An event of weight 0 says nothing: leave it out, or take one back by DELETE /interactions.")
     return weight
+
+
+def _time(said: float | None) -> float:
+    """Return when it was, now by default; later than that is refused, for half-lives count from the latest time."""
+    now = time.time()
+    if said is not None and said > now + _CLOCKS_DIFFER:
+        raise UserError(f"The time {said:,.0f} is in the future: send seconds since 1970, or leave `time` out.")
+    return now if said is None else said
 
 
 class IngestApi:
@@ -69,7 +88,8 @@ class IngestApi:
         query = "with the id in the query."
         events = partial(Operation, path="/interactions", answer=schemas.Acknowledged, name="interactions")
         gone = "Let whatever is known of a user and an item count no more: what it took, and what it dislikes."
-        shows = partial(Operation, "POST", answer=schemas.ImpressionsKept, body=schemas.Impressions, problems=(503,))
+        kept = schemas.ImpressionsKept
+        shows = partial(Operation, "POST", answer=kept, body=schemas.Impressions, problems=(409, 503))
         return [
             events("POST", summary=took, endpoint=self.interactions, body=schemas.NewEvents, problems=(409, 503)),
             events("DELETE", summary=gone, endpoint=self.take_back, query=schemas.TakenBackQuery, problems=(503,)),
@@ -86,7 +106,7 @@ class IngestApi:
         weights = [_weight(one, loaded.scorer.model.card) for one in events]
         return await self._acknowledged(
             [
-                new_event(str(one.user), str(one.item), one.id, one.time, one.kind, weight)
+                new_event(str(one.user), str(one.item), one.id, _time(one.time), one.kind, weight)
                 for one, weight in zip(events, weights, strict=True)
             ],
             [one.item for one in events],
@@ -106,13 +126,8 @@ class IngestApi:
 
     async def impressions(self, request: HttpRequest) -> Response:
         pages = (await read_body(request, schemas.Impressions)).impressions
-        now = time.time()
         kept = await self._write(
-            [
-                Impression(str(page.user), str(item), now if page.time is None else page.time)
-                for page in pages
-                for item in page.items
-            ]
+            [Impression(str(page.user), str(item), _time(page.time)) for page in pages for item in page.items]
         )
         return Json({"model": self._services.manager.current.tag, "kept": kept})
 
@@ -143,7 +158,8 @@ class IngestApi:
         services = self._services
         if services.settings.api_key is None:
             raise UserError("An item is deleted whole on a server with a key alone: start it with `--api-key`.")
-        if not Records(services.manager.current, services.live).knows_item(item):
+        records = Records(services.manager.current, services.live)
+        if not await services.slow_queue.run(partial(records.knows_item, item)):
             raise UnknownId("item", item)
         await self._write([DeletedItem(item, time.time())])
         audit(request, services, "item_deleted", item=item)

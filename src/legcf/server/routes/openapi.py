@@ -24,6 +24,7 @@ _MEANING = {
     404: "The model does not know this id.",
     409: "The model cannot do this as it was exported.",
     413: "The body is too large.",
+    414: "The path and query are too long.",
     415: "The body is not said to be JSON.",
     422: "The request does not fit this document.",
     503: "Too much is waiting already.",
@@ -59,7 +60,8 @@ def document(operations: Sequence[Operation], key: bool) -> dict[str, Any]:
 def _describe(operation: Operation, key: bool) -> dict[str, Any]:
     closed = key and not operation.open
     codes = {*operation.problems, *([401] if closed else []), *([403] if operation.method != "GET" else [])}
-    codes |= {413, 415, 422} if operation.body else {422} if operation.query else set()
+    codes |= {413, 415, 422} if operation.body else set()
+    codes |= {414, 422} if operation.query else set()
     described: dict[str, Any] = {
         "summary": operation.summary,
         "operationId": f"{operation.method.lower()}{operation.path.replace(':id', '')}".translate(_NAME),

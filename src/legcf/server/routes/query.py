@@ -89,7 +89,7 @@ class QueryApi:
         """Return whether asks take so long together that they go to the slow queue, events to be read included."""
         live, left = self._services.live, LIGHT - sum(weight(ask, loaded.num_items) for ask in asks)
         for ask in asks if left >= 0 else ():
-            left -= live.num_news(loaded, ask.user, left + 1)
+            left -= live.num_news(loaded, ask, left + 1)
             if left < 0:
                 break
         return left < 0
@@ -104,7 +104,7 @@ class QueryApi:
         ask, loaded = self._asked(query)
         live, queue = self._services.live, self._services.slow_queue
         situation = partial(live.situation, loaded, ask)
-        has_many = live.num_news(loaded, ask.user, LIGHT + 1) > LIGHT  # events: reading them would hold others up
+        has_many = live.num_news(loaded, ask, LIGHT + 1) > LIGHT  # entries: reading them would hold others up
         key = query.model_dump_json(), (await queue.run(situation) if has_many else situation()).version
         content = loaded.response_cache.get(key)
         if content is None:

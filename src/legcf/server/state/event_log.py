@@ -41,9 +41,11 @@ CREATE TABLE IF NOT EXISTS events (
     id TEXT NOT NULL UNIQUE, user TEXT NOT NULL, item TEXT NOT NULL, time REAL NOT NULL, kind TEXT, weight REAL
 );
 CREATE INDEX IF NOT EXISTS events_of_user ON events (user);
+CREATE INDEX IF NOT EXISTS events_of_pair ON events (user, item, time);
 CREATE TABLE IF NOT EXISTS availability (
     position INTEGER PRIMARY KEY AUTOINCREMENT, item TEXT NOT NULL, available INTEGER NOT NULL, time REAL NOT NULL
 );
+CREATE INDEX IF NOT EXISTS availability_of_item ON availability (item, position, available);
 CREATE TABLE IF NOT EXISTS items (
     position INTEGER PRIMARY KEY AUTOINCREMENT,
     item TEXT NOT NULL, features TEXT NOT NULL, title TEXT, time REAL NOT NULL
@@ -70,8 +72,11 @@ _EVENTS = "events (id, user, item, time, kind, weight)"
 _IMPRESSIONS = "impressions (user, item, time)"
 _KEPT_IMPRESSIONS = 1000  # of one user, the last: each is read for every answer that counts them
 _FORGET_IMPRESSIONS = f"""
-DELETE FROM impressions WHERE user = ? AND position <= (
-    SELECT position FROM impressions WHERE user = ? ORDER BY position DESC LIMIT 1 OFFSET {_KEPT_IMPRESSIONS}
+WITH shown_to (user) AS (VALUES %s) DELETE FROM impressions WHERE position IN (
+    SELECT position FROM shown_to JOIN impressions USING (user) WHERE position <= (
+        SELECT position FROM impressions AS all_of WHERE all_of.user = shown_to.user
+        ORDER BY position DESC LIMIT 1 OFFSET {_KEPT_IMPRESSIONS}
+    )
 )
 """
 _NO_FEATURES = "null"  # in the table of items: what was said before is withdrawn
@@ -193,10 +198,11 @@ class EventLog:
                         logged_ids.add(entry.id)
                         rows.add(_EVENTS, entry.id, entry.user, entry.item, entry.time, entry.kind, entry.weight)
                 counts.append(rows.count - before)
-            shown_to = {row[0] for row in rows.of.get(_IMPRESSIONS, ())}
+            shown_to = list({row[0] for row in rows.of.get(_IMPRESSIONS, ())})
             self._insert_all(rows)
-            for user in shown_to:
-                self._connection.execute(_FORGET_IMPRESSIONS, (user, user))
+            for start in range(0, len(shown_to), _MAX_ROWS):
+                users = shown_to[start : start + _MAX_ROWS]
+                self._connection.execute(_FORGET_IMPRESSIONS % ", ".join(["(?)"] * len(users)), users)
         if is_deleting:  # the write-ahead log still has the rows
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         if self._files_now() != self._files:
@@ -273,11 +279,35 @@ class EventLog:
         some = "SELECT 1 FROM events WHERE user = ? AND position > ? LIMIT ?"
         return self._number(f"SELECT count(*) FROM ({some})", user, after, at_most)
 
-    def changes(self, after: int = 0) -> list[tuple[int, str, int]]:
+    def changes(self, after: int) -> list[tuple[int, str, int]]:
         """Return position, item and availability of every change behind a position."""
-        return self._connection.execute(
-            "SELECT position, item, available FROM availability WHERE position > ? ORDER BY position", (after,)
-        ).fetchall()
+        return self.query(
+            "SELECT position, item, available FROM availability WHERE position > ? ORDER BY position", after
+        )
+
+    def count_of_items(self, items: Sequence[str]) -> dict[str, int]:
+        """Count the events of each item that has any, in one pass."""
+        some = ", ".join("?" * len(items))
+        return dict(self.query(f"SELECT item, count(*) FROM events WHERE item IN ({some}) GROUP BY item", *items))
+
+    def count_changes(self, after: int, at_most: int) -> int:
+        """Count the changes of availability behind a position, but no further than `at_most`."""
+        return self._number(
+            "SELECT count(*) FROM (SELECT 1 FROM availability WHERE position > ? LIMIT ?)", after, at_most
+        )
+
+    def unavailable(self) -> tuple[int, list[str]]:
+        """Return the position of the last change, and the items that are not available after it."""
+        last = "SELECT item, available, max(position) FROM availability GROUP BY item"
+        out = [item for (item,) in self.query(f"SELECT item FROM ({last}) WHERE NOT available")]
+        return self._number("SELECT max(position) FROM availability"), out
+
+    def undone_changes(self, until: int) -> list[tuple[str, int]]:
+        """Return the items that changed behind a position, with their availability as of that position."""
+        some = "SELECT available FROM availability WHERE item = later.item AND position <= ?"
+        before = f"{some} ORDER BY position DESC LIMIT 1"
+        later = "SELECT DISTINCT item FROM availability NOT INDEXED WHERE position > ?"  # by position, not by item
+        return self.query(f"SELECT item, coalesce(({before}), 1) FROM ({later}) AS later", until, until)
 
     @property
     def last_description(self) -> int:

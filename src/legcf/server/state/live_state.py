@@ -14,7 +14,7 @@ from legcf.core.arrays import Positions
 from legcf.core.errors import UserError
 from legcf.data.ids import ExternalId
 from legcf.scoring.impressions import count_impressions
-from legcf.server.paging import Cursor, check_page
+from legcf.server.paging import Cursor, check_page, start_of
 from legcf.server.schemas import Ask
 from legcf.server.state.event_log import EventLog, LogMark
 from legcf.server.state.loaded_model import LoadedModel
@@ -25,7 +25,7 @@ SELECT position, item, time FROM impressions AS shown WHERE user = ? AND time > 
     (SELECT max(time) FROM events WHERE events.user = shown.user AND events.item = shown.item), -1
 ) ORDER BY position
 """
-_MODELS = 2  # the one in use, and the one before it while requests end
+_MODELS = 3  # that lists are read on from
 
 
 @dataclass(frozen=True)
@@ -147,11 +147,15 @@ class LiveState:
                 taken[position] = None
         return LiveItems(np.array(list(taken), dtype=np.int32), events[-1][0], _positions(disliked), _positions(back))
 
-    def num_news(self, loaded: LoadedModel, user: ExternalId | None, at_most: int) -> int:
-        """Count the events that `news` has to read, but no further than `at_most`."""
-        if self.log is None or user is None:
+    def num_news(self, loaded: LoadedModel, ask: Ask, at_most: int) -> int:
+        """Count the entries of the log that `situation` has to read, but hardly further than `at_most`."""
+        if self.log is None:
             return 0
-        return self.log.count_of_user(str(user), self._after(loaded, user, self.is_deleted(user)), at_most)
+        changes = 0 if ask.cursor is None else self.log.count_changes(start_of(ask).changes, at_most)
+        if ask.user is None:
+            return changes
+        after = self._after(loaded, ask.user, self.is_deleted(ask.user))
+        return changes + self.log.count_of_user(str(ask.user), after, at_most)
 
     def _after(self, loaded: LoadedModel, user: ExternalId, is_deleted: bool) -> int:
         """Return the position up to which the file knows a user's events."""
@@ -164,20 +168,33 @@ class LiveState:
         """Return the items that are not available now, or as of a position of the log."""
         if self.log is None:
             return NO_ITEMS
-        if until is not None:
-            last = {item: is_there for at, item, is_there in self.log.changes() if at <= until}
-            positions = (loaded.scorer.model.items.find(item) for item, is_there in last.items() if not is_there)
-            out = sorted(position for position in positions if position is not None)
-            return LiveItems(np.array(out, dtype=np.int32), until)
-        flags, before = self._hidden.get(loaded.tag) or (np.zeros(loaded.num_items, np.bool_), NO_ITEMS)
-        changes = self.log.changes(before.version)
-        if not changes and loaded.tag in self._hidden:
-            return before
-        for _, item, available in changes:
-            position = loaded.scorer.model.items.find(item)
-            if position is not None:
-                flags[position] = not available
-        now = LiveItems(np.flatnonzero(flags), changes[-1][0] if changes else 0)
-        self._hidden[loaded.tag] = flags, now
-        self._hidden = dict(list(self._hidden.items())[-_MODELS:])
-        return now
+        flags, now = self._hidden_now(loaded, self.log)
+        if until is None or until >= now.version:
+            return now
+        return LiveItems(np.flatnonzero(_changed(flags, loaded, self.log.undone_changes(until))), until)
+
+    def _hidden_now(self, loaded: LoadedModel, log: EventLog) -> tuple[NDArray[np.bool_], LiveItems]:
+        """Return which items are not available: those of the last time, and what changed since."""
+        known = self._hidden.get(loaded.tag)
+        if known is None:
+            last, names = log.unavailable()
+            flags = _changed(np.zeros(loaded.num_items, np.bool_), loaded, [(name, 0) for name in names])
+            known = flags, LiveItems(np.flatnonzero(flags), last)
+        flags, before = known
+        changes = log.changes(before.version)
+        if changes:
+            flags = _changed(flags, loaded, [(item, available) for _, item, available in changes])
+            known = flags, LiveItems(np.flatnonzero(flags), changes[-1][0])
+        if self._hidden.get(loaded.tag) is not known:
+            self._hidden = dict([*self._hidden.items(), (loaded.tag, known)][-_MODELS:])
+        return known
+
+
+def _changed(flags: NDArray[np.bool_], loaded: LoadedModel, changes: Iterable[tuple[str, int]]) -> NDArray[np.bool_]:
+    """Return which items are not available after some changes; another thread may read those before."""
+    changed = flags.copy()
+    for item, available in changes:
+        position = loaded.scorer.model.items.find(item)
+        if position is not None:
+            changed[position] = not available
+    return changed

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Name what is written into the event log: each entry is a report, or takes reports back."""
 
+import os
 import time
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -91,4 +91,4 @@ def new_event(
     weight: float | None = None,
 ) -> Event:
     """Make an event; without an id of the client's it gets one, and sending it again makes another event."""
-    return Event(identifier or uuid.uuid4().hex, user, item, time.time() if at is None else at, kind, weight)
+    return Event(identifier or os.urandom(16).hex(), user, item, time.time() if at is None else at, kind, weight)

@@ -41,13 +41,14 @@ class Records:
         some, rest = _page(range(len(model.items)), others, offset, limit)
         counts = at_least_one(model.popularity)
         ids: list[ExternalId] = [*model.items.external(some), *rest]
+        events = {} if self._live.log is None else self._live.log.count_of_items([str(name) for name in ids])
         known = [
             {"title": model.item_name(item), "users": round(float(counts[item])), "available": item not in hidden}
             for item in some
         ]
         facts = [*known, *({"title": name, "users": 0, "available": False} for name in rest)]
         entries = [
-            {"item": name, **fact, "known": index < len(some), "events": self._count("events", "item", name)}
+            {"item": name, **fact, "known": index < len(some), "events": events.get(str(name), 0)}
             for index, (name, fact) in enumerate(zip(ids, facts, strict=True))
         ]
         return {"count": len(model.items) + len(others), "items": entries}

@@ -5,7 +5,7 @@ import { $, attempt, bytes, combo, findItems, isDark, make, problem, recommend, 
 import { action, resultCards, row } from "./results.js";
 import { redrawMap, showMap } from "./map.js";
 import { showCard } from "./card.js";
-import { rules, showRules } from "./rules.js";
+import { about, rules, showAbout, showRules } from "./rules.js";
 
 const taste = new Map(); // id → title
 const views = ["recommend", "map", "model"].filter((view) => $(`tab-${view}`));
@@ -112,6 +112,9 @@ const showTaste = async () => {
   setMode("taste");
   setAddress(tasteAddress());
   keepTaste([...taste.keys()]);
+  $("about").disabled = taste.size > 0; // items decide where there are any
+  const features = taste.size ? null : about();
+  if (features) { showHistory("", []); await showResults({ features }, "somebody like this"); return; }
   if (!taste.size) { await showPopular("Popular items for a start: add one or two things you like, and the best matches appear here."); return; }
   showHistory(`Your taste (${taste.size})`, [...taste].map(([id, title]) => chip({ title }, () => { taste.delete(id); attempt(showTaste); })));
   await showResults({ items: [...taste.keys()] }, taste.size === 1 ? "a taste of 1 item" : `a taste of ${taste.size} items`);
@@ -217,6 +220,7 @@ attempt(async () => {
   showCard(model);
   acceptsEvents = model.accepts_events;
   showRules(model.attributes, again);
+  showAbout(model.user_features ?? [], () => attempt(showTaste));
   if (!model.users) document.querySelector('input[value="user"]').disabled = true;
   $("mode").hidden = !model.users;
   $("taste-hint").textContent = tasteHint;

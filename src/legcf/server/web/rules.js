@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of a request: attributes as filters, and how different the items are to be.
+// Rules of a request: attributes as filters, and how different the items are to be. Who somebody without items is.
 import { $, make } from "./ui.js";
 
 const fields = new Map(); // attribute → what its field asks for, undefined for nothing
@@ -34,9 +34,27 @@ export const showRules = (attributes, changed) => {
   $("diversity").addEventListener("change", changed);
 };
 
+const known = new Map(); // column of users that the model learnt from → its field
+
+// Fields for what the model knows of people without items; `changed` is called whenever somebody changes one.
+export const showAbout = (columns, changed) => {
+  $("about").hidden = !columns.length;
+  $("about").append(...columns.map(({ name, kind }, place) => {
+    const field = make("input", { id: `about-${place}`, type: kind === "number" ? "number" : "text", step: "any" });
+    field.addEventListener("change", changed);
+    known.set(name, () => (field.value === "" ? undefined : kind === "number" ? Number(field.value) : field.value));
+    return make("div", { className: "rule" }, make("label", { className: "label", htmlFor: field.id, textContent: name }), field);
+  }));
+};
+
+const filled = (fields) => Object.fromEntries([...fields].map(([name, wanted]) => [name, wanted()]).filter(([, wanted]) => wanted !== undefined));
+
+// What is said of somebody without items; null for nothing.
+export const about = () => { const said = filled(known); return Object.keys(said).length ? said : null; };
+
 // What a request asks for beside the user.
 export const rules = () => {
-  const filter = Object.fromEntries([...fields].map(([name, wanted]) => [name, wanted()]).filter(([, wanted]) => wanted !== undefined));
+  const filter = filled(fields);
   const count = Object.keys(filter).length;
   $("rules-count").textContent = count ? `(${count})` : "";
   return { filter, diversity: Number($("diversity").value) };

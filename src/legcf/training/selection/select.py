@@ -10,6 +10,7 @@ here is made by `Evaluator.selection_score`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,7 +27,7 @@ from legcf.ranking.score import Lead, lead
 from legcf.ranking.selection_policy import SelectionPolicy, is_improvement
 from legcf.training.build import Model
 from legcf.training.selection.table_search import FEW_USERS, SOME_USERS, Build, Candidate, Race, TableSearch
-from legcf.training.session import FIND_ALPHA, USUAL, Deadline, OutOfTime
+from legcf.training.session import AFTER_TRAINING, FIND_ALPHA, TRAINING, Deadline, OutOfTime
 from legcf.training.session import RunSession as Session
 from legcf.training.shared_work import Work, without_size
 
@@ -78,7 +79,7 @@ def with_factorisation(config: RunConfig, dataset: Dataset, work: Work, deadline
     if not (unknown and config.ranking.search_representation and dataset.validation.num_pairs):
         return config
     assert isinstance(settings, AlsSettings)
-    if not deadline.allows(FIND_ALPHA + USUAL):
+    if not deadline.allows(FIND_ALPHA):
         return _with_als(config, settings.model_copy(update={"alpha": _USUAL_ALPHA}))
     rng, width = Stream.FACTORISATION.generator(config.seed), config.method.model_dump()["dim"]
 
@@ -106,10 +107,12 @@ def select_untrained(session: Session, builder: RankingBuilder, build: Build, re
         builder = replace(builder, config=_list_settings(session, builder, fitter, race))
     start = _start(session, builder, race)
     with_lists = config.model_copy(update={"ranking": builder.config})
-    options = session.options
-    search = TableSearch(with_lists, dataset, byte_budget, fitter, build, race, options.work, options.deadline)
-    table = search.best(start.quick_score)
-    policy = SelectionPolicy.for_catalogue(dataset.num_items)
+    policy, options = SelectionPolicy.for_catalogue(dataset.num_items), session.options
+    deadline = options.deadline.sooner(TRAINING + AFTER_TRAINING if policy.favours_training else 0.0)
+    search = TableSearch(with_lists, dataset, byte_budget, fitter, build, race, options.work, deadline)
+    table = None
+    with suppress(OutOfTime):  # then the model's start is what there is
+        table = search.best(start.quick_score)
     if table is None or (
         table.score <= start.score if policy.favours_training else is_improvement(start.score, table.score)
     ):
@@ -168,15 +171,23 @@ def train_or_keep(
     candidate = untrained.candidate
     if candidate is not None and (untrained.skips_training or not session.config.training.epochs):
         return _made(candidate, builder, untrained.lead, "codes before training")
-    work = session.options.work
-    work.forget(builder.fitter)
-    session = trainer()
     try:
-        work.run(session)
+        return _trained_or_kept(session, trainer, builder, candidate)
     except OutOfTime:
         if candidate is None:
             raise
         return _made(candidate, builder, untrained.lead, "codes before training")
+
+
+def _trained_or_kept(
+    session: Session, trainer: Callable[[], Session], builder: RankingBuilder, candidate: Candidate | None
+) -> Selected:
+    work = session.options.work
+    work.forget(builder.fitter)
+    if candidate is not None:
+        session.options.deadline.require(TRAINING)
+    session = trainer()
+    work.run(session)
     session.release()
     if not session.validates:
         built = builder.build(session.model.ranking(), None)

@@ -12,6 +12,7 @@ from legcf.data.options import DataOptions
 
 PAIR_NAMES = ("user", "item", "rating", "timestamp")
 ITEM_NAMES = ("item", "title")
+MAX_COLUMNS = 10_000  # of a table
 RAGGED = "has another number of fields"
 """An extra column of formats whose lines are split here: whether a line has too many or too few fields."""
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from legcf.core.errors import UserError
 from legcf.data.reading.compressed import lines
-from legcf.data.reading.formats.base import Format, NumberedRow, Source
+from legcf.data.reading.formats.base import MAX_COLUMNS, Format, NumberedRow, Source
 
 
 @dataclass(frozen=True)
@@ -18,11 +18,10 @@ class JsonLines(Format):
     is_typed: bool = True
 
     def scan(self, source: Source, names: Sequence[str]) -> pl.LazyFrame:
-        keys = pl.scan_ndjson(source, infer_schema_length=1000).collect_schema().names()
-        return pl.scan_ndjson(source, schema={key: pl.String() for key in keys})
+        return pl.scan_ndjson(source, schema={key: pl.String() for key in _schema(source, 1000)})
 
     def scan_items(self, source: Source) -> pl.LazyFrame:
-        return pl.scan_ndjson(source, infer_schema_length=None)
+        return pl.scan_ndjson(source, schema={key: _flat(kind) for key, kind in _schema(source, None).items()})
 
     def rows(self, path: Path, names: Sequence[str]) -> Iterator[NumberedRow]:
         for number, line in enumerate(lines(path), 1):
@@ -35,6 +34,23 @@ class JsonLines(Format):
             if not isinstance(row, dict):
                 raise UserError(f"{path}, line {number} is not a JSON object with a key for each column.")
             yield number, {key: None if value is None else str(value) for key, value in row.items()}
+
+
+def _schema(source: Source, num_rows: int | None) -> pl.Schema:
+    """Return the types of the columns, as far as the first rows show them; all rows by default."""
+    schema = pl.scan_ndjson(source, infer_schema_length=num_rows).collect_schema()
+    if len(schema) > MAX_COLUMNS:
+        name = source if isinstance(source, Path) else "A table of JSON lines"
+        raise UserError(
+            f"{name} has {len(schema):,} columns, and at most {MAX_COLUMNS:,} are read: keep those you need."
+        )
+    return schema
+
+
+def _flat(kind: pl.DataType) -> pl.DataType:
+    """Return text instead of values inside values, but for simple lists: time grows by the cube of their depth."""
+    inner = kind.inner if isinstance(kind, pl.List) else kind
+    return pl.String() if inner.is_nested() else kind
 
 
 JSON_LINES = JsonLines("JSON lines")
