@@ -105,3 +105,33 @@ def test_what_trains_by_gradient_names_the_extra(data: Path, tmp_path: Path) -> 
     how = "needs optional packages: run `pip install 'legcf[train]'` and try again."
     assert said == "".join(f"legcf: {what} {how}\nexit 2\n" for what in refused.values())
     assert not (tmp_path / "run").exists()
+
+
+SELECTS = """
+import sys, time
+from pathlib import Path
+from legcf.cli.app import main
+
+started = time.perf_counter()
+sys.argv = ["legcf", *sys.stdin.read().split()]
+try:
+    main()
+finally:
+    status = Path("/proc/self/status")  # getrusage would count the process that this one was forked from
+    lines = status.read_text().splitlines() if status.exists() else ["VmHWM: 0 kB"]
+    peak = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+    print("torch" in sys.modules, peak // 1024, time.perf_counter() - started, file=sys.stderr)
+"""
+
+
+def test_a_selection_needs_no_torch_and_little_memory_and_time(data: Path, tmp_path: Path) -> None:
+    """With torch, which was imported before anything was read, the peak was 190 MB higher. The limits are generous."""
+    command = f"train {data} --bytes 20kB --epochs 0 --out {tmp_path / 'run'} --quiet"
+    tree = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    done = subprocess.run([sys.executable, "-c", SELECTS], input=command, capture_output=True, text=True, env=tree)
+    assert done.returncode == 0, done.stderr
+    imported, peak, seconds = done.stderr.splitlines()[-1].split()
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text())["test"]["recall@20"] > 0
+    assert imported == "False"
+    assert int(peak) < 450
+    assert float(seconds) < 120

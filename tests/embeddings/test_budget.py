@@ -5,7 +5,7 @@ import pytest
 
 from legcf.core.errors import UserError
 from legcf.embeddings.budget import stored_values
-from legcf.embeddings.full import FullTable
+from legcf.embeddings.full_trained import FullTable
 from legcf.training.registry import resolve
 
 GOWALLA = 70_839

@@ -12,7 +12,8 @@ from legcf.core.config import RunConfig
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset, Interactions
 from legcf.embeddings.budget import Budgeted
-from legcf.embeddings.full import FullTable, FullTableConfig
+from legcf.embeddings.full import FullTableConfig
+from legcf.embeddings.full_trained import FullTable
 from legcf.export.build import build
 from legcf.export.options import ExportOptions
 from legcf.scoring.run_files import summary

@@ -33,13 +33,17 @@ def sorted_unique(values: NDArray[Any]) -> NDArray[Any]:
     return ordered[keep]
 
 
-def gram(rows: FloatArray, others: FloatArray | None = None) -> Square:
-    """Return rowsᵀ · others (rows themselves by default), summed in float64 without a copy of all rows."""
+def gram(rows: FloatArray, others: FloatArray | None = None, exact: bool = True) -> Square:
+    """Return rowsᵀ · others (rows themselves by default), summed in float64 without a copy of all rows.
+
+    Without `exact`, the products of a block of rows are summed in float32, which is several times as fast.
+    """
     others = rows if others is None else others
     total = np.zeros((rows.shape[1], others.shape[1]))
     for start in range(0, len(rows), _GRAM_ROWS):
         block = slice(start, start + _GRAM_ROWS)
-        total += rows[block].T.astype(np.float64) @ others[block]
+        some: Square | FloatArray = rows[block].T.astype(np.float64) if exact else rows[block].T
+        total += some @ others[block]
     return total
 
 

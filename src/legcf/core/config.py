@@ -105,6 +105,8 @@ class TrainingConfig(Frozen):
     """clip every gradient entry to ± this"""
     epochs: int = Field(1000, ge=0)
     """most epochs of a stage"""
+    epochs_of_large: int = Field(0, ge=0)
+    """the same where bytes allow larger codes than usual; 0: no other number"""
     patience: int = Field(10, ge=1)
     """evaluations without a better validation result that end a stage"""
     monitor: str = Field(

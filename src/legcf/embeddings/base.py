@@ -69,6 +69,13 @@ class EmbeddingLayer(nn.Module, Layer[C]):
         """Return what enters the graph: the table, and the rows of any nodes the layer adds; shape (nodes, width)."""
         return self.table()
 
+    def added_rows(self) -> FloatArray | None:
+        if type(self).input_rows is EmbeddingLayer.input_rows:
+            return None
+        with torch.no_grad():
+            rows: FloatArray = self.input_rows()[self.num_entities :].numpy()
+        return rows if len(rows) else None
+
     def linear_basis(self) -> tuple[sp.csr_matrix, nn.Parameter] | None:
         """Return (B, Θ) with input_rows() = B · Θ and Θ small, where the layer is linear: it trains on the basis."""
         return None

@@ -4,17 +4,14 @@
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-import torch
 from pydantic import Field, model_validator
-from torch import nn
 
 from legcf.assignment.dictionary import balance
 from legcf.core.arrays import FloatArray, Positions
 from legcf.core.config import RunConfig
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, normal, xavier_uniform
 from legcf.embeddings.budget import Budgeted, width_within
-from legcf.embeddings.layer import ComparisonRow
+from legcf.embeddings.layer import ComparisonRow, Layer, SolvedLayer, normal_values, xavier_values
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
 from legcf.embeddings.search_space import FACTORISATION, Space, common_space
 from legcf.factorisation.als import AlsSettings, factorise
@@ -43,8 +40,8 @@ class FullTableConfig(Budgeted):
         return self
 
 
-class FullTable(EmbeddingLayer[FullTableConfig]):
-    """Hold the full table, E0 = W ∈ R^{N×d}."""
+class TableLayer(Layer[FullTableConfig]):
+    """Hold the full table, E0 = W ∈ R^{N×d}: all but how."""
 
     Config = FullTableConfig
     summary = "one free vector an entity, the uncompressed reference"
@@ -76,10 +73,10 @@ class FullTable(EmbeddingLayer[FullTableConfig]):
         },
     }  # fmt: skip
 
-    def __init__(self, config: FullTableConfig, num_users: int, num_items: int) -> None:
-        super().__init__(config, num_users, num_items)
-        self._first = num_users if self.config.rows == "items" else 0
-        self.weight = nn.Parameter(torch.zeros(self.num_entities - self._first, self.config.dim))
+    @property
+    def first(self) -> int:
+        """Return the first entity with a row of its own."""
+        return self.num_users if self.config.rows == "items" else 0
 
     @classmethod
     def sized(cls, config: FullTableConfig, num_users: int, num_items: int) -> FullTableConfig:
@@ -91,16 +88,17 @@ class FullTable(EmbeddingLayer[FullTableConfig]):
         return {**common_space(config), **(FACTORISATION if method.initial == "als" else {})}
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
-        initial, rows = self.config.initial, self.weight.data
+        initial, rows = self.config.initial, self.array("weight")
         if initial == "als":
             self.initialise_from(*factorise(train, self.config.dim, rng, self.config.als), train, rng)
         elif initial == "spectral":
             vectors = singular_vectors(train, self.config.dim, rng)
             scale = np.maximum(train.item_degrees, 1) ** self.config.popularity_power
-            rows.zero_()[:, : vectors.shape[1]] = torch.from_numpy(vectors * scale[:, None])
+            rows[:, : vectors.shape[1]] = vectors * scale[:, None]
+            rows[:, vectors.shape[1] :] = 0
         else:
             shape = (len(rows), self.config.dim)
-            rows.copy_(xavier_uniform(shape, rng) if initial == "xavier" else normal(shape, 0.1, rng))
+            rows[...] = xavier_values(shape, rng) if initial == "xavier" else normal_values(shape, 0.1, rng)
 
     @property
     def start_factorisation(self) -> AlsSettings | None:
@@ -112,7 +110,7 @@ class FullTable(EmbeddingLayer[FullTableConfig]):
         """Take these vectors as rows, or those of items that act like them for sums over histories."""
         items_only = self.config.rows == "items"
         found = history_items(train, users, items) if items_only else np.vstack(balance(users, items, 0.5)[:2])
-        self.weight.data.copy_(torch.from_numpy(found * np.float32(self.config.score_scale) ** 0.5))
+        self.array("weight")[...] = found * np.float32(self.config.score_scale) ** 0.5
 
     @property
     def als_settings(self) -> AlsSettings:
@@ -122,15 +120,25 @@ class FullTable(EmbeddingLayer[FullTableConfig]):
         if self.config.rows != "items":
             super().take_items(other, changed, vectors)
             return
-        self.weight.data[: other.num_items] = other.weight.data
-        self.weight.data[torch.from_numpy(changed)] = torch.from_numpy(vectors)
+        self.array("weight")[: other.num_items] = other.array("weight")
+        self.array("weight")[changed] = vectors
 
-    def table(self) -> torch.Tensor:
-        if not self._first:
-            return self.weight
-        return torch.cat([self.weight.new_zeros(self._first, self.config.dim), self.weight])
 
-    def rows(self, ids: torch.Tensor) -> torch.Tensor:
-        if not self._first:
-            return self.weight[ids]
-        return self.weight[(ids - self._first).clamp(min=0)] * (ids >= self._first)[:, None]
+class SolvedTable(TableLayer, SolvedLayer[FullTableConfig]):
+    """Hold the table as it is found, where it is never trained."""
+
+    learned = ("weight",)
+
+    def __init__(self, config: FullTableConfig, num_users: int, num_items: int) -> None:
+        super().__init__(config, num_users, num_items)
+        self.arrays["weight"] = np.zeros((self.num_entities - self.first, self.config.dim), dtype=np.float32)
+
+    @property
+    def width(self) -> int:
+        return self.config.dim
+
+    def table(self) -> FloatArray:
+        return np.pad(self.array("weight"), ((self.first, 0), (0, 0)))
+
+    def item_rows(self) -> FloatArray:
+        return self.array("weight")[self.num_users - self.first :]

@@ -117,6 +117,10 @@ class Layer(ABC, Generic[C]):
     def item_rows(self) -> FloatArray:
         """Return the rows of all items."""
 
+    def added_rows(self) -> FloatArray | None:
+        """Return the rows of any nodes that the layer adds to the graph."""
+        return None
+
     def graph(self, adjacency: sp.csr_matrix) -> sp.csr_matrix:
         """Return the graph to propagate on, made from the user–item graph; nodes added by the layer come last."""
         return adjacency

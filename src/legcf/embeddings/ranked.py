@@ -10,6 +10,7 @@ from legcf.core.arrays import FloatArray
 from legcf.data.interactions import Interactions
 from legcf.embeddings.layer import Layer
 from legcf.ranking.ranking import Ranking
+from legcf.ranking.tables.pooling_numba import pooled_users
 
 
 def ranking_of(vectors: FloatArray, layer: Layer[Any], backbone: Backbone[Any], histories: Interactions) -> Ranking:
@@ -29,4 +30,20 @@ def ranking_of(vectors: FloatArray, layer: Layer[Any], backbone: Backbone[Any], 
         pooling=pooling,
         codes=layer.item_codes() if backbone.keeps_items else None,
         meta=added.copy() if len(added) else None,  # a view would hold all vectors
+    )
+
+
+def pooled_ranking_of(layer: Layer[Any], backbone: Backbone[Any], histories: Interactions) -> Ranking:
+    """Return the same where users are their histories and items their rows: nothing else need be in memory."""
+    pooling, items, bias, added = backbone.pooling(), np.array(layer.item_rows()), layer.bias(), layer.added_rows()
+    assert pooling is not None
+    return Ranking(
+        pooled_users(pooling, histories, items),
+        items,
+        histories,
+        bias=None if bias is None else bias.copy(),
+        filter=layer.item_filter(histories),
+        pooling=pooling,
+        codes=layer.item_codes(),
+        meta=None if added is None else added.copy(),
     )

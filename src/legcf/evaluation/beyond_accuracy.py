@@ -36,13 +36,13 @@ def similarity(ranked: IntArray, vectors: FloatArray) -> float:
 
     The square of a sum of unit vectors holds all pairs, each twice.
     """
-    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-12))
+    shortening = 1 / np.maximum(np.sqrt(np.einsum("ij,ij->i", vectors, vectors)), np.float32(1e-12))
     block_means: list[NDArray[np.float64]] = []
     for start in range(0, len(ranked), _BLOCK):
         block = ranked[start : start + _BLOCK]
         shown = block >= 0
         counts = shown.sum(axis=1)
-        vectors_shown = unit[np.maximum(block, 0)] * shown[..., None]
+        vectors_shown = vectors[np.maximum(block, 0)] * (shortening[np.maximum(block, 0)] * shown)[..., None]
         whole = np.square(vectors_shown.sum(axis=1, dtype=np.float64)).sum(axis=1)
         alone = np.square(vectors_shown, dtype=np.float64).sum(axis=(1, 2))
         several = counts > 1

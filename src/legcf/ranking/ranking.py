@@ -150,6 +150,7 @@ def product_spread(user_vectors: FloatArray, item_vectors: FloatArray) -> float:
     """Return the standard deviation of all inner products of users and items, from two d × d matrices."""
     if not len(user_vectors) or not len(item_vectors):
         return 0.0
-    square = float(np.sum(gram(user_vectors) / len(user_vectors) * gram(item_vectors) / len(item_vectors)))
+    of_users, of_items = (gram(vectors, exact=False) / len(vectors) for vectors in (user_vectors, item_vectors))
+    square = float(np.sum(of_users * of_items))
     mean = float(user_vectors.mean(axis=0, dtype=np.float64) @ item_vectors.mean(axis=0, dtype=np.float64))
     return float(np.sqrt(max(square - mean**2, 0.0)))

@@ -19,7 +19,7 @@ from legcf.core.config import RunConfig
 from legcf.core.errors import MissingExtra, UserError
 from legcf.data.interactions import Interactions
 from legcf.embeddings.layer import SolvedLayer
-from legcf.embeddings.ranked import ranking_of
+from legcf.embeddings.ranked import pooled_ranking_of, ranking_of
 from legcf.graph.adjacency import bipartite
 from legcf.graph.operator import Operator
 from legcf.ranking.ranking import Ranking
@@ -50,6 +50,19 @@ def is_solved(config: RunConfig) -> bool:
         return False
     untrained = not config.training.epochs and not config.ranking.search_representation
     return method.learner is None or (untrained and method.layer.solves(config.method))
+
+
+def selects_solved(config: RunConfig) -> RunConfig | None:
+    """Return settings of the same model without training, if a selection can do with that and without torch."""
+    training = config.training
+    if not config.ranking.search_representation or training.edge_folds or training.loss != "softmax":
+        return None
+    settings = {
+        "training": training.model_copy(update={"epochs": 0}),
+        "ranking": config.ranking.model_copy(update={"search_representation": False}),
+    }
+    untrained = config.model_copy(update=settings)
+    return untrained if is_solved(untrained) else None
 
 
 def require_packages(config: RunConfig) -> None:
@@ -131,13 +144,16 @@ class SolvedModel:
     def rebuild(self) -> None:
         """Make the graph anew: when the layer has its values."""
         distributed.broadcast_arrays(self.layer.arrays.values())
-        layer = self.layer
-        self._operator = self.backbone.operator(layer.graph(bipartite(self._train)), layer.num_users, layer.num_items)
+        layer, backbone = self.layer, self.backbone
+        self._operator = backbone.operator(layer.graph(bipartite(self._train)), layer.num_users, layer.num_items)
+        if backbone.keeps_items and backbone.pooling() is not None:
+            self._operator = None  # users follow from items
 
     def ranking(self) -> Ranking:
         """Return what ranks."""
+        if self._operator is None:
+            return pooled_ranking_of(self.layer, self.backbone, self._train)
         operator, coefficients = self._operator, self.backbone.coefficients()
-        assert operator is not None
         assert coefficients is not None
         vectors = operator.polynomial(self.layer.input_rows(), coefficients)
         return ranking_of(vectors, self.layer, self.backbone, self._train)

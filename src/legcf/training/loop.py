@@ -27,11 +27,10 @@ from legcf.training.checkpoint import TrainingState
 from legcf.training.losses import LOSSES, check_loss, squared_norms, without_own_pair
 from legcf.training.model import GraphModel
 from legcf.training.sampler import Sampler, TrainingBatch
-from legcf.training.session import AFTER_TRAINING, DEFAULT_OPTIONS, RunSession, TrainingOptions
+from legcf.training.session import AFTER_TRAINING, CHECKPOINT, DEFAULT_OPTIONS, RunSession, TrainingOptions
 from legcf.training.stage import Stage
 
 _FIRST_STEPS = 5  # that take longer than others; after as many more an epoch's time is known
-_CHECKPOINT = "checkpoint/state.safetensors"
 
 
 class Session(RunSession):
@@ -214,6 +213,11 @@ class Session(RunSession):
     def _remember(self) -> None:
         self.best = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
 
+    def release(self) -> None:
+        """Free what steps of training need, once they are done."""
+        self.best, self._optimiser = {}, None
+        self.model.release()
+
     def restore_best(self) -> None:
         if self.best:
             self._load(self.best)
@@ -231,26 +235,14 @@ class Session(RunSession):
             "stage": self.stages[self.state.stage].state() if self.state.stage < len(self.stages) else {},
         }
         facts = {"state": asdict(self.state), "generator": self.rng.bit_generator.state}
-        checkpoint.save(self.options.folder / _CHECKPOINT, groups, facts)
+        checkpoint.save(self.options.folder / CHECKPOINT, groups, facts)
         self._saved_at = time.monotonic()
-
-    def can_resume(self) -> bool:
-        """Return whether there is a checkpoint; without one the run starts anew, and what it reported is dropped."""
-
-        def exists() -> bool:
-            assert self.options.folder is not None
-            has_checkpoint = (self.options.folder / _CHECKPOINT).exists()
-            if not has_checkpoint:
-                self.log.delete()
-            return has_checkpoint
-
-        return bool(distributed.run_on_first_and_broadcast(exists))
 
     def resume(self) -> bool:
         """Go back to the last checkpoint, if there is one; lines that were reported after it are dropped."""
         if not self.can_resume():
             return False
-        path = (self.options.folder or Path()) / _CHECKPOINT
+        path = (self.options.folder or Path()) / CHECKPOINT
         groups, facts = checkpoint.loaded(distributed.broadcast_bytes(lambda: checkpoint.read(path)), path)
         try:
             self.state = TrainingState(**facts["state"])

@@ -18,7 +18,7 @@ from legcf.core.config import TrainingConfig
 from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer
-from legcf.embeddings.ranked import ranking_of
+from legcf.embeddings.ranked import pooled_ranking_of, ranking_of
 from legcf.graph.adjacency import bipartite
 from legcf.graph.basis import Basis, build_basis
 from legcf.graph.operator import Operator
@@ -70,15 +70,27 @@ class GraphModel(nn.Module):
 
     @property
     def on_basis(self) -> bool:
-        return self._views[WHOLE].basis is not None
+        return self._at(WHOLE).basis is not None
 
     def rebuild(self) -> None:
         """Make graph and basis anew: when the layer has its values, and whenever its graph has changed."""
         distributed.broadcast_arrays(tensor.detach().numpy() for tensor in (*self.parameters(), *self.buffers()))
         self._views = {}  # first: old and new need not be in memory together
-        numbers = [] if self.folds is None else range(int(self.folds.max(initial=-1)) + 1)
-        for number in (WHOLE, *numbers):
-            self._views[number] = self._view(number, count=1 + len(numbers))
+        for number in (WHOLE, *self._fold_numbers):
+            self._at(number)
+
+    def release(self) -> None:
+        """Free what steps of training need; it is made again when it is asked for."""
+        self._views = {}
+
+    @property
+    def _fold_numbers(self) -> range:
+        return range(0 if self.folds is None else int(self.folds.max(initial=-1)) + 1)
+
+    def _at(self, number: int) -> _View:
+        if number not in self._views:
+            self._views[number] = self._view(number, count=1 + len(self._fold_numbers))
+        return self._views[number]
 
     def keep_edges(self, kept: NDArray[np.bool_] | None) -> None:
         """Keep only the marked training pairs as edges from now on; None: all of them."""
@@ -95,7 +107,7 @@ class GraphModel(nn.Module):
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Return final vectors as `encode` does, and all rows if they were made for it: making them can be dear."""
         travelled = None
-        operator, on_basis = self._views[view].operator, self._views[view].basis
+        operator, on_basis = self._at(view).operator, self._at(view).basis
         coefficients = self.backbone.coefficients()
         if on_basis is not None:
             propagated, theta = on_basis
@@ -109,6 +121,8 @@ class GraphModel(nn.Module):
 
     def ranking(self) -> Ranking:
         """Return what ranks, made with one propagation: vectors, bias and, where they suffice, codes."""
+        if self.backbone.keeps_items and self.backbone.pooling() is not None:
+            return pooled_ranking_of(self.layer, self.backbone, self._histories)
         return ranking_of(self._all_vectors().numpy(), self.layer, self.backbone, self._histories)
 
     def meta_vectors(self) -> FloatArray | None:
@@ -124,7 +138,7 @@ class GraphModel(nn.Module):
     def input_gradient(self, gradient: torch.Tensor) -> torch.Tensor:
         """Return the gradient at the layer's rows, for one at the final vectors of all entities."""
         rows = self.layer.input_rows().detach().requires_grad_()
-        propagated = self.backbone.propagate(self._views[WHOLE].operator, rows)[: self.layer.num_entities]
+        propagated = self.backbone.propagate(self._at(WHOLE).operator, rows)[: self.layer.num_entities]
         return torch.autograd.grad(propagated, rows, gradient)[0]
 
     def _view(self, number: int, count: int) -> _View:
@@ -147,7 +161,7 @@ class GraphModel(nn.Module):
     def _all_vectors(self) -> torch.Tensor:
         mode = self.training
         self.eval()
-        whole = self._views[WHOLE]
+        whole = self._at(WHOLE)
         if whole.basis is not None:
             propagated, theta = whole.basis
             vectors = propagated.times(theta)

@@ -33,6 +33,7 @@ from legcf.embeddings.baselines.ease import Ease
 from legcf.embeddings.baselines.item_knn import ItemKnn
 from legcf.embeddings.baselines.most_popular import MostPopular
 from legcf.embeddings.composed.legcf_codes import SolvedCodes
+from legcf.embeddings.full import SolvedTable
 from legcf.embeddings.layer import Layer
 from legcf.training.recipes import alternating
 from legcf.training.stage import Stage, closed_form, single_stage
@@ -78,7 +79,7 @@ METHODS: Registry[Method] = Registry(
     lambda part: isinstance(part, Method),
     {
         "legcf": Method(SolvedCodes, alternating.stages, lambda: _imported("embeddings.composed.legcf:Legcf")),
-        "full": _learned("full:FullTable"),
+        "full": Method(SolvedTable, single_stage, lambda: _imported("embeddings.full_trained:FullTable")),
         "esapn": _learned("sized.esapn:Esapn", "esapn:stages"),
         "autoemb": _learned("sized.autoemb:AutoEmb", "autoemb:stages"),
         "optembed": _learned("sized.optembed:OptEmbed", "optembed:stages"),
@@ -151,7 +152,10 @@ def resolve(
             f"Preset {preset} of {method} is made for backbone {made_for}; with {backbone} use --preset"
             f" {' or '.join(free_presets)}."
         )
-    options = merged(settings, with_current_keys(overrides or {}, method))
+    asked_for = with_current_keys(overrides or {}, method)
+    if "epochs" in asked_for.get("training", {}):  # the preset's own number for large codes is not what was asked for
+        asked_for = merged({"training": {"epochs_of_large": 0}}, asked_for)
+    options = merged(settings, asked_for)
     sections: dict[str, type[Frozen]] = {"method": layer.Config, "backbone": backbone_type.Config, **COMMON_SECTIONS}
     for section, values in options.items():
         if section not in sections or not isinstance(values, Mapping):

@@ -40,6 +40,7 @@ from legcf.training.build import (
     make_model,
     refuse_what_ranks_cannot_share,
     require_packages,
+    selects_solved,
 )
 from legcf.training.registry import METHODS, config_from_json
 from legcf.training.run_folder import TrainedModel, prepare_folder, read_vectors, save_model
@@ -189,14 +190,14 @@ def _train_once(
 
 def _make(dataset: Dataset, sized: RunConfig, byte_budget: int | None, options: TrainingOptions) -> TrainedModel:
     """Select, train and test a model; `byte_budget` is what its vectors and lists may take."""
-    started = time.perf_counter()
+    started, rng = time.perf_counter(), Stream.RUN.generator(sized.seed)
     sized = with_factorisation(sized, dataset, options.work, options.deadline)
-    rng = Stream.RUN.generator(sized.seed)
     folds = edge_folds(dataset.train, sized.training.edge_folds, rng) if sized.training.edge_folds else None
-    model = build_model(sized, dataset, rng, options.folder, folds, options.work)
+    first = selects_solved(sized) or sized
+    model = build_model(first, dataset, rng, options.folder, folds, options.work)
     options.deadline.require(CODED)
     stages = METHODS[sized.method.name].recipe(sized.method, sized.training)
-    session = _session_type(sized)(model, dataset, sized, stages, rng, options)
+    session = _session_type(first)(model, dataset, sized, stages, rng, options)
     fitter = None
     if sized.ranking.has_lists:
         key = f"lists {candidate_count(dataset.train, byte_budget)}"
@@ -210,12 +211,21 @@ def _make(dataset: Dataset, sized: RunConfig, byte_budget: int | None, options: 
     def untrained_model(table: RunConfig) -> Any:
         return build_model(table, dataset, Stream.RUN.generator(table.seed), work=options.work)
 
+    def trainer() -> RunSession:
+        """Return what trains the model: where it was made without torch, a session that goes on with the report."""
+        nonlocal session
+        if first is not sized:
+            trained = build_model(sized, dataset, rng, options.folder, values=model.state_dict())
+            threads.use(sized.training.threads)  # torch has come
+            session = _session_type(sized)(trained, dataset, sized, stages, rng, options).reporting_after(session)
+        if resumes:
+            session.resume()
+        return session
+
     # Selected before any training, and so the same again when a run is resumed; then nothing is reported twice.
     resumes = options.resume and session.can_resume()
     untrained = select_untrained(session, builder, untrained_model, report=not resumes)
-    if resumes:
-        session.resume()
-    selected = train_or_keep(session, replace(builder, config=untrained.ranking), untrained)
+    selected = train_or_keep(session, trainer, replace(builder, config=untrained.ranking), untrained)
     selected = _with_popularity(selected, builder, dataset)
     selected, known = _with_recency(_with_repeats(selected, builder, dataset), dataset)
     selected = replace(selected, ranking=replace(selected.ranking, dislikes=dataset.dislikes))
@@ -306,11 +316,14 @@ def _with_sizes(config: RunConfig, dataset: Dataset) -> tuple[RunConfig, int | N
     The bytes are None where the file may have any size.
     """
     layer, budget = METHODS[config.method.name].layer, ByteBudget.of(config, dataset)
-    method = layer.chosen(config.method, dataset)
+    method, training = layer.chosen(config.method, dataset), config.training
     if budget is not None:
-        method = layer.within(method, budget.left(method), dataset.num_items)
+        usual, method = method, layer.within(method, budget.left(method), dataset.num_items)
+        if method != usual and training.epochs_of_large:
+            training = training.model_copy(update={"epochs": training.epochs_of_large})
     method = layer(method, dataset.num_users, dataset.num_items).config
-    return config.model_copy(update={"method": method}), None if budget is None else budget.left(method)
+    sized = config.model_copy(update={"method": method, "training": training})
+    return sized, None if budget is None else budget.left(method)
 
 
 def build_model(
@@ -320,10 +333,14 @@ def build_model(
     folder: Path | None = None,
     folds: NDArray[np.integer] | None = None,
     work: Work | None = None,
+    values: Any = None,
 ) -> Any:
-    """Make a model ready to train: sizes from the configuration, first values from the data and the generator."""
+    """Make a model ready to train, its first values these or, without any, from the data and the generator."""
 
     def fill(model: Any) -> None:
+        if values is not None:
+            model.load_state_dict(values)
+            return
         layer = model.layer
         if layer.start_table is None:
             (work or Work()).fill(layer, dataset.train, rng)

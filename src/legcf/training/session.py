@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
+from legcf.core import distributed
 from legcf.core.config import RunConfig
 from legcf.data.interactions import Dataset
 from legcf.evaluation import Evaluator, sample_eval_users
@@ -64,6 +65,7 @@ class Deadline:
             raise OutOfTime
 
 
+CHECKPOINT = "checkpoint/state.safetensors"
 _CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
@@ -129,10 +131,19 @@ class RunSession:
     def lines(self) -> list[dict[str, Any]]:
         return self.log.lines
 
+    def reporting_after(self, other: RunSession) -> Self:
+        """Take over what another session of the run has reported, and its clock."""
+        self.state, self.log, self._tried = other.state, other.log, other._tried
+        self.expected_end = other.expected_end
+        return self
+
     def run(self) -> None:
         """Validate the model."""
         if self.validates:
             self._validate_start()
+
+    def release(self) -> None:
+        """Free what only training needs."""
 
     def jump_to(self, state: TrainingState, weights: Mapping[str, Any]) -> None:
         """Take over how another session with the same settings ended."""
@@ -145,8 +156,14 @@ class RunSession:
 
     def can_resume(self) -> bool:
         """Return whether there is a checkpoint; without one the run starts anew, and what it reported is dropped."""
-        self.log.delete()
-        return False
+
+        def exists() -> bool:
+            has_checkpoint = self.options.folder is not None and (self.options.folder / CHECKPOINT).exists()
+            if not has_checkpoint:
+                self.log.delete()
+            return has_checkpoint
+
+        return bool(distributed.run_on_first_and_broadcast(exists))
 
     def resume(self) -> bool:
         """Go back to the last checkpoint, if there is one."""

@@ -22,6 +22,7 @@ from legcf.factorisation.als import AlsSettings, factorise
 if TYPE_CHECKING:
     from legcf.core.config import RunConfig
     from legcf.data.interactions import Interactions
+    from legcf.ranking.item_lists.recipe import ListFitter
     from legcf.training.session import RunSession
 
 Vectors = tuple[FloatArray, FloatArray]
@@ -47,9 +48,11 @@ class Work:
         rng.bit_generator.state = self._factorised[3]
         return self._factorised[2]
 
-    def forget(self) -> None:
+    def forget(self, fitter: ListFitter | None) -> None:
         """Free what only a selection needs."""
         self._factorised = None
+        if fitter is not None:
+            fitter.forget()
         threads.return_freed_memory()
 
     def once(self, train: Interactions, key: str, make: Callable[[], _Result]) -> _Result:
@@ -75,6 +78,9 @@ class SharedWork(Work):
     def __init__(self) -> None:
         super().__init__()
         self._results: dict[tuple[int, str], tuple[object, Any]] = {}
+
+    def forget(self, fitter: ListFitter | None) -> None:
+        super().forget(None)  # lists of another size are made of the same
 
     def once(self, train: Interactions, key: str, make: Callable[[], _Result]) -> _Result:
         whole_key = id(train), key

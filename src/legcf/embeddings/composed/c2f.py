@@ -15,9 +15,10 @@ from pydantic import Field
 from torch import nn
 
 from legcf.assignment.assignment import Assignment
+from legcf.core.arrays import FloatArray
 from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import StateDict, ones_at, smallest_type
+from legcf.embeddings.base import EmbeddingLayer, StateDict, ones_at, smallest_type
 from legcf.embeddings.budget import largest_within, solved
 from legcf.embeddings.composed.legcf import Legcf
 from legcf.embeddings.composed.legcf_codes import LegcfConfig
@@ -129,6 +130,9 @@ class C2f(Legcf):
     def input_rows(self) -> torch.Tensor:
         rows = super().input_rows()
         return torch.cat([rows, self.fine_rows()]) if self.refined else rows
+
+    def added_rows(self) -> FloatArray | None:
+        return EmbeddingLayer.added_rows(self)
 
     def graph(self, adjacency: sp.csr_matrix) -> sp.csr_matrix:
         """Return [[A, S, 0], [Sᵀ, 0, S2], [0, S2ᵀ, 0]]."""

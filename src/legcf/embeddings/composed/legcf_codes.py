@@ -257,6 +257,9 @@ class CodedLayer(Layer[LegcfConfig]):
             self.array("item_bias")[...] = bias[(len(bias) - 1) // 2]  # of a new item: the usual one
             self.array("item_bias")[: other.num_items] = other.array("item_bias")
 
+    def added_rows(self) -> FloatArray | None:
+        return self.array("codebook") if self.config.meta_nodes else None
+
     def graph(self, adjacency: sp.csr_matrix) -> sp.csr_matrix:
         inner = normalised(adjacency) if self.config.normalise == "twice" else adjacency
         return expanded(inner, self.assignment.to_csr()) if self.config.meta_nodes else inner
@@ -290,6 +293,12 @@ class SolvedCodes(CodedLayer, SolvedLayer[LegcfConfig]):
     def table(self) -> FloatArray:
         rows = np.zeros((self.num_entities, self.config.dim), dtype=np.float32)
         _compose(*map(self.array, ("indices", "weights", "codebook")), rows[self.first_coded :])
+        return rows
+
+    def item_rows(self) -> FloatArray:
+        first = self.num_users - self.first_coded
+        rows = np.zeros((self.num_items, self.config.dim), dtype=np.float32)
+        _compose(self.array("indices")[first:], self.array("weights")[first:], self.array("codebook"), rows)
         return rows
 
     def input_rows(self) -> FloatArray:

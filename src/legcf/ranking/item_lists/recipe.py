@@ -40,6 +40,7 @@ _ENTRY_BYTES = 2  # about
 # Candidates of an item by the entries that its share of a file could hold, by the pairs of an item, and the least. On
 # LastFM at 400 kB 78 have 0.3020 / 0.1739 on validation, 50 0.2981 / 0.1720 (one seed); others were not measured.
 _CANDIDATES_PER_ENTRY, _CANDIDATES_PER_PAIR, _LEAST_CANDIDATES = 2, 10, 50
+_KEPT_LISTS = 2  # final ones: those beside codes and those beside a table
 _SAMPLE, _SAMPLE_BLOCK = 500, 50  # users whose scores tell how far those of lists spread, and how many at a time
 _LEAST_WEIGHT, _MOST_WEIGHT = 2.0**-6, 2.0**6
 _LIST_SETTINGS = ("list_ridge", "list_user_power", "list_power", "list_bits", "list_candidates")  # all but their weight
@@ -75,7 +76,7 @@ class ListFitter:
         self._by_item = train.transposed()
         self._candidates: dict[int, Interactions] = {}
         self._solved: dict[tuple[int, float, float], Solved] = {}
-        self._last: tuple[tuple[Any, ...], ItemLists] | None = None
+        self._made: dict[tuple[Any, ...], ItemLists] = {}
         picked = np.linspace(0, train.num_users - 1, min(_SAMPLE, train.num_users)).astype(np.int64)
         self._sample = train.of_users(np.unique(picked))
         # Both are asked for once per weight that is tried, of the same lists and the same vectors.
@@ -108,13 +109,26 @@ class ListFitter:
         return best
 
     def lists(self, config: RankingConfig, entries: int, refit: bool = True) -> ItemLists:
-        """Return lists as configured, of the `entries` that explain most; the last ones are kept."""
+        """Return lists as configured, of the `entries` that explain most; those that were asked for last are kept."""
         key = (self._count(config, entries), entries, refit, *(getattr(config, name) for name in _LIST_SETTINGS))
-        if self._last is None or self._last[0] != key:
+        lists = self._made.pop(key, None)
+        if lists is None:
             solved = self._solve(key[0], config.list_user_power, (config.list_ridge,))
-            kept = self._strongest(solved, config, entries, refit)
-            self._last = key, kept.lists(0, config.list_power).rounded(config.list_bits)
-        return self._last[1]
+            lists = (
+                self._strongest(solved, config, entries, refit).lists(0, config.list_power).rounded(config.list_bits)
+            )
+        # Of those that are only tried the last one; final ones are asked for again, beside the codes and the table.
+        tried = [other for other in self._made if not other[2]]
+        final = [other for other in self._made if other[2]]
+        for other in [*tried, *final[:-_KEPT_LISTS]]:
+            del self._made[other]
+        self._made[key] = lists
+        return lists
+
+    def forget(self) -> None:
+        """Free what lists are made of but those at hand: once settings are selected, others are hardly asked for."""
+        self._candidates, self._solved = {}, {}
+        self._gram.cache_clear()
 
     def _count(self, config: RankingConfig, entries: int) -> int:
         """Return how many candidates an item has in lists of so many entries."""

@@ -95,9 +95,12 @@ class CodebookTable(EmbeddingTable):
 
     def vectors(self, which: Positions | slice) -> FloatArray:
         columns, weights = self.columns[which], self.weights_of(which)
-        total: FloatArray = weights[:, :1] * self.codebook[columns[:, 0]]
-        for k in range(1, columns.shape[1]):
-            total += weights[:, k : k + 1] * self.codebook[columns[:, k]]
+        total = np.empty((len(columns), self.width), dtype=np.float32)
+        for start in range(0, len(columns), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            np.multiply(weights[block, :1], self.codebook[columns[block, 0]], out=total[block])
+            for k in range(1, columns.shape[1]):
+                total[block] += weights[block, k : k + 1] * self.codebook[columns[block, k]]
         return total
 
     @property
@@ -170,7 +173,9 @@ class QuantisedTable(EmbeddingTable):
         return {"bits": self.bits}
 
     def vectors(self, which: Positions | slice) -> FloatArray:
-        return table_levels(self.bits)[self.values[which]] * self.scales[which, None]
+        vectors: FloatArray = table_levels(self.bits)[self.values[which]]
+        vectors *= self.scales[which, None]
+        return vectors
 
     def scores(self, projected: FloatArray) -> FloatArray:
         """Multiply values less their middle, since levels are even steps around zero, and steps and scales at the end.

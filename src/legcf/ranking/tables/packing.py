@@ -14,6 +14,7 @@ from legcf.core.arrays import FloatArray
 from legcf.core.random_streams import fixed_generator
 
 Bytes = NDArray[np.uint8]
+_ROTATED = 4096  # rows at a time
 _CHUNK = 1 << 12  # values at a time, so that temporaries stay small; of eight, so that each chunk starts a byte
 _LLOYD_ROUNDS, _LLOYD_SAMPLE = 15, 200_000  # rounds, and values that are looked at; no measurement recorded
 _SPAN = {1: 1.6, 2: 2.0, 3: 2.5, 4: 2.6, 5: 3.1, 6: 3.6, 8: 4.5}
@@ -152,7 +153,9 @@ def table_levels(bits: int) -> FloatArray:
 def rotated(table: FloatArray) -> FloatArray:
     """Turn a table into another basis, always the same, in which no column stands out; inner products stay."""
     draws = fixed_generator().standard_normal((table.shape[1], table.shape[1]))
-    turned: FloatArray = (table @ np.linalg.qr(draws)[0]).astype(np.float32)
+    basis, turned = np.linalg.qr(draws)[0], np.empty(table.shape, dtype=np.float32)
+    for start in range(0, len(table), _ROTATED):  # a copy of them all in float64 would be the largest array of a run
+        turned[start : start + _ROTATED] = table[start : start + _ROTATED] @ basis
     return turned
 
 

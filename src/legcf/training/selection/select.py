@@ -9,7 +9,9 @@ here is made by `Evaluator.selection_score`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -147,7 +149,7 @@ def _start(session: Session, builder: RankingBuilder, race: Race) -> Candidate:
     quick_score, score = race.some(built.ranking, facts), race.everyone(built.ranking, facts)
     zero_epochs = config.training.model_copy(update={"epochs": 0})
     config = config.model_copy(update={"training": zero_epochs, "ranking": built.config})
-    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    weights = deepcopy(dict(model.state_dict()))
 
     def restore(_: RunConfig) -> Any:
         model.load_state_dict(weights)
@@ -157,40 +159,43 @@ def _start(session: Session, builder: RankingBuilder, race: Race) -> Candidate:
     return Candidate(config, score, restore, quick_score)
 
 
-def train_or_keep(session: Session, builder: RankingBuilder, untrained: Untrained) -> Selected:
-    """Return the trained model, or the untrained candidate if it scores higher.
+def train_or_keep(
+    session: Session, trainer: Callable[[], Session], builder: RankingBuilder, untrained: Untrained
+) -> Selected:
+    """Return the model that the session of `trainer` trains, or the untrained candidate if it scores higher.
 
     Training is skipped if the candidate is far ahead. In a large catalogue the candidate has to be ahead by a margin,
     in a small one the trained model has to. Lists change what is best: codes that rank better after training may do
     worse beside them.
     """
     candidate = untrained.candidate
-    if candidate is not None and untrained.skips_training:
+    if candidate is not None and (untrained.skips_training or not session.config.training.epochs):
         return _made(candidate, builder, untrained.lead, "codes before training")
     try:
-        return _trained_or_kept(session, builder, candidate)
+        return _trained_or_kept(session, trainer, builder, candidate)
     except OutOfTime:
         if candidate is None:
             raise
         return _made(candidate, builder, untrained.lead, "codes before training")
 
 
-def _trained_or_kept(session: Session, builder: RankingBuilder, candidate: Candidate | None) -> Selected:
+def _trained_or_kept(
+    session: Session, trainer: Callable[[], Session], builder: RankingBuilder, candidate: Candidate | None
+) -> Selected:
     work = session.options.work
-    work.forget()
+    work.forget(builder.fitter)
     if candidate is not None:
         session.options.deadline.require(TRAINING)
+    session = trainer()
     work.run(session)
+    session.release()
     if not session.validates:
         built = builder.build(session.model.ranking(), None)
         return Selected(session.model, built.ranking, session.config.model_copy(update={"ranking": built.config}))
-    race = _race(session, "lists")
-    sampled = builder.build(session.model.ranking().with_histories(race.histories), race.everyone)
-    config = session.config.model_copy(update={"ranking": sampled.config})
+    trained = _trained(session, builder, compares=candidate is not None)
     if candidate is None:
-        return _made(Candidate(config, 0.0, lambda _: session.model), builder)
-    score = race.everyone(sampled.ranking, {"trained": True})
-    trained = Candidate(config, score, lambda _: session.model)
+        return _made(trained, builder)
+    score = trained.score
     if SelectionPolicy.for_catalogue(session.dataset.num_items).favours_training:
         keeps = is_improvement(candidate.score, score)
     else:
@@ -198,6 +203,15 @@ def _trained_or_kept(session: Session, builder: RankingBuilder, candidate: Candi
     if keeps:
         return _made(candidate, builder, lead(candidate.score, score), "the trained codes")
     return _made(trained, builder, lead(score, candidate.score), "what needs no training")
+
+
+def _trained(session: Session, builder: RankingBuilder, compares: bool) -> Candidate:
+    """Weigh the lists beside the trained model, and evaluate it with them where there is another."""
+    race = _race(session, "lists")
+    sampled = builder.build(session.model.ranking().with_histories(race.histories), race.everyone)
+    config = session.config.model_copy(update={"ranking": sampled.config})
+    score = race.everyone(sampled.ranking, {"trained": True}) if compares else 0.0
+    return Candidate(config, score, lambda _: session.model)
 
 
 def _made(candidate: Candidate, builder: RankingBuilder, ahead: Lead | None = None, rival: str = "") -> Selected:
