@@ -10,7 +10,7 @@ SEED ?= 0
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
 
-.PHONY: help demo test test-bounds test-install fuzz audit lint format docs docs-serve build bench peers clean
+.PHONY: help demo test test-bounds test-install fuzz audit lint format docs docs-serve build bench results peers clean
 
 help: ## Say what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
@@ -71,6 +71,13 @@ build: $(VENV)/dev ## A source distribution and a wheel in dist/
 
 bench: $(VENV)/dev ## Every benchmark, each printing ratios measured in one run and writing JSON
 	for file in benchmarks/bench_*.py; do $(BIN)/python $$file; done
+
+results: $(VENV)/dev ## Rows of docs/results.md anew, about an hour on two quiet cores; the data are in ../shared/data
+	rm -f benchmarks/results/one-file.json
+	$(BIN)/python benchmarks/one_file.py
+	$(BIN)/python benchmarks/bench_fit.py
+	$(BIN)/python benchmarks/bench_start.py
+	$(BIN)/python benchmarks/bench_core.py
 
 peers: $(VENV)/dev ## Other projects on the same split, machine and day, into docs/peers.md; goes on where it was stopped
 	$(BIN)/python benchmarks/peers $(PEERS_DATA)

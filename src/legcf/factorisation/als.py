@@ -139,5 +139,7 @@ def confidences(train: Interactions, settings: AlsSettings, users: slice | None 
     if train.weights is not None:
         weights *= train.weights[bounds[0] : bounds[-1]]
     assert settings.alpha is not None  # `factorise` has found one
-    weights *= settings.alpha / (distributed.all_reduce_sum(weights.sum(keepdims=True))[0] / train.num_pairs)
+    total = distributed.all_reduce_sum(weights.sum(keepdims=True))[0]
+    if total:  # a fold of very few pairs may have none
+        weights *= settings.alpha / (total / train.num_pairs)
     return sp.csr_matrix((weights.astype(np.float32), items, bounds - bounds[0]), (len(degrees), train.num_items))

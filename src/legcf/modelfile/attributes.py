@@ -166,7 +166,8 @@ class NumberColumn:
             stored.dtype.kind in "iuf" and stored.shape == (codecs.count(config["levels"]),),
             f"{name} has the wrong form",
         )
-        levels = stored.astype(np.float64)
+        with np.errstate(invalid="ignore"):  # what is no number is refused below
+            levels = stored.astype(np.float64)
         codecs.expect(len(levels) > 0 and bool(np.isfinite(levels).all()), f"{name} has no numbers")
         codecs.expect(bool((np.diff(levels) > 0).all()), f"{name} is not sorted")
         ranks = codecs.get_integers(store, f"{name}.ranks", config, num_items)
