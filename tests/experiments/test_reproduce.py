@@ -52,6 +52,8 @@ def test_killed_and_started_again(tmp_path: Path, folder: Path, monkeypatch: pyt
         row.key: row.ended for row in ResultStore(out / "store.sqlite").rows().values() if row.status == "finished"
     }
     assert len(before) == 1
+    for key in before:  # as if it had been killed before it cleaned up
+        (out / "store.sqlite.work" / key[:16] / "run").mkdir(parents=True, exist_ok=True)
     monkeypatch.setitem(STUDIES, "ablation", Study("Tiny", "table", tiny_cells))
     again = legcf("reproduce", "ablation", "--data", folder, "--out", out, "--workers", 1)
     assert again.code == 0, again.err

@@ -46,6 +46,8 @@ class Scheduler:
         self.store.work_folder.mkdir(parents=True, exist_ok=True)
         busy = f"Another command works on {self.store.path}; wait for it, or choose another --store."
         with held(self.store.work_folder / "lock", busy):
+            for run in kept:  # a command that was killed between its record and this
+                shutil.rmtree(self.store.work_folder / run.key[:16], ignore_errors=True)
             self._do([run for run in waiting if run not in kept])
 
     def _do(self, runs: list[Run]) -> None:
