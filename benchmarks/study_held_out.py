@@ -42,7 +42,7 @@ def curve(dataset: Dataset, truth: Interactions, alpha: float) -> dict[str, Any]
     ranking = build_model(config, dataset, np.random.default_rng(11), None).ranking()
     fitter = ListFitter(dataset.train)
     by_item = dataset.train.transposed()
-    count = SelectionPolicy.for_catalogue(dataset.num_items).update_candidates
+    count = SelectionPolicy.of(dataset.train).update_candidates
     candidates = find_candidates(dataset.train, count, by_item)
     lists = solve(dataset.train, candidates, (1.0,), 0.5, by_item).lists(0, 0.0).rounded(4)
     able = np.flatnonzero(truth.user_degrees > 0)

@@ -46,7 +46,13 @@ from legcf.training.registry import METHODS, config_from_json
 from legcf.training.run_folder import TrainedModel, prepare_folder, read_vectors, save_model
 from legcf.training.sampler import edge_folds
 from legcf.training.selection.in_time import best_in_time, rehearsal_share, with_deadline
-from legcf.training.selection.select import Selected, select_untrained, train_or_keep, with_factorisation
+from legcf.training.selection.select import (
+    Selected,
+    select_untrained,
+    train_or_keep,
+    tries_tables_alone,
+    with_factorisation,
+)
 from legcf.training.session import CODED, DEFAULT_OPTIONS, WHOLE_TO_SET_UP, Deadline, RunSession, TrainingOptions
 from legcf.training.shared_work import Work
 
@@ -194,10 +200,16 @@ def _make(dataset: Dataset, sized: RunConfig, byte_budget: int | None, options: 
     sized = with_factorisation(sized, dataset, options.work, options.deadline)
     folds = edge_folds(dataset.train, sized.training.edge_folds, rng) if sized.training.edge_folds else None
     first = selects_solved(sized) or sized
-    model = build_model(first, dataset, rng, options.folder, folds, options.work)
+    if tries_tables_alone(sized, dataset, byte_budget):
+        session_type, model = RunSession, None  # it is made when a table has been selected
+    else:
+        session_type, model = (
+            _session_type(first),
+            build_model(first, dataset, rng, options.folder, folds, options.work),
+        )
     options.deadline.require(CODED)
     stages = METHODS[sized.method.name].recipe(sized.method, sized.training)
-    session = _session_type(first)(model, dataset, sized, stages, rng, options)
+    session = session_type(model, dataset, sized, stages, rng, options)
     fitter = None
     if sized.ranking.has_lists:
         key = f"lists {candidate_count(dataset.train, byte_budget)}"
@@ -214,7 +226,7 @@ def _make(dataset: Dataset, sized: RunConfig, byte_budget: int | None, options: 
     def trainer() -> RunSession:
         """Return what trains the model: where it was made without torch, a session that goes on with the report."""
         nonlocal session
-        if first is not sized:
+        if first is not sized and model is not None:
             trained = build_model(sized, dataset, rng, options.folder, values=model.state_dict())
             threads.use(sized.training.threads)  # torch has come
             session = _session_type(sized)(trained, dataset, sized, stages, rng, options).reporting_after(session)

@@ -110,7 +110,8 @@ class RunSession:
         self.quiet = options.quiet
         self.state = TrainingState()
         self.log = RunLog(options.folder, options.on_epoch)
-        self.builder = RankingBuilder(config.ranking, method_lists=model.layer.item_lists(dataset.train))
+        method_lists = None if model is None else model.layer.item_lists(dataset.train)
+        self.builder = RankingBuilder(config.ranking, method_lists=method_lists)
         users = sample_eval_users(dataset.validation, config.training.validation_users, config.seed)
         self.evaluator = Evaluator(dataset.validation, config.training.monitor, users)
         self._tried: dict[str, int] = {}  # rankings that were reported, of each stage

@@ -51,7 +51,7 @@ def candidate_count(train: Interactions, byte_budget: int | None = None) -> int:
 
     The work grows with the cube of this number.
     """
-    most, num_items = SelectionPolicy.for_catalogue(train.num_items).list_candidates, max(train.num_items, 1)
+    most, num_items = SelectionPolicy.of(train).list_candidates, max(train.num_items, 1)
     if byte_budget is None:
         return most
     by_entries = _CANDIDATES_PER_ENTRY * byte_budget // (_ENTRY_BYTES * num_items)
@@ -67,7 +67,7 @@ class ListFitter:
 
     def __init__(self, train: Interactions, byte_budget: int | None = None) -> None:
         self.train = train
-        self._policy = SelectionPolicy.for_catalogue(train.num_items)
+        self._policy = SelectionPolicy.of(train)
         # Where several are solved and pairs are few, the whole of G is made of them once.
         self._shares_gram = byte_budget is not None and fits_whole_gram(train.num_items)
         self._shares_gram &= has_few_pairs(train)

@@ -26,13 +26,13 @@ from legcf.ranking.ranking import Ranking
 from legcf.ranking.score import Lead, lead
 from legcf.ranking.selection_policy import SelectionPolicy, is_improvement
 from legcf.training.build import Model
-from legcf.training.selection.table_search import FEW_USERS, SOME_USERS, Build, Candidate, Race, TableSearch
+from legcf.training.selection.table_search import FEW_USERS, SOME_USERS, Build, Candidate, Race, TableSearch, sizes
 from legcf.training.session import AFTER_TRAINING, FIND_ALPHA, TRAINING, Deadline, OutOfTime
 from legcf.training.session import RunSession as Session
 from legcf.training.shared_work import Work, without_size
 
 _USUAL_ALPHA = 10.0  # where there is no time to find α: between what was best on LastFM (5) and on Gowalla (20)
-_NARROW_FACTORS = 64  # columns, wide enough to find α and λ by where items are few
+_NARROW_FACTORS = 64  # columns, wide enough to find α and λ by
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,9 +64,11 @@ class Untrained:
     candidate: Candidate | None = None
     """The best model that needs no training; training has to beat its score. None where nothing is selected."""
     skips_training: bool = False
-    """Whether the candidate is so far ahead of the model's start that training cannot make up for it."""
+    """Whether the candidate is so far ahead of the others that training cannot make up for it."""
     lead: Lead | None = None
-    """Of the candidate over the model's start."""
+    """Of the candidate over the best of the others."""
+    rival: str = "codes before training"
+    """Which other that is."""
 
 
 def with_factorisation(config: RunConfig, dataset: Dataset, work: Work, deadline: Deadline) -> RunConfig:
@@ -84,9 +86,9 @@ def with_factorisation(config: RunConfig, dataset: Dataset, work: Work, deadline
     rng, width = Stream.FACTORISATION.generator(config.seed), config.method.model_dump()["dim"]
 
     def find() -> AlsSettings:
-        if SelectionPolicy.for_catalogue(dataset.num_items).fits_factorisation_on_folds:
+        if SelectionPolicy.of(dataset.train).fits_factorisation_on_folds:
             return best_factorisation(dataset, min(_NARROW_FACTORS, width), rng, settings)
-        return with_alpha(dataset.train, width, rng, settings)
+        return with_alpha(dataset.train, min(_NARROW_FACTORS, width), rng, settings)
 
     found = work.once(dataset.train, without_size(config, "factorisation"), find)
     return _with_als(config, found)
@@ -96,6 +98,14 @@ def _with_als(config: RunConfig, settings: AlsSettings) -> RunConfig:
     return config.model_copy(update={"method": config.method.model_copy(update={"als": settings})})
 
 
+def tries_tables_alone(config: RunConfig, dataset: Dataset, byte_budget: int | None) -> bool:
+    """Return whether a selection tries nothing but tables, so that no codes are made, and nothing is trained."""
+    if byte_budget is None or not config.ranking.search_representation or not dataset.validation.num_pairs:
+        return False
+    leaves_codes = byte_budget > SelectionPolicy.of(dataset.train).codes_within * dataset.num_items
+    return leaves_codes and config.ranking.has_lists and any(sizes(byte_budget, dataset.train))
+
+
 def select_untrained(session: Session, builder: RankingBuilder, build: Build, report: bool) -> Untrained:
     """Select the best candidate that needs no training: a quantised table, or the model before its first epoch."""
     config, dataset, byte_budget, fitter = session.config, session.dataset, builder.byte_budget, builder.fitter
@@ -103,11 +113,16 @@ def select_untrained(session: Session, builder: RankingBuilder, build: Build, re
     if not selects or byte_budget is None or fitter is None:
         return Untrained(config.ranking)
     race = _race(session, "choose", report)
+    if session.model is None:
+        options = session.options
+        alone = TableSearch(config, dataset, byte_budget, fitter, build, race, options.work, options.deadline)
+        best = alone.best_alone()
+        return Untrained(best.config.ranking, best, skips_training=True, lead=best.lead, rival=best.rival)
     if config.ranking.fit_lists:
         builder = replace(builder, config=_list_settings(session, builder, fitter, race))
     start = _start(session, builder, race)
     with_lists = config.model_copy(update={"ranking": builder.config})
-    policy, options = SelectionPolicy.for_catalogue(dataset.num_items), session.options
+    policy, options = SelectionPolicy.of(dataset.train), session.options
     deadline = options.deadline.sooner(TRAINING + AFTER_TRAINING if policy.favours_training else 0.0)
     search = TableSearch(with_lists, dataset, byte_budget, fitter, build, race, options.work, deadline)
     table = None
@@ -170,13 +185,13 @@ def train_or_keep(
     """
     candidate = untrained.candidate
     if candidate is not None and (untrained.skips_training or not session.config.training.epochs):
-        return _made(candidate, builder, untrained.lead, "codes before training")
+        return _made(candidate, builder, untrained.lead, untrained.rival)
     try:
         return _trained_or_kept(session, trainer, builder, candidate)
     except OutOfTime:
         if candidate is None:
             raise
-        return _made(candidate, builder, untrained.lead, "codes before training")
+        return _made(candidate, builder, untrained.lead, untrained.rival)
 
 
 def _trained_or_kept(
@@ -196,7 +211,7 @@ def _trained_or_kept(
     if candidate is None:
         return _made(trained, builder)
     score = trained.score
-    if SelectionPolicy.for_catalogue(session.dataset.num_items).favours_training:
+    if SelectionPolicy.of(session.dataset.train).favours_training:
         keeps = is_improvement(candidate.score, score)
     else:
         keeps = not is_improvement(score, candidate.score)
@@ -208,7 +223,7 @@ def _trained_or_kept(
 def _trained(session: Session, builder: RankingBuilder, compares: bool) -> Candidate:
     """Weigh the lists beside the trained model, and evaluate it with them where there is another."""
     race = _race(session, "lists")
-    sampled = builder.build(session.model.ranking().with_histories(race.histories), race.everyone)
+    sampled = builder.build(session.model.ranking().with_histories(race.histories), race.some)
     config = session.config.model_copy(update={"ranking": sampled.config})
     score = race.everyone(sampled.ranking, {"trained": True}) if compares else 0.0
     return Candidate(config, score, lambda _: session.model)

@@ -7,6 +7,7 @@ only the winner becomes one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,7 +25,7 @@ from legcf.ranking.builder import RankingBuilder
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.item_lists.recipe import ListFitter, Objective
 from legcf.ranking.ranking import Ranking
-from legcf.ranking.score import lead
+from legcf.ranking.score import Lead, lead
 from legcf.ranking.selection_policy import SelectionPolicy
 from legcf.ranking.tables.embedding_table import packed_table_bytes
 from legcf.training.build import Model
@@ -47,9 +48,13 @@ _POPULARITY_POWERS = (0.3, 0.5)  # c of singular vectors
 _MOST_SINGULAR = 512  # columns
 _DENSE = 0.01  # pairs / (users · items) above which singular vectors are tried: they lose on LastFM (0.005)
 _TABLE_WIDTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # columns; the same for every file size
-_LEAST_TABLE_SHARE, _MOST_TABLE_SHARE = 0.2, 0.8  # of the byte budget; the rest is for the lists
+_LEAST_TABLE_SHARE, _MOST_TABLE_SHARE = 0.4, 0.8  # of the byte budget; the rest is for the lists
 _LEAST_ITEMS_PER_COLUMN = 4
+# Of the lists beside a table where there are no codes, which they suit with more: 0.06 to 0.25 are best on LastFM and
+# movielens-small.
+_FIRST_LIST_WEIGHT = 0.125
 FEW_USERS, SOME_USERS = 500, 2000  # users who are evaluated while many, and few, candidates are left; not measured
+_FEW_CANDIDATES = 3  # who need not be dropped; not measured
 _SURE = 2.0  # standard errors by which a candidate is behind when it is dropped
 # Of the score of the codes before training: what another λ does not make up for. On Gowalla the first table has 0.963
 # and 0.980 of it (two seeds), a better λ adds 0.9 %, and training adds 2 % to the codes.
@@ -68,6 +73,10 @@ class Candidate:
     """Makes the model as it was evaluated."""
     quick_score: float = 0.0
     """Of some of these users."""
+    lead: Lead | None = None
+    """By how much it is ahead of the best of the other tables among some of these users."""
+    rival: str = ""
+    """Which other that is."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +92,8 @@ class Race:
     histories: Interactions
 
     def leaders(self, candidates: list[Form], score: Callable[[Form, Objective], float]) -> list[Form]:
-        """Drop whoever is behind the leader by two standard errors among few users; the leader comes first."""
-        if len(candidates) < 2:
+        """Drop whoever is behind the leader by two standard errors among few users, unless they are few themselves."""
+        if len(candidates) <= _FEW_CANDIDATES:
             return candidates
         scores = [score(candidate, self.few) for candidate in candidates]
         best = max(scores)
@@ -129,6 +138,26 @@ class Form:
 
 
 @dataclass(frozen=True, eq=False)
+class Tried:
+    """Hold the best form so far and the best of those that it was preferred to, with what some users say of both."""
+
+    form: Form
+    score: float
+    rival: str = ""
+    rival_score: float = -math.inf
+
+    def over(self, other: Tried) -> Tried:
+        """Return this form as preferred to the other."""
+        rivals = [(self.rival_score, self.rival), (other.score, other.form.name), (other.rival_score, other.rival)]
+        rival_score, rival = max(rivals, key=lambda one: one[0])
+        return replace(self, rival=rival, rival_score=rival_score)
+
+    def or_surely_better(self, other: Tried) -> Tried:
+        """Return the other form if it is better by more than its error, else this one."""
+        return other.over(self) if lead(other.score, self.score).exceeds() else self.over(other)
+
+
+@dataclass(frozen=True, eq=False)
 class TableSearch:
     """Search for the item table, factorised or singular, that ranks best within the byte budget."""
 
@@ -148,46 +177,58 @@ class TableSearch:
         Returns None where no table fits, there is no time for one, or the codes are so far ahead that no λ would make
         up for it.
         """
-        widest = min(max((width for width, _ in self._sizes(_MOST_SINGULAR)), default=0), self._most_columns)
-        if not widest or not self.deadline.allows(A_TABLE):
+        if not self._widest or not self.deadline.allows(A_TABLE):
             return None
-        first = self._factorised(min(_FACTORS[0], widest), self._settings, None)
-        form, score = self._best_form(first[0])
-        if lead(start_score, score).exceeds() and score < _HOPELESS * start_score:
+        first = self._first()
+        best = self._best_form(first[0], self.config.ranking.list_weight)
+        if lead(start_score, best.score).exceeds() and best.score < _HOPELESS * start_score:
             return None
-        if not SelectionPolicy.for_catalogue(self.dataset.num_items).fits_factorisation_on_folds:
-            form, score, first = self._climb_ridge(form, score, first)
-        form, score = self._widened(form, score, widest)
-        for table in self._singular(widest) if self.deadline.allows(A_TABLE) else ():
-            other, other_score = self._best_form(table)
-            if lead(other_score, score).exceeds():
-                form, score = other, other_score
-        return self._candidate(form)
+        policy = SelectionPolicy.of(self.dataset.train)
+        if not policy.fits_factorisation_on_folds:
+            best = self._with_more_ridge(best, first)
+        best = self._of_all_kinds(best)
+        if policy.favours_training and lead(start_score, best.score).exceeds():
+            return None  # training helps the codes alone
+        return self._candidate(best)
 
-    def _climb_ridge(self, form: Form, score: float, before: _Factorised) -> tuple[Form, float, _Factorised]:
+    def best_alone(self) -> Candidate:
+        """Select a form of the first factorisation, then what else it could be made of; raise OutOfTime without any."""
+        self.deadline.require(A_TABLE)
+        return self._candidate(self._of_all_kinds(self._best_form(self._first()[0], _FIRST_LIST_WEIGHT)))
+
+    def _first(self) -> _Factorised:
+        return self._factorised(min(_FACTORS[0], self._widest), self._settings, None)
+
+    def _with_more_ridge(self, best: Tried, before: _Factorised) -> Tried:
         """Double λ while that is better, each time from the vectors that half of it gave."""
         while (ridge := 2 * before[2].regularisation) <= _MOST_RIDGE and self.deadline.allows(A_TABLE):
             settings = before[2].model_copy(update={"regularisation": ridge})
-            trial = self._factorised(form.table.width, settings, before)
-            other = replace(form, table=trial[0])
-            other_score = self._score(other, self.race.some)
-            if other_score <= score:
-                break
-            form, score, before = other, other_score, trial
-        return form, score, before
+            before = self._factorised(best.form.table.width, settings, before)
+            form = replace(best.form, table=before[0])
+            trial = Tried(form, self._score(form, self.race.some))
+            if trial.score <= best.score:
+                return best.over(trial)
+            best = trial.over(best)
+        return best
 
-    def _widened(self, form: Form, score: float, widest: int) -> tuple[Form, float]:
-        """Factorise in more columns while that is surely better."""
-        settings = AlsSettings(**form.table.method["als"])
+    def _of_all_kinds(self, best: Tried) -> Tried:
+        """Return a wider factorisation or singular vectors where they are surely better than this form, or else it."""
+        settings, few = AlsSettings(**best.form.table.method["als"]), self.dataset.train.num_pairs < _WIDE_PAIRS
         for factors in _FACTORS[1:]:
-            few = self.dataset.train.num_pairs < _WIDE_PAIRS
-            if factors > widest or few or not self.deadline.allows(factors / _FACTORS[0] * A_TABLE):
+            if factors > self._widest or few or not self.deadline.allows(factors / _FACTORS[0] * A_TABLE):
                 break
-            other, other_score = self._best_form(self._factorised(factors, settings, None)[0], form.list_weight)
-            if not lead(other_score, score).exceeds():
+            wider = self._best_form(self._factorised(factors, settings, None)[0], best.form.list_weight)
+            best = best.or_surely_better(wider)
+            if best.form is not wider.form:
                 break
-            form, score = other, other_score
-        return form, score
+        for table in self._singular() if self.deadline.allows(A_TABLE) else ():
+            form = replace(best.form, table=table, dim=min(best.form.dim, table.width))
+            alike = Tried(form, self._score(form, self.race.some))
+            if lead(best.score, alike.score).exceeds():
+                best = best.over(alike)
+            else:
+                best = best.or_surely_better(self._best_form(table, best.form.list_weight))
+        return best
 
     def _factorised(self, width: int, settings: AlsSettings, before: _Factorised | None) -> _Factorised:
         """Factorise anew, or from a factorisation with a smaller λ."""
@@ -203,38 +244,37 @@ class TableSearch:
         ranking = pooled_ranking(train, items, HISTORY_POWER, self.race.histories)
         return Table(setting, method, ranking), vectors, settings
 
-    def _singular(self, widest: int) -> Iterator[Table]:
+    def _singular(self) -> Iterator[Table]:
         """Return tables of singular vectors where data is dense; all powers of popularity have the same vectors."""
         train = self.dataset.train
         if train.num_pairs <= _DENSE * train.num_users * train.num_items:
             return
         rng = Stream.FACTORISATION.generator(self.config.seed)
-        vectors = singular_vectors(train, min(_MOST_SINGULAR, widest), rng)
+        vectors = singular_vectors(train, min(_MOST_SINGULAR, self._widest), rng)
         for power in _POPULARITY_POWERS:
             items = vectors * (np.maximum(train.item_degrees, 1) ** power).astype(np.float32)[:, None]
             ranking = pooled_ranking(train, items, HISTORY_POWER + power, self.race.histories)
             method = {"initial": "spectral", "popularity_power": power}
             yield Table(f"spectral c={power:g}", method, ranking, HISTORY_POWER + power)
 
-    def _best_form(self, table: Table, list_weight: float | None = None) -> tuple[Form, float]:
+    def _best_form(self, table: Table, list_weight: float) -> Tried:
         """Select columns and bits: the largest table that fits, unless another is surely better beside its lists.
 
         On LastFM (400 kB) the largest is best on validation and on a fold of the training pairs, with a light list
         weight; few users at the weight that suits codes would prefer narrow ones.
         """
-        weight = self.config.ranking.list_weight if list_weight is None else list_weight
         items = self.dataset.num_items
         by_size = sorted(self._sizes(table.width), key=lambda size: -packed_table_bytes(items, *size))
-        first = Form(table, *by_size[0], weight)
+        first = Form(table, *by_size[0], list_weight)
         settings = self._ranking_settings(first)
         narrow, lists = self._built(first, settings)
-        weight, best_score = self.fitter.weighed(narrow, lists, weight, self._named(first, self.race.some), settings)
-        best = replace(first, list_weight=weight)
-        for form in self.race.leaders([Form(table, *size, weight) for size in by_size], self._score):
-            score = self._score(form, self.race.some)
-            if lead(score, best_score).exceeds():
-                best, best_score = form, score
-        return best, best_score
+        weight, score = self.fitter.weighed(narrow, lists, list_weight, self._named(first, self.race.some), settings)
+        best = largest = Tried(replace(first, list_weight=weight), score)
+        forms = [largest.form, *(Form(table, *size, weight) for size in by_size[1:])]
+        for form in self.race.leaders(forms, self._score):
+            if form is not largest.form:
+                best = best.or_surely_better(Tried(form, self._score(form, self.race.some)))
+        return best
 
     def _score(self, form: Form, objective: Objective) -> float:
         """Evaluate a form beside the lists that the byte budget then allows."""
@@ -247,21 +287,24 @@ class TableSearch:
         narrow = builder.quantised(_first_columns(form.table.ranking, form.dim))
         return narrow, self.fitter.lists(settings, builder.entries(narrow), refit=False)
 
-    def _candidate(self, form: Form) -> Candidate:
+    def _candidate(self, best: Tried) -> Candidate:
         """Weigh the final lists of a form, and evaluate it with them."""
+        form = best.form
         settings = self._ranking_settings(form)
         builder = RankingBuilder(settings, self.byte_budget, self.fitter)
         narrow = _first_columns(form.table.ranking, form.dim)
         built = builder.build(narrow, self._named(form, self.race.some))
         score = self.race.everyone(built.ranking, {"start": form.name, "chosen": True})
-        return Candidate(form.table.config(self.config, form.dim, built.config), score, self.build)
+        config = form.table.config(self.config, form.dim, built.config)
+        ahead = lead(best.score, best.rival_score) if best.rival else None
+        return Candidate(config, score, self.build, lead=ahead, rival=best.rival)
 
     def _ranking_settings(self, form: Form) -> RankingConfig:
         update = {"bits": form.bits, "lists": None, "fit_lists": False, "list_weight": form.list_weight}
         return self.config.ranking.model_copy(update=update)
 
-    def _sizes(self, most: int) -> Iterator[tuple[int, int]]:
-        return sizes(self.byte_budget, self.dataset.num_items, min(most, self._most_columns))
+    def _sizes(self, most: int) -> list[tuple[int, int]]:
+        return list(sizes(self.byte_budget, self.dataset.train, most))
 
     def _named(self, form: Form, objective: Objective) -> Objective:
         """Return the objective with the form's name in its reports."""
@@ -273,21 +316,22 @@ class TableSearch:
         return settings if isinstance(settings, AlsSettings) else AlsSettings()
 
     @property
-    def _most_columns(self) -> int:
-        return max(self.dataset.num_items // _LEAST_ITEMS_PER_COLUMN, 1)
+    def _widest(self) -> int:
+        """Return the columns of the widest table that fits; 0 where none does."""
+        return max((width for width, _ in self._sizes(_MOST_SINGULAR)), default=0)
 
 
-def sizes(byte_budget: int, num_items: int, most: int) -> Iterator[tuple[int, int]]:
-    """Return widths up to `most` and bits of tables that take a fifth to four fifths of the byte budget.
+def sizes(byte_budget: int, train: Interactions, most: int = _MOST_SINGULAR) -> Iterator[tuple[int, int]]:
+    """Return widths up to `most` and bits of tables that leave a fifth of the byte budget to the lists.
 
-    Widths are the same for every budget, so that what is tried for a file is tried for one of twice the size as well,
-    unless it takes less than a fifth of that.
+    Narrower ones than `most` take two fifths of it at least. Widths are the same for every budget, so that what is
+    tried for a file is tried for one of twice the size as well, unless it takes less than that.
     """
-    policy = SelectionPolicy.for_catalogue(num_items)
+    policy, most = SelectionPolicy.of(train), min(most, train.num_items // _LEAST_ITEMS_PER_COLUMN)
     widths = [width for width in _TABLE_WIDTHS if width <= most]
     for bits in (*policy.table_bits, *policy.full_width_bits):
         for width in widths:
-            share = packed_table_bytes(num_items, width, bits) / max(byte_budget, 1)
+            share = packed_table_bytes(train.num_items, width, bits) / max(byte_budget, 1)
             is_whole = width == widths[-1]
             if share <= _MOST_TABLE_SHARE and (is_whole or (share >= _LEAST_TABLE_SHARE and bits in policy.table_bits)):
                 yield width, bits
