@@ -1,19 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check which catalogues have which policy."""
+"""Check which data has which policy."""
 
 import numpy as np
+import pytest
 
+from legcf.data.interactions import Interactions
 from legcf.ranking.score import Score
-from legcf.ranking.selection_policy import LARGE, LARGE_CATALOGUE, SMALL, SelectionPolicy, is_improvement
+from legcf.ranking.selection_policy import FEW_PAIRS, LARGE, LARGE_CATALOGUE, SMALL, SelectionPolicy, is_improvement
 
 
-def test_the_boundary_is_part_of_the_small_catalogues() -> None:
-    assert SelectionPolicy.for_catalogue(LARGE_CATALOGUE) is SMALL
-    assert SelectionPolicy.for_catalogue(LARGE_CATALOGUE + 1) is LARGE
+def pairs(items: int, count: int) -> Interactions:
+    """Return so many pairs of one user each, all with the first item."""
+    return Interactions(np.arange(count + 1), np.zeros(count, dtype=np.int32), items)
 
 
-def test_training_is_favoured_in_large_catalogues_alone() -> None:
+@pytest.mark.parametrize(
+    ("items", "count", "policy"),
+    [
+        (LARGE_CATALOGUE + 1, FEW_PAIRS + 1, LARGE),
+        (LARGE_CATALOGUE, FEW_PAIRS + 1, SMALL),
+        (LARGE_CATALOGUE + 1, FEW_PAIRS, SMALL),
+    ],
+)
+def test_large_data_has_many_items_and_many_pairs(items: int, count: int, policy: SelectionPolicy) -> None:
+    assert SelectionPolicy.of(pairs(items, count)) is policy
+
+
+def test_training_is_favoured_in_large_data_alone() -> None:
     assert LARGE.favours_training
+    assert LARGE.codes_within > SMALL.codes_within
     assert not SMALL.favours_training
 
 

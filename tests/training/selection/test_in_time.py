@@ -109,7 +109,7 @@ def test_python_says_at_the_end_what_the_command_line_says(
     assert "popularity" in said[-1]
 
 
-def test_training_that_would_not_be_done_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_that_would_not_be_done_is_given_up(monkeypatch: pytest.MonkeyPatch, codes_are_tried: None) -> None:
     """The model before training is kept, just as it was evaluated."""
     monkeypatch.setattr(TableSearch, "best", lambda search, start_score: None)
     quick = {"epochs": 3, "batch_size": 40, "threads": 1}

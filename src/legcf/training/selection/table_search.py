@@ -324,8 +324,8 @@ class TableSearch:
 def sizes(byte_budget: int, train: Interactions, most: int = _MOST_SINGULAR) -> Iterator[tuple[int, int]]:
     """Return widths up to `most` and bits of tables that leave a fifth of the byte budget to the lists.
 
-    Narrower ones than `most` take two fifths of it at least. Widths are the same for every budget, so that what is
-    tried for a file is tried for one of twice the size as well, unless it takes less than that.
+    Narrower ones than `most` take two fifths of it at least. Those of all columns have no such bound, so that what is
+    tried for a file is tried for a larger one.
     """
     policy, most = SelectionPolicy.of(train), min(most, train.num_items // _LEAST_ITEMS_PER_COLUMN)
     widths = [width for width in _TABLE_WIDTHS if width <= most]
