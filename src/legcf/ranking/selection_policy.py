@@ -41,6 +41,8 @@ class SelectionPolicy:
     pairs of Gowalla and not by its test pairs: 0.1911 / 0.1595 against 0.1945 / 0.1625 (docs/findings.md)."""
     full_width_bits: tuple[int, ...]
     """Bits that are tried after those, and only for a table of all its columns. Not measured one by one."""
+    tries_narrow: bool
+    """Whether tables are tried that are narrower than fits. Each is a factorisation of its own."""
     fits_factorisation_on_folds: bool
     """Whether α, λ and width of the factorisation are found on folds of the training pairs and validation together
     (`factorisation.folds`; docs/study.md, section 13), so that one table is tried; or α on hidden training pairs, λ and
@@ -68,6 +70,7 @@ SMALL = SelectionPolicy(
     update_candidates=100,
     table_bits=(2, 3, 4),
     full_width_bits=(6,),
+    tries_narrow=True,
     fits_factorisation_on_folds=True,
     codes_within=32.0,
     skip_training_below=math.inf,
@@ -78,6 +81,7 @@ LARGE = SelectionPolicy(
     update_candidates=64,
     table_bits=(2,),
     full_width_bits=(),
+    tries_narrow=False,
     fits_factorisation_on_folds=False,
     codes_within=math.inf,
     skip_training_below=0.95,

@@ -55,6 +55,9 @@ class LegcfConfig(Budgeted):
     table: str | None = Field(None, description="run or file whose user and item vectors start = table codes")
     als: AlsSettings = Field(AlsSettings(), description="settings of the factorisation that a warm start codes")
     score_scale: float = Field(10.0, gt=0, description="a warm start multiplies the factorisation's scores by this")
+    coding_rounds: int = Field(
+        8, ge=1, description="rounds of pursuit and fit in which a warm start learns its codebook"
+    )
     signed: bool = Field(False, description="let a warm start's weights be negative; only where no graph weighs them")
     anchor_weight: float = Field(0.5, ge=0, le=1, description="w*, the weight of an entity's anchor at the start")
     distinct_others: bool = Field(False, description="draw an entity's other t − 1 meta-embeddings without replacement")
@@ -225,7 +228,9 @@ class CodedLayer(Layer[LegcfConfig]):
         settings = self.config
         users, items, metric = balance(users, items)
         table, nonnegative = np.concatenate([users, items])[self.first_coded :], not settings.signed
-        codebook, assignment = learn(table, self.num_buckets, settings.t, rng, nonnegative=nonnegative, quiet=False)
+        codebook, assignment = learn(
+            table, self.num_buckets, settings.t, rng, settings.coding_rounds, nonnegative, quiet=False
+        )
         codebook = codebook * metric
         if settings.coded == "items":
             codebook = codebook @ history_metric(train, assignment.compose(codebook), users * metric)

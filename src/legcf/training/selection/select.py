@@ -32,7 +32,7 @@ from legcf.training.session import RunSession as Session
 from legcf.training.shared_work import Work, without_size
 
 _USUAL_ALPHA = 10.0  # where there is no time to find α: between what was best on LastFM (5) and on Gowalla (20)
-_NARROW_FACTORS = 64  # columns, wide enough to find α and λ by
+_NARROW_FACTORS = 64  # columns, wide enough to find α and λ by where data is small
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +88,7 @@ def with_factorisation(config: RunConfig, dataset: Dataset, work: Work, deadline
     def find() -> AlsSettings:
         if SelectionPolicy.of(dataset.train).fits_factorisation_on_folds:
             return best_factorisation(dataset, min(_NARROW_FACTORS, width), rng, settings)
-        return with_alpha(dataset.train, min(_NARROW_FACTORS, width), rng, settings)
+        return with_alpha(dataset.train, width, rng, settings)
 
     found = work.once(dataset.train, without_size(config, "factorisation"), find)
     return _with_als(config, found)

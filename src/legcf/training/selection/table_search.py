@@ -116,25 +116,24 @@ class Table:
     def width(self) -> int:
         return int(self.ranking.items.shape[1])
 
-    def config(self, run: RunConfig, dim: int, ranking: RankingConfig) -> RunConfig:
-        """Return the settings of a run that makes so many columns of this table."""
-        overrides = {"method": {**self.method, "dim": dim}, "backbone": {"item_power": self.item_power}}
+    def config(self, run: RunConfig, ranking: RankingConfig) -> RunConfig:
+        """Return the settings of a run that makes this table."""
+        overrides = {"method": {**self.method, "dim": self.width}, "backbone": {"item_power": self.item_power}}
         made = resolve("full", "history", "items", run.seed, overrides, run.data)
         return made.model_copy(update={"ranking": ranking, "preset": run.preset})
 
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """Hold how a table is stored: its first columns, bits per value, and the weight of the lists beside them."""
+    """Hold how a table is stored, in so many bits per value, and the weight of the lists beside it."""
 
     table: Table
-    dim: int
     bits: int
     list_weight: float
 
     @property
     def name(self) -> str:
-        return f"{self.table.setting} {self.dim} wide {self.bits} bits"
+        return f"{self.table.setting} {self.table.width} wide {self.bits} bits"
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,7 +221,8 @@ class TableSearch:
             if best.form is not wider.form:
                 break
         for table in self._singular() if self.deadline.allows(A_TABLE) else ():
-            form = replace(best.form, table=table, dim=min(best.form.dim, table.width))
+            width = min(best.form.table.width, table.width)
+            form = replace(best.form, table=self._narrowed(table, width))
             alike = Tried(form, self._score(form, self.race.some))
             if lead(best.score, alike.score).exceeds():
                 best = best.over(alike)
@@ -263,18 +263,33 @@ class TableSearch:
         On LastFM (400 kB) the largest is best on validation and on a fold of the training pairs, with a light list
         weight; few users at the weight that suits codes would prefer narrow ones.
         """
-        items = self.dataset.num_items
+        items, tables = self.dataset.num_items, {table.width: table}
         by_size = sorted(self._sizes(table.width), key=lambda size: -packed_table_bytes(items, *size))
-        first = Form(table, *by_size[0], list_weight)
-        settings = self._ranking_settings(first)
-        narrow, lists = self._built(first, settings)
-        weight, score = self.fitter.weighed(narrow, lists, list_weight, self._named(first, self.race.some), settings)
-        best = largest = Tried(replace(first, list_weight=weight), score)
-        forms = [largest.form, *(Form(table, *size, weight) for size in by_size[1:])]
+        for width, _ in by_size:
+            if width not in tables:
+                tables[width] = self._narrowed(table, width)
+        forms = [Form(tables[width], bits, list_weight) for width, bits in by_size]
+        settings = self._ranking_settings(forms[0])
+        narrow, lists = self._built(forms[0], settings)
+        named = self._named(forms[0], self.race.some)
+        weight, score = self.fitter.weighed(narrow, lists, list_weight, named, settings)
+        forms = [replace(form, list_weight=weight) for form in forms]
+        best = Tried(forms[0], score)
         for form in self.race.leaders(forms, self._score):
-            if form is not largest.form:
+            if form is not forms[0]:
                 best = best.or_surely_better(Tried(form, self._score(form, self.race.some)))
         return best
+
+    def _narrowed(self, table: Table, width: int) -> Table:
+        """Return a table of fewer columns: a factorisation of its own, whose columns are better than the first of more.
+
+        Singular vectors are the same ones.
+        """
+        if width == table.width or table.method["initial"] != "als":
+            ranking = table.ranking
+            items = np.ascontiguousarray(ranking.items[:, :width])
+            return replace(table, ranking=replace(ranking, users=ranking.users[:, :width], items=items))
+        return self._factorised(width, AlsSettings(**table.method["als"]), None)[0]
 
     def _score(self, form: Form, objective: Objective) -> float:
         """Evaluate a form beside the lists that the byte budget then allows."""
@@ -284,7 +299,7 @@ class TableSearch:
 
     def _built(self, form: Form, settings: RankingConfig) -> tuple[Ranking, ItemLists]:
         builder = RankingBuilder(settings, self.byte_budget, self.fitter)
-        narrow = builder.quantised(_first_columns(form.table.ranking, form.dim))
+        narrow = builder.quantised(form.table.ranking)
         return narrow, self.fitter.lists(settings, builder.entries(narrow), refit=False)
 
     def _candidate(self, best: Tried) -> Candidate:
@@ -292,10 +307,9 @@ class TableSearch:
         form = best.form
         settings = self._ranking_settings(form)
         builder = RankingBuilder(settings, self.byte_budget, self.fitter)
-        narrow = _first_columns(form.table.ranking, form.dim)
-        built = builder.build(narrow, self._named(form, self.race.some))
+        built = builder.build(form.table.ranking, self._named(form, self.race.some))
         score = self.race.everyone(built.ranking, {"start": form.name, "chosen": True})
-        config = form.table.config(self.config, form.dim, built.config)
+        config = form.table.config(self.config, built.config)
         ahead = lead(best.score, best.rival_score) if best.rival else None
         return Candidate(config, score, self.build, lead=ahead, rival=best.rival)
 
@@ -324,19 +338,19 @@ class TableSearch:
 def sizes(byte_budget: int, train: Interactions, most: int = _MOST_SINGULAR) -> Iterator[tuple[int, int]]:
     """Return widths up to `most` and bits of tables that leave a fifth of the byte budget to the lists.
 
-    Narrower ones than `most` take two fifths of it at least. Those of all columns have no such bound, so that what is
-    tried for a file is tried for a larger one.
+    For each number of bits there is the widest that fits, so that what is tried for a file is hardly wider than what is
+    tried for a larger one; in small data also those that take two fifths of the budget.
     """
     policy, most = SelectionPolicy.of(train), min(most, train.num_items // _LEAST_ITEMS_PER_COLUMN)
-    widths = [width for width in _TABLE_WIDTHS if width <= most]
     for bits in (*policy.table_bits, *policy.full_width_bits):
-        for width in widths:
-            share = packed_table_bytes(train.num_items, width, bits) / max(byte_budget, 1)
-            is_whole = width == widths[-1]
-            if share <= _MOST_TABLE_SHARE and (is_whole or (share >= _LEAST_TABLE_SHARE and bits in policy.table_bits)):
+        shares = {
+            width: packed_table_bytes(train.num_items, width, bits) / max(byte_budget, 1)
+            for width in _TABLE_WIDTHS
+            if width <= most
+        }
+        fitting = [width for width, share in shares.items() if share <= _MOST_TABLE_SHARE]
+        for width in fitting:
+            is_narrow = bits in policy.table_bits and policy.tries_narrow and shares[width] >= _LEAST_TABLE_SHARE
+            is_widest = width == fitting[-1] and (bits in policy.table_bits or width == max(shares))
+            if is_narrow or is_widest:
                 yield width, bits
-
-
-def _first_columns(ranking: Ranking, width: int) -> Ranking:
-    """Keep the first columns alone: they are those that matter most."""
-    return replace(ranking, users=ranking.users[:, :width], items=np.ascontiguousarray(ranking.items[:, :width]))
