@@ -223,7 +223,7 @@ def _trained_or_kept(
 def _trained(session: Session, builder: RankingBuilder, compares: bool) -> Candidate:
     """Weigh the lists beside the trained model, and evaluate it with them where there is another."""
     race = _race(session, "lists")
-    sampled = builder.build(session.model.ranking().with_histories(race.histories), race.some)
+    sampled = builder.build(session.model.ranking().with_histories(race.histories), race.everyone)
     config = session.config.model_copy(update={"ranking": sampled.config})
     score = race.everyone(sampled.ranking, {"trained": True}) if compares else 0.0
     return Candidate(config, score, lambda _: session.model)
