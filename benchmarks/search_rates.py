@@ -31,11 +31,11 @@ from legcf.core.files import write_json
 from legcf.data.interactions import Dataset
 from legcf.data.source import DataOptions, load_data
 from legcf.embeddings.presets import PAPER_TRAINING
-from legcf.experiments.cells import Cell, StudyContext
-from legcf.experiments.studies import rate_at, searched
 from legcf.training.loop import TrainingOptions
 from legcf.training.registry import resolve
 from legcf.training.run import train
+from legcf_studies.paper.cells import Cell, StudyContext
+from legcf_studies.paper.studies import rate_at, searched
 
 HERE = Path(__file__).resolve().parent
 KEPT = HERE.parent / "src" / "legcf" / "experiments" / "rates.json"

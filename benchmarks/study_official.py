@@ -23,7 +23,7 @@ from paper_tables import OFFICIAL, official
 from legcf.core.config import merged
 from legcf.data.interactions import Dataset
 from legcf.data.source import DataOptions, load_data
-from legcf.embeddings.composed.legcf import Legcf
+from legcf.embeddings.legcf import Legcf
 from legcf.evaluation import evaluate
 from legcf.training.loop import Session, TrainingOptions
 from legcf.training.registry import METHODS, resolve

@@ -24,10 +24,10 @@ from legcf.cli import app
 from legcf.cli import commands as legcf_cli
 from legcf.data.reading.formats import FORMATS
 from legcf.evaluation.metrics import METRICS
-from legcf.experiments.cells import StudyContext
-from legcf.experiments.studies import STUDIES
 from legcf.training.losses import LOSSES, Loss
 from legcf.training.registry import BACKBONES, METHODS
+from legcf_studies.paper.cells import StudyContext
+from legcf_studies.paper.studies import STUDIES
 from tests.cli.commands.test_serve import MAIN, serving
 from tests.cli.typed import legcf, refused
 from tests.helpers import planted, write_folder

@@ -4,6 +4,7 @@
 import ctypes
 import errno
 import glob
+import hashlib
 import json
 import os
 import shutil
@@ -172,6 +173,11 @@ def reserve(path: Path) -> None:
 def write_json(path: Path, content: Any) -> None:
     with written_whole(path) as temporary:
         temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def digest(content: Any) -> str:
+    """Return the SHA-256 of content as JSON."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def read_json(path: Path) -> Any:

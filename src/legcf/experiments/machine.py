@@ -6,12 +6,14 @@ import hashlib
 import os
 import platform
 import socket
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 import legcf
+from legcf.training.registry import METHODS
 
 _CLOCK_SECONDS = 2.0  # how far apart two readings of one process's start may be
 
@@ -41,11 +43,14 @@ def describe() -> dict[str, Any]:
 
 @functools.cache
 def code_version() -> str:
-    """Return the release and a digest of the sources: two commits of one release are not the same code."""
-    folder = Path(legcf.__file__).parent
+    """Return the release and a digest of the sources, those of packages that bring methods among them: two commits of
+    one release are not the same code."""
     hasher = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
-        hasher.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
+    for package in ("legcf", *METHODS.packages):
+        spec = find_spec(package)
+        source = Path(spec.origin if spec is not None and spec.origin is not None else package)
+        for path in sorted(source.parent.rglob("*.py")) if source.stem == "__init__" else [source]:
+            hasher.update(path.relative_to(source.parent).as_posix().encode() + path.read_bytes())
     return f"{legcf.__version__}+{hasher.hexdigest()[:8]}"
 
 

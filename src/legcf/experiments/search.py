@@ -21,8 +21,7 @@ from legcf.data.dask_engine import dask_client
 from legcf.data.interactions import Dataset
 from legcf.embeddings.search_space import OneOf, Space
 from legcf.experiments.machine import code_version, is_gone, owner_mark
-from legcf.experiments.scheduler import RETRIES
-from legcf.experiments.worker import Outcome, WorkerJob, done_here
+from legcf.experiments.worker import RETRIES, Outcome, WorkerJob, done_here
 from legcf.training.registry import METHODS, resolve
 from legcf.training.run import train
 from legcf.training.session import TrainingOptions
@@ -138,9 +137,8 @@ def _trainers(request: SearchRequest, dataset: Dataset, scheduler: str | None) -
         def train_there(config: RunConfig, on_epoch: _OnEpoch) -> dict[str, Any]:
             data = request.data
             job = WorkerJob(
-                data["source"], data.get("options", {}), dataset.content_hash, config.to_json(), code_version(),
-                per_user=False,
-            )  # fmt: skip
+                data["source"], data.get("options", {}), dataset.content_hash, config.to_json(), code_version()
+            )
             outcome = Outcome.from_bytes(client.submit(done_here, job.to_json(), retries=RETRIES, pure=False).result())
             if outcome.error is not None:
                 raise UserError(outcome.error)

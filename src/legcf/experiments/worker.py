@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -31,7 +31,6 @@ from legcf.data.options import DataOptions
 from legcf.data.source import load_data
 from legcf.evaluation import evaluate_per_user
 from legcf.experiments.machine import code_version, cores, describe
-from legcf.experiments.published import PUBLISHED_METRICS
 from legcf.training.registry import config_from_json
 from legcf.training.run import train
 from legcf.training.run_folder import TrainedModel
@@ -40,6 +39,7 @@ from legcf.training.session import TrainingOptions
 _PARENT_SECONDS = 0.5
 _STATE, _FACTS = "state", "facts"  # arrays of an outcome, beside those of metrics
 OUTCOME = "outcome.safetensors"
+RETRIES = 2  # of a run whose process on a Dask worker dies; a lost worker's runs are moved by Dask itself
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 # Every step needs the same large arrays again. By default glibc gives them back to the system and takes them anew, page
 # by page: a third of a step's time. Kept, and in large pages, they cost nothing. Other C libraries do not read this.
@@ -62,8 +62,8 @@ class WorkerJob:
     folder: str = ""
     """Where checkpoints and the outcome are."""
     parent: int = 0
-    per_user: bool = True
-    """Whether to measure every test user apart."""
+    per_user: Sequence[str] = ()
+    """Metrics that are measured for every test user apart, such as ndcg@20."""
     keep_state: bool = False
 
     def to_json(self) -> str:
@@ -170,10 +170,10 @@ def _carried_out(job: WorkerJob, folder: Path) -> Outcome:
     trained = _trained(job, dataset, folder)
     per_user = {}
     if job.per_user:
-        ks = sorted({int(name.partition("@")[2]) for name in PUBLISHED_METRICS})
-        names = {name.partition("@")[0] for name in PUBLISHED_METRICS}
+        ks = sorted({int(name.partition("@")[2]) for name in job.per_user})
+        names = {name.partition("@")[0] for name in job.per_user}
         values, _, _ = evaluate_per_user(trained.ranking, dataset.test, ks, metrics=names)
-        per_user = {name: values[name] for name in PUBLISHED_METRICS}
+        per_user = {name: values[name] for name in job.per_user}
     state = None
     if job.keep_state:
         state = save({name: np.asarray(values, order="C") for name, values in trained.model.layer.state_dict().items()})
