@@ -80,7 +80,8 @@ class Registry(MutableMapping[str, Part], Generic[Part]):
         """Say what to install for a part of the package `legcf-studies`, if that is missing."""
         if name in self.of_studies and name not in self:
             raise UserError(
-                f"The {self.kind} `{name}` is in another package: run `pip install legcf-studies` and try again."
+                f"The {self.kind} `{name}` is in another package: run `pip install legcf-studies` (in a checkout"
+                " `pip install ./studies`) and try again."
             )
 
     @property
