@@ -30,10 +30,10 @@ from legcf.core.errors import UserError
 from legcf.core.files import write_json
 from legcf.data.interactions import Dataset
 from legcf.data.source import DataOptions, load_data
-from legcf.embeddings.presets import PAPER_TRAINING
 from legcf.training.loop import TrainingOptions
 from legcf.training.registry import resolve
 from legcf.training.run import train
+from legcf_studies.methods.common import PAPER_TRAINING
 from legcf_studies.paper.cells import Cell, StudyContext
 from legcf_studies.paper.studies import rate_at, searched
 

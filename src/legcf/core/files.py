@@ -71,22 +71,6 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def held(path: Path, otherwise: str) -> Iterator[None]:
-    """Lock `path` while this process works; another one gets the sentence `otherwise`. A lock ends with its process."""
-    try:
-        import fcntl
-    except ImportError:  # Windows has none
-        yield
-        return
-    with open(path, "a", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UserError(otherwise) from error
-        yield
-
-
-@contextmanager
 def folder_held(folder: Path) -> Iterator[None]:
     """Lock a folder, which is made if it is not there, while this process writes in it; another gets a sentence.
 

@@ -8,7 +8,8 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from legcf.core.files import held
+from legcf.core.errors import UserError
 from legcf.data.dask_engine import dask_client
 from legcf.experiments.machine import code_version, cores, free_memory_mb
 from legcf.experiments.worker import OUTCOME, RETRIES, Outcome, WorkerJob, done_here, how_it_ended, started
@@ -45,7 +46,7 @@ class Scheduler:
             self.tell("kept", run)
         self.store.work_folder.mkdir(parents=True, exist_ok=True)
         busy = f"Another command works on {self.store.path}; wait for it, or choose another --store."
-        with held(self.store.work_folder / "lock", busy):
+        with _held(self.store.work_folder / "lock", busy):
             for run in kept:  # a command that was killed between its record and this
                 shutil.rmtree(self.store.work_folder / run.key[:16], ignore_errors=True)
             self._do([run for run in waiting if run not in kept])
@@ -162,6 +163,22 @@ class DaskScheduler(Scheduler):
                 client.cancel(list(sent))
                 for run in sent.values():
                     self.store.release(run.key)
+
+
+@contextmanager
+def _held(path: Path, otherwise: str) -> Iterator[None]:
+    """Lock `path` while this process works; another one gets the sentence `otherwise`. A lock ends with its process."""
+    try:
+        import fcntl
+    except ImportError:  # Windows has none
+        yield
+        return
+    with open(path, "a", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(otherwise) from error
+        yield
 
 
 def _outcome(future: Any) -> Outcome:

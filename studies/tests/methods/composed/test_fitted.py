@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from legcf.core.errors import UserError
-from legcf.embeddings.base import ones_at
 from legcf.training.registry import METHODS, resolve
+from legcf_studies.methods.common import ones_at
 from legcf_studies.methods.composed.fitted import least_squares
 from tests.helpers import planted
 

@@ -15,10 +15,11 @@ from torch import nn
 
 from legcf.core.arrays import IntArray
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, StateDict, normal, ones_at, smallest_type, take_saved_shapes
-from legcf.embeddings.budget import largest_within, solved
-from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
+from legcf.embeddings.base import EmbeddingLayer, StateDict, normal, smallest_type
+from legcf.embeddings.budget import solved
+from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
 from legcf_studies.methods.clustered.louvain import louvain
+from legcf_studies.methods.common import PAPER_TRAINING, largest_within, ones_at, take_saved_shapes
 from legcf_studies.methods.composed.fitted import FittedConfig, start_from_als
 from legcf_studies.methods.composed.hashing import draw_constants, hashed
 

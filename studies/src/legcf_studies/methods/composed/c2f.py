@@ -18,14 +18,15 @@ from legcf.assignment.assignment import Assignment
 from legcf.core.arrays import FloatArray
 from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, StateDict, ones_at, smallest_type
-from legcf.embeddings.budget import largest_within, solved
+from legcf.embeddings.base import EmbeddingLayer, StateDict, smallest_type
+from legcf.embeddings.budget import solved
 from legcf.embeddings.legcf import Legcf
 from legcf.embeddings.legcf_codes import LegcfConfig
 from legcf.embeddings.legcf_presets import GRAPH_TRAINING
 from legcf.graph.adjacency import bipartite, expanded
 from legcf.graph.partition import communities
 from legcf.ranking.ranking import Codes
+from legcf_studies.methods.common import largest_within, ones_at
 
 _COARSE_PER_FINE = 3  # rows, as in the code: 300 and 100
 

@@ -15,12 +15,13 @@ from torch import nn
 
 from legcf.assignment.initialise import from_anchors
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, StateDict, smallest_type, take_saved_shapes, xavier_uniform
-from legcf.embeddings.budget import Budgeted, largest_within, solved
-from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
+from legcf.embeddings.base import EmbeddingLayer, StateDict, smallest_type
+from legcf.embeddings.budget import Budgeted, solved
+from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
 from legcf.graph.adjacency import bipartite
 from legcf.graph.partition import communities
 from legcf.ranking.tables.packing import pack_bits, unpack_bits
+from legcf_studies.methods.common import PAPER_TRAINING, largest_within, take_saved_shapes, xavier_uniform
 
 _STEP_BYTES = 4
 _ENTITIES_PER_BUCKET = 4  # as in LEGCF: of more communities METIS leaves many empty

@@ -17,11 +17,11 @@ from torch import nn
 from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, normal
-from legcf.embeddings.budget import Budgeted, ensure_within, solved, stored_values, too_small
+from legcf.embeddings.budget import Budgeted, solved, stored_values, too_small
 from legcf.embeddings.layer import ComparisonRow
-from legcf.embeddings.presets import PLAIN_PRESETS
 from legcf.graph.adjacency import bipartite
 from legcf.graph.partition import communities
+from legcf_studies.methods.common import PLAIN_PRESETS, ensure_within
 
 _ROW_DEVIATION = 0.1  # of an entry at the start, as in LightGCN's table
 Shape = tuple[int, int, int]

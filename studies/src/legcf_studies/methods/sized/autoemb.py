@@ -15,10 +15,11 @@ from pydantic import Field, model_validator
 from torch import nn
 
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, normal, xavier_uniform
+from legcf.embeddings.base import EmbeddingLayer, normal
 from legcf.embeddings.budget import Budgeted, stored_values, too_small
 from legcf.embeddings.layer import ComparisonRow
-from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
+from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
+from legcf_studies.methods.common import PAPER_TRAINING, xavier_uniform
 from legcf_studies.methods.sized.widths import check_widths
 
 LEVELS = 32

@@ -18,12 +18,12 @@ from legcf.core.arrays import FloatArray
 from legcf.core.config import BackboneConfig
 from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, StateDict, normal, take_saved_shapes
-from legcf.embeddings.budget import largest_within
+from legcf.embeddings.base import EmbeddingLayer, StateDict, normal
 from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
 from legcf.graph.adjacency import bipartite, normalised
 from legcf.graph.operator import Operator
 from legcf.graph.propagate import polynomial
+from legcf_studies.methods.common import largest_within, take_saved_shapes
 from legcf_studies.methods.composed.fitted import FittedConfig, factorised_rows
 
 _SCALE_BYTES = 4

@@ -17,7 +17,8 @@ from torch import nn
 
 from legcf.data.interactions import Interactions
 from legcf.embeddings.layer import ComparisonRow
-from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
+from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
+from legcf_studies.methods.common import PAPER_TRAINING
 from legcf_studies.methods.sized.widths import WidthConfig, WidthTable, check_widths
 
 _EPSILON = 1e-5  # of the normalisation, torch's default

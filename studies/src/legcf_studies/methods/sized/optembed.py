@@ -15,7 +15,8 @@ from torch import nn
 
 from legcf.embeddings.budget import solved
 from legcf.embeddings.layer import ComparisonRow
-from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING, PAPER_TRAINING
+from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
+from legcf_studies.methods.common import PAPER_TRAINING
 from legcf_studies.methods.sized.widths import WidthConfig, WidthTable
 
 _QUICK: dict[str, Any] = {

@@ -20,12 +20,10 @@ from legcf.embeddings.base import (
     EmbeddingLayer,
     normal,
     smallest_type,
-    take_saved_shapes,
-    xavier_uniform,
 )
 from legcf.embeddings.budget import Budgeted, solved, stored_values
 from legcf.embeddings.layer import ComparisonRow
-from legcf.embeddings.presets import PAPER_TRAINING, SMALL_TRAINING
+from legcf_studies.methods.common import PAPER_TRAINING, SMALL_TRAINING, take_saved_shapes, xavier_uniform
 
 Granularity = Literal["global", "dim", "entity", "field", "field-dim", "entity-dim"]
 

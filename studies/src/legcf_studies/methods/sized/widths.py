@@ -11,8 +11,9 @@ from pydantic import Field
 from torch import nn
 
 from legcf.data.interactions import Interactions
-from legcf.embeddings.base import EmbeddingLayer, normal, smallest_type, xavier_uniform
+from legcf.embeddings.base import EmbeddingLayer, normal, smallest_type
 from legcf.embeddings.budget import Budgeted, stored_values, too_small
+from legcf_studies.methods.common import xavier_uniform
 
 
 class WidthConfig(Budgeted):
