@@ -26,7 +26,7 @@ $(VENV)/site: $(VENV)/core
 	touch $@
 
 $(VENV)/dev: $(VENV)/core
-	$(PIP) -e '.[dev]' -e './studies[report]'
+	$(PIP) -e '.[dev]' -e './studies[dask,report]'
 	touch $@
 
 demo: $(VENV)/core ## Train on real film ratings, print accuracy, size and recommendations

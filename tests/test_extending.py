@@ -22,6 +22,7 @@ import pytest
 from legcf.assignment.solvers import SOLVERS
 from legcf.cli import app
 from legcf.cli import commands as legcf_cli
+from legcf.data.engines import ENGINES
 from legcf.data.reading.formats import FORMATS
 from legcf.evaluation.metrics import METRICS
 from legcf.training.losses import LOSSES, Loss
@@ -172,7 +173,7 @@ def test_contributing_names_what_there_is() -> None:
     code = "\n".join(path.read_text() for folder in ("src", "tests") for path in (ROOT / folder).rglob("*.py"))
     names = set(re.findall(r"`(_?[A-Z_]{4,}|_[a-z_]+|[A-Z][a-z]+[A-Z]\w+|[a-z]+_[a-z_]+)`", text))
     assert {name for name in names if not re.search(rf"(def|class) {name}\b|\b{name}\b( =|:)", code)} == set()
-    registries = (METHODS, BACKBONES, LOSSES, SOLVERS, METRICS, FORMATS, app.COMMANDS)
+    registries = (METHODS, BACKBONES, LOSSES, SOLVERS, METRICS, FORMATS, app.COMMANDS, ENGINES)
     assert {one.group for one in registries} == set(re.findall(r"`(legcf\.[a-z]+s)`: ", text))
     for module, contract in re.findall(r"`([a-z]+)\.([A-Z]\w+Contract)`", text):
         assert hasattr(importlib.import_module(f"legcf.testing.{module}"), contract)

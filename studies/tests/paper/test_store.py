@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from legcf.core.errors import UserError
-from legcf.experiments.worker import Outcome
 from legcf_studies.paper.store import STORE_VERSION, ResultStore
+from legcf_studies.workers.process import Outcome
 from studies.tests.paper.tiny import pretend_finished, runs
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from legcf.core.config import merged
-from legcf.experiments.worker import Outcome
 from legcf_studies.paper.cells import Cell, Run, StudyContext, plan
 from legcf_studies.paper.store import ResultStore
+from legcf_studies.workers.process import Outcome
 from tests.forked import Forked, run_command
 
 FAST: dict[str, Any] = {"training": {"epochs": 2, "batch_size": 200, "threads": 1}}

@@ -54,7 +54,6 @@ def reproduce(
 ) -> None:
     """Run the cells of STUDY that the store does not have yet, then write the report into OUT."""
     from legcf.data.source import load_data
-    from legcf.experiments.machine import cores
     from legcf.experiments.sheet import check_suffix, write_sheets
     from legcf_studies.paper import published
     from legcf_studies.paper.expected import described, workloads
@@ -62,6 +61,7 @@ def reproduce(
     from legcf_studies.paper.store import ResultStore
     from legcf_studies.report.report import take_back, write_report
     from legcf_studies.report.tables import all_tables
+    from legcf_studies.workers.machine import cores
 
     source = str(Path(data).resolve()) if Path(data).exists() else data
     options = data_options.model_dump(mode="json", exclude_defaults=True)

@@ -9,12 +9,12 @@ from typing import Any
 
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset
-from legcf.experiments.machine import cores
 from legcf_studies.paper import published
 from legcf_studies.paper.cells import Plan, Run, StudyContext, plan
 from legcf_studies.paper.scheduler import DaskScheduler, HereScheduler, Scheduler
 from legcf_studies.paper.store import ResultStore
 from legcf_studies.paper.studies import EFFORTS, STUDIES, chosen_studies
+from legcf_studies.workers.machine import cores
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,12 @@ from typing import Any
 import psutil
 
 from legcf.core.errors import UserError
-from legcf.data.dask_engine import dask_client
-from legcf.experiments.machine import code_version, cores, free_memory_mb
-from legcf.experiments.worker import OUTCOME, RETRIES, Outcome, WorkerJob, done_here, how_it_ended, started
 from legcf_studies.paper.cells import Run, StudyContext
 from legcf_studies.paper.published import PUBLISHED_METRICS
 from legcf_studies.paper.store import ResultStore
+from legcf_studies.workers.dask_engine import dask_client
+from legcf_studies.workers.machine import code_version, cores, free_memory_mb
+from legcf_studies.workers.process import OUTCOME, RETRIES, Outcome, WorkerJob, done_here, how_it_ended, started
 
 _POLL_SECONDS = 0.1
 _BASE_MB, _COPIES_OF_A_TABLE, _BASIS_MB = 500.0, 12, 1024.0

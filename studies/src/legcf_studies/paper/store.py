@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf.core.errors import UserError
-from legcf.experiments.worker import Outcome
 from legcf_studies.paper.cells import Run
+from legcf_studies.workers.process import Outcome
 
 STORE_VERSION = 1
 _APPLICATION = 0x6C656763  # "legc": tells our files from other SQLite databases

@@ -15,8 +15,6 @@ import psutil
 import legcf
 from legcf.training.registry import METHODS
 
-_CLOCK_SECONDS = 2.0  # how far apart two readings of one process's start may be
-
 
 def cores() -> int:
     """Return how many cores this process may use, which can be fewer than there are."""
@@ -52,25 +50,6 @@ def code_version() -> str:
         for path in sorted(source.parent.rglob("*.py")) if source.stem == "__init__" else [source]:
             hasher.update(path.relative_to(source.parent).as_posix().encode() + path.read_bytes())
     return f"{legcf.__version__}+{hasher.hexdigest()[:8]}"
-
-
-def owner_mark() -> str:
-    """Return a mark of this process that no other process on any machine has."""
-    process = psutil.Process(os.getpid())
-    return f"{socket.gethostname()} {process.pid} {process.create_time():.2f}"
-
-
-def is_gone(owner: str) -> bool:
-    """Return whether the process of this mark has ended; of another machine's we cannot know."""
-    host, pid, created = owner.rsplit(" ", 2)
-    if host != socket.gethostname():
-        return False
-    try:
-        process = psutil.Process(int(pid))
-        other = abs(process.create_time() - float(created)) > _CLOCK_SECONDS
-        return bool(other or process.status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True
 
 
 def _processor() -> str:

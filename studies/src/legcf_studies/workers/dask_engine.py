@@ -55,7 +55,7 @@ def dask_client(scheduler: str | None, asked_by: str) -> Iterator[Any]:
     try:
         from distributed import Client, LocalCluster
     except ModuleNotFoundError as error:
-        raise MissingExtra(asked_by, "dask") from error
+        raise MissingExtra(asked_by, "dask", "legcf-studies") from error
 
     if scheduler is None:
         with (

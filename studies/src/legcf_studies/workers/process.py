@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train in a process of its own, and hand back what came of it. `python -m legcf.experiments.worker` < job.
+"""Train in a process of its own, and hand back what came of it. `python -m legcf_studies.workers.process` < job.
 
 The process writes its outcome to a file; whoever started it puts that where it belongs. So a results store is written
 by one process alone, wherever its runs are trained: on this machine, or by the workers of a Dask cluster.
@@ -30,11 +30,11 @@ from legcf.core.files import written_whole
 from legcf.data.options import DataOptions
 from legcf.data.source import load_data
 from legcf.evaluation import evaluate_per_user
-from legcf.experiments.machine import code_version, cores, describe
 from legcf.training.registry import config_from_json
 from legcf.training.run import train
 from legcf.training.run_folder import TrainedModel
 from legcf.training.session import TrainingOptions
+from legcf_studies.workers.machine import code_version, cores, describe
 
 _PARENT_SECONDS = 0.5
 _STATE, _FACTS = "state", "facts"  # arrays of an outcome, beside those of metrics
@@ -105,7 +105,7 @@ def started(job: WorkerJob, threads: int, log: Path) -> subprocess.Popen[str]:
     """Start the process that does the job."""
     with open(log, "w", encoding="utf-8") as file:
         process = subprocess.Popen(
-            [sys.executable, "-m", "legcf.experiments.worker"],
+            [sys.executable, "-m", "legcf_studies.workers.process"],
             stdin=subprocess.PIPE, stdout=file, stderr=file, text=True,
             env={"GLIBC_TUNABLES": _KEEP_MEMORY, **os.environ, **dict.fromkeys(_THREADS, str(threads))},
         )  # fmt: skip
