@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from planted_graph import planted
 from rich.console import Console
 from rich.table import Table
 
 from legcf.assignment.solvers import SOLVERS
-from legcf.data.catalogue.synthetic import planted
 from legcf.data.interactions import Dataset
 from legcf.data.source import DataOptions, load_data
 from legcf.evaluation import evaluate

@@ -26,11 +26,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from planted_graph import planted
 
 from legcf.assignment.dictionary import learn
 from legcf.core import distributed, threads
 from legcf.core.arrays import FloatArray
-from legcf.data.catalogue.synthetic import Planted, planted, write_folder
+from legcf.data.catalogue.synthetic import Planted, write_folder
 from legcf.data.interactions import Dataset
 from legcf.data.options import DataOptions
 from legcf.data.source import load_data, prepare_source

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from legcf.embeddings.budget import bytes_of_budget, stored_values, too_small
+from legcf.embeddings.full import DEFAULT_RANKING, DEFAULT_TRAINING
 from legcf.embeddings.layer import xavier_values
-from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
 
 # The LEGCF paper's loop: 5 negatives per pair, about 2,048 triplets per step, the best epoch by NDCG@5.
 PAPER_TRAINING: dict[str, Any] = {"batch_size": 410, "learning_rate": 1e-3, "l2": 5e-4, "monitor": "ndcg@5"}

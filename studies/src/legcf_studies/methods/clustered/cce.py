@@ -16,7 +16,7 @@ from torch import nn
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, StateDict, normal, smallest_type
 from legcf.embeddings.budget import Budgeted, solved
-from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
+from legcf.embeddings.full import DEFAULT_RANKING, DEFAULT_TRAINING
 from legcf_studies.methods.common import PAPER_TRAINING, largest_within
 from legcf_studies.methods.composed.hashing import draw_constants, hashed
 

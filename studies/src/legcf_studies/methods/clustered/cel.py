@@ -18,8 +18,8 @@ from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, normal, smallest_type
 from legcf.embeddings.budget import Budgeted, solved, stored_values, too_small
+from legcf.embeddings.full import DEFAULT_RANKING, DEFAULT_TRAINING
 from legcf.embeddings.layer import ComparisonRow
-from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
 from legcf_studies.methods.common import PAPER_TRAINING, ones_at, take_saved_shapes
 
 

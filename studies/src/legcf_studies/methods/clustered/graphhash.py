@@ -17,7 +17,7 @@ from legcf.core.arrays import IntArray
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, StateDict, normal, smallest_type
 from legcf.embeddings.budget import solved
-from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
+from legcf.embeddings.full import DEFAULT_RANKING, DEFAULT_TRAINING
 from legcf_studies.methods.clustered.louvain import louvain
 from legcf_studies.methods.common import PAPER_TRAINING, largest_within, ones_at, take_saved_shapes
 from legcf_studies.methods.composed.fitted import FittedConfig, start_from_als

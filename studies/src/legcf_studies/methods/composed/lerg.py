@@ -17,7 +17,7 @@ from legcf.assignment.initialise import from_anchors
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, StateDict, smallest_type
 from legcf.embeddings.budget import Budgeted, solved
-from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
+from legcf.embeddings.full import DEFAULT_RANKING, DEFAULT_TRAINING
 from legcf.graph.adjacency import bipartite
 from legcf.graph.partition import communities
 from legcf.ranking.tables.packing import pack_bits, unpack_bits

@@ -19,7 +19,7 @@ from legcf.core.config import BackboneConfig
 from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, StateDict, normal
-from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
+from legcf.embeddings.full import DEFAULT_RANKING, DEFAULT_TRAINING
 from legcf.graph.adjacency import bipartite, normalised
 from legcf.graph.operator import Operator
 from legcf.graph.propagate import polynomial

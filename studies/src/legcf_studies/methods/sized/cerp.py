@@ -14,8 +14,8 @@ from pydantic import Field
 
 from legcf.core.errors import UserError
 from legcf.embeddings.budget import solved, stored_values
+from legcf.embeddings.full import DEFAULT_RANKING, DEFAULT_TRAINING
 from legcf.embeddings.layer import ComparisonRow
-from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
 from legcf_studies.methods.common import PAPER_TRAINING
 from legcf_studies.methods.sized.pep import PrunedLayer, PrunedTable, PruningConfig
 

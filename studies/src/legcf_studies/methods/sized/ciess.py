@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from legcf.embeddings.budget import solved
+from legcf.embeddings.full import DEFAULT_RANKING, DEFAULT_TRAINING
 from legcf.embeddings.layer import ComparisonRow
-from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
 from legcf_studies.methods.common import PAPER_TRAINING
 from legcf_studies.methods.sized.widths import WidthConfig, WidthTable
 

@@ -16,7 +16,7 @@ from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, smallest_type
 from legcf.embeddings.budget import solved
-from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
+from legcf.embeddings.full import DEFAULT_RANKING, DEFAULT_TRAINING
 from legcf_studies.methods.common import PAPER_TRAINING, largest_within, take_saved_shapes, xavier_uniform
 from legcf_studies.methods.composed.fitted import FittedConfig, factorised_rows
 from legcf_studies.methods.sized.pep import scattered

@@ -14,8 +14,8 @@ from pydantic import Field, model_validator
 from torch import nn
 
 from legcf.embeddings.budget import solved
+from legcf.embeddings.full import DEFAULT_RANKING, DEFAULT_TRAINING
 from legcf.embeddings.layer import ComparisonRow
-from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
 from legcf_studies.methods.common import PAPER_TRAINING
 from legcf_studies.methods.sized.widths import WidthConfig, WidthTable
 

@@ -12,7 +12,7 @@ from legcf.data.ids import IdMap
 from legcf.data.interactions import Dataset, Interactions
 from legcf.data.source import load_data
 from legcf.embeddings.baselines.compare import baselines
-from legcf.evaluation.popularity_weight import choose_popularity_weight
+from legcf.evaluation.weights import choose_popularity_weight
 from legcf.ranking.popularity import with_popularity
 from legcf.ranking.ranking import Ranking
 from legcf.recommender import Recommender
