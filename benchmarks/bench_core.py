@@ -28,7 +28,7 @@ from rich.table import Table
 from legcf.assignment.solvers import SOLVERS
 from legcf.data.interactions import Dataset
 from legcf.data.source import DataOptions, load_data
-from legcf.evaluation import evaluate
+from legcf.evaluation.evaluate import evaluate
 from legcf.training.assess import peak_memory_mb
 from legcf.training.loop import Session, TrainingOptions
 from legcf.training.registry import METHODS, resolve

@@ -35,7 +35,7 @@ from legcf.data.catalogue.synthetic import Planted, write_folder
 from legcf.data.interactions import Dataset
 from legcf.data.options import DataOptions
 from legcf.data.source import load_data, prepare_source
-from legcf.evaluation import evaluate
+from legcf.evaluation.evaluate import evaluate
 from legcf.factorisation.als import AlsSettings, factorise
 from legcf.ranking.item_lists.ridge import find_candidates, solve
 from legcf.ranking.ranking import Ranking

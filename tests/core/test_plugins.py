@@ -97,4 +97,3 @@ def test_what_the_studies_bring_names_its_package_where_that_is_missing(site: Pa
     install(site, "numbers_a", "three = numbers_a:THREE", "THREE = 3")
     numbers = Registry("number", "legcf.numbers", lambda part: isinstance(part, int), {"one": 1}, ("three",))
     assert find_part("number", "three", numbers) == 3
-    assert numbers.packages == ["numbers_a"]

@@ -71,11 +71,6 @@ class Registry(MutableMapping[str, Part], Generic[Part]):
     def __len__(self) -> int:
         return len({*self._parts, *self._others})
 
-    @property
-    def packages(self) -> list[str]:
-        """Return the names to import of other packages that bring parts."""
-        return sorted({entry.module.partition(".")[0] for entry in self._others.values()})
-
     def check_installed(self, name: object) -> None:
         """Say what to install for a part of the package `legcf-studies`, if that is missing."""
         if name in self.of_studies and name not in self:

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf.core.errors import UserError
-from legcf.evaluation import evaluate_per_user
-from legcf.evaluation.evaluate import DEFAULT_KS
+from legcf.evaluation.evaluate import DEFAULT_KS, evaluate_per_user
 from legcf.experiments.cross_validation import FOLDS_FILE, CrossValidation
 from legcf.experiments.sheet import Sheet, SheetCell, Value
 from legcf.experiments.statistics import paired

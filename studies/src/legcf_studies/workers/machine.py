@@ -6,6 +6,7 @@ import hashlib
 import os
 import platform
 import socket
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -43,8 +44,9 @@ def describe() -> dict[str, Any]:
 def code_version() -> str:
     """Return the release and a digest of the sources, those of packages that bring methods among them: two commits of
     one release are not the same code."""
+    packages = sorted({entry.module.partition(".")[0] for entry in entry_points(group=METHODS.group)})
     hasher = hashlib.sha256()
-    for package in ("legcf", *METHODS.packages):
+    for package in ("legcf", *packages):
         spec = find_spec(package)
         source = Path(spec.origin if spec is not None and spec.origin is not None else package)
         for path in sorted(source.parent.rglob("*.py")) if source.stem == "__init__" else [source]:

@@ -29,7 +29,7 @@ from legcf.core.errors import UserError
 from legcf.core.files import written_whole
 from legcf.data.options import DataOptions
 from legcf.data.source import load_data
-from legcf.evaluation import evaluate_per_user
+from legcf.evaluation.evaluate import evaluate_per_user
 from legcf.training.registry import config_from_json
 from legcf.training.run import train
 from legcf.training.run_folder import TrainedModel
