@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+SOURCES := src studies tests benchmarks tools
 RUN ?= runs/demo
 PEERS_DATA ?= lastfm
 PYTHONS ?= $(PYTHON)
@@ -15,9 +16,9 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 help: ## Say what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
 
-$(VENV)/core: pyproject.toml constraints.txt
+$(VENV)/core: pyproject.toml studies/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) -e '.[demo,plot]'
+	$(PIP) -e '.[demo,plot]' -e ./studies
 	touch $@
 
 $(VENV)/site: $(VENV)/core
@@ -25,7 +26,7 @@ $(VENV)/site: $(VENV)/core
 	touch $@
 
 $(VENV)/dev: $(VENV)/core
-	$(PIP) -e '.[dev]'
+	$(PIP) -e '.[dev]' -e './studies[dask,report]'
 	touch $@
 
 demo: $(VENV)/core ## Train on real film ratings, print accuracy, size and recommendations
@@ -50,14 +51,14 @@ test-install: $(VENV)/dev ## A wheel in an empty environment trains and serves; 
 	TMPDIR=$${TMPDIR:-/tmp} PYTHONS="$(PYTHONS)" $(BIN)/pytest -m install tests/test_installation.py --timeout 1800
 
 lint: $(VENV)/dev ## What `make test` checks before the tests
-	$(BIN)/ruff format --check src tests benchmarks tools
-	$(BIN)/ruff check src tests benchmarks tools
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache --no-logo
 
 format: $(VENV)/dev ## Put the code in the form that `make lint` asks for
-	$(BIN)/ruff format src tests benchmarks tools
-	$(BIN)/ruff check --fix src tests benchmarks tools
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix $(SOURCES)
 
 docs: $(VENV)/site ## The documentation as a site in site/; a broken link or reference fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
@@ -66,8 +67,9 @@ docs: $(VENV)/site ## The documentation as a site in site/; a broken link or ref
 docs-serve: $(VENV)/site ## The same, in a browser while you write
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
-build: $(VENV)/dev ## A source distribution and a wheel in dist/
+build: $(VENV)/dev ## Source distributions and wheels of legcf and legcf-studies in dist/
 	$(BIN)/python -m build
+	$(BIN)/python -m build --outdir dist studies
 
 bench: $(VENV)/dev ## Every benchmark, each printing ratios measured in one run and writing JSON
 	for file in benchmarks/bench_*.py; do $(BIN)/python $$file; done

@@ -24,10 +24,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from planted_graph import planted
 from rich.console import Console
 from rich.table import Table
 
-from legcf.data.catalogue.synthetic import planted
 from legcf.data.interactions import Dataset
 from legcf.data.source import DataOptions, load_data
 from legcf.graph.adjacency import bipartite, normalised

@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from legcf import DataOptions, Dataset, compress, load_data
-from legcf.evaluation import evaluate
+from legcf.evaluation.evaluate import evaluate
 from legcf.ranking.ranking import Ranking
 
 SIZES = "2000:4,500:4"

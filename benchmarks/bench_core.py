@@ -21,14 +21,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from planted_graph import planted
 from rich.console import Console
 from rich.table import Table
 
 from legcf.assignment.solvers import SOLVERS
-from legcf.data.catalogue.synthetic import planted
 from legcf.data.interactions import Dataset
 from legcf.data.source import DataOptions, load_data
-from legcf.evaluation import evaluate
+from legcf.evaluation.evaluate import evaluate
 from legcf.training.assess import peak_memory_mb
 from legcf.training.loop import Session, TrainingOptions
 from legcf.training.registry import METHODS, resolve

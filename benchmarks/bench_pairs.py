@@ -25,7 +25,7 @@ import psutil
 
 from legcf.data.options import DataOptions
 from legcf.data.source import load_data
-from legcf.experiments.report.figure import new_figure, plain, to_svg
+from legcf_studies.report.figure import new_figure, plain, to_svg
 
 RESULTS = Path(__file__).parent / "results"
 # Of the same shape, up to the number of communities: 100 pairs a user, 200 an item.

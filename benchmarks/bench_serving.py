@@ -372,7 +372,7 @@ def held_out(options: argparse.Namespace) -> dict[str, Any]:
     from legcf import DataOptions, load_data
     from legcf.core.config import merged, parse_assignments
     from legcf.data.interactions import Interactions
-    from legcf.evaluation import evaluate
+    from legcf.evaluation.evaluate import evaluate
     from legcf.export.build import build, served_ranking
     from legcf.export.options import ExportOptions
     from legcf.training.loop import TrainingOptions

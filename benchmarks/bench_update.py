@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from legcf.data.interactions import Dataset, Interactions
 from legcf.data.source import DataOptions, load_data
-from legcf.evaluation import evaluate
+from legcf.evaluation.evaluate import evaluate
 from legcf.recommender import Recommender
 from legcf.training.run_folder import TrainedModel, load_model, save_model
 from legcf.updating.update import update

@@ -15,7 +15,7 @@ import numpy as np
 from legcf.core.arrays import FloatArray
 from legcf.core.hill_climb import climb
 from legcf.data.interactions import Dataset
-from legcf.evaluation import evaluate, sample_eval_users
+from legcf.evaluation.evaluate import evaluate, sample_eval_users
 from legcf.factorisation.als import AlsSettings, confidences, factorise, with_alpha
 from legcf.factorisation.half_step import solve_side
 from legcf.ranking.item_lists.recipe import ListFitter

@@ -11,10 +11,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from legcf.experiments.report.report import largest_fall
-from legcf.experiments.report.tables import ended_by, was_rising
 from legcf.experiments.statistics import Measured
-from legcf.experiments.store import StoredRun
+from legcf_studies.paper.store import StoredRun
+from legcf_studies.report.report import largest_fall
+from legcf_studies.report.tables import ended_by, was_rising
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGES = (DOCS / "paper-checked.md", DOCS / "reproduction" / "details.md")

@@ -11,7 +11,7 @@ what may be wrong is a rate too high.
 
 Every trial has the loss and the start of that study and seed 0; it ends after N epochs of a stage (12), or earlier by
 patience. Trials are kept in benchmarks/results/rates-DATA.json as they come, so a search that was stopped goes on; the
-best of every method is written into src/legcf/experiments/rates.json. Test is never looked at.
+best of every method is written into studies/src/legcf_studies/paper/rates.json. Test is never looked at.
 """
 
 import argparse
@@ -30,15 +30,15 @@ from legcf.core.errors import UserError
 from legcf.core.files import write_json
 from legcf.data.interactions import Dataset
 from legcf.data.source import DataOptions, load_data
-from legcf.embeddings.presets import PAPER_TRAINING
-from legcf.experiments.cells import Cell, StudyContext
-from legcf.experiments.studies import rate_at, searched
 from legcf.training.loop import TrainingOptions
 from legcf.training.registry import resolve
 from legcf.training.run import train
+from legcf_studies.methods.common import PAPER_TRAINING
+from legcf_studies.paper.cells import Cell, StudyContext
+from legcf_studies.paper.studies import rate_at, searched
 
 HERE = Path(__file__).resolve().parent
-KEPT = HERE.parent / "src" / "legcf" / "experiments" / "rates.json"
+KEPT = HERE.parent / "studies" / "src" / "legcf_studies" / "paper" / "rates.json"
 RATES = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 FROM_THE_MIDDLE = sorted(RATES, key=lambda rate: abs(math.log(rate / 3e-3)))  # of equals, the first is taken
 EPOCHS = 12

@@ -21,7 +21,7 @@ from one_file import write
 from legcf.data.interactions import Dataset, Interactions
 from legcf.data.options import DataOptions
 from legcf.data.source import load_data
-from legcf.evaluation import evaluate
+from legcf.evaluation.evaluate import evaluate
 from legcf.ranking.item_lists.recipe import ListFitter
 from legcf.ranking.item_lists.ridge import find_candidates, solve
 from legcf.ranking.selection_policy import SelectionPolicy

@@ -23,8 +23,8 @@ from paper_tables import OFFICIAL, official
 from legcf.core.config import merged
 from legcf.data.interactions import Dataset
 from legcf.data.source import DataOptions, load_data
-from legcf.embeddings.composed.legcf import Legcf
-from legcf.evaluation import evaluate
+from legcf.embeddings.legcf import Legcf
+from legcf.evaluation.evaluate import evaluate
 from legcf.training.loop import Session, TrainingOptions
 from legcf.training.registry import METHODS, resolve
 from legcf.training.run import build_model

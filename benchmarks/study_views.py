@@ -35,7 +35,7 @@ from legcf.core.hill_climb import climb
 from legcf.data.interactions import Interactions
 from legcf.data.options import DataOptions
 from legcf.data.source import load_data
-from legcf.evaluation import evaluate_per_user
+from legcf.evaluation.evaluate import evaluate_per_user
 from legcf.evaluation.evaluator import Evaluator
 from legcf.factorisation.als import AlsSettings, factorise
 from legcf.factorisation.history_vectors import HISTORY_POWER, history_items, pooled_ranking

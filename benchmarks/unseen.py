@@ -29,7 +29,7 @@ from legcf.core.hill_climb import climb
 from legcf.data.catalogue.synthetic import Planted, write_csv
 from legcf.data.interactions import Dataset
 from legcf.data.source import DataOptions, load_data
-from legcf.evaluation import evaluate_per_user
+from legcf.evaluation.evaluate import evaluate_per_user
 from legcf.training.loop import TrainingOptions
 from legcf.training.registry import resolve
 from legcf.training.run import train

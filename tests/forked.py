@@ -15,8 +15,8 @@ _SERVER.set_forkserver_preload(
     [
         "pytest",
         "legcf.cli.commands.train",
-        "legcf.experiments.reproduce",
-        "legcf.experiments.report.plots",
+        "legcf_studies.paper.reproduce",
+        "legcf_studies.report.plots",
         "torch._dynamo",
     ]
 )  # the last by itself takes two seconds, and optimisers want it

@@ -13,7 +13,7 @@ from legcf.core import distributed
 from legcf.core.config import TrainingConfig
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset
-from legcf.evaluation import evaluate
+from legcf.evaluation.evaluate import evaluate
 from legcf.factorisation.als import AlsSettings, factorise
 from legcf.factorisation.spectral import singular_vectors
 from legcf.ranking.item_lists.ridge import find_candidates, solve

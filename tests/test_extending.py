@@ -22,12 +22,13 @@ import pytest
 from legcf.assignment.solvers import SOLVERS
 from legcf.cli import app
 from legcf.cli import commands as legcf_cli
+from legcf.data.engines import ENGINES
 from legcf.data.reading.formats import FORMATS
 from legcf.evaluation.metrics import METRICS
-from legcf.experiments.cells import StudyContext
-from legcf.experiments.studies import STUDIES
 from legcf.training.losses import LOSSES, Loss
 from legcf.training.registry import BACKBONES, METHODS
+from legcf_studies.paper.cells import StudyContext
+from legcf_studies.paper.studies import STUDIES
 from tests.cli.commands.test_serve import MAIN, serving
 from tests.cli.typed import legcf, refused
 from tests.helpers import planted, write_folder
@@ -172,7 +173,7 @@ def test_contributing_names_what_there_is() -> None:
     code = "\n".join(path.read_text() for folder in ("src", "tests") for path in (ROOT / folder).rglob("*.py"))
     names = set(re.findall(r"`(_?[A-Z_]{4,}|_[a-z_]+|[A-Z][a-z]+[A-Z]\w+|[a-z]+_[a-z_]+)`", text))
     assert {name for name in names if not re.search(rf"(def|class) {name}\b|\b{name}\b( =|:)", code)} == set()
-    registries = (METHODS, BACKBONES, LOSSES, SOLVERS, METRICS, FORMATS)
+    registries = (METHODS, BACKBONES, LOSSES, SOLVERS, METRICS, FORMATS, app.COMMANDS, ENGINES)
     assert {one.group for one in registries} == set(re.findall(r"`(legcf\.[a-z]+s)`: ", text))
     for module, contract in re.findall(r"`([a-z]+)\.([A-Z]\w+Contract)`", text):
         assert hasattr(importlib.import_module(f"legcf.testing.{module}"), contract)
@@ -271,7 +272,7 @@ def test_a_command(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert legcf("popular", run).code == 2
     (tmp_path / "popular.py").write_text(COMMAND)
     monkeypatch.setattr(legcf_cli, "__path__", [*legcf_cli.__path__, str(tmp_path)])
-    monkeypatch.setattr(app, "COMMANDS", (*app.COMMANDS, "popular"))
+    monkeypatch.setitem(app.COMMANDS, "popular", app.command_of("popular"))
     found = json.loads(legcf("popular", run, "--json").out)
     counts = planted(40, 40).train.item_degrees
     assert list(found.values()) == sorted(counts.tolist(), reverse=True)[:3]

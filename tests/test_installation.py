@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 import urllib.request
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,6 +82,19 @@ def test_the_source_distribution_has_every_file(built: Built) -> None:
 
 
 @pytest.mark.slow
+def test_the_wheel_of_the_studies_has_all_that_it_reads(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "studies", tmp_path / "tree", ignore=_LEFT)
+    _run(sys.executable, "-m", "build", "--no-isolation", "--outdir", tmp_path, tmp_path / "tree")
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        packed = set(archive.namelist())
+    source = ROOT / "studies" / "src"
+    here = {path.relative_to(source).as_posix() for path in source.rglob("*.*") if "egg-info" not in str(path.parent)}
+    assert {name for name in here if name.endswith((".py", ".json", ".typed"))} - packed == set()
+    assert any(name.endswith("entry_points.txt") for name in packed)
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("nothing_of_this_tree")
 def test_a_wheel_in_an_empty_environment_serves(
     built: Built,
@@ -110,6 +124,8 @@ def test_a_wheel_in_an_empty_environment_serves(
         assert _run(legcf, *command.split(), code=2) == (
             f"legcf: `legcf {name}` needs optional packages: run `pip install 'legcf[train]'` and try again.\n"
         )
+
+    assert "run `pip install legcf-studies`" in _run(legcf, "reproduce", "table2", "--data", "gowalla", code=2)
 
     asked = "import legcf; scorer = legcf.Scorer.load({!r}); print(scorer.recommend_all(3)[0][:5].tolist())"
     assert json.loads(_run(python, "-c", asked.format(str(file)))) == best_of_five(file)

@@ -14,9 +14,19 @@ import pytest
 import yaml
 
 import legcf
+import legcf_studies
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PROJECT, STUDIES = (
+    tomllib.loads((folder / "pyproject.toml").read_text())["project"] for folder in (ROOT, ROOT / "studies")
+)
+WANTED = [
+    wanted
+    for project in (PROJECT, STUDIES)
+    for names in (project["dependencies"], *project["optional-dependencies"].values())
+    for wanted in names
+]
+SOURCES = [str(ROOT / "src"), str(ROOT / "studies" / "src")]
 ELSEWHERE = ("fcntl", "grp", "pwd", "resource", "termios", "uvloop")  # what Windows lacks
 LACKING = {  # names of modules that Windows has
     "os": """WNOHANG fork getegid geteuid getgid getpgid getuid killpg mkfifo posix_fadvise posix_fallocate pread preadv
@@ -39,6 +49,7 @@ def setup_file() -> ModuleType:
 
 def test_the_version_stands_in_one_place_and_others_agree() -> None:
     assert "version" in PROJECT["dynamic"]
+    assert legcf_studies.__version__ == legcf.__version__
     assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == legcf.__version__
     newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest is not None
@@ -47,8 +58,7 @@ def test_the_version_stands_in_one_place_and_others_agree() -> None:
 
 def test_everything_that_extras_name_is_pinned() -> None:
     pinned = {line.partition("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().split()}
-    wanted = [*PROJECT["dependencies"], *(one for extra in PROJECT["optional-dependencies"].values() for one in extra)]
-    names = {re.split(r"[\[<>=;\s]", one)[0].lower().replace("-", "_") for one in wanted} - {"legcf"}
+    names = {re.split(r"[\[<>=;\s]", one)[0].lower().replace("-", "_") for one in WANTED} - {"legcf"}
     kept_apart = {"mlflow_skinny"}  # wants older versions of others
     assert names - {name.replace("-", "_") for name in pinned} - kept_apart == set()
 
@@ -98,11 +108,11 @@ def elsewhere(name, globals=None, *rest, **more):
         raise ModuleNotFoundError(name)
     return ours(name, globals, *rest, **more)
 builtins.__import__ = elsewhere
-root = pathlib.Path({str(ROOT / "src")!r})
-for path in sorted((root / "legcf").rglob("*.py")):
-    name = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
-    if not name.endswith("__main__"):
-        importlib.import_module(name)
+for root in map(pathlib.Path, {SOURCES}):
+    for path in sorted(root.rglob("*.py")):
+        name = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+        if not name.endswith("__main__"):
+            importlib.import_module(name)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -112,13 +122,12 @@ def test_nothing_that_only_posix_has_is_used_at_import() -> None:
     """What others need is imported with all names there; then ours is imported again without those of POSIX."""
     code = f"""
 import importlib, pathlib, sys
-root = pathlib.Path({str(ROOT / "src")!r})
-paths = sorted((root / "legcf").rglob("*.py"))
-names = [".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__") for path in paths]
+paths = [path.relative_to(root) for root in {SOURCES} for path in sorted(pathlib.Path(root).rglob("*.py"))]
+names = [".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in paths]
 names = [name for name in names if not name.endswith("__main__")]
 for name in names:
     importlib.import_module(name)
-for name in [name for name in sys.modules if name.partition(".")[0] == "legcf"]:
+for name in [name for name in sys.modules if name.partition(".")[0] in ("legcf", "legcf_studies")]:
     del sys.modules[name]
 for module, lacking in {LACKING!r}.items():
     for name in lacking.split():
@@ -140,8 +149,7 @@ def test_every_pin_has_a_wheel_where_it_is_needed() -> None:
     found = table["without a wheel"]
     assert {where.partition(",")[0] for where in found} == {"Linux", "macOS", "Windows"}
     assert any("3.14" in where for where in found)
-    wanted = [*PROJECT["dependencies"], *(one for extra in PROJECT["optional-dependencies"].values() for one in extra)]
-    left_out = {re.split(r"[<>=;]", one)[0] for one in wanted if "sys_platform != 'win32'" in one}
+    left_out = {re.split(r"[<>=;]", one)[0] for one in WANTED if "sys_platform != 'win32'" in one}
     for where, pins in found.items():
         assert {pin.partition("==")[0] for pin in pins} <= (left_out if "Windows" in where else set()), where
 

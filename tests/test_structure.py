@@ -7,10 +7,17 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-import legcf
+import pytest
 
-SOURCE = Path(legcf.__file__).parent
+import legcf
+import legcf_studies
+
 ROOT = Path(__file__).parents[1]
+MAPS = {
+    Path(legcf.__file__).parent: ROOT / "docs" / "architecture.md",
+    Path(legcf_studies.__file__).parent: ROOT / "studies" / "README.md",
+}
+"""Folders of the packages, and where their modules are named."""
 MOST_LINES, MOST_MODULES, MOST_AT_THE_TOP = 400, 14, 1
 NO_VERBS = frozenset(
     re.findall(
@@ -25,13 +32,13 @@ VERBS = {"apply", "breed", "bring", "embed", "feed", "focus", "multiply", "need"
 LICENCE = "SPDX-License-Identifier: Apache-2.0"
 
 
-def modules() -> set[str]:
-    return {path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py")}
+def modules(source: Path) -> set[str]:
+    return {path.relative_to(source).as_posix() for path in source.rglob("*.py")}
 
 
-def named_in_the_map() -> list[str]:
+def named_in_the_map(page: Path) -> list[str]:
     """`folder/file.py` of every line under the headings of folders."""
-    text = (ROOT / "docs" / "architecture.md").read_text().partition("## The map")[2].partition("\n## ")[0]
+    text = page.read_text().partition("## The map")[2].partition("\n## ")[0]
     folder, found = "", []
     for line in text.splitlines():
         if line.startswith("**"):
@@ -55,24 +62,26 @@ def public_names(module: Path) -> Iterator[str]:
         yield from (name.id for name in names if isinstance(name, ast.Name) and name.id[0].isupper())
 
 
-def test_the_map_names_every_module_once() -> None:
-    named = named_in_the_map()
+@pytest.mark.parametrize("source", MAPS)
+def test_the_map_names_every_module_once(source: Path) -> None:
+    named, there = named_in_the_map(MAPS[source]), modules(source)
     assert len(named) == len(set(named))
-    assert sorted({module for module in modules() if not module.endswith("__init__.py")} - set(named)) == []
-    assert sorted(set(named) - modules()) == []
+    assert sorted({module for module in there if not module.endswith("__init__.py")} - set(named)) == []
+    assert sorted(set(named) - there) == []
 
 
 def test_no_class_or_constant_is_defined_twice() -> None:
     homes = defaultdict(list)
-    for module in modules():
-        for name in set(public_names(SOURCE / module)):
+    for module in (source / module for source in MAPS for module in modules(source)):
+        for name in set(public_names(module)):
             if not name.startswith("_"):
                 homes[name].append(module)
     assert {name: sorted(where) for name, where in homes.items() if len(where) > 1} == {}
 
 
-def test_folders_and_modules_are_of_a_size_one_can_see() -> None:
-    lengths = {module: len((SOURCE / module).read_text().splitlines()) for module in modules()}
+@pytest.mark.parametrize("source", MAPS)
+def test_folders_and_modules_are_of_a_size_one_can_see(source: Path) -> None:
+    lengths = {module: len((source / module).read_text().splitlines()) for module in modules(source)}
     assert {module: length for module, length in lengths.items() if length > MOST_LINES} == {}
     folders = Counter(str(Path(module).parent) for module in lengths if not module.endswith("__init__.py"))
     assert {folder: count for folder, count in folders.items() if count > MOST_MODULES} == {}
@@ -82,8 +91,8 @@ def test_folders_and_modules_are_of_a_size_one_can_see() -> None:
 def test_docstrings_begin_with_a_verb() -> None:
     """Nouns in the plural, participles and words that never begin an order are found; other nouns are not."""
     found = []
-    for module in modules():
-        for node in ast.walk(ast.parse((SOURCE / module).read_text())):
+    for module in (source / module for source in MAPS for module in modules(source)):
+        for node in ast.walk(ast.parse(module.read_text())):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 first = re.match(r"\W*([A-Za-z]+)", ast.get_docstring(node) or "Do")
                 word = first[1].lower() if first else ""
@@ -94,7 +103,9 @@ def test_docstrings_begin_with_a_verb() -> None:
 
 
 def test_every_source_file_names_its_licence() -> None:
-    files = [path for folder in ("benchmarks", "src", "tests", "tools") for path in (ROOT / folder).rglob("*.*")]
+    files = [
+        path for folder in ("benchmarks", "src", "studies", "tests", "tools") for path in (ROOT / folder).rglob("*.*")
+    ]
     sources = [path for path in files if path.suffix in {".css", ".html", ".js", ".py"}]
     assert len(sources) > 100
     first_lines = {path: path.read_text().split("\n", 2)[:2] for path in sources}

@@ -8,8 +8,8 @@ from typing import Any
 
 from roster import PROJECTS, ROWS, TRIALS
 
-from legcf.experiments.machine import describe
-from legcf.experiments.report.figure import new_figure, place_labels, plain, to_svg
+from legcf_studies.report.figure import new_figure, place_labels, plain, to_svg
+from legcf_studies.workers.machine import describe
 
 Record = dict[str, Any]
 _ORDER = ("gowalla", "yelp2018", "lastfm", "ml-1m")

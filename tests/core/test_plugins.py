@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from legcf.core.errors import UserError
-from legcf.core.plugins import Registry
+from legcf.core.plugins import Registry, find_part
 
 
 def registry() -> Registry[int]:
@@ -84,3 +84,16 @@ def test_two_packages_with_one_name_are_refused(site: Path) -> None:
     install(site, "second", "three = second:THREE", "THREE = 33")
     with pytest.raises(UserError, match="brings a number `three`, and so does package"):
         registry()["three"]
+
+
+def test_what_the_studies_bring_names_its_package_where_that_is_missing(site: Path) -> None:
+    numbers = Registry[int]("number", "legcf.numbers", lambda part: isinstance(part, int), {"one": 1}, ("three",))
+    with pytest.raises(
+        UserError, match=r"number `three` is in another package: run `pip install legcf-studies` \(in a"
+    ):
+        find_part("number", "three", numbers)
+    with pytest.raises(UserError, match="There is no number `four`: choose one of one"):
+        find_part("number", "four", numbers)
+    install(site, "numbers_a", "three = numbers_a:THREE", "THREE = 3")
+    numbers = Registry("number", "legcf.numbers", lambda part: isinstance(part, int), {"one": 1}, ("three",))
+    assert find_part("number", "three", numbers) == 3

@@ -10,7 +10,7 @@ import torch
 from legcf.assignment.assignment import Assignment
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset
-from legcf.embeddings.composed.legcf import Legcf, LegcfConfig
+from legcf.embeddings.legcf import Legcf, LegcfConfig
 from legcf.factorisation.als import factorise
 from legcf.graph.adjacency import bipartite
 from legcf.testing.methods import MethodContract, configured
@@ -28,7 +28,7 @@ def dataset() -> Dataset:
     return planted(52, 48, cold=2)
 
 
-@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.parametrize("method", sorted(METHODS.built_in))
 class TestMethods(MethodContract):
     pass
 

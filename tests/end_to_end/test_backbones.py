@@ -10,7 +10,7 @@ import pytest
 from legcf.assignment.update import aggregated
 from legcf.core.config import RunConfig
 from legcf.data.interactions import Dataset
-from legcf.embeddings.composed.legcf import Legcf
+from legcf.embeddings.legcf import Legcf
 from legcf.export.accuracy import headline
 from legcf.export.build import build, served_ranking
 from legcf.export.options import ExportOptions

@@ -11,7 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from legcf import Recommender, Request, Scorer
-from legcf.evaluation import evaluate
+from legcf.evaluation.evaluate import evaluate
 from legcf.server.app import create_app
 from legcf.server.settings import Settings
 from legcf.server.state.event_log import EventLog

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from legcf.data.interactions import Dataset
-from legcf.evaluation import evaluate
+from legcf.evaluation.evaluate import evaluate
 from legcf.ranking.ranking import Ranking
 from legcf.recommender import Recommender
 from tests.helpers import COMMUNITIES, planted

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from legcf.data.interactions import Interactions
-from legcf.evaluation import accuracies, accuracy, evaluate, evaluate_per_user
-from legcf.evaluation.evaluate import find_hits
+from legcf.evaluation.evaluate import accuracies, accuracy, evaluate, evaluate_per_user, find_hits
 from legcf.evaluation.metrics import METRICS
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.topk import rank

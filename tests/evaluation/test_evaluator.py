@@ -6,7 +6,8 @@ import pytest
 
 from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
-from legcf.evaluation import Evaluator, evaluate
+from legcf.evaluation.evaluate import evaluate
+from legcf.evaluation.evaluator import Evaluator
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.score import Lead, lead
 from tests.helpers import random_interactions

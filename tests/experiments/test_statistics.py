@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from legcf.experiments.statistics import Measured, holm, paired
+from legcf.experiments.statistics import Measured, paired
 
 
 def test_paired_is_scipys() -> None:
@@ -24,12 +24,6 @@ def test_no_difference_is_not_significant() -> None:
     found = paired(values, values)
     assert (found.t_test, found.wilcoxon, found.difference) == (1.0, 1.0, 0.0)
     assert paired(values[:1], values[:1]).t_test == 1.0
-
-
-def test_holm() -> None:
-    corrected = holm({"a": 0.01, "b": 0.04, "c": 0.03})
-    assert corrected == pytest.approx({"a": 0.03, "c": 0.06, "b": 0.06})
-    assert holm({}) == {}
 
 
 def test_spread_needs_two_seeds() -> None:

@@ -4,7 +4,7 @@
 import numpy as np
 
 from legcf.data.interactions import Interactions
-from legcf.evaluation import evaluate
+from legcf.evaluation.evaluate import evaluate
 from legcf.factorisation.als import AlsSettings, confidences, factorise, with_alpha
 from legcf.factorisation.half_step import solve_side
 from legcf.factorisation.history_vectors import history_metric

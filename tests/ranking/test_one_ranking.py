@@ -6,7 +6,7 @@ import pytest
 
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Dataset, Interactions
-from legcf.evaluation import evaluate_per_user
+from legcf.evaluation.evaluate import evaluate_per_user
 from legcf.export.build import build, served_ranking
 from legcf.export.options import ExportOptions
 from legcf.ranking.ranking import product_spread

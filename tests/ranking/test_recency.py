@@ -10,7 +10,7 @@ import pytest
 from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
 from legcf.data.source import DataOptions, load_data
-from legcf.evaluation.half_life import HALF_LIVES
+from legcf.evaluation.weights import HALF_LIVES
 from legcf.export.evaluate import evaluate_file
 from legcf.ranking.recency import recent, recent_profile
 from legcf.recommender import Recommender

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from legcf.embeddings.composed.legcf import Legcf, LegcfConfig
-from legcf.evaluation import eval_users, sample_eval_users
+from legcf.embeddings.legcf import Legcf, LegcfConfig
+from legcf.evaluation.evaluate import eval_users, sample_eval_users
 from legcf.factorisation import als
 from legcf.training import run, sampler
 from legcf.training.loop import TrainingOptions

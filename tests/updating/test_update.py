@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from legcf import Recommender, UserError
-from legcf.evaluation import evaluate
+from legcf.evaluation.evaluate import evaluate
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.ranking import Ranking
 from legcf.updating.update import MOST_GROWTH, REWEIGH_GROWTH

@@ -9,9 +9,9 @@ from legcf.assignment.dictionary import learn
 from legcf.data.interactions import Interactions
 from legcf.data.options import DataOptions
 from legcf.data.source import load_data
-from legcf.experiments.report.figure import new_figure, plain, to_svg
 from legcf.factorisation.als import AlsSettings, factorise
 from legcf.ranking.item_lists.ridge import find_candidates, solve
+from legcf_studies.report.figure import new_figure, plain, to_svg
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 FILMS, CODEBOOK, WIDTH = 60, 100, 32

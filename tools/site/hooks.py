@@ -20,7 +20,12 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[2]
-FROM_ROOT = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md", "security.md": "SECURITY.md"}
+FROM_ROOT = {
+    "contributing.md": "CONTRIBUTING.md",
+    "changelog.md": "CHANGELOG.md",
+    "security.md": "SECURITY.md",
+    "studies.md": "studies/README.md",
+}
 TREE = "tree"  # where files from outside docs/ are, in the site
 _LINK = re.compile(r"(?<=\]\()([^)\s#:]+)(?=[)#])")
 _FILE_NAME = re.compile(r"\[([\w./-]+\.md)\]\(([^)\s#:]+)(#[^)\s]*)?\)")

@@ -7,30 +7,32 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from legcf import __version__
 from legcf.cli.workers import left_for_starter
 from legcf.core.errors import UserError, training_packages_for
+from legcf.core.plugins import Later, Registry
 
-# A word is a module of `cli/commands/` with a function of that name, or with an `app` of further commands.
-COMMANDS = (
-    "data",
-    "train",
-    "update",
-    "evaluate",
-    "recommend",
-    "info",
-    "methods",
-    "compress",
-    "export",
-    "serve",
-    "reproduce",
-    "report",
-    "compare",
+
+def command_of(name: str) -> Later[Any]:
+    """Return the command in a module of `cli/commands/`: a function of its name, or an `app` of further commands."""
+
+    def imported() -> Any:
+        module = import_module(f"legcf.cli.commands.{name}")
+        return module.app if hasattr(module, "app") else getattr(module, name)
+
+    return Later(imported)
+
+
+_NAMES = (
+    "data", "train", "update", "evaluate", "recommend", "info", "methods", "compress", "export", "serve", "compare",
     "search",
+)  # fmt: skip
+COMMANDS: Registry[Any] = Registry(
+    "command", "legcf.commands", callable, {name: command_of(name) for name in _NAMES}, ("reproduce", "report")
 )
 
 _LOST = "Another rank has not answered in time (LEGCF_RANK_TIMEOUT): --resume continues from the last checkpoint."
@@ -50,12 +52,14 @@ def app_for(arguments: Sequence[str]) -> typer.Typer:
     )
     app.callback()(_before_any_command)  # so that a single command still goes by its name
     asked = arguments[0] if arguments else "--help"
-    for name in (asked,) if asked in COMMANDS else () if asked == "--version" else COMMANDS:
-        module = import_module(f"legcf.cli.commands.{name}")
-        if hasattr(module, "app"):
-            app.add_typer(module.app, name=name)
+    COMMANDS.check_installed(asked)
+    is_option = asked.startswith("-")
+    for name in () if asked == "--version" else (asked,) if not is_option and asked in COMMANDS else COMMANDS:
+        command = COMMANDS[name]
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
         else:
-            app.command()(getattr(module, name))
+            app.command(name)(command)
     return app
 
 

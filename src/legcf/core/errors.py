@@ -32,8 +32,8 @@ class UserError(Exception):
 class MissingExtra(UserError):
     """Report a feature whose optional packages are not installed."""
 
-    def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs optional packages: run `pip install 'legcf[{extra}]'` and try again.")
+    def __init__(self, feature: str, extra: str, package: str = "legcf") -> None:
+        super().__init__(f"{feature} needs optional packages: run `pip install '{package}[{extra}]'` and try again.")
 
 
 def python_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:

@@ -4,6 +4,7 @@
 import ctypes
 import errno
 import glob
+import hashlib
 import json
 import os
 import shutil
@@ -67,22 +68,6 @@ def written_whole(path: Path) -> Iterator[Path]:
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
-
-
-@contextmanager
-def held(path: Path, otherwise: str) -> Iterator[None]:
-    """Lock `path` while this process works; another one gets the sentence `otherwise`. A lock ends with its process."""
-    try:
-        import fcntl
-    except ImportError:  # Windows has none
-        yield
-        return
-    with open(path, "a", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UserError(otherwise) from error
-        yield
 
 
 @contextmanager
@@ -172,6 +157,11 @@ def reserve(path: Path) -> None:
 def write_json(path: Path, content: Any) -> None:
     with written_whole(path) as temporary:
         temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def digest(content: Any) -> str:
+    """Return the SHA-256 of content as JSON."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def read_json(path: Path) -> Any:

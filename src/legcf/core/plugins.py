@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hold parts by name: those of this package, and those that other packages bring as entry points."""
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -28,10 +28,18 @@ class Registry(MutableMapping[str, Part], Generic[Part]):
     """
 
     def __init__(
-        self, kind: str, group: str, accepts: Callable[[Any], bool], built_in: Mapping[str, Part | Later[Part]]
+        self,
+        kind: str,
+        group: str,
+        accepts: Callable[[Any], bool],
+        built_in: Mapping[str, Part | Later[Part]],
+        of_studies: Collection[str] = (),
     ) -> None:
-        """`kind` names the parts in messages, `group` is that of the entry points, `accepts` knows a part by sight."""
-        self.kind, self.group, self._accepts = kind, group, accepts
+        """`kind` names the parts in messages, `group` is that of the entry points, `accepts` knows a part by sight.
+
+        `of_studies` are names of the package `legcf-studies`, so that who lacks it hears what to install.
+        """
+        self.kind, self.group, self._accepts, self.of_studies = kind, group, accepts, of_studies
         self.built_in = tuple(built_in)
         self._parts: dict[str, Part | Later[Part]] = dict(built_in)
         self._waiting: dict[str, EntryPoint] | None = None  # of other packages, not yet imported; None: not yet read
@@ -63,6 +71,14 @@ class Registry(MutableMapping[str, Part], Generic[Part]):
     def __len__(self) -> int:
         return len({*self._parts, *self._others})
 
+    def check_installed(self, name: object) -> None:
+        """Say what to install for a part of the package `legcf-studies`, if that is missing."""
+        if name in self.of_studies and name not in self:
+            raise UserError(
+                f"The {self.kind} `{name}` is in another package: run `pip install legcf-studies` (in a checkout"
+                " `pip install ./studies`) and try again."
+            )
+
     @property
     def _others(self) -> "dict[str, EntryPoint]":
         if self._waiting is None:
@@ -83,7 +99,10 @@ class Registry(MutableMapping[str, Part], Generic[Part]):
     def _imported(self, entry: "EntryPoint") -> Part:
         what = f"The {self.kind} `{entry.name}` of package {_package(entry)} ({entry.value})"
         try:
-            part: Part = entry.load()
+            with training_packages_for(f"The {self.kind} `{entry.name}`"):
+                part: Part = entry.load()
+        except UserError:
+            raise
         except Exception as error:  # whatever the import of another package may raise
             raise UserError(f"{what} cannot be imported: {type(error).__name__}: {error}") from error
         if not self._accepts(part):
@@ -93,6 +112,8 @@ class Registry(MutableMapping[str, Part], Generic[Part]):
 
 def find_part(kind: str, name: str, parts: Mapping[str, Part]) -> Part:
     """Return the part of this name; a name that is none of them is a sentence with those that are."""
+    if isinstance(parts, Registry):
+        parts.check_installed(name)
     if not isinstance(name, str) or name not in parts:
         raise UserError(f"There is no {kind} `{name}`: choose one of {', '.join(sorted(parts))}.")
     return parts[name]

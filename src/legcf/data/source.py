@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from legcf.core.errors import UserError, python_arguments
+from legcf.core.plugins import find_part
 from legcf.core.progress import progress
 from legcf.data.catalogue.archives import extract
 from legcf.data.catalogue.cache import fetch, find_local, open_known, recognise
 from legcf.data.catalogue.registry import REGISTRY, Entry, find_entry
+from legcf.data.engines import ENGINES
 from legcf.data.interactions import Dataset
 from legcf.data.options import DEFAULTS, DataOptions
 from legcf.data.preparing.pair_source import PairSource
@@ -93,12 +95,12 @@ def prepare_on_cluster(
     source: Location, out: Path, options: DataOptions = DEFAULTS, scheduler: str | None = None, quiet: bool = False
 ) -> Dataset:
     """Prepare tables in files on Dask, with the workers of a scheduler or with some on this machine."""
-    from legcf.data.dask_engine import prepare_on_dask  # here: an extra of its own
-
+    engine = find_part("engine", "dask", ENGINES)
     paths = _paths(source)
     if any(not path.is_file() or path.suffix.lower() == ".zip" for path in paths):
         raise UserError("--engine dask reads tables in files: name files or a pattern, or leave --engine out.")
-    return prepare_on_dask(paths, options, out, scheduler, quiet)
+    prepared: Dataset = engine.prepare(paths, options, out, scheduler, quiet)
+    return prepared
 
 
 def is_source(text: str) -> bool:

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Describe a dataset: counts, density, degrees, cold users and items; as numbers and as a picture."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.core.errors import MissingExtra
+from legcf.core.errors import MissingExtra, UserError
 from legcf.core.files import written_whole
 from legcf.data.interactions import Dataset
 from legcf.data.preparing.splits import PARTS
@@ -71,23 +73,32 @@ def _counted(count: int, things: str) -> str:
 
 def plot(dataset: Dataset, path: Path) -> None:
     """Draw degrees by rank, on logarithmic scales, beside the sizes of the parts."""
+    with picture(path) as figure:
+        curves, bars = figure.subplots(1, 2, width_ratios=(3, 2))
+        for degrees, name in zip(_degrees(dataset), ("users", "items"), strict=True):
+            curves.loglog(np.arange(1, len(degrees) + 1), np.maximum(np.sort(degrees)[::-1], 0.5), label=name)
+        curves.set(xlabel="rank", ylabel="pairs", title=f"Degrees in {dataset.name}")
+        curves.legend()
+        drawn = bars.bar(PARTS, [getattr(dataset, part).num_pairs for part in PARTS])
+        bars.bar_label(drawn, fmt="{:,.0f}")
+        bars.set(title=f"Pairs, protocol {dataset.protocol}")
+
+
+@contextmanager
+def picture(path: Path) -> Iterator[Any]:
+    """Yield a figure of matplotlib to draw on, and write it in the format that the name says."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingExtra("Drawing a picture", "plot") from error
+    kind = path.suffix.lstrip(".").lower() or "png"
     figure = Figure(figsize=(9, 4), layout="constrained")
-    FigureCanvasAgg(figure)
-    curves, bars = figure.subplots(1, 2, width_ratios=(3, 2))
-    for degrees, name in zip(_degrees(dataset), ("users", "items"), strict=True):
-        curves.loglog(np.arange(1, len(degrees) + 1), np.maximum(np.sort(degrees)[::-1], 0.5), label=name)
-    curves.set(xlabel="rank", ylabel="pairs", title=f"Degrees in {dataset.name}")
-    curves.legend()
-    drawn = bars.bar(PARTS, [getattr(dataset, part).num_pairs for part in PARTS])
-    bars.bar_label(drawn, fmt="{:,.0f}")
-    bars.set(title=f"Pairs, protocol {dataset.protocol}")
+    if kind not in FigureCanvasAgg(figure).get_supported_filetypes():
+        raise UserError(f"{path} is not a picture that can be drawn: end it in .png, .svg or .pdf.")
+    yield figure
     with written_whole(path) as temporary:
-        figure.savefig(temporary, format=path.suffix.lstrip(".").lower() or "png", dpi=150)
+        figure.savefig(temporary, format=kind, dpi=150)
 
 
 def _degrees(dataset: Dataset) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

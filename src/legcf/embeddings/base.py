@@ -2,7 +2,7 @@
 """Define the contract of an embedding layer that torch trains: a row for every entity, whatever it is made of."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from legcf.core.arrays import FloatArray
-from legcf.embeddings.layer import C, Layer, bytes_of, normal_values, xavier_values
+from legcf.embeddings.layer import C, Layer, bytes_of, normal_values
 
 StateDict = dict[str, torch.Tensor]
 
@@ -109,35 +109,9 @@ def _within(change: Callable[[StateDict], None], state: StateDict, prefix: str, 
     state |= {prefix + name: tensor for name, tensor in part.items()}
 
 
-def take_saved_shapes(module: nn.Module, *names: str) -> None:
-    """Let a loaded state give these parameters and buffers its shapes, for what grows or shrinks in training."""
-
-    def resize(module: nn.Module, state: Mapping[str, torch.Tensor], prefix: str, *_: Any) -> None:
-        for name in names:
-            tensor, saved = getattr(module, name), state.get(prefix + name)
-            if saved is not None and saved.shape != tensor.shape:
-                tensor.grad = None
-                tensor.data = torch.empty_like(saved)
-
-    module.register_load_state_dict_pre_hook(resize)  # type: ignore[no-untyped-call]
-
-
 def smallest_type(count: int) -> torch.dtype:
     """Return the smallest type, in whole bytes, that holds the numbers below `count`."""
     return torch.uint8 if count <= 2**8 else torch.uint16 if count <= 2**16 else torch.int32
-
-
-def ones_at(columns: NDArray[np.integer], width: int) -> sp.csr_matrix:
-    """Return the sparse matrix with a one at every row's columns; a column named twice counts twice."""
-    rows, each = columns.shape
-    ones = np.ones(rows * each, dtype=np.float32)
-    matrix = sp.csr_matrix((ones, columns.ravel().astype(np.int32), np.arange(0, rows * each + 1, each)), (rows, width))
-    matrix.sum_duplicates()
-    return matrix
-
-
-def xavier_uniform(shape: tuple[int, int], rng: np.random.Generator) -> torch.Tensor:
-    return torch.from_numpy(xavier_values(shape, rng))
 
 
 def normal(shape: tuple[int, ...], deviation: float, rng: np.random.Generator) -> torch.Tensor:

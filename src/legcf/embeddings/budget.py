@@ -2,8 +2,7 @@
 """Read budgets: how many stored values or bytes a method may have, as a number or as the size of a LEGCF model."""
 
 import re
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import Field, field_validator
@@ -58,22 +57,6 @@ def bytes_of_budget(budget: int | str | None) -> int | None:
     return parse_bytes(budget)
 
 
-def largest_within(
-    budget: int | str | None, entities: int, most: int, values: Callable[[int], int], stored: Callable[[int], int]
-) -> int:
-    """Return the largest size from 1 to `most` whose values, or bytes if the budget is in bytes, are within it.
-
-    Without a budget it is that of a LEGCF model. Both must grow with the size.
-    """
-    allowed = bytes_of_budget(budget)
-    count = values if allowed is None else stored
-    allowed = stored_values(budget or "legcf", entities) if allowed is None else allowed
-    size = bisect_right(range(1, most + 1), allowed, key=count)
-    if not size:
-        raise too_small(allowed, count(1), "stored values" if count is values else "bytes")
-    return size
-
-
 def widest_within(layer: type["Layer[Any]"], config: MethodConfig, shape: tuple[int, int], most: int) -> int:
     """Return the largest `dim` up to `most` that the budget allows for `shape` (users, items), 0 if it allows none."""
 
@@ -111,12 +94,6 @@ def width_within(budget: int | str | None, rows: int, num_entities: int, otherwi
 
 def too_small(budget: int, least: int, unit: str = "stored values") -> UserError:
     return UserError(f"method.budget = {budget:,} {unit} are too few: {least:,} are the least here.")
-
-
-def ensure_within(budget: int | str | None, num_entities: int, values: int) -> None:
-    """Refuse sizes, set or solved, that store more values than a budget allows."""
-    if budget is not None and values > (allowed := stored_values(budget, num_entities)):
-        raise too_small(allowed, values)
 
 
 def _legcf_sizes(text: str) -> dict[str, int]:

@@ -12,11 +12,18 @@ from legcf.core.config import RunConfig
 from legcf.data.interactions import Interactions
 from legcf.embeddings.budget import Budgeted, width_within
 from legcf.embeddings.layer import ComparisonRow, Layer, SolvedLayer, normal_values, xavier_values
-from legcf.embeddings.presets import DEFAULT_RANKING, DEFAULT_TRAINING
 from legcf.embeddings.search_space import FACTORISATION, Space, common_space
 from legcf.factorisation.als import AlsSettings, factorise
 from legcf.factorisation.history_vectors import history_items
 from legcf.factorisation.spectral import singular_vectors
+
+# What trains well in minutes on two cores: a softmax over directions, its negatives shared by a large batch, so that
+# few steps see many of them; half of a vector's length, in powers, counts in ranking (docs/study.md).
+DEFAULT_TRAINING: dict[str, Any] = {
+    "loss": "cosine", "temperature": 0.1, "negatives": 512, "batch_size": 8192,
+    "learning_rate": 1e-2, "epochs": 20, "patience": 3, "schedule": "cosine", "validation_users": 10_000,
+}  # fmt: skip
+DEFAULT_RANKING: dict[str, Any] = {"norm_power": 0.5}
 
 
 class FullTableConfig(Budgeted):

@@ -16,13 +16,12 @@ from legcf.core.arguments import as_count
 from legcf.core.arrays import NPY_ERRORS
 from legcf.core.config import RunConfig, validated
 from legcf.core.errors import UserError, python_arguments
-from legcf.core.files import folder_written_whole, read_json, write_json
+from legcf.core.files import digest, folder_written_whole, read_json, write_json
 from legcf.data.interactions import Dataset
 from legcf.data.options import DEFAULTS, DataOptions
 from legcf.data.preparing.splits import PROTOCOLS
 from legcf.data.source import load_training_data
 from legcf.evaluation.evaluate import DEFAULT_KS, eval_users, evaluate_per_user
-from legcf.experiments.cells import digest
 from legcf.experiments.statistics import Measured, Paired, paired
 from legcf.recommender import Recommender
 from legcf.training.run import train

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import math
+import os
+import socket
 import subprocess
 import sys
 import warnings
@@ -13,22 +15,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from legcf.core.config import RunConfig, merged
 from legcf.core.errors import MissingExtra, UserError
 from legcf.core.files import read_json, write_json
 from legcf.core.plugins import find_part
-from legcf.data.dask_engine import dask_client
+from legcf.data.engines import ENGINES
 from legcf.data.interactions import Dataset
 from legcf.embeddings.search_space import OneOf, Space
-from legcf.experiments.machine import code_version, is_gone, owner_mark
-from legcf.experiments.scheduler import RETRIES
-from legcf.experiments.worker import Outcome, WorkerJob, done_here
 from legcf.training.registry import METHODS, resolve
 from legcf.training.run import train
 from legcf.training.session import TrainingOptions
 
 _OnEpoch = Callable[[dict[str, Any]], None]
 _Train = Callable[[RunConfig, _OnEpoch], dict[str, Any]]
+_CLOCK_SECONDS = 2.0  # how far apart two readings of one process's start may be
 _SMALL_SPACE = 200  # a finite space of so many points is gone through without repeating any
 _UNTOUCHED_TRIALS, _UNTOUCHED_EPOCHS = 3, 1  # no trial is pruned before there is something to compare it with
 
@@ -133,23 +135,17 @@ def _trainers(request: SearchRequest, dataset: Dataset, scheduler: str | None) -
     if scheduler is None:
         yield lambda config, on_epoch: train(dataset, config, TrainingOptions(quiet=True, on_epoch=on_epoch)).metrics, 1
         return
-    with dask_client(scheduler, "--scheduler") as client:
+    engine = find_part("engine", "dask", ENGINES)
+    with engine.training(request.data, dataset.content_hash, scheduler) as (train_one, lanes):
 
         def train_there(config: RunConfig, on_epoch: _OnEpoch) -> dict[str, Any]:
-            data = request.data
-            job = WorkerJob(
-                data["source"], data.get("options", {}), dataset.content_hash, config.to_json(), code_version(),
-                per_user=False,
-            )  # fmt: skip
-            outcome = Outcome.from_bytes(client.submit(done_here, job.to_json(), retries=RETRIES, pure=False).result())
-            if outcome.error is not None:
-                raise UserError(outcome.error)
-            for line in outcome.curve:
+            metrics, curve = train_one(config)
+            for line in curve:
                 with suppress(_optuna().TrialPruned):  # to give up what has ended would save nothing
                     on_epoch(line)
-            return outcome.metrics
+            return metrics
 
-        yield train_there, max(1, sum(client.nthreads().values()))
+        yield train_there, lanes
 
 
 def _attempt(trial: Any, request: SearchRequest, train_with: _Train, trials: int) -> float:
@@ -275,6 +271,25 @@ def _value(config: Mapping[str, Any], key: str) -> Any:
 def _nested(key: str, value: Any) -> dict[str, Any]:
     first, _, rest = key.partition(".")
     return {first: _nested(rest, value) if rest else value}
+
+
+def owner_mark() -> str:
+    """Return a mark of this process that no other process on any machine has."""
+    process = psutil.Process(os.getpid())
+    return f"{socket.gethostname()} {process.pid} {process.create_time():.2f}"
+
+
+def is_gone(owner: str) -> bool:
+    """Return whether the process of this mark has ended; of another machine's we cannot know."""
+    host, pid, created = owner.rsplit(" ", 2)
+    if host != socket.gethostname():
+        return False
+    try:
+        process = psutil.Process(int(pid))
+        other = abs(process.create_time() - float(created)) > _CLOCK_SECONDS
+        return bool(other or process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _optuna() -> Any:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,14 +53,3 @@ def paired(first: NDArray[np.floating], second: NDArray[np.floating]) -> Paired:
     rank_test = stats.wilcoxon(changes, method="approx")
     low, high = map(float, interval)
     return Paired(float(changes.mean()), low, high, float(t_test.pvalue), float(rank_test.pvalue), len(changes))
-
-
-def holm(p_values: Mapping[str, float]) -> dict[str, float]:
-    """Return p-values corrected for having tested all of them (Holm 1979)."""
-    ordered = sorted(p_values.items(), key=lambda pair: pair[1])
-    corrected: dict[str, float] = {}
-    highest = 0.0
-    for position, (name, value) in enumerate(ordered):
-        highest = max(highest, min(1.0, value * (len(ordered) - position)))
-        corrected[name] = highest
-    return corrected

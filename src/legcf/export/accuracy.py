@@ -4,7 +4,7 @@
 from collections.abc import Mapping
 
 from legcf.data.interactions import Dataset, Interactions
-from legcf.evaluation import evaluate
+from legcf.evaluation.evaluate import evaluate
 from legcf.ranking.ranking import Ranking
 
 HEADLINE = ("recall@20", "ndcg@20")

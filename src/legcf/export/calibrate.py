@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from legcf.core.arrays import FloatArray
 from legcf.core.progress import progress
 from legcf.data.interactions import Interactions
-from legcf.evaluation import evaluate
+from legcf.evaluation.evaluate import evaluate
 from legcf.modelfile.served_model import FoldIn, ServedModel
 from legcf.ranking.popularity import at_least_one
 from legcf.ranking.ranking import Ranking

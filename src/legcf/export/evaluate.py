@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset, Interactions
-from legcf.evaluation import accuracy
+from legcf.evaluation.evaluate import accuracy
 from legcf.evaluation.new_pairs import new_pairs, translated
 from legcf.export.build import served_histories, served_ranking
 from legcf.modelfile.served_model import ServedModel

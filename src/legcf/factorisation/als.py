@@ -16,7 +16,7 @@ from legcf.core.config import Frozen
 from legcf.core.hill_climb import climb
 from legcf.core.progress import progress
 from legcf.data.interactions import MANY_PAIRS, SAMPLE_ITEMS, Interactions
-from legcf.evaluation import evaluate
+from legcf.evaluation.evaluate import evaluate
 from legcf.factorisation.half_step import solve_shared, solve_side, tiles_of
 from legcf.ranking.ranking import Ranking
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from legcf.core.arrays import FloatArray
 from legcf.data.interactions import MANY_PAIRS, Dataset, Interactions
-from legcf.evaluation import Evaluator
+from legcf.evaluation.evaluator import Evaluator
 from legcf.factorisation.als import AlsSettings, factorise
 from legcf.factorisation.history_vectors import history_ranking
 from legcf.ranking.score import Lead, Score, lead

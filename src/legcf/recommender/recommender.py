@@ -21,8 +21,7 @@ from legcf.data.interactions import Dataset, Interactions
 from legcf.data.options import DataOptions
 from legcf.data.source import is_source, load_data, load_training_data
 from legcf.data.summary import what_was_kept
-from legcf.evaluation import accuracy
-from legcf.evaluation.evaluate import DEFAULT_KS
+from legcf.evaluation.evaluate import DEFAULT_KS, accuracy
 from legcf.evaluation.new_pairs import new_pairs
 from legcf.export.export import ExportReport, export_model
 from legcf.export.options import ExportOptions

@@ -10,8 +10,8 @@ from legcf.core.config import MethodConfig, RunConfig
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset
 from legcf.embeddings.layer import bytes_of
-from legcf.embeddings.sized.popularity import sizes_by_popularity
-from legcf.evaluation import accuracies
+from legcf.embeddings.sizes import sizes_by_popularity
+from legcf.evaluation.evaluate import accuracies
 from legcf.modelfile.served_model import EVENT_WEIGHTS, codebook_reserve, fixed_bytes
 from legcf.ranking.builder import BIAS_BYTES, facts
 from legcf.ranking.ranking import Ranking

@@ -32,9 +32,9 @@ from legcf.embeddings.baselines.chebycf import ChebyCf
 from legcf.embeddings.baselines.ease import Ease
 from legcf.embeddings.baselines.item_knn import ItemKnn
 from legcf.embeddings.baselines.most_popular import MostPopular
-from legcf.embeddings.composed.legcf_codes import SolvedCodes
 from legcf.embeddings.full import SolvedTable
 from legcf.embeddings.layer import Layer
+from legcf.embeddings.legcf_codes import SolvedCodes
 from legcf.training.recipes import alternating
 from legcf.training.stage import Stage, closed_form, single_stage
 
@@ -63,42 +63,19 @@ def _imported(part: str) -> Any:
     return getattr(import_module(f"legcf.{module}"), name)
 
 
-def _learned(layer: str, recipe: str | None = None) -> Later[Method]:
-    """Return what makes the method of this layer and recipe, by default a single stage."""
-
-    def method() -> Method:
-        stages = single_stage if recipe is None else _imported(f"training.recipes.{recipe}")
-        return Method(_imported(f"embeddings.{layer}"), stages)
-
-    return Later(method)
-
+METHODS_OF_STUDIES = (
+    "autoemb", "bigear", "binary-code", "c2f", "cce", "cel", "cerp", "ciess", "dhe", "double-hash", "esapn",
+    "graphhash", "lerg", "lightrec", "magprune", "nimble-tt", "optembed", "pep", "qr",
+)  # fmt: skip
+"""Methods of the package `legcf-studies`."""
 
 METHODS: Registry[Method] = Registry(
     "method",
     "legcf.methods",
     lambda part: isinstance(part, Method),
     {
-        "legcf": Method(SolvedCodes, alternating.stages, lambda: _imported("embeddings.composed.legcf:Legcf")),
+        "legcf": Method(SolvedCodes, alternating.stages, lambda: _imported("embeddings.legcf:Legcf")),
         "full": Method(SolvedTable, single_stage, lambda: _imported("embeddings.full_trained:FullTable")),
-        "esapn": _learned("sized.esapn:Esapn", "esapn:stages"),
-        "autoemb": _learned("sized.autoemb:AutoEmb", "autoemb:stages"),
-        "optembed": _learned("sized.optembed:OptEmbed", "optembed:stages"),
-        "dhe": _learned("composed.dhe:DeepHash"),
-        "nimble-tt": _learned("composed.nimble_tt:NimbleTT"),
-        "ciess": _learned("sized.ciess:Ciess", "ciess:stages"),
-        "cel": _learned("clustered.cel:Cel", "clustering:stages"),
-        "pep": _learned("sized.pep:Pep", "pruning:stages"),
-        "qr": _learned("composed.qr:QuotientRemainder"),
-        "double-hash": _learned("composed.double_hash:DoubleHash"),
-        "binary-code": _learned("composed.binary_code:BinaryCode"),
-        "cerp": _learned("sized.cerp:Cerp", "pruning:pushed_stages"),
-        "magprune": _learned("sized.magprune:MagPrune", "pruning:magnitude_stages"),
-        "cce": _learned("clustered.cce:Cce", "compositional:stages"),
-        "c2f": _learned("composed.c2f:C2f", "refining:stages"),
-        "lerg": _learned("composed.lerg:Lerg", "quantising:lerg_stages"),
-        "bigear": _learned("sized.bigear:Bigear", "quantising:bigear_stages"),
-        "graphhash": _learned("clustered.graphhash:GraphHash"),
-        "lightrec": _learned("composed.lightrec:LightRec", "quantising:stages"),
         "popularity": Method(MostPopular, closed_form),
         "item-knn": Method(ItemKnn, closed_form),
         "ease": Method(Ease, closed_form),
@@ -106,6 +83,7 @@ METHODS: Registry[Method] = Registry(
         "chebycf": Method(ChebyCf, closed_form),
         "bspm": Method(Bspm, closed_form),
     },
+    METHODS_OF_STUDIES,
 )
 
 COMMON_SECTIONS: dict[str, type[Frozen]] = {"training": TrainingConfig, "ranking": RankingConfig}

@@ -25,10 +25,8 @@ from legcf.core.files import folder_held, write_json
 from legcf.core.random_streams import Stream
 from legcf.data.interactions import MANY_PAIRS, SAMPLE_ITEMS, Dataset, Interactions
 from legcf.data.preparing.splits import find_protocol
-from legcf.evaluation.half_life import choose_half_life
 from legcf.evaluation.metrics import parse_metric
-from legcf.evaluation.popularity_weight import choose_popularity_weight
-from legcf.evaluation.repeat_weight import choose_repeat_weight
+from legcf.evaluation.weights import choose_half_life, choose_popularity_weight, choose_repeat_weight
 from legcf.ranking.builder import RankingBuilder
 from legcf.ranking.item_lists.recipe import ListFitter, candidate_count
 from legcf.ranking.recency import recent

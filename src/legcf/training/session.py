@@ -15,7 +15,8 @@ import numpy as np
 from legcf.core import distributed
 from legcf.core.config import RunConfig
 from legcf.data.interactions import Dataset
-from legcf.evaluation import Evaluator, sample_eval_users
+from legcf.evaluation.evaluate import sample_eval_users
+from legcf.evaluation.evaluator import Evaluator
 from legcf.ranking.builder import RankingBuilder
 from legcf.ranking.item_lists.recipe import Objective
 from legcf.ranking.ranking import Ranking

@@ -10,7 +10,7 @@ import numpy as np
 from legcf.core.errors import UserError
 from legcf.core.random_streams import Stream
 from legcf.embeddings.layer import Layer
-from legcf.evaluation import evaluate
+from legcf.evaluation.evaluate import evaluate
 from legcf.evaluation.metrics import parse_metric
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from legcf.features.fitting import coded, fitted_coder
 from legcf.features.mapping import fit_map
 from legcf.ranking.popularity import trust
 from legcf.training.run_folder import TrainedModel
-from legcf.updating.merge import MergedData, renumbered
+from legcf.updating.merge import MergedData, renumbered, titles_of
 from legcf.updating.vectors import trained_vectors
 
 
@@ -55,10 +55,7 @@ def with_items(trained: TrainedModel, new: Dataset | None, about: ItemTable | No
     train, validation, test = (renumbered(part, *shape) for part in (new.train, new.validation, new.test))
     titles = None
     if trained.titles is not None and (new.titles is not None or about.titles is not None):
-        titles = [str(one) for one in listed]
-        for ids, names in ((about.items, about.titles), (new.items, new.titles)):
-            for position, name in zip(items.find_all(ids).tolist(), names or (), strict=False):
-                titles[position] = name
+        titles = titles_of(items, (about.items, about.titles), (new.items, new.titles))
     return replace(new, items=items, train=train, validation=validation, test=test, titles=titles)
 
 

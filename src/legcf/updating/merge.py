@@ -5,7 +5,7 @@ Ids that were trained on keep their positions; all others follow in sorted order
 give the same positions as one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -84,7 +84,10 @@ def merge(base: TrainedModel, current: TrainedModel, new: Dataset, changes: Chan
     train, known = grown(current.ranking.histories), grown(current.known)
     trained = base.ranking.histories.widened(*shape)
     added = train.subset(~np.isin(train.keys(), trained.keys(), assume_unique=True))
-    return MergedData(users, items, _titles(items, current, new), train, known, added, at, dislikes)
+    titles = None
+    if current.titles is not None:  # a title that is known stays
+        titles = titles_of(items, (new.items, new.titles), (current.items, current.titles))
+    return MergedData(users, items, titles, train, known, added, at, dislikes)
 
 
 def _found(pairs: pl.DataFrame | None, users: IdMap, items: IdMap) -> Interactions | None:
@@ -170,11 +173,10 @@ def _grown(trained: IdMap, current: IdMap, new: IdMap) -> IdMap:
     return trained.with_later([*later, *(one for one in new.values.tolist() if current.find(one) is None)])
 
 
-def _titles(items: IdMap, current: TrainedModel, new: Dataset) -> list[str] | None:
-    if current.titles is None:
-        return None
-    titles = [str(identifier) for identifier in items.values.tolist()]
-    for ids, names in ((new.items, new.titles), (current.items, current.titles)):  # a title that is known stays
+def titles_of(items: IdMap, *sources: tuple[IdMap, Sequence[str] | None]) -> list[str]:
+    """Return what the last of the sources that knows it calls an item; its id if none does."""
+    titles = [str(one) for one in items.values.tolist()]
+    for ids, names in sources:
         for position, title in zip(items.find_all(ids).tolist(), names or (), strict=False):
             titles[position] = title
     return titles

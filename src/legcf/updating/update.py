@@ -18,7 +18,8 @@ from legcf.core.arrays import Positions
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset, Interactions
 from legcf.embeddings.budget import without_budget
-from legcf.evaluation import Evaluator, eval_users, evaluate, sample_eval_users
+from legcf.evaluation.evaluate import eval_users, evaluate, sample_eval_users
+from legcf.evaluation.evaluator import Evaluator
 from legcf.features.encoder import FeatureEncoder
 from legcf.features.entity_features import EntityFeatures
 from legcf.modelfile.served_model import EVENT_WEIGHTS, encoder_bytes

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from legcf import Recommender
-from legcf.evaluation import evaluate_per_user
+from legcf.evaluation.evaluate import evaluate_per_user
 from tests.cli.conftest import QUICK
 from tests.cli.typed import legcf, refused
 from tests.helpers import planted, write_folder

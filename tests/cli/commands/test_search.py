@@ -13,8 +13,7 @@ import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
-from legcf.experiments.machine import owner_mark
-from legcf.experiments.search import SearchRequest
+from legcf.experiments.search import SearchRequest, owner_mark
 from legcf.training.loop import TrainingOptions
 from legcf.training.registry import resolve
 from tests.cli.typed import legcf, refused

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.planted_graph import planted
 from legcf.core.errors import UserError
-from legcf.data.catalogue.synthetic import PRESETS, Planted, planted, write_csv, write_folder
+from legcf.data.catalogue.synthetic import PRESETS, Planted, write_csv, write_folder
 from legcf.data.options import DataOptions
 from legcf.data.source import load_data
 

@@ -12,7 +12,7 @@ from legcf.data.ids import IdMap
 from legcf.data.interactions import Dataset, Interactions
 from legcf.embeddings.baselines.ease import Ease, EaseConfig
 from legcf.embeddings.baselines.item_knn import ItemKnn, ItemKnnConfig, item_knn_ranking
-from legcf.evaluation import evaluate
+from legcf.evaluation.evaluate import evaluate
 from legcf.export.build import build
 from legcf.export.options import ExportOptions
 from legcf.factorisation.als import AlsSettings, factorise

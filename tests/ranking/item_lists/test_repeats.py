@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from legcf.data.interactions import Interactions
-from legcf.evaluation.repeat_weight import choose_repeat_weight
+from legcf.evaluation.weights import choose_repeat_weight
 from legcf.ranking.item_lists.repeats import with_repeats
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.topk import rank

@@ -11,7 +11,7 @@ import pytest
 from legcf.core.config import RankingConfig, parse_bytes
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset, Interactions
-from legcf.evaluation import evaluate
+from legcf.evaluation.evaluate import evaluate
 from legcf.export.build import build, served_ranking
 from legcf.export.options import ExportOptions
 from legcf.factorisation.als import AlsSettings

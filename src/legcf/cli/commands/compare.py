@@ -18,9 +18,9 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Test metrics of RUNs side by side; the others are tested against the first, user by user."""
-    from legcf.experiments.report.compare import compare as side_by_side
-    from legcf.experiments.report.compare import sheet_of
-    from legcf.experiments.report.sheet import check_suffix, write_sheets
+    from legcf.experiments.compare import compare as side_by_side
+    from legcf.experiments.compare import sheet_of
+    from legcf.experiments.sheet import check_suffix, write_sheets
     from legcf.experiments.statistics import LEVEL
 
     check_suffix(output)

@@ -92,7 +92,7 @@ def _show_file(path: Path, plot: Path | None, as_json: bool) -> None:
 
 
 def _plot(run: Path, described: dict[str, Any], path: Path) -> None:
-    from legcf.embeddings.sized.popularity import plot_sizes
+    from legcf.embeddings.sizes import plot_sizes
 
     sizes = described.get("metrics", {}).get("sizes")
     if sizes is None:

@@ -26,6 +26,7 @@ def methods(
         "backbones": {one: _if_installed(one, lambda name: _described(BACKBONES[name])) for one in BACKBONES},
     }
     if name is not None:
+        METHODS.check_installed(name)
         find_part("method or backbone", name, {**described["methods"], **described["backbones"]})
         described = {kind: {one: among[one] for one in among if one == name} for kind, among in described.items()}
     if as_json:

@@ -17,13 +17,7 @@ from legcf.core.arrays import sorted_unique
 from legcf.core.errors import UserError
 from legcf.core.files import folder_written_whole, written_whole
 from legcf.core.progress import progress
-from legcf.data.ids import IdMap
-from legcf.data.interactions import Dataset
-from legcf.data.options import DataOptions
 from legcf.data.preparing import kernels
-from legcf.data.preparing.blocks import Batch
-from legcf.data.preparing.pair_source import PairSource
-from legcf.data.preparing.pipeline import build_in_memory
 
 # Weight of rank r is (r + 1)^-0.6, which gives degrees about as uneven as Gowalla's.
 _EXPONENT = 0.6
@@ -113,37 +107,6 @@ class Planted:
         noise = self.noise if rounds < _ROUNDS_INSIDE else 1.0
         anyone = rng.integers(self.num_items, size=len(community))
         return np.where(rng.random(len(community)) < noise, anyone, ranks * self.communities + community)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Drawn(PairSource):
-    """Draw the pairs of a planted graph; another call of `batches` draws others."""
-
-    shape: Planted
-    rng: np.random.Generator
-
-    def batches(self) -> Iterator[Batch]:
-        for start, bounds, items in self.shape.blocks(self.rng):
-            users = np.repeat(np.arange(start, start + len(bounds) - 1, dtype=np.int32), np.diff(bounds))
-            yield Batch(users, items.astype(np.int32))
-
-
-def planted(
-    num_users: int, num_items: int, num_pairs: int, communities: int, rng: np.random.Generator, noise: float = 0.05
-) -> Dataset:
-    """Draw a dataset in memory, split by `ratio`. Every user and every item has at least one pair."""
-    shape = Planted(num_users, num_items, num_pairs, communities, noise)
-    options = DataOptions(split_seed=int(rng.integers(2**31)))
-    source = _Drawn(
-        name="synthetic",
-        where=f"synthetic data with {communities} communities and noise {noise}",
-        users=IdMap.consecutive(num_users, "user"),
-        items=IdMap.consecutive(num_items, "item"),
-        num_rows=num_pairs,
-        shape=shape,
-        rng=rng,
-    )
-    return build_in_memory(source, options)
 
 
 def write_csv(shape: Planted, seed: int, path: Path, quiet: bool = False) -> int:

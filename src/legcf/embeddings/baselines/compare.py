@@ -9,7 +9,7 @@ import numpy as np
 from legcf.data.interactions import Dataset
 from legcf.embeddings.baselines.item_knn import ItemKnn, ItemKnnConfig, item_knn_ranking
 from legcf.evaluation.evaluate import evaluate
-from legcf.evaluation.repeat_weight import choose_repeat_weight
+from legcf.evaluation.weights import choose_repeat_weight
 from legcf.ranking.item_lists.repeats import with_repeats
 
 METRIC = "ndcg@20"

@@ -9,7 +9,7 @@ from legcf.assignment.solvers import SOLVERS
 from legcf.assignment.update import aggregated, mixed, refitted
 from legcf.core.config import TrainingConfig
 from legcf.data.interactions import MANY_PAIRS
-from legcf.embeddings.composed.legcf_codes import CodedLayer, LegcfConfig
+from legcf.embeddings.legcf_codes import CodedLayer, LegcfConfig
 from legcf.training.stage import Stage, TrainingView
 
 

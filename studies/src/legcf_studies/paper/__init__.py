@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run the paper's experiments: studies declare cells, workers run them, a store keeps results."""
