@@ -2,6 +2,7 @@
 """Count the threads that may be used, set the same number for torch, numba and BLAS, and hold memory small."""
 
 import ctypes
+import gc
 import math
 import os
 import sys
@@ -24,7 +25,11 @@ def wait_without_spinning() -> None:
 
 
 def return_freed_memory() -> None:
-    """Give back what is freed, now and from now on: the phases of a run need different arrays. Glibc alone has this."""
+    """Give back what is freed, now and from now on: the phases of a run need different arrays. Glibc alone has this.
+
+    Arrays that closures hold in a circle go first: 80 MB before the codes of Gowalla are trained.
+    """
+    gc.collect()
     try:
         libc = ctypes.CDLL(None)
         libc.mallopt(_MMAP_THRESHOLD, _LARGE_ARRAY)

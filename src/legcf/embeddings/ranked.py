@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from legcf.backbones.base import Backbone
-from legcf.core.arrays import FloatArray
+from legcf.core.arrays import FloatArray, Positions
 from legcf.data.interactions import Interactions
 from legcf.embeddings.layer import Layer
 from legcf.ranking.ranking import Ranking
@@ -33,8 +33,14 @@ def ranking_of(vectors: FloatArray, layer: Layer[Any], backbone: Backbone[Any], 
     )
 
 
-def pooled_ranking_of(layer: Layer[Any], backbone: Backbone[Any], histories: Interactions) -> Ranking:
-    """Return the same where users are their histories and items their rows: nothing else need be in memory."""
+def pooled_ranking_of(
+    layer: Layer[Any], backbone: Backbone[Any], train: Interactions, users: Positions | None = None
+) -> Ranking:
+    """Return the same where users are their histories and items their rows: nothing else need be in memory.
+
+    The users may be some alone, in this order.
+    """
+    histories = train if users is None else train.of_users(users)
     pooling, items, bias, added = backbone.pooling(), np.array(layer.item_rows()), layer.bias(), layer.added_rows()
     assert pooling is not None
     return Ranking(
@@ -42,7 +48,7 @@ def pooled_ranking_of(layer: Layer[Any], backbone: Backbone[Any], histories: Int
         items,
         histories,
         bias=None if bias is None else bias.copy(),
-        filter=layer.item_filter(histories),
+        filter=layer.item_filter(train),
         pooling=pooling,
         codes=layer.item_codes(),
         meta=None if added is None else added.copy(),

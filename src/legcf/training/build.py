@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from legcf.backbones.base import Backbone
 from legcf.core import distributed
-from legcf.core.arrays import Arrays
+from legcf.core.arrays import Arrays, Positions
 from legcf.core.config import RunConfig
 from legcf.core.errors import MissingExtra, UserError
 from legcf.data.interactions import Interactions
@@ -146,13 +146,19 @@ class SolvedModel:
         distributed.broadcast_arrays(self.layer.arrays.values())
         layer, backbone = self.layer, self.backbone
         self._operator = backbone.operator(layer.graph(bipartite(self._train)), layer.num_users, layer.num_items)
-        if backbone.keeps_items and backbone.pooling() is not None:
+        if self.pools:
             self._operator = None  # users follow from items
 
-    def ranking(self) -> Ranking:
-        """Return what ranks."""
+    @property
+    def pools(self) -> bool:
+        """Return whether users are their histories, and items their rows."""
+        return self.backbone.keeps_items and self.backbone.pooling() is not None
+
+    def ranking(self, users: Positions | None = None) -> Ranking:
+        """Return what ranks; of a model that pools, the users may be some alone."""
         if self._operator is None:
-            return pooled_ranking_of(self.layer, self.backbone, self._train)
+            return pooled_ranking_of(self.layer, self.backbone, self._train, users)
+        assert users is None
         operator, coefficients = self._operator, self.backbone.coefficients()
         assert coefficients is not None
         vectors = operator.polynomial(self.layer.input_rows(), coefficients)

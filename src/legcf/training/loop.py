@@ -219,8 +219,10 @@ class Session(RunSession):
         self.model.release()
 
     def restore_best(self) -> None:
+        """Take back the best weights; what training made of the last ones is made anew when it is asked for."""
         if self.best:
-            self._load(self.best)
+            self.model.load_state_dict(self.best)
+            self.model.release()
 
     # What is written ----------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from torch import nn
 
 from legcf.backbones.base import Backbone
 from legcf.core import distributed
-from legcf.core.arrays import FloatArray
+from legcf.core.arrays import FloatArray, Positions
 from legcf.core.config import TrainingConfig
 from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
@@ -119,10 +119,19 @@ class GraphModel(nn.Module):
             vectors = self.backbone.propagate(operator, travelled, rng, entities)
         return self._with_bias(vectors, entities), travelled
 
-    def ranking(self) -> Ranking:
-        """Return what ranks, made with one propagation: vectors, bias and, where they suffice, codes."""
-        if self.backbone.keeps_items and self.backbone.pooling() is not None:
-            return pooled_ranking_of(self.layer, self.backbone, self._histories)
+    @property
+    def pools(self) -> bool:
+        """Return whether users are their histories, and items their rows."""
+        return self.backbone.keeps_items and self.backbone.pooling() is not None
+
+    def ranking(self, users: Positions | None = None) -> Ranking:
+        """Return what ranks, made with one propagation: vectors, bias and, where they suffice, codes.
+
+        Of a model that pools, the users may be some alone.
+        """
+        if self.pools:
+            return pooled_ranking_of(self.layer, self.backbone, self._histories, users)
+        assert users is None
         return ranking_of(self._all_vectors().numpy(), self.layer, self.backbone, self._histories)
 
     def meta_vectors(self) -> FloatArray | None:

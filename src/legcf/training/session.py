@@ -184,7 +184,14 @@ class RunSession:
     def validation_score(self) -> float:
         if not self.validates:
             return 0.0
-        return self.evaluator.epoch_score(self.evaluator.metrics(self.ranking()))
+        return self.evaluator.epoch_score(self._validation_metrics())
+
+    def _validation_metrics(self) -> dict[str, float]:
+        """Evaluate the model as it is; where users are their histories, no others than the evaluated ones are made."""
+        if not self.model.pools:
+            return self.evaluator.metrics(self.ranking())
+        ranking = self.builder.base(self.model.ranking(self.evaluator.evaluated_users))
+        return self.evaluator.renumbered().metrics(ranking)
 
     def objective(self, stage: str, evaluator: Evaluator, report: bool = True) -> Objective:
         """Return the selection score of rankings by this evaluator, each reported as an epoch of `stage`."""
@@ -208,7 +215,7 @@ class RunSession:
 
     def _validate_and_keep_best(self) -> dict[str, Any]:
         """Validate, and remember these weights if none were better."""
-        metrics = self.evaluator.metrics(self.ranking())
+        metrics = self._validation_metrics()
         score = self.evaluator.epoch_score(metrics)
         stage = self.stages[self.state.stage]
         of_an_earlier_stage = bool(self.state.best_at) and self.state.best_at[0] < self.state.stage

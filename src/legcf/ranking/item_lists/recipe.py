@@ -131,7 +131,8 @@ class ListFitter:
     def forget(self) -> None:
         """Free what lists are made of but those at hand: once settings are selected, others are hardly asked for."""
         self._candidates, self._solved = {}, {}
-        self._gram.cache_clear()
+        for kept in (self._gram, self._list_spread, self._product_spread):
+            kept.cache_clear()
 
     def _count(self, config: RankingConfig, entries: int) -> int:
         """Return how many candidates an item has in lists of so many entries."""

@@ -140,9 +140,9 @@ def _race(session: Session, stage: str, report: bool = True) -> Race:
     """Return the objectives of a selection, for rankings of the users who are evaluated while the model trains."""
     evaluator = session.evaluator.renumbered()
     evaluators = (evaluator.sampled(FEW_USERS), evaluator.sampled(SOME_USERS), evaluator)
-    histories = session.dataset.train.of_users(session.evaluator.evaluated_users)
     few, some, everyone = (session.objective(stage, one, report) for one in evaluators)
-    return Race(few, some, everyone, histories)
+    users = session.evaluator.evaluated_users
+    return Race(few, some, everyone, users, session.dataset.train.of_users(users))
 
 
 def _list_settings(session: Session, builder: RankingBuilder, fitter: ListFitter, race: Race) -> RankingConfig:
@@ -150,7 +150,7 @@ def _list_settings(session: Session, builder: RankingBuilder, fitter: ListFitter
 
     What lists are best hardly depends on the vectors beside them.
     """
-    config, quantised = session.config, builder.quantised(session.model.ranking().with_histories(race.histories))
+    config, quantised = session.config, builder.quantised(session.model.ranking(race.users))
     selected = fitter.settings(quantised, config.ranking, race.some, builder.entries(quantised))
     return selected.model_copy(update={"fit_lists": False, "bytes": config.ranking.bytes})
 
@@ -159,7 +159,7 @@ def _start(session: Session, builder: RankingBuilder, race: Race) -> Candidate:
     """Evaluate the model before its first epoch, with its lists."""
     config, model = session.config, session.model
     weighs = None if config.ranking.fit_lists else race.some  # else the weight has been selected with the ridge
-    built = builder.build(model.ranking().with_histories(race.histories), weighs)
+    built = builder.build(model.ranking(race.users), weighs)
     facts = {"start": config.method.name}
     quick_score, score = race.some(built.ranking, facts), race.everyone(built.ranking, facts)
     zero_epochs = config.training.model_copy(update={"epochs": 0})
@@ -204,10 +204,12 @@ def _trained_or_kept(
     session = trainer()
     work.run(session)
     session.release()
+    work.forget(builder.fitter)
     if not session.validates:
         built = builder.build(session.model.ranking(), None)
         return Selected(session.model, built.ranking, session.config.model_copy(update={"ranking": built.config}))
     trained = _trained(session, builder, compares=candidate is not None)
+    work.forget(builder.fitter)
     if candidate is None:
         return _made(trained, builder)
     score = trained.score
@@ -223,7 +225,7 @@ def _trained_or_kept(
 def _trained(session: Session, builder: RankingBuilder, compares: bool) -> Candidate:
     """Weigh the lists beside the trained model, and evaluate it with them where there is another."""
     race = _race(session, "lists")
-    sampled = builder.build(session.model.ranking().with_histories(race.histories), race.everyone)
+    sampled = builder.build(session.model.ranking(race.users), race.everyone)
     config = session.config.model_copy(update={"ranking": sampled.config})
     score = race.everyone(sampled.ranking, {"trained": True}) if compares else 0.0
     return Candidate(config, score, lambda _: session.model)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from legcf.core.arrays import FloatArray
+from legcf.core.arrays import FloatArray, Positions
 from legcf.core.config import RankingConfig, RunConfig
 from legcf.core.random_streams import Stream
 from legcf.data.interactions import Dataset, Interactions
@@ -83,12 +83,13 @@ class Candidate:
 class Race:
     """Hold the objectives of a race: few users evaluate many candidates, more users those that are left.
 
-    Candidates need vectors of no other users: their rankings have these `histories`.
+    Candidates need vectors of no other users: their rankings have those of `users` alone, who have these `histories`.
     """
 
     few: Objective
     some: Objective
     everyone: Objective
+    users: Positions
     histories: Interactions
 
     def leaders(self, candidates: list[Form], score: Callable[[Form, Objective], float]) -> list[Form]:
