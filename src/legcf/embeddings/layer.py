@@ -203,6 +203,11 @@ class SolvedLayer(Layer[C]):
         """Return whether it ranks as the settings say, if the method also has a layer that is trained."""
         return True
 
+    @classmethod
+    def learns_codebook(cls, config: C) -> bool:
+        """Return whether all that is trained, with a recipe of one plain stage, is the array `codebook`."""
+        return False
+
     def array(self, name: str) -> NDArray[Any]:
         return self.arrays[name]
 

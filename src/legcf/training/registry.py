@@ -151,7 +151,7 @@ def resolve(
     asked = {"loss", "edge_folds", "exclude_target"} & set((overrides or {}).get("training", {}))
     if asked and (config.training.edge_folds or config.training.exclude_target):  # a preset's own go together
         with suppress(ModuleNotFoundError):  # without torch nothing of the kind is trained, and the run says so
-            from legcf.training.losses import check_batches
+            from legcf.training.learning.losses import check_batches
 
             check_batches(config.training)
     return config
