@@ -16,9 +16,8 @@ from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset, Interactions
 from legcf.embeddings.search_space import Space, common_space
 from legcf.factorisation.als import AlsSettings
-from legcf.ranking.graph_filter import GraphFilter
 from legcf.ranking.item_lists.lists import ItemLists
-from legcf.ranking.ranking import Codes
+from legcf.ranking.ranking import Codes, HistoryFilter
 
 C = TypeVar("C", bound=MethodConfig)
 
@@ -139,7 +138,7 @@ class Layer(ABC, Generic[C]):
         """Return lists that the method ranks by beside its rows, or instead of them; made once, from training pairs."""
         return None
 
-    def item_filter(self, train: Interactions) -> GraphFilter | None:
+    def item_filter(self, train: Interactions) -> HistoryFilter | None:
         """Return the filter of the graph that scores histories, where the method ranks so instead of by its rows."""
         return None
 
