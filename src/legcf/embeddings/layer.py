@@ -3,7 +3,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -22,21 +21,6 @@ from legcf.ranking.ranking import Codes, HistoryFilter
 C = TypeVar("C", bound=MethodConfig)
 
 
-@dataclass(frozen=True)
-class ComparisonRow:
-    """Describe a row of the table that compares all methods (the paper's Table 2)."""
-
-    label: str
-    group: str = "variable size"
-    within_budget: bool = True
-    """Whether it has to keep to LEGCF's budget; methods of one size end where their own settings lead."""
-    overrides: Mapping[str, Any] = field(default_factory=dict)
-    reference: bool = False
-    """Not a rival for the best: it is not compressed."""
-    fitted: Mapping[str, Any] = field(default_factory=dict)
-    """Settings with which it starts from a factorisation, if it can and does not do so anyway."""
-
-
 class Layer(ABC, Generic[C]):
     """Give every entity a row: users first, then items, entity ids 0 … N−1.
 
@@ -53,9 +37,6 @@ class Layer(ABC, Generic[C]):
 
     version: ClassVar[int] = 1
     """Raised when the same settings come to give another result: a results store then runs its rows anew."""
-
-    comparison_rows: ClassVar[Mapping[str, ComparisonRow] | None] = {}
-    """Rows of that table, by name; one under the method's own name if it is empty, none at all if it is None."""
 
     config: C
     """The settings with all sizes filled in."""
