@@ -129,9 +129,9 @@ class Layer(ABC, Generic[C]):
     def total_trainable(self) -> int:
         """Count all that is learned, in whichever stage."""
 
-    @abstractmethod
     def num_params(self) -> int:
         """Count stored values as the paper does: all that is learned, unless a method stores more or less."""
+        return self.total_trainable()
 
     def entity_sizes(self) -> NDArray[np.int64] | None:
         """Return the stored values of every entity, shape (N,), where they differ between entities."""
@@ -203,9 +203,6 @@ class SolvedLayer(Layer[C]):
 
     def bias(self) -> FloatArray | None:
         return self.arrays.get("item_bias")
-
-    def num_params(self) -> int:
-        return self.total_trainable()
 
     def total_trainable(self) -> int:
         return sum(array.size for name, array in self.arrays.items() if name in self.learned)
