@@ -5,7 +5,6 @@ Where input rows are B · Θ with B sparse and Θ small, and the backbone is a p
 vectors are H = P(Â) B Θ = M Θ, and M is constant until the graph changes. Row-batches of M give row-batches of H.
 """
 
-from abc import ABC, abstractmethod
 from pathlib import Path
 
 import numpy as np
@@ -20,19 +19,7 @@ from legcf.graph.operator import Operator
 _SPARSE_BELOW = 0.15  # share of non-zeros up to which a sparse product beats the dense one on two cores
 
 
-class Basis(ABC):
-    """Hold M with H = M · Θ."""
-
-    @abstractmethod
-    def times(self, theta: torch.Tensor) -> torch.Tensor:
-        """Return all rows of H."""
-
-    @abstractmethod
-    def rows_times(self, rows: torch.Tensor, theta: torch.Tensor) -> torch.Tensor:
-        """Return some rows of H, differentiable in Θ."""
-
-
-class DenseBasis(Basis):
+class DenseBasis:
     """Hold nodes × blocks × c' numbers: after a few hops nearly everything reaches everything."""
 
     def __init__(self, values: FloatArray) -> None:
@@ -51,7 +38,7 @@ class DenseBasis(Basis):
         return (taken @ theta).flatten(1)
 
 
-class SparseBasis(Basis):
+class SparseBasis:
     """Hold M as CSR: after one hop a row holds little more than its neighbours' few weights."""
 
     def __init__(self, matrix: sp.csr_matrix) -> None:
@@ -63,6 +50,10 @@ class SparseBasis(Basis):
     def rows_times(self, rows: torch.Tensor, theta: torch.Tensor) -> torch.Tensor:
         result: torch.Tensor = _SparseRows.apply(theta, self.matrix, rows.numpy())  # type: ignore[no-untyped-call]
         return result
+
+
+Basis = DenseBasis | SparseBasis
+"""M with H = M · Θ: `times` gives all rows of H, `rows_times` some, differentiable in Θ."""
 
 
 def build_basis(
