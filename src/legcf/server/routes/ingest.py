@@ -140,7 +140,7 @@ class IngestApi:
             entries.append(Change(item, news.available, now))
         if news.features is not None:
             # Refused before it is written if the model cannot make a vector; hashing a megabyte of words takes 0.1 s.
-            await self._services.slow_queue.run(partial(NewItem.of, model, item, news.features))
+            await self._services.slow_queue.in_thread(partial(NewItem.of, model, item, news.features))
             entries.append(Described(item, news.features, news.title, now))
         await self._write(entries)
         return await self._taken(item, news.available, is_described_anew=news.features is not None)
@@ -159,7 +159,7 @@ class IngestApi:
         if services.settings.api_key is None:
             raise UserError("An item is deleted whole on a server with a key alone: start it with `--api-key`.")
         records = Records(services.manager.current, services.live)
-        if not await services.slow_queue.run(partial(records.knows_item, item)):
+        if not await services.slow_queue.in_thread(partial(records.knows_item, item)):
             raise UnknownId("item", item)
         await self._write([DeletedItem(item, time.time())])
         audit(request, services, "item_deleted", item=item)
