@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Take reports and keep them in the event log: events, which items are available, what new items are like."""
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
@@ -31,6 +32,7 @@ from legcf.server.state.log_entries import (
     LogEntry,
     Withdrawn,
     new_event,
+    new_names,
 )
 from legcf.server.state.records import Records
 
@@ -103,14 +105,14 @@ class IngestApi:
     async def interactions(self, request: HttpRequest) -> Response:
         events = (await read_body(request, schemas.NewEvents)).events
         loaded = self._services.manager.current
+        await asyncio.sleep(0)  # a thousand take milliseconds to read, and to note down: others go in between
         weights = [_weight(one, loaded.scorer.model.card) for one in events]
-        return await self._acknowledged(
-            [
-                new_event(str(one.user), str(one.item), one.id, _time(one.time), one.kind, weight)
-                for one, weight in zip(events, weights, strict=True)
-            ],
-            [one.item for one in events],
-        )
+        entries = [
+            new_event(str(one.user), str(one.item), one.id or name, _time(one.time), one.kind, weight)
+            for one, name, weight in zip(events, new_names(len(events)), weights, strict=True)
+        ]
+        await asyncio.sleep(0)
+        return await self._acknowledged(entries, [one.item for one in events])
 
     async def take_back(self, request: HttpRequest) -> Response:
         query = read_query(request, schemas.TakenBackQuery)
