@@ -124,14 +124,32 @@ def test_nobody_waits_for_the_process_to_start(place: Path, model: ServedModel) 
 
 
 def test_a_process_that_hangs_is_given_up(place: Path, model: ServedModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("legcf.server.background.process._MAX_SECONDS", 0.5)
     model.save(place)
     loaded, helper = LoadedModel.of(place), Sync(place)
     assert helper.is_ready()
     assert helper.process_id is not None
+    monkeypatch.setattr("legcf.server.background.process._MAX_SECONDS", 0.5)
     psutil.Process(helper.process_id).suspend()
     assert helper.perform(loaded, _job()) == perform(loaded, _job(), LiveState())
     assert helper.process_id is None
+    helper.close()
+
+
+def test_a_process_that_never_starts_holds_up_nobody(
+    place: Path, model: ServedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("legcf.server.background.process._MAX_SECONDS", 0.5)
+    model.save(place)
+    loaded, helper = LoadedModel.of(place), Sync(place)
+    helper.perform(loaded, _job())
+    assert helper.process_id is not None
+    psutil.Process(helper.process_id).suspend()  # before it is ready
+
+    async def ask_for_the_map(helper: Helper) -> None:
+        async with asyncio.timeout(30):
+            assert await helper.perform(loaded, MAP) == perform(loaded, MAP, LiveState())
+
+    helper.ask(ask_for_the_map)
     helper.close()
 
 

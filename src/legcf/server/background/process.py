@@ -32,6 +32,7 @@ from legcf.server.state.loaded_model import LoadedModel
 _NICENESS = 10
 _MAX_FAILURES = 3  # in a row; then the server does everything itself
 _MAX_SECONDS = 120.0  # for a job, most of which take milliseconds and the map of a large model seconds
+_MAX_ENDING = 5.0  # seconds for a killed process to be gone
 _BUFFER = 2**20  # bytes of an answer that are taken before the process has to wait; most answers are below 100 kB
 _READY = b"+"
 _MODELS = 2  # while a file is being replaced, batches that began before it end with the model they began with
@@ -47,6 +48,7 @@ class Helper:
         self._path, self._live = path, live
         self._process: Process | None = None
         self._ready: asyncio.Task[bytes] | None = None
+        self._ending: set[asyncio.Task[None]] = set()
         self._failures = 0
         self._thread = ThreadPoolExecutor(1, "instead-of-helper")
 
@@ -74,9 +76,12 @@ class Helper:
         except OSError as error:
             self._lose(error)
             return False
-        if patient:
-            await asyncio.wait([self._ready])
-        return self._ready.done()
+        if not patient:
+            return self._ready.done()
+        await asyncio.wait([self._ready], timeout=_MAX_SECONDS)
+        if not self._ready.done():  # such as a disk that hangs: everybody else in the queue would wait, too
+            self._lose(TimeoutError("it did not start"))
+        return self._process is not None
 
     @property
     def process_id(self) -> int | None:
@@ -84,12 +89,9 @@ class Helper:
 
     async def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
-        if self._process is not None and self._ready is not None:
-            self._ready.cancel()
-            await asyncio.wait([self._ready])
-            with suppress(ProcessLookupError):
-                self._process.kill()
-            await self._process.communicate()
+        self._end()
+        if self._ending:
+            await asyncio.wait(self._ending, timeout=_MAX_ENDING)
 
     async def _start(self) -> Process:
         events = [] if self._live.log is None else [str(self._live.log.folder)]
@@ -116,13 +118,27 @@ class Helper:
         return answer if answer[0] else None
 
     def _lose(self, error: BaseException) -> None:
-        if self._process is not None:
-            with suppress(ProcessLookupError):
-                self._process.kill()
+        self._end()
         self._failures += 1
-        self._process = self._ready = None
         effect, again = "long work slows short requests down", self._failures < _MAX_FAILURES
         log("helper_ended", "warning", reason=str(error) or repr(error), effect=effect, again=again)
+
+    def _end(self) -> None:
+        if self._process is not None and self._ready is not None:
+            self._ready.cancel()
+            with suppress(ProcessLookupError):
+                self._process.kill()
+            ending = asyncio.create_task(_drained(self._process))
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+        self._process = self._ready = None
+
+
+async def _drained(process: Process) -> None:
+    """Read what a killed process left, so that its pipes are closed."""
+    await asyncio.sleep(0)  # whoever read last has to stop first
+    with suppress(OSError):
+        await process.communicate()
 
 
 def _framed(part: bytes) -> bytes:
