@@ -3,6 +3,9 @@
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -151,6 +154,16 @@ def test_a_process_that_never_starts_holds_up_nobody(
 
     helper.ask(ask_for_the_map)
     helper.close()
+
+
+def test_a_process_whose_server_was_killed_ends_without_a_word(place: Path, model: ServedModel) -> None:
+    model.save(place)
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "legcf.server.background.process", str(place)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=writing, stderr=subprocess.PIPE, timeout=60)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_an_answer_that_nobody_waits_for_is_not_taken_for_the_next(

@@ -189,7 +189,10 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints must not get between the answers
     event_log = EventLog(sys.argv[2]) if len(sys.argv) > 2 else None
-    work(Path(sys.argv[1]), sys.stdin.buffer, answers, LiveState(event_log))
+    try:
+        work(Path(sys.argv[1]), sys.stdin.buffer, answers, LiveState(event_log))
+    except BrokenPipeError:  # the server was killed: nobody is there for what is left to write, nor for a traceback
+        os._exit(0)
 
 
 if __name__ == "__main__":
