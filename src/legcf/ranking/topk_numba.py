@@ -9,7 +9,7 @@ that a function of another module has changed.
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.core.arrays import FloatArray
+from legcf.core.arrays import FloatArray, Positions
 from legcf.core.jit import get_num_threads, njit, prange
 from legcf.data.interactions import Interactions
 from legcf.ranking.item_lists.lists import ItemLists
@@ -62,6 +62,21 @@ def search_codes(
         lists.pairs.indptr, lists.pairs.items, lists.weights, items, scores,
     )  # fmt: skip
     return items, scores
+
+
+def code_products(rows: CodebookTable, queries: FloatArray, asked: Positions, which: Positions) -> FloatArray:
+    """Return `CodebookTable.products` of the queries numbered `asked`, to the last bit."""
+    products = np.empty(len(which), dtype=np.float32)
+    columns, weights, scales, _ = _code_arrays(rows, None)
+    _multiply_codes(queries, asked, which, columns, weights, scales, rows.codebook, products)
+    return products
+
+
+def has_near(scores: FloatArray, apart: FloatArray, k: int) -> NDArray[np.bool_]:
+    """Say for each row whether one of the first k scores, best first, is no further than `apart` from the next."""
+    near = np.empty(len(scores), dtype=np.bool_)
+    _find_near(scores, apart, k, near)
+    return near
 
 
 def move_items(
@@ -224,6 +239,35 @@ def _search(  # type: ignore[no-untyped-def]
                     if sums[x] >= bar[x] and not (settled[item] >> np.uint64(x)) & np.uint64(1):
                         _insert(items[user], scores[user], item, sums[x])
                         bar[x] = _bar(scores[user])
+
+
+@njit(cache=True)
+def _multiply_codes(queries, asked, which, columns, weights, scales, codebook, products):  # type: ignore[no-untyped-def]
+    width = codebook.shape[1]
+    whole = width // 4 * 4
+    for number in range(len(which)):
+        query, item = asked[number], which[number]
+        total = np.float32(0)
+        for k in range(columns.shape[1]):
+            column = columns[item, k]
+            first = second = third = fourth = 0.0
+            for x in range(0, whole, 4):
+                first += np.float64(queries[query, x]) * codebook[column, x]
+                second += np.float64(queries[query, x + 1]) * codebook[column, x + 1]
+                third += np.float64(queries[query, x + 2]) * codebook[column, x + 2]
+                fourth += np.float64(queries[query, x + 3]) * codebook[column, x + 3]
+            for x in range(whole, width):
+                first += np.float64(queries[query, x]) * codebook[column, x]
+            total += np.float32(weights[item, k]) * scales[item] * np.float32((first + second) + (third + fourth))
+        products[number] = total
+
+
+@njit(cache=True)
+def _find_near(scores, apart, k, near):  # type: ignore[no-untyped-def]
+    for row in range(len(scores)):
+        near[row] = False
+        for rank in range(k):
+            near[row] |= scores[row, rank] - scores[row, rank + 1] <= apart[row]
 
 
 @njit(cache=True, parallel=True, fastmath={"reassoc", "contract"})
