@@ -68,10 +68,10 @@ def test_scores_are_never_further_off_than_is_said() -> None:
         for user in (0, 4, 9, 20):
             profile = scorer.profile(Request(100 + user))
             exact, fast = prescribed(scorer, user), scorer.scores(profile)
-            off, per_reach = scorer.order._off(
-                float(np.linalg.norm(profile.vector)), len(profile.history), float(abs(fast).max()), True
-            )
-            bound = off + per_reach * model.item_rows.reach
+            order, known = scorer.order, len(profile.history)
+            largest = order._largest(float(abs(fast).max()), known, profile.relative is not None)
+            products = model.item_rows.reach * float(np.linalg.norm(profile.vector))
+            bound = order._off(products, np.minimum(order._speakers, known), largest)
             assert np.all(np.abs(exact - fast) <= bound)
             assert float(np.median(bound)) < 1e-3 * float(abs(fast).max())
 

@@ -11,7 +11,7 @@
  *     long k = legcf_recommend(&model, &ask, 20, best, scores);
  *
  * RAM beyond the file: legcf_work_bytes() is 4 bytes an item for its score, 4 bytes a meta-embedding (or 256 bytes for
- * every byte of a row of a table in 1, 2 or 4 bits, 8 for every value of other tables), a few vectors, and 1/64 of the bytes of item lists and histories.
+ * every byte of a row of a table in 1, 2 or 4 bits), a few vectors, and 1/64 of the bytes of item lists and histories.
  * A model whose users are solved and not summed up takes 16 bytes times its width squared in addition.
  *
  * Nothing in the file is trusted: legcf_open checks the checksum, every size and every number that is read later.
@@ -806,7 +806,7 @@ static int legcf__has_lookup(const legcf_model *m) { /* rows of whole bytes, two
     return m->table == 'p' && (m->table_bits == 1 || m->table_bits == 2 || m->table_bits == 4) && m->width * m->table_bits % 8 == 0;
 }
 
-static uint64_t legcf__num_steps(const legcf_model *m) { return m->table != 'p' ? 0 : legcf__has_lookup(m) ? (uint64_t)m->width * m->table_bits / 8 * 32 : m->width; }
+static uint64_t legcf__num_steps(const legcf_model *m) { return legcf__has_lookup(m) ? (uint64_t)m->width * m->table_bits / 8 * 32 : m->width; }
 
 /* Return how many bytes of memory requests need, beside the file and the model. */
 static inline size_t legcf_work_bytes(const legcf_model *m) {
@@ -944,21 +944,25 @@ static void legcf__profile(legcf_model *m, const legcf_request *r) { /* the vect
 }
 
 /* Of a row with a vector, in the order of the file format: four sums in which every product is exact. */
-static float legcf__product(const legcf_matrix *m, uint32_t row, const float *vector) {
+static float legcf__product(const legcf_matrix *m, uint32_t row, const double *vector) {
     double sum[4] = {0, 0, 0, 0};
-    uint32_t x = 0, l, d = m->columns;
-    if (m->type == 1) {
-        const int8_t *values = (const int8_t *)m->values.at + (uint64_t)row * d;
-        const float scale = m->factors[m->scale.at[row]];
-        for (; x + 4 <= d; x += 4)
-            for (l = 0; l < 4; l++) {
-                float value = (float)values[x + l] * scale;
-                sum[l] += (double)value * vector[x + l];
-            }
-    } else
-        for (; x + 4 <= d; x += 4)
-            for (l = 0; l < 4; l++) sum[l] += (double)legcf__value(m, row, x + l) * vector[x + l];
-    for (; x < d; x++) sum[0] += (double)legcf__value(m, row, x) * vector[x];
+    float some[32];
+    uint32_t x = 0, k, d = m->columns;
+    for (; x + 32 <= d; x += 32) {
+        if (m->type == 1) { /* compilers make vectors of these two loops */
+            const int8_t *values = (const int8_t *)m->values.at + (uint64_t)row * d + x;
+            const float scale = m->factors[m->scale.at[row]];
+            for (k = 0; k < 32; k++) some[k] = (float)values[k] * scale;
+        } else
+            for (k = 0; k < 32; k++) some[k] = legcf__value(m, row, x + k);
+        for (k = 0; k < 32; k += 4) {
+            sum[0] += (double)some[k] * vector[x + k];
+            sum[1] += (double)some[k + 1] * vector[x + k + 1];
+            sum[2] += (double)some[k + 2] * vector[x + k + 2];
+            sum[3] += (double)some[k + 3] * vector[x + k + 3];
+        }
+    }
+    for (; x < d; x++) sum[x < (d & ~3u) ? x & 3 : 0] += (double)legcf__value(m, row, x) * vector[x];
     return (float)((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
@@ -986,9 +990,10 @@ static uint32_t legcf__coded_scores(legcf_model *m, const uint32_t t) { /* of it
 
 static void legcf__products(legcf_model *m) { /* scores: inner products of the vector with all items */
     uint32_t i, k, x, d = m->width;
+    for (x = 0; x < d && !legcf__has_lookup(m); x++) m->steps[x] = m->vector[x];
     if (m->table == 'c') {
         uint32_t t = m->rows.columns;
-        for (i = 0; i < m->codebook.rows; i++) m->projected[i] = legcf__product(&m->codebook, i, m->vector);
+        for (i = 0; i < m->codebook.rows; i++) m->projected[i] = legcf__product(&m->codebook, i, m->steps);
         for (i = t == 2 ? legcf__coded_scores(m, 2) : legcf__coded_scores(m, t); i < m->num_items; i++) {
             float score = 0;
             for (k = 0; k < t; k++) {
@@ -1020,7 +1025,7 @@ static void legcf__products(legcf_model *m) { /* scores: inner products of the v
             }
             return;
         }
-        for (x = 0; x < d; x++) m->steps[x] = (double)m->vector[x] + grid - grid;
+        for (x = 0; x < d; x++) m->steps[x] = m->steps[x] + grid - grid;
         for (i = 0; i < m->num_items; i++) {
             uint64_t at = (uint64_t)i * d;
             double sum[4] = {0, 0, 0, 0};
@@ -1041,7 +1046,7 @@ static void legcf__products(legcf_model *m) { /* scores: inner products of the v
             m->scores[i] = (float)((sum[0] + sum[1]) + (sum[2] + sum[3])) * (step * m->rows.factors[m->rows.scale.at[i]]);
         }
     } else
-        for (i = 0; i < m->num_items; i++) m->scores[i] = legcf__product(&m->rows, i, m->vector);
+        for (i = 0; i < m->num_items; i++) m->scores[i] = legcf__product(&m->rows, i, m->steps);
 }
 
 static int legcf__add_lists(legcf_model *m, const legcf_request *r, int add) { /* add what lists say; whether they say anything */

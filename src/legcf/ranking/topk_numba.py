@@ -19,6 +19,7 @@ from legcf.ranking.topk_numpy import TopK, empty_top_k
 
 _TOGETHER = 64  # users whose projections lie beside each other: a bit of a uint64 for each
 _FEW_REACHED = 0.25  # of all items by the lists of a history; beyond, all scores are made; decides speed alone
+_ROUNDING = 2.0**-24  # of a float32 number, which is off by no more
 _CHUNKS_PER_THREAD = 8  # of `move_items`: small enough that no thread waits long for another
 
 
@@ -72,11 +73,18 @@ def code_products(rows: CodebookTable, queries: FloatArray, asked: Positions, wh
     return products
 
 
-def has_near(scores: FloatArray, apart: FloatArray, k: int) -> NDArray[np.bool_]:
-    """Say for each row whether one of the first k scores, best first, is no further than `apart` from the next."""
-    near = np.empty(len(scores), dtype=np.bool_)
-    _find_near(scores, apart, k, near)
-    return near
+def find_near(
+    best: TopK, k: int, reach: FloatArray, speakers: NDArray[np.integer], users: tuple[FloatArray, ...], steps: float
+) -> tuple[Positions, Positions]:
+    """Return whose first k scores may be in another order, and whose may be others, by how much scores are off.
+
+    `users` are what `scoring.settle` knows of them: the lengths of their vectors, how many items they have, how large a
+    sum can be, by how much any score may be off; `steps` is how many terms a product has.
+    """
+    items, scores = best
+    near, unsure = np.empty(len(items), dtype=np.bool_), np.empty(len(items), dtype=np.bool_)
+    _find_near(items, scores, k, reach, speakers, *users, steps, near, unsure)
+    return np.flatnonzero(near), np.flatnonzero(unsure)
 
 
 def move_items(
@@ -263,11 +271,21 @@ def _multiply_codes(queries, asked, which, columns, weights, scales, codebook, p
 
 
 @njit(cache=True)
-def _find_near(scores, apart, k, near):  # type: ignore[no-untyped-def]
-    for row in range(len(scores)):
+def _find_near(  # type: ignore[no-untyped-def]
+    items, scores, k, reach, speakers, lengths, known, largest, furthest, steps, near, unsure
+):  # fmt: skip
+    for row in range(len(items)):
+        most = 0.0
+        for rank in range(items.shape[1]):
+            product = reach[items[row, rank]] * lengths[row]
+            added = min(speakers[items[row, rank]], known[row])
+            most = max(most, steps * product + 2 * (added + 2) * (product + largest[row]))
+        most *= _ROUNDING
         near[row] = False
         for rank in range(k):
-            near[row] |= scores[row, rank] - scores[row, rank + 1] <= apart[row]
+            near[row] |= scores[row, rank] - scores[row, rank + 1] <= 2 * most
+        last = scores[row, -1]
+        unsure[row] = last > -np.inf and last + furthest[row] >= scores[row, k - 1] - most
 
 
 @njit(cache=True, parallel=True, fastmath={"reassoc", "contract"})

@@ -58,29 +58,32 @@ class ItemOrder:
         self._steps = rows.width + 2 * (1 if rows.codes is None else rows.codes.columns.shape[1]) + 4
         self._bias = 0.0 if model.item_bias is None else float(np.abs(model.item_bias).max(initial=0.0))
         self._taken = 0.0  # from a score at most, by lists of items that all count alike
+        self._speakers = np.zeros(len(rows), dtype=np.int32)  # items in whose lists an item is
         if lists is not None:
-            self._taken = float(np.bincount(lists.pairs.items, np.maximum(-lists.weights, 0.0)).max(initial=0.0))
+            below = np.bincount(lists.pairs.items, np.maximum(-lists.weights, 0.0))
+            self._taken, self._speakers = float(below.max(initial=0.0)), lists.pairs.item_degrees.astype(np.int32)
 
     def best(self, profile: UserProfile, find: Callable[[int], Best], count: int) -> Best:
         """Return the best `count` items of one user, where `find` finds as many as it is asked for by their scores."""
-        vector, size = profile.vector, count + SPARE
+        vector, known, size = profile.vector, len(profile.history), count + SPARE
         length = float(vector.dot(vector)) ** 0.5
         if not length:  # nothing is rounded in an order of its own
             return find(count)
         while True:
             items, scores = find(size)
-            if not len(items):
-                return items, scores
-            off, per_reach = self._off(
-                length, len(profile.history), abs(float(scores[0])), profile.relative is not None
-            )
-            others_off, off = off + per_reach * self._furthest, off + per_reach * float(self._reach[items].max())
-            is_sure = len(items) < size or scores[-1] + others_off < scores[count - 1] - off
-            if not is_sure:
+            if len(items) < 2:
+                return items[:count], scores[:count]
+            size_of_sums = self._largest(abs(float(scores[0])), known, profile.relative is not None)
+            furthest = self._off(self._furthest * length, known, size_of_sums)
+            nearest = (scores[:-1] - scores[1:]).min()
+            if nearest > 2 * furthest:
+                return items[:count], scores[:count]
+            off = self._off(self._reach[items] * length, np.minimum(self._speakers[items], known), size_of_sums)
+            if len(items) == size and scores[-1] + furthest >= scores[count - 1] - off.max():
                 size *= _GROWTH
                 continue
-            if len(items) > 1 and (scores[:-1] - scores[1:]).min() <= 2 * off:
-                _settle(items[None], scores[None], count, np.array([2 * off]), partial(self._of_one, profile))
+            if nearest <= 2 * off.max():
+                _settle(items[None], scores[None], off[None], count, partial(self._of_one, profile))
             return items[:count], scores[:count]
 
     def settle_all(self, best: TopK, k: int, vectors: FloatArray, histories: Interactions) -> Positions:
@@ -88,18 +91,21 @@ class ItemOrder:
 
         Returns the users in whose first k there may be others.
         """
-        from legcf.ranking.topk_numba import code_products, has_near
+        from legcf.ranking.topk_numba import code_products, find_near
 
         items, scores = best
-        rows, lists, lengths = (
-            self._model.item_rows,
-            self._model.lists,
-            np.sqrt(np.einsum("ux,ux->u", vectors, vectors)),
-        )
-        off, per_reach = self._off(lengths, histories.user_degrees, np.abs(scores[:, 0]), histories.weights is not None)
-        others_off, off = off + per_reach * self._furthest, off + per_reach * self._reach[items].max(axis=1)
+        rows, lists, known = self._model.item_rows, self._model.lists, histories.user_degrees
+        lengths = np.sqrt(np.einsum("ux,ux->u", vectors, vectors))
+        largest = self._largest(np.abs(scores[:, 0]), known, histories.weights is not None)
+        furthest = self._off(self._furthest * lengths, known, largest)
+        users = lengths, known, largest, furthest
+        near, unsure = find_near(best, k, self._reach, self._speakers, users, self._steps)
+        some_items, some_scores = items[near], scores[near]
+        products, added = self._reach[some_items] * lengths[near, None], self._speakers[some_items]
+        off = self._off(products, np.minimum(added, known[near, None]), largest[near, None])
 
         def exact(asked: Positions, which: Positions) -> FloatArray:
+            asked = near[asked]
             if rows.codes is not None:
                 made = self._with_bias(code_products(rows.codes, vectors, asked, which), which)
             else:
@@ -108,12 +114,8 @@ class ItemOrder:
                 lists.add_to_pairs(made, asked, which, histories)
             return made
 
-        near = np.flatnonzero(has_near(scores, 2 * off, k))
-        some_items, some_scores = items[near], scores[near]
-        _settle(some_items, some_scores, k, 2 * off[near], lambda asked, which: exact(near[asked], which))
+        _settle(some_items, some_scores, off, k, exact)
         items[near], scores[near] = some_items, some_scores
-        last = scores[:, -1]
-        unsure: Positions = np.flatnonzero((last > -np.inf) & (last + others_off >= scores[:, k - 1] - off))
         return unsure
 
     def _of_one(self, profile: UserProfile, asked: Positions, which: Positions) -> FloatArray:
@@ -127,32 +129,34 @@ class ItemOrder:
         bias = self._model.item_bias
         return products if bias is None else products + bias[which]
 
-    def _off(self, length: _Numbers, count: _Numbers, highest: _Numbers, is_weighed: bool) -> tuple[_Numbers, _Numbers]:
-        """Return by how much the scores of a user may be off: a number, and one for each unit of an item's reach.
+    def _largest(self, highest: _Numbers, known: _Numbers, is_weighed: bool) -> _Numbers:
+        """Return how large a sum can be on the way to a user's scores, the product of vectors apart.
 
-        The user's vector has this length, `count` is how many items it has, `highest` the size of its highest score. A
-        product of d terms is off by d roundings of its terms' sizes at most, however it is summed; a list that is
-        added, by one of the sum up to there, which is no larger than the first and the last with what lists take away.
+        Lists are added to a product one by one: no sum is beyond the first and the last with what lists take away.
         """
-        additions = 2 * _ROUNDING * (count + 2)
-        taken = self._taken * count if is_weighed else self._taken
-        return additions * (highest + self._bias + taken), (_ROUNDING * self._steps + additions) * length
+        return highest + self._bias + self._taken * (known if is_weighed else 1)
+
+    def _off(self, products: _Numbers, added: _Numbers, largest: _Numbers) -> _Numbers:
+        """Return by how much scores may be off: by a rounding for every term of a product, and for every list added."""
+        return _ROUNDING * (self._steps * products + 2 * (added + 2) * (products + largest))
 
 
-def _settle(items: Positions, scores: FloatArray, k: int, apart: FloatArray, exact: Exact) -> None:
+def _settle(items: Positions, scores: FloatArray, off: FloatArray, k: int, exact: Exact) -> None:
     """Put the first k of rows that hold some more, best first, in their order, in place.
 
-    Scores that differ by more than `apart` stay as they are.
+    Scores are off by `off` at most. Where all scores up to a place are above all behind it for sure, the two parts stay
+    apart, and a part of one item keeps its score.
     """
-    with np.errstate(invalid="ignore"):  # rows that hold fewer end in −inf
-        near = scores[:, :-1] - scores[:, 1:] <= apart[:, None]
-        near[:, k:] &= scores[:, k + 1 :] + apart[:, None] >= scores[:, k - 1 : k]
+    lowest = np.minimum.accumulate(scores - off, axis=1)[:, :-1]
+    highest = np.maximum.accumulate((scores + off)[:, ::-1], axis=1)[:, -2::-1]
+    mixed = (lowest <= highest) & (scores[:, 1:] > -np.inf)
+    mixed[:, k - 1 :] = np.logical_and.accumulate(mixed[:, k - 1 :], axis=1)  # beyond, the order does not matter
     unsettled = np.zeros(items.shape, dtype=np.bool_)
-    unsettled[:, :-1] |= near
-    unsettled[:, 1:] |= near
-    numbers, columns = np.nonzero(unsettled)
-    for start in range(0, len(numbers), _TOGETHER):
-        some = numbers[start : start + _TOGETHER], columns[start : start + _TOGETHER]
+    unsettled[:, :-1] |= mixed
+    unsettled[:, 1:] |= mixed
+    rows, columns = np.nonzero(unsettled)
+    for start in range(0, len(rows), _TOGETHER):
+        some = rows[start : start + _TOGETHER], columns[start : start + _TOGETHER]
         scores[some] = exact(some[0], items[some])
     order = np.lexsort((items, -scores))
     items[:], scores[:] = np.take_along_axis(items, order, axis=1), np.take_along_axis(scores, order, axis=1)
