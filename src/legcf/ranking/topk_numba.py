@@ -6,6 +6,8 @@ Every search here keeps its best with the same `_insert`: best first, the lower 
 that a function of another module has changed.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -74,7 +76,7 @@ def code_products(rows: CodebookTable, queries: FloatArray, asked: Positions, wh
 
 
 def find_near(
-    best: TopK, k: int, reach: FloatArray, speakers: NDArray[np.integer], users: tuple[FloatArray, ...], steps: float
+    best: TopK, k: int, reach: FloatArray, speakers: NDArray[np.integer], users: tuple[NDArray[Any], ...], steps: float
 ) -> tuple[Positions, Positions]:
     """Return whose first k scores may be in another order, and whose may be others, by how much scores are off.
 
@@ -275,16 +277,20 @@ def _find_near(  # type: ignore[no-untyped-def]
     items, scores, k, reach, speakers, lengths, known, largest, furthest, steps, near, unsure
 ):  # fmt: skip
     for row in range(len(items)):
+        gap = np.float32(np.inf)
+        for rank in range(k):
+            gap = min(gap, scores[row, rank] - scores[row, rank + 1])
+        last = scores[row, -1]
+        if gap > 2 * furthest[row] or not scores[row, 0] > -np.inf:
+            near[row] = unsure[row] = False
+            continue
         most = 0.0
         for rank in range(items.shape[1]):
             product = reach[items[row, rank]] * lengths[row]
             added = min(speakers[items[row, rank]], known[row])
             most = max(most, steps * product + 2 * (added + 2) * (product + largest[row]))
         most *= _ROUNDING
-        near[row] = False
-        for rank in range(k):
-            near[row] |= scores[row, rank] - scores[row, rank + 1] <= 2 * most
-        last = scores[row, -1]
+        near[row] = gap <= 2 * most
         unsure[row] = last > -np.inf and last + furthest[row] >= scores[row, k - 1] - most
 
 

@@ -139,7 +139,11 @@ class ItemLists:
 
     def user_scales(self, histories: Interactions) -> FloatArray:
         """Return n_u^−p of everyone."""
-        return inverse_power(histories.user_degrees, self.user_power).astype(np.float32)
+        return self.scales_of(histories.user_degrees)
+
+    def scales_of(self, counts: Positions) -> FloatArray:
+        """Return n_u^−p of users who have so many items."""
+        return inverse_power(counts, self.user_power).astype(np.float32)
 
     def storage_bytes(self) -> int:
         """Return the bytes in a model file: sorted keys, and levels of weights in as few bits as they are many."""
