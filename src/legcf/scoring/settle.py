@@ -36,7 +36,6 @@ _GROWTH = 4  # times as many are looked at where so many are too near
 _TOGETHER = 1024  # scores made again at once: their terms take a megabyte
 
 _ROUNDING = 2.0**-24  # of a float32 number, which is off by no more
-_NOBODY = np.zeros(0, dtype=np.int64)
 
 _Numbers = Any  # one, or an array of one for each user
 Exact = Callable[[Positions, Positions], FloatArray]
