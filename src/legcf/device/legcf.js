@@ -4,7 +4,7 @@
 const VERSION = "2";
 const LARGEST = 1e6; // stored number
 const SPAN = { 1: 1.6, 2: 2.0, 3: 2.5, 4: 2.6, 5: 3.1, 6: 3.6, 8: 4.5 }; // of steps, by bits
-const TOGETHER = 12; // bits of a table looked up at once
+const TOGETHER = 10; // bits of a table looked up at once
 const UNSIGNED = { U8: Uint8Array, U16: Uint16Array, U32: Uint32Array, U64: BigUint64Array };
 const INTEGERS = { ...UNSIGNED, I8: Int8Array, I16: Int16Array, I32: Int32Array, I64: BigInt64Array };
 const TYPES = new Map(Object.entries({ ...INTEGERS, F16: Uint16Array, F32: Float32Array, F64: Float64Array }));
