@@ -51,12 +51,6 @@ def history_items(train: Interactions, users: FloatArray, items: FloatArray) -> 
     return rows
 
 
-def leading(users: FloatArray, items: FloatArray, width: int) -> tuple[FloatArray, FloatArray]:
-    """Return users and items of so many columns, whose inner products are nearest to those of these."""
-    users, items, metric = balance(users, items)
-    return users[:, :width] * metric[:width], items[:, :width] * metric[:width]
-
-
 def history_ranking(train: Interactions, users: FloatArray, items: FloatArray) -> Ranking:
     """Return a ranking by `history_items`: no user has a vector but the sum of its history."""
     return pooled_ranking(train, history_items(train, users, items), HISTORY_POWER, train)

@@ -20,7 +20,7 @@ from legcf.core.config import RankingConfig, RunConfig
 from legcf.core.random_streams import Stream
 from legcf.data.interactions import Dataset, Interactions
 from legcf.factorisation.als import AlsSettings, factorise
-from legcf.factorisation.history_vectors import HISTORY_POWER, history_items, leading, pooled_ranking
+from legcf.factorisation.history_vectors import HISTORY_POWER, history_items, pooled_ranking
 from legcf.factorisation.spectral import singular_vectors
 from legcf.ranking.builder import RankingBuilder
 from legcf.ranking.item_lists.lists import ItemLists
@@ -44,7 +44,7 @@ Build = Callable[[RunConfig], Model]
 _FACTORS = (128, 256, 384)  # columns of a factorisation; wider is better on large data alone
 _WIDE_PAIRS = 10**5  # training pairs below which wider ones are not tried: LastFM (42,135) gains nothing by them
 _MOST_RIDGE = 80.0  # λ of a factorisation in a large catalogue; it is doubled while that is better
-_MORE_ROUNDS = 2  # of a factorisation that goes on from another with half its λ or more columns; others not measured
+_MORE_ROUNDS = 2  # of a factorisation that goes on from another with half its λ; others were not measured
 _POPULARITY_POWERS = (0.3, 0.5)  # c of singular vectors
 _MOST_SINGULAR = 512  # columns
 _FIRST_SINGULAR = 2  # times the columns of the best table are found at first: the last of them are not exact
@@ -244,7 +244,7 @@ class TableSearch:
         return best
 
     def _factorised(self, width: int, settings: AlsSettings, before: _Factorised | None) -> _Factorised:
-        """Factorise anew, or from a factorisation with a smaller λ or more columns."""
+        """Factorise anew, or from a factorisation with a smaller λ."""
         train, rng = self.dataset.train, Stream.FACTORISATION.generator(self.config.seed)
         if before is None:
             vectors = self.work.factorise(train, width, rng, settings)
@@ -302,17 +302,15 @@ class TableSearch:
         return best
 
     def _narrowed(self, table: Table, width: int) -> Table:
-        """Return a table of fewer columns: a factorisation that goes on from the leading directions of the wider one.
+        """Return a table of fewer columns: a factorisation of its own, whose columns are better than the first of more.
 
-        Its columns are better than the first of more. Singular vectors are the same ones.
+        Singular vectors are the same ones.
         """
         if width == table.width or table.method["initial"] != "als":
             ranking = table.ranking
             items = np.ascontiguousarray(ranking.items[:, :width])
             return replace(table, ranking=replace(ranking, users=ranking.users[:, :width], items=items))
-        settings, rng = AlsSettings(**table.method["als"]), Stream.FACTORISATION.generator(self.config.seed)
-        start = leading(*self.work.factorise(self.dataset.train, table.width, rng, settings), width)
-        return self._factorised(width, settings, (table, start, settings))[0]
+        return self._factorised(width, AlsSettings(**table.method["als"]), None)[0]
 
     def _score(self, form: Form, objective: Objective) -> float:
         """Evaluate a form beside the lists that the byte budget then allows."""
