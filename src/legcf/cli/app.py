@@ -36,7 +36,7 @@ COMMANDS: Registry[Any] = Registry(
     "command", "legcf.commands", callable, {name: command_of(name) for name in _NAMES}, ("reproduce", "report")
 )
 
-_ALLOCATIONS = 20_000  # between two looks for circles: with 700, imports take 0.1 s of 0.9 longer
+_ALLOCATIONS = 20_000  # between two looks for circles: with 700, imports take up to 0.1 s of 0.9 longer
 _LOST = "Another rank has not answered in time (LEGCF_RANK_TIMEOUT): --resume continues from the last checkpoint."
 
 
