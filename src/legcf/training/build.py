@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,25 +12,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.backbones.base import Backbone
-from legcf.core import distributed
-from legcf.core.arrays import Arrays, Positions
 from legcf.core.config import RunConfig
-from legcf.core.errors import MissingExtra, UserError
+from legcf.core.errors import MissingExtra
 from legcf.data.interactions import Interactions
 from legcf.embeddings.layer import SolvedLayer
-from legcf.embeddings.ranked import pooled_ranking_of, ranking_of
-from legcf.graph.adjacency import bipartite
-from legcf.graph.operator import Operator
-from legcf.ranking.ranking import Ranking
 from legcf.training.registry import BACKBONES, METHODS
+from legcf.training.solved_model import SolvedModel
 
 if TYPE_CHECKING:
     from legcf.training.model import GraphModel
 
 Model: TypeAlias = "GraphModel | SolvedModel"
 """What ranks, trained or not."""
-_LAYER = "layer."  # before the names of its arrays in a file, as in that of a trained model
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +37,7 @@ class TrainingGraph:
 
 
 def is_solved(config: RunConfig) -> bool:
-    """Return whether nothing is trained with these settings, so that no torch is needed, now or to load the model."""
+    """Return whether nothing is trained with these settings."""
     method = METHODS[config.method.name]
     if not issubclass(method.layer, SolvedLayer) or BACKBONES[config.backbone.name].learns:
         return False
@@ -52,51 +45,30 @@ def is_solved(config: RunConfig) -> bool:
     return method.learner is None or (untrained and method.layer.solves(config.method))
 
 
-def selects_solved(config: RunConfig) -> RunConfig | None:
-    """Return settings of the same model without training, if a selection can do with that and without torch."""
-    training = config.training
-    if not config.ranking.search_representation or training.edge_folds or training.loss != "softmax":
-        return None
-    settings = {
-        "training": training.model_copy(update={"epochs": 0}),
-        "ranking": config.ranking.model_copy(update={"search_representation": False}),
-    }
-    untrained = config.model_copy(update=settings)
-    return untrained if is_solved(untrained) else None
+def learns_codebook(config: RunConfig) -> bool:
+    """Return whether a codebook alone is trained, by a formula: no torch is needed, now or to load the model."""
+    method, training = METHODS[config.method.name], config.training
+    if not issubclass(method.layer, SolvedLayer) or not method.layer.learns_codebook(config.method):
+        return False
+    unusual = training.edge_folds or training.l2 or training.gradient_clip is not None or training.temperature != 1
+    by_basis = training.propagation in ("auto", "basis")
+    return training.loss == "softmax" and by_basis and not unusual and BACKBONES[config.backbone.name].pools
+
+
+def needs_torch(config: RunConfig) -> bool:
+    """Return whether a model with these settings is trained, and loaded, with torch."""
+    return not is_solved(config) and not learns_codebook(config)
 
 
 def require_packages(config: RunConfig) -> None:
     """Refuse, before any work is done, settings that need torch where it is not installed."""
-    if not is_solved(config):
+    if needs_torch(config):
         try:
             found = find_spec("torch") is not None  # without importing it: that takes a second
         except ModuleNotFoundError:
             found = False
         if not found:
             raise MissingExtra(f"Preset {config.preset} of method {config.method.name}", "train")
-
-
-def refuse_what_ranks_cannot_share(config: RunConfig, train: Interactions) -> None:
-    """Refuse in one sentence, before any work is done, what several workers cannot train."""
-    from legcf.training.losses import LOSSES  # here: one process may do without torch
-
-    method, training = METHODS[config.method.name], config.training
-    stages = [stage for stage in method.recipe(config.method, training) if stage.epochs]
-    alone = f"several workers cannot share: train it without --workers (method {config.method.name})."
-    if not all(stage.supports_distributed for stage in stages):
-        raise UserError(f"A recipe with a search of its own is something that {alone}")
-    if stages and LOSSES[training.loss].negatives == "none":
-        raise UserError(f"The loss {training.loss} is of all pairs at once, which {alone}")
-    if not stages:
-        return
-    layer: Any = method.trained_layer(config.method, train.num_users, train.num_items)
-    coefficients = BACKBONES[config.backbone.name](config.backbone, layer.width).coefficients()
-    travels = coefficients is None or coefficients.shape[1] > 1
-    on_basis = coefficients is not None and training.propagation != "stepwise" and layer.linear_basis() is not None
-    if travels and not on_basis:
-        raise UserError(
-            f"Backbone {config.backbone.name} propagates this layer over the whole graph at every step, which {alone}"
-        )
 
 
 def make_model(
@@ -111,7 +83,7 @@ def make_model(
     when there are many steps.
     """
     method, backbone_type = METHODS[config.method.name], BACKBONES[config.backbone.name]
-    layer_type = method.layer if is_solved(config) else method.trained_layer
+    layer_type = method.trained_layer if needs_torch(config) else method.layer
     layer: Any = layer_type(config.method, train.num_users, train.num_items)
     backbone = backbone_type(config.backbone, layer.width)
     model: Model
@@ -130,44 +102,3 @@ def make_model(
     fill(model)
     model.rebuild()
     return model
-
-
-class SolvedModel:
-    """Compute the vectors of entities by one propagation; a `GraphModel` that learns nothing."""
-
-    folds = None
-
-    def __init__(self, layer: SolvedLayer[Any], backbone: Backbone[Any], train: Interactions) -> None:
-        self.layer, self.backbone, self._train = layer, backbone, train
-        self._operator: Operator | None = None
-
-    def rebuild(self) -> None:
-        """Make the graph anew: when the layer has its values."""
-        distributed.broadcast_arrays(self.layer.arrays.values())
-        layer, backbone = self.layer, self.backbone
-        self._operator = backbone.operator(layer.graph(bipartite(self._train)), layer.num_users, layer.num_items)
-        if self.pools:
-            self._operator = None  # users follow from items
-
-    @property
-    def pools(self) -> bool:
-        """Return whether users are their histories, and items their rows."""
-        return self.backbone.keeps_items and self.backbone.pooling() is not None
-
-    def ranking(self, users: Positions | None = None) -> Ranking:
-        """Return what ranks; of a model that pools, the users may be some alone."""
-        if self._operator is None:
-            return pooled_ranking_of(self.layer, self.backbone, self._train, users)
-        assert users is None
-        operator, coefficients = self._operator, self.backbone.coefficients()
-        assert coefficients is not None
-        vectors = operator.polynomial(self.layer.input_rows(), coefficients)
-        return ranking_of(vectors, self.layer, self.backbone, self._train)
-
-    def state_dict(self) -> Arrays:
-        """Return what a file holds of the model."""
-        return {_LAYER + name: array for name, array in self.layer.state_dict().items()}
-
-    def load_state_dict(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Take back what `state_dict` returned."""
-        self.layer.load_state_dict({name.removeprefix(_LAYER): array for name, array in state.items()})

@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,23 +23,18 @@ from legcf.core.errors import UserError
 from legcf.core.files import folder_held, write_json
 from legcf.core.random_streams import Stream
 from legcf.data.interactions import MANY_PAIRS, SAMPLE_ITEMS, Dataset, Interactions
-from legcf.data.preparing.splits import find_protocol
 from legcf.evaluation.metrics import parse_metric
-from legcf.evaluation.weights import choose_half_life, choose_popularity_weight, choose_repeat_weight
-from legcf.ranking.builder import RankingBuilder
 from legcf.ranking.item_lists.recipe import ListFitter, candidate_count
-from legcf.ranking.recency import recent
 from legcf.scoring.run_files import read_description
 from legcf.training.assess import ByteBudget, assess, peak_memory_mb
 from legcf.training.build import (
     TrainingGraph,
     is_solved,
+    learns_codebook,
     make_model,
-    refuse_what_ranks_cannot_share,
     require_packages,
-    selects_solved,
 )
-from legcf.training.registry import METHODS, config_from_json
+from legcf.training.registry import BACKBONES, METHODS, config_from_json
 from legcf.training.run_folder import TrainedModel, prepare_folder, read_vectors, save_model
 from legcf.training.sampler import edge_folds
 from legcf.training.selection.in_time import best_in_time, rehearsal_share, with_deadline
@@ -51,6 +45,7 @@ from legcf.training.selection.select import (
     tries_tables_alone,
     with_factorisation,
 )
+from legcf.training.selection.weigh import refuse_unordered, with_popularity, with_recency, with_repeats
 from legcf.training.session import CODED, DEFAULT_OPTIONS, WHOLE_TO_SET_UP, Deadline, RunSession, TrainingOptions
 from legcf.training.shared_work import Work
 
@@ -161,14 +156,14 @@ def _train_once(
     if dataset.train.num_pairs == 0:
         raise UserError(f"{dataset.name} has no training pairs.")
     parse_metric(config.training.monitor)
-    _refuse_unordered(config, dataset)
+    refuse_unordered(config, dataset)
     sized, byte_budget = _with_sizes(config, dataset)
     folder = options.folder
     distributed.run_on_first_and_broadcast(
         lambda: folder is not None and prepare_folder(folder, sized, dataset, options.resume)
     )
     if distributed.world_size() > 1:
-        refuse_what_ranks_cannot_share(sized, dataset.train)
+        _refuse_what_ranks_cannot_share(sized, dataset.train)
     threads.use(sized.training.threads)
     threads.return_freed_memory()
 
@@ -197,13 +192,12 @@ def _make(dataset: Dataset, sized: RunConfig, byte_budget: int | None, options: 
     started, rng = time.perf_counter(), Stream.RUN.generator(sized.seed)
     sized = with_factorisation(sized, dataset, options.work, options.deadline)
     folds = edge_folds(dataset.train, sized.training.edge_folds, rng) if sized.training.edge_folds else None
-    first = selects_solved(sized) or sized
     if tries_tables_alone(sized, dataset, byte_budget):
         session_type, model = RunSession, None  # it is made when a table has been selected
     else:
         session_type, model = (
-            _session_type(first),
-            build_model(first, dataset, rng, options.folder, folds, options.work),
+            _session_type(sized),
+            build_model(sized, dataset, rng, options.folder, folds, options.work),
         )
     options.deadline.require(CODED)
     stages = METHODS[sized.method.name].recipe(sized.method, sized.training)
@@ -221,23 +215,12 @@ def _make(dataset: Dataset, sized: RunConfig, byte_budget: int | None, options: 
     def untrained_model(table: RunConfig) -> Any:
         return build_model(table, dataset, Stream.RUN.generator(table.seed), work=options.work)
 
-    def trainer() -> RunSession:
-        """Return what trains the model: where it was made without torch, a session that goes on with the report."""
-        nonlocal session
-        if first is not sized and model is not None:
-            trained = build_model(sized, dataset, rng, options.folder, values=model.state_dict())
-            threads.use(sized.training.threads)  # torch has come
-            session = _session_type(sized)(trained, dataset, sized, stages, rng, options).reporting_after(session)
-        if resumes:
-            session.resume()
-        return session
-
     # Selected before any training, and so the same again when a run is resumed; then nothing is reported twice.
     resumes = options.resume and session.can_resume()
     untrained = select_untrained(session, builder, untrained_model, report=not resumes)
-    selected = train_or_keep(session, trainer, replace(builder, config=untrained.ranking), untrained)
-    selected = _with_popularity(selected, builder, dataset)
-    selected, known = _with_recency(_with_repeats(selected, builder, dataset), dataset)
+    selected = train_or_keep(session, replace(builder, config=untrained.ranking), untrained, resumes)
+    selected = with_popularity(selected, builder, dataset)
+    selected, known = with_recency(with_repeats(selected, builder, dataset), dataset)
     selected = replace(selected, ranking=replace(selected.ranking, dislikes=dataset.dislikes))
 
     evaluation_started = time.perf_counter()
@@ -250,74 +233,6 @@ def _make(dataset: Dataset, sized: RunConfig, byte_budget: int | None, options: 
     }
     metrics |= _best_epochs(session) | selected.reason
     return _trained_model(selected, known, dataset, metrics, session)
-
-
-def _with_popularity(selected: Selected, builder: RankingBuilder, dataset: Dataset) -> Selected:
-    """Weigh popularity in the scores by validation pairs, where the configuration leaves it to them."""
-    config = selected.config
-    if config.ranking.popularity_weight is not None:
-        return selected
-    weight = 0.0
-    if dataset.validation.num_pairs:
-        weight = choose_popularity_weight(selected.ranking, dataset.validation, config.seed)
-    settings = config.ranking.model_copy(update={"popularity_weight": weight})
-    selected = replace(selected, config=config.model_copy(update={"ranking": settings}))
-    if not weight:
-        return selected
-    return replace(selected, ranking=replace(builder, config=settings).build(selected.model.ranking(), None).ranking)
-
-
-def _with_recency(selected: Selected, dataset: Dataset) -> tuple[Selected, Interactions]:
-    """Weigh histories by their order, as the configuration says or validation chooses; return all known pairs so too.
-
-    `auto` weighs nothing where there is no order, or where the protocol does not hold out what came later.
-    """
-    config, ranking, order = selected.config, selected.ranking, dataset.order
-    half_life = config.ranking.half_life_items
-    if half_life is None:
-        return selected, dataset.known
-    if half_life == "auto":
-        half_life = None
-        later = dataset.validation.num_pairs > 0 and find_protocol(dataset.protocol).needs_time
-        if later and order is not None and ranking.pooling is not None:
-            half_life = choose_half_life(ranking, order, dataset.validation, config.seed)
-        settings = config.ranking.model_copy(update={"half_life_items": half_life})
-        selected = replace(selected, config=config.model_copy(update={"ranking": settings}))
-        if half_life is None:
-            return selected, dataset.known
-    if ranking.pooling is None:
-        raise UserError(
-            "ranking.half_life_items is for models whose users are their histories: add --backbone history."
-        )
-    assert order is not None
-    train = recent(dataset.train, order, half_life)
-    known = train if dataset.known is dataset.train else recent(dataset.known, order, half_life)
-    return replace(selected, ranking=ranking.with_recency(train, half_life)), known
-
-
-def _refuse_unordered(config: RunConfig, dataset: Dataset) -> None:
-    """Refuse in one sentence, before any work is done, to weigh histories by an order that they do not have."""
-    half_life = config.ranking.half_life_items
-    if half_life is not None and (dataset.train.weights is not None or dataset.repeats):
-        raise UserError("ranking.half_life_items does not go with weights of pairs or --repeat allow: leave one out.")
-    if half_life not in (None, "auto") and dataset.order is None:
-        raise UserError(
-            "ranking.half_life_items needs times, which a prepared folder does not keep: train on a table with some,"
-            " with --protocol leave-last-out, --protocol temporal or --time-col."
-        )
-
-
-def _with_repeats(selected: Selected, builder: RankingBuilder, dataset: Dataset) -> Selected:
-    """Show users what they have, where data says that they take it again; validation pairs weigh it."""
-    config = selected.config
-    if not dataset.repeats or config.ranking.repeat_weight is not None:
-        return selected
-    weigh = partial(replace(builder, config=config.ranking).with_repeats, selected.ranking)
-    weight = 1.0
-    if dataset.validation.num_pairs:
-        weight = choose_repeat_weight(weigh, dataset.validation, config.seed)
-    settings = config.ranking.model_copy(update={"repeat_weight": weight})
-    return replace(selected, ranking=weigh(weight), config=config.model_copy(update={"ranking": settings}))
 
 
 def _with_sizes(config: RunConfig, dataset: Dataset) -> tuple[RunConfig, int | None]:
@@ -336,6 +251,29 @@ def _with_sizes(config: RunConfig, dataset: Dataset) -> tuple[RunConfig, int | N
     return sized, None if budget is None else budget.left(method)
 
 
+def _refuse_what_ranks_cannot_share(config: RunConfig, train: Interactions) -> None:
+    """Refuse in one sentence, before any work is done, what several workers cannot train."""
+    method, training = METHODS[config.method.name], config.training
+    stages = [stage for stage in method.recipe(config.method, training) if stage.epochs]
+    alone = f"several workers cannot share: train it without --workers (method {config.method.name})."
+    if not all(stage.supports_distributed for stage in stages):
+        raise UserError(f"A recipe with a search of its own is something that {alone}")
+    if not stages or learns_codebook(config):
+        return
+    from legcf.training.learning.losses import LOSSES  # here: what is solved needs no torch
+
+    if LOSSES[training.loss].negatives == "none":
+        raise UserError(f"The loss {training.loss} is of all pairs at once, which {alone}")
+    layer: Any = method.trained_layer(config.method, train.num_users, train.num_items)
+    coefficients = BACKBONES[config.backbone.name](config.backbone, layer.width).coefficients()
+    travels = coefficients is None or coefficients.shape[1] > 1
+    on_basis = coefficients is not None and training.propagation != "stepwise" and layer.linear_basis() is not None
+    if travels and not on_basis:
+        raise UserError(
+            f"Backbone {config.backbone.name} propagates this layer over the whole graph at every step, which {alone}"
+        )
+
+
 def build_model(
     config: RunConfig,
     dataset: Dataset,
@@ -343,14 +281,10 @@ def build_model(
     folder: Path | None = None,
     folds: NDArray[np.integer] | None = None,
     work: Work | None = None,
-    values: Any = None,
 ) -> Any:
-    """Make a model ready to train, its first values these or, without any, from the data and the generator."""
+    """Make a model ready to train, its first values from the data and the generator."""
 
     def fill(model: Any) -> None:
-        if values is not None:
-            model.load_state_dict(values)
-            return
         layer = model.layer
         if layer.start_table is None:
             (work or Work()).fill(layer, dataset.train, rng)
@@ -366,7 +300,7 @@ def build_model(
 def _session_type(config: RunConfig) -> type[RunSession]:
     if is_solved(config):
         return RunSession
-    from legcf.training.loop import Session  # here: what is solved needs no torch
+    from legcf.training.loop import Session  # here: what is solved needs no loop
 
     return Session
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -133,12 +133,6 @@ class RunSession:
     def lines(self) -> list[dict[str, Any]]:
         return self.log.lines
 
-    def reporting_after(self, other: RunSession) -> Self:
-        """Take over what another session of the run has reported, and its clock."""
-        self.state, self.log, self._tried = other.state, other.log, other._tried
-        self.expected_end = other.expected_end
-        return self
-
     def run(self) -> None:
         """Validate the model."""
         if self.validates:
@@ -187,9 +181,7 @@ class RunSession:
         return self.evaluator.epoch_score(self._validation_metrics())
 
     def _validation_metrics(self) -> dict[str, float]:
-        """Evaluate the model as it is; where users are their histories, no others than the evaluated ones are made."""
-        if not self.model.pools:
-            return self.evaluator.metrics(self.ranking())
+        """Evaluate the model as it is; vectors of no other users need be made."""
         ranking = self.builder.base(self.model.ranking(self.evaluator.evaluated_users))
         return self.evaluator.renumbered().metrics(ranking)
 
