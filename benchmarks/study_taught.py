@@ -43,10 +43,10 @@ from legcf.ranking.ranking import Ranking
 from legcf.ranking.score import Score, lead
 from legcf.ranking.topk import rank
 from legcf.training.build import TrainingGraph, make_model
+from legcf.training.learning.losses import without_own_pair
 from legcf.training.loop import Session
-from legcf.training.losses import without_own_pair
 from legcf.training.model import GraphModel
-from legcf.training.registry import METHODS, resolve
+from legcf.training.registry import BACKBONES, METHODS, resolve
 from legcf.training.run import _with_sizes
 from legcf.training.sampler import TrainingBatch
 from legcf.training.session import TrainingOptions
@@ -166,10 +166,12 @@ class Codes:
             moved = items + hop * np.linalg.norm(items) / np.linalg.norm(moved) * moved
             items = (moved * np.linalg.norm(items) / np.linalg.norm(moved)).astype(np.float32)
         rng = np.random.default_rng(seed)
-        model: GraphModel = make_model(
-            self.config, train, lambda made: made.layer.initialise_from(users, items, train, rng), TrainingGraph()
-        )
-        stages = METHODS[self.config.method.name].recipe(self.config.method, self.config.training)
+        layer: Any = METHODS["legcf"].trained_layer(method, train.num_users, train.num_items)
+        layer.initialise_from(users, items, train, rng)
+        backbone = BACKBONES[self.config.backbone.name](self.config.backbone, layer.width)
+        model = GraphModel(layer, backbone, train, self.config.training)  # torch: a formula knows no teacher
+        model.rebuild()
+        stages = METHODS["legcf"].recipe(method, self.config.training)
         session = Taught(model, _unwatched(self.dataset), self.config, stages, rng, TrainingOptions(quiet=True))
         if weight:
             session.teacher, session.weight, session.of_scores = self.teacher, weight, of_scores
