@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from legcf.core import distributed
 from legcf.core.arrays import FloatArray, IntArray
+from legcf.core.jit import njit, prange
 from legcf.ranking.popularity import at_least_one
-
-_BLOCK = 256  # lists whose vectors are in memory at once
 
 
 def coverage(ranked: IntArray, num_items: int) -> float:
@@ -37,15 +36,26 @@ def similarity(ranked: IntArray, vectors: FloatArray) -> float:
     The square of a sum of unit vectors holds all pairs, each twice.
     """
     shortening = 1 / np.maximum(np.sqrt(np.einsum("ij,ij->i", vectors, vectors)), np.float32(1e-12))
-    block_means: list[NDArray[np.float64]] = []
-    for start in range(0, len(ranked), _BLOCK):
-        block = ranked[start : start + _BLOCK]
-        shown = block >= 0
-        counts = shown.sum(axis=1)
-        vectors_shown = vectors[np.maximum(block, 0)] * (shortening[np.maximum(block, 0)] * shown)[..., None]
-        whole = np.square(vectors_shown.sum(axis=1, dtype=np.float64)).sum(axis=1)
-        alone = np.square(vectors_shown, dtype=np.float64).sum(axis=(1, 2))
-        several = counts > 1
-        block_means.append((whole - alone)[several] / (counts * (counts - 1))[several])
-    values = np.concatenate(block_means) if block_means else np.zeros(0)
+    means = np.empty(len(ranked), dtype=np.float64)
+    _mean_cosines(ranked, vectors, shortening, means)
+    values = means[~np.isnan(means)]
     return float(values.mean()) if len(values) else 0.0
+
+
+@njit(cache=True, parallel=True)
+def _mean_cosines(ranked, vectors, shortening, means):  # type: ignore[no-untyped-def]
+    width = vectors.shape[1]
+    for row in prange(len(ranked)):
+        total = np.zeros(width, dtype=np.float64)
+        alone, count = 0.0, 0
+        for item in ranked[row]:
+            if item >= 0:
+                count += 1
+                for k in range(width):
+                    value = np.float64(vectors[item, k] * shortening[item])
+                    total[k] += value
+                    alone += value * value
+        whole = 0.0
+        for k in range(width):
+            whole += total[k] * total[k]
+        means[row] = (whole - alone) / (count * (count - 1)) if count > 1 else np.nan
