@@ -21,7 +21,7 @@ class _Composed(torch.autograd.Function):
         return torch.from_numpy(result)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         indices, weights = ctx.saved_tensors
         result = np.zeros((ctx.size, gradient.shape[1]), dtype=np.float32)
         _collect(indices.numpy(), weights.numpy(), gradient.contiguous().numpy(), result)
