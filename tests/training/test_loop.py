@@ -4,7 +4,6 @@
 import itertools
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -39,10 +38,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, running: Session, scores: list[flo
     """Let validation say what a test wants it to say."""
     said = iter([0.0, *scores])  # the first is of the weights before any training
     monitor = running.config.training.monitor
-    evaluator = SimpleNamespace(
-        metrics=lambda ranking: {monitor: next(said)}, epoch_score=lambda metrics: metrics[monitor]
-    )
-    monkeypatch.setattr(running, "evaluator", evaluator)
+    monkeypatch.setattr(running, "_validation_metrics", lambda: {monitor: next(said)})
 
 
 def epochs(running: Session) -> list[dict[str, Any]]:

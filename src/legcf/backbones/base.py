@@ -75,6 +75,11 @@ class Backbone(ABC, Generic[B]):
         """Tell whether an item's final vector is its row, whatever the graph."""
         return False
 
+    @property
+    def pools(self) -> bool:
+        """Tell whether users are nothing but their histories, and items their rows: no graph is needed."""
+        return self.keeps_items and self.pooling() is not None
+
     def without_pairs(
         self, vectors: torch.Tensor, entities: torch.Tensor, users: torch.Tensor, items: torch.Tensor
     ) -> torch.Tensor | None:

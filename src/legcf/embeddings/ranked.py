@@ -51,5 +51,6 @@ def pooled_ranking_of(
         filter=layer.item_filter(train),
         pooling=pooling,
         codes=layer.item_codes(),
+        popularity=train.item_degrees,
         meta=None if added is None else added.copy(),
     )

@@ -127,6 +127,13 @@ class Ranking:
             users = self.pooling.vectors(histories, items.__getitem__, items.shape[1])
         return replace(self, users=users, histories=histories)
 
+    def of_users(self, users: Positions | None) -> "Ranking":
+        """Return the same for some users alone, in this order, who are numbered anew; None: for all."""
+        if users is None:
+            return self
+        dislikes = None if self.dislikes is None else self.dislikes.of_users(users)
+        return replace(self, users=self.users[users], histories=self.histories.of_users(users), dislikes=dislikes)
+
     def with_recency(self, histories: Interactions, half_life: float) -> "Ranking":
         """Return the same with histories that are weighed by this half-life (`recency.recent`)."""
         assert self.pooling is not None

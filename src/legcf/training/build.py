@@ -146,23 +146,17 @@ class SolvedModel:
         distributed.broadcast_arrays(self.layer.arrays.values())
         layer, backbone = self.layer, self.backbone
         self._operator = backbone.operator(layer.graph(bipartite(self._train)), layer.num_users, layer.num_items)
-        if self.pools:
+        if backbone.pools:
             self._operator = None  # users follow from items
 
-    @property
-    def pools(self) -> bool:
-        """Return whether users are their histories, and items their rows."""
-        return self.backbone.keeps_items and self.backbone.pooling() is not None
-
     def ranking(self, users: Positions | None = None) -> Ranking:
-        """Return what ranks; of a model that pools, the users may be some alone."""
+        """Return what ranks, of all users or these."""
         if self._operator is None:
             return pooled_ranking_of(self.layer, self.backbone, self._train, users)
-        assert users is None
         operator, coefficients = self._operator, self.backbone.coefficients()
         assert coefficients is not None
         vectors = operator.polynomial(self.layer.input_rows(), coefficients)
-        return ranking_of(vectors, self.layer, self.backbone, self._train)
+        return ranking_of(vectors, self.layer, self.backbone, self._train).of_users(users)
 
     def state_dict(self) -> Arrays:
         """Return what a file holds of the model."""

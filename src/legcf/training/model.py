@@ -119,20 +119,11 @@ class GraphModel(nn.Module):
             vectors = self.backbone.propagate(operator, travelled, rng, entities)
         return self._with_bias(vectors, entities), travelled
 
-    @property
-    def pools(self) -> bool:
-        """Return whether users are their histories, and items their rows."""
-        return self.backbone.keeps_items and self.backbone.pooling() is not None
-
     def ranking(self, users: Positions | None = None) -> Ranking:
-        """Return what ranks, made with one propagation: vectors, bias and, where they suffice, codes.
-
-        Of a model that pools, the users may be some alone.
-        """
-        if self.pools:
+        """Return what ranks, of all users or these: vectors of one propagation, bias and, where they suffice, codes."""
+        if self.backbone.pools:
             return pooled_ranking_of(self.layer, self.backbone, self._histories, users)
-        assert users is None
-        return ranking_of(self._all_vectors().numpy(), self.layer, self.backbone, self._histories)
+        return ranking_of(self._all_vectors().numpy(), self.layer, self.backbone, self._histories).of_users(users)
 
     def meta_vectors(self) -> FloatArray | None:
         """Return H_meta: final vectors of the nodes that the layer added to the graph (Eq. 9)."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +23,8 @@ from legcf.core.errors import UserError
 from legcf.core.files import folder_held, write_json
 from legcf.core.random_streams import Stream
 from legcf.data.interactions import MANY_PAIRS, SAMPLE_ITEMS, Dataset, Interactions
-from legcf.data.preparing.splits import find_protocol
 from legcf.evaluation.metrics import parse_metric
-from legcf.evaluation.weights import choose_half_life, choose_popularity_weight, choose_repeat_weight
-from legcf.ranking.builder import RankingBuilder
 from legcf.ranking.item_lists.recipe import ListFitter, candidate_count
-from legcf.ranking.recency import recent
 from legcf.scoring.run_files import read_description
 from legcf.training.assess import ByteBudget, assess, peak_memory_mb
 from legcf.training.build import (
@@ -51,6 +46,7 @@ from legcf.training.selection.select import (
     tries_tables_alone,
     with_factorisation,
 )
+from legcf.training.selection.weigh import refuse_unordered, with_popularity, with_recency, with_repeats
 from legcf.training.session import CODED, DEFAULT_OPTIONS, WHOLE_TO_SET_UP, Deadline, RunSession, TrainingOptions
 from legcf.training.shared_work import Work
 
@@ -161,7 +157,7 @@ def _train_once(
     if dataset.train.num_pairs == 0:
         raise UserError(f"{dataset.name} has no training pairs.")
     parse_metric(config.training.monitor)
-    _refuse_unordered(config, dataset)
+    refuse_unordered(config, dataset)
     sized, byte_budget = _with_sizes(config, dataset)
     folder = options.folder
     distributed.run_on_first_and_broadcast(
@@ -236,8 +232,8 @@ def _make(dataset: Dataset, sized: RunConfig, byte_budget: int | None, options: 
     resumes = options.resume and session.can_resume()
     untrained = select_untrained(session, builder, untrained_model, report=not resumes)
     selected = train_or_keep(session, trainer, replace(builder, config=untrained.ranking), untrained)
-    selected = _with_popularity(selected, builder, dataset)
-    selected, known = _with_recency(_with_repeats(selected, builder, dataset), dataset)
+    selected = with_popularity(selected, builder, dataset)
+    selected, known = with_recency(with_repeats(selected, builder, dataset), dataset)
     selected = replace(selected, ranking=replace(selected.ranking, dislikes=dataset.dislikes))
 
     evaluation_started = time.perf_counter()
@@ -250,74 +246,6 @@ def _make(dataset: Dataset, sized: RunConfig, byte_budget: int | None, options: 
     }
     metrics |= _best_epochs(session) | selected.reason
     return _trained_model(selected, known, dataset, metrics, session)
-
-
-def _with_popularity(selected: Selected, builder: RankingBuilder, dataset: Dataset) -> Selected:
-    """Weigh popularity in the scores by validation pairs, where the configuration leaves it to them."""
-    config = selected.config
-    if config.ranking.popularity_weight is not None:
-        return selected
-    weight = 0.0
-    if dataset.validation.num_pairs:
-        weight = choose_popularity_weight(selected.ranking, dataset.validation, config.seed)
-    settings = config.ranking.model_copy(update={"popularity_weight": weight})
-    selected = replace(selected, config=config.model_copy(update={"ranking": settings}))
-    if not weight:
-        return selected
-    return replace(selected, ranking=replace(builder, config=settings).build(selected.model.ranking(), None).ranking)
-
-
-def _with_recency(selected: Selected, dataset: Dataset) -> tuple[Selected, Interactions]:
-    """Weigh histories by their order, as the configuration says or validation chooses; return all known pairs so too.
-
-    `auto` weighs nothing where there is no order, or where the protocol does not hold out what came later.
-    """
-    config, ranking, order = selected.config, selected.ranking, dataset.order
-    half_life = config.ranking.half_life_items
-    if half_life is None:
-        return selected, dataset.known
-    if half_life == "auto":
-        half_life = None
-        later = dataset.validation.num_pairs > 0 and find_protocol(dataset.protocol).needs_time
-        if later and order is not None and ranking.pooling is not None:
-            half_life = choose_half_life(ranking, order, dataset.validation, config.seed)
-        settings = config.ranking.model_copy(update={"half_life_items": half_life})
-        selected = replace(selected, config=config.model_copy(update={"ranking": settings}))
-        if half_life is None:
-            return selected, dataset.known
-    if ranking.pooling is None:
-        raise UserError(
-            "ranking.half_life_items is for models whose users are their histories: add --backbone history."
-        )
-    assert order is not None
-    train = recent(dataset.train, order, half_life)
-    known = train if dataset.known is dataset.train else recent(dataset.known, order, half_life)
-    return replace(selected, ranking=ranking.with_recency(train, half_life)), known
-
-
-def _refuse_unordered(config: RunConfig, dataset: Dataset) -> None:
-    """Refuse in one sentence, before any work is done, to weigh histories by an order that they do not have."""
-    half_life = config.ranking.half_life_items
-    if half_life is not None and (dataset.train.weights is not None or dataset.repeats):
-        raise UserError("ranking.half_life_items does not go with weights of pairs or --repeat allow: leave one out.")
-    if half_life not in (None, "auto") and dataset.order is None:
-        raise UserError(
-            "ranking.half_life_items needs times, which a prepared folder does not keep: train on a table with some,"
-            " with --protocol leave-last-out, --protocol temporal or --time-col."
-        )
-
-
-def _with_repeats(selected: Selected, builder: RankingBuilder, dataset: Dataset) -> Selected:
-    """Show users what they have, where data says that they take it again; validation pairs weigh it."""
-    config = selected.config
-    if not dataset.repeats or config.ranking.repeat_weight is not None:
-        return selected
-    weigh = partial(replace(builder, config=config.ranking).with_repeats, selected.ranking)
-    weight = 1.0
-    if dataset.validation.num_pairs:
-        weight = choose_repeat_weight(weigh, dataset.validation, config.seed)
-    settings = config.ranking.model_copy(update={"repeat_weight": weight})
-    return replace(selected, ranking=weigh(weight), config=config.model_copy(update={"ranking": settings}))
 
 
 def _with_sizes(config: RunConfig, dataset: Dataset) -> tuple[RunConfig, int | None]:

@@ -187,9 +187,7 @@ class RunSession:
         return self.evaluator.epoch_score(self._validation_metrics())
 
     def _validation_metrics(self) -> dict[str, float]:
-        """Evaluate the model as it is; where users are their histories, no others than the evaluated ones are made."""
-        if not self.model.pools:
-            return self.evaluator.metrics(self.ranking())
+        """Evaluate the model as it is; vectors of no other users need be made."""
         ranking = self.builder.base(self.model.ranking(self.evaluator.evaluated_users))
         return self.evaluator.renumbered().metrics(ranking)
 

@@ -16,19 +16,21 @@ from legcf.ranking.ranking import Ranking
 from tests.helpers import planted, random_interactions
 
 
-@pytest.mark.parametrize(("gain", "ridge"), [(1.005, 1.0), (1.04, 4.0)])
-def test_another_ridge_has_to_be_clearly_better(gain: float, ridge: float) -> None:
+@pytest.mark.parametrize(("gain", "best_weight", "ridge"), [(1.005, 1.0, 1.0), (1.04, 1.0, 4.0), (1.04, 0.25, 1.0)])
+def test_another_ridge_is_for_heavy_lists_and_has_to_be_clearly_better(
+    gain: float, best_weight: float, ridge: float
+) -> None:
     train = planted(40, 30).train
     rng = np.random.default_rng(0)
     vectors = [rng.standard_normal((count, 4)).astype(np.float32) for count in (train.num_users, train.num_items)]
 
     def judge(ranking: Ranking, facts: dict[str, Any]) -> float:
-        return 0.1 * gain ** int(facts["ridge"] == 4.0) - 1e-6 * abs(facts["weight"] - 0.25)
+        return 0.1 * gain ** int(facts["ridge"] == 4.0) - 1e-6 * abs(facts["weight"] - best_weight)
 
     fitter = ListFitter(train)
     found = fitter.settings(Ranking(*vectors, train), RankingConfig(lists=4), judge, 4 * train.num_items)
     assert (found.list_ridge, found.list_user_power, found.list_power) == (ridge, 0.5, 0.0)
-    assert found.list_weight == 0.25
+    assert found.list_weight == best_weight
 
 
 def test_room_for_more_than_all_candidates_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +47,7 @@ def test_ridges_go_on_while_the_largest_is_best() -> None:
     vectors = [rng.standard_normal((count, 4)).astype(np.float32) for count in (train.num_users, train.num_items)]
 
     def judge(ranking: Ranking, facts: dict[str, Any]) -> float:
-        return float(min(facts["ridge"], 64.0)) - 1e-6 * abs(facts["weight"] - 0.25)
+        return float(min(facts["ridge"], 64.0)) - 1e-6 * abs(facts["weight"] - 1.0)
 
     found = ListFitter(train).settings(Ranking(*vectors, train), RankingConfig(lists=4), judge, 4 * train.num_items)
     assert found.list_ridge == 64.0
