@@ -18,6 +18,7 @@ from legcf.export.build import build
 from legcf.export.options import ExportOptions
 from legcf.features.coder import FeatureCoder, FeatureColumn
 from legcf.features.encoder import FeatureEncoder, FeatureMap
+from legcf.modelfile.attributes import Attributes, TextColumn
 from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.item_lists.ridge import nearest_lists
 from legcf.ranking.ranking import Ranking
@@ -151,3 +152,12 @@ def base(odd_model: ServedModel, tmp_path_factory: pytest.TempPathFactory) -> It
     """The one server that the tests of a session share."""
     with serving(odd_model, tmp_path_factory.mktemp("served") / "toy.legcf") as address:
         yield address
+
+
+def values_of(attributes: Attributes, item: int) -> dict[str, list[Any]]:
+    """The values that an item has of each attribute, none, one or several."""
+    found: dict[str, list[Any]] = {}
+    for name, column in attributes.columns.items():
+        levels = column.values if isinstance(column, TextColumn) else [None, *column.levels.tolist()]
+        found[name] = [levels[key] for key in column.keys(item)]
+    return found

@@ -25,7 +25,7 @@ from legcf.cli import commands as legcf_cli
 from legcf.data.engines import ENGINES
 from legcf.data.reading.formats import FORMATS
 from legcf.evaluation.metrics import METRICS
-from legcf.training.losses import LOSSES, Loss
+from legcf.training.learning.losses import LOSSES, Loss
 from legcf.training.registry import BACKBONES, METHODS
 from legcf_studies.paper.cells import StudyContext
 from legcf_studies.paper.studies import STUDIES
@@ -81,7 +81,7 @@ def solve(vectors: FloatArray, dictionary: FloatArray, t: int, memory_cap_mb: fl
 LOSS = '''
 import torch
 
-from legcf.training.losses import with_gradient
+from legcf.training.learning.losses import with_gradient
 from legcf.training.sampler import TrainingBatch
 
 

@@ -7,16 +7,16 @@ import pytest
 
 from legcf.cli.app import COMMANDS
 from legcf.core.plugins import Registry
-from legcf.training.registry import METHODS, METHODS_OF_STUDIES
+from legcf.training.registry import BACKBONES, METHODS
 from tests.cli.typed import legcf, refused
 
 
 @pytest.fixture(autouse=True)
 def _without_studies(monkeypatch: pytest.MonkeyPatch) -> None:
     registry: Registry[object]
-    for registry, names in ((METHODS, METHODS_OF_STUDIES), (COMMANDS, COMMANDS.of_studies)):
+    for registry in (METHODS, BACKBONES, COMMANDS):
         monkeypatch.setattr(registry, "_waiting", {})
-        for name in names:
+        for name in registry.of_studies:
             monkeypatch.delitem(registry._parts, name, raising=False)
 
 
@@ -26,6 +26,7 @@ def _without_studies(monkeypatch: pytest.MonkeyPatch) -> None:
         ("train data.csv --method pep --out RUN", "method `pep`"),
         ("search data.csv --method graphhash --out RUN", "method `graphhash`"),
         ("methods qr", "method `qr`"),
+        ("train data.csv --preset graph --backbone ngcf --out RUN", "backbone `ngcf`"),
         ("reproduce table2 --data gowalla", "command `reproduce`"),
         ("report RUN", "command `report`"),
     ],
@@ -40,5 +41,5 @@ def test_one_sentence_says_what_to_install(command: str, what: str, tmp_path: Pa
 def test_what_is_listed_is_there() -> None:
     assert "reproduce" not in legcf("--help").out
     listed = legcf("methods").out
-    assert "bspm" in listed
+    assert "ease" in listed
     assert "graphhash" not in listed

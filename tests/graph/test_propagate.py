@@ -15,7 +15,7 @@ from legcf.data.interactions import Interactions
 from legcf.graph.adjacency import bipartite, expanded, normalised
 from legcf.graph.basis import dense_basis
 from legcf.graph.operator import Operator
-from legcf.graph.propagate import polynomial, product
+from legcf.graph.propagate import polynomial
 from tests.helpers import assigned_graphs, dense_bipartite, dense_normalised, graphs, layer_mean, random_interactions
 
 Assigned = tuple[Interactions, Assignment]
@@ -144,17 +144,6 @@ def test_polynomial_is_linear() -> None:
     both = operator.polynomial(2 * a - 3 * b, mean_of(3))
     apart = 2 * operator.polynomial(a, mean_of(3)) - 3 * operator.polynomial(b, mean_of(3))
     assert np.allclose(both, apart, atol=1e-4)
-
-
-@pytest.mark.parametrize("symmetric", [True, False])
-def test_product_has_the_gradient_of_its_matrix(symmetric: bool) -> None:
-    matrix = any_operator(5).matrix
-    matrix = (matrix + matrix.T).tocsr() if symmetric else matrix
-    operator = Operator(matrix, symmetric)
-    rows = torch.randn(17, WIDTH, requires_grad=True)
-    pull = torch.randn(17, WIDTH)
-    (product(operator, rows) * pull).sum().backward()
-    assert np.allclose(rows.grad.numpy(), matrix.T @ pull.numpy(), atol=1e-5)
 
 
 def test_wide_and_hub_heavy_graphs_are_shared_among_threads_without_loss() -> None:

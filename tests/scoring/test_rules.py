@@ -20,7 +20,7 @@ from legcf.scoring.scorer import Request, Scorer
 from legcf.server.app import create_app
 from legcf.server.settings import Settings
 
-from ..served import ITEMS
+from ..served import ITEMS, values_of
 
 VALUES = ["tea", "café", "", "0", "true", "a|b"]
 _texts = st.lists(st.lists(st.sampled_from(VALUES), max_size=3), min_size=ITEMS, max_size=ITEMS)
@@ -115,7 +115,7 @@ def test_attributes_come_back_from_a_file(model: ServedModel, tmp_path_factory: 
     sizes = replace(model, attributes=attributes).save(path)
     back = ServedModel.load(path).attributes
     assert back is not None
-    assert [back.of(item) for item in range(ITEMS)] == [attributes.of(item) for item in range(ITEMS)]
+    assert [values_of(back, item) for item in range(ITEMS)] == [values_of(attributes, item) for item in range(ITEMS)]
     assert back.described() == attributes.described()
     assert (sizes["attributes"] > 0) is bool(attributes.columns)
 
@@ -221,7 +221,7 @@ def test_a_new_item_has_no_attributes(model: ServedModel) -> None:
     shop = _shop(model).model
     longer = with_new_items(shop, [NewItem("new", shop.item_rows.vectors(np.array([4]))[0])])
     assert longer.attributes is not None
-    assert longer.attributes.of(ITEMS) == {"brand": None}
+    assert values_of(longer.attributes, ITEMS) == {"brand": []}
     assert allowed_items(longer.attributes, {"brand": {"not": "b0"}})[ITEMS]
 
 

@@ -46,6 +46,12 @@ class Backbone(ABC, Generic[B]):
     learns: ClassVar[bool] = False
     """Whether it is a module of torch, which may have parameters."""
 
+    pools: ClassVar[bool] = False
+    """Whether users are nothing but their histories, and items their rows: no graph is needed."""
+    scales: FloatArray
+    """Of one that pools, once it has an operator: a number for every user and item; their product is how much of an
+    item is in its user."""
+
     def __init__(self, config: B, width: int) -> None:
         """Take the settings; `width` is that of the input rows."""
         super().__init__()
@@ -74,11 +80,6 @@ class Backbone(ABC, Generic[B]):
     def keeps_items(self) -> bool:
         """Tell whether an item's final vector is its row, whatever the graph."""
         return False
-
-    @property
-    def pools(self) -> bool:
-        """Tell whether users are nothing but their histories, and items their rows: no graph is needed."""
-        return self.keeps_items and self.pooling() is not None
 
     def without_pairs(
         self, vectors: torch.Tensor, entities: torch.Tensor, users: torch.Tensor, items: torch.Tensor

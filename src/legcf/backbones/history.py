@@ -39,6 +39,7 @@ class History(Backbone[HistoryConfig]):
     Config = HistoryConfig
     summary = "a user is the weighted sum of its items; no user is stored, new users are like known ones"
     citation = "Kabbur et al., FISM, KDD 2013"
+    pools = True
 
     def operator(self, graph: sp.csr_matrix, num_users: int, num_items: int) -> Operator:
         """Return [[0, R'], [0, I]]: users take from their items, everything else keeps its own row."""
@@ -47,7 +48,7 @@ class History(Backbone[HistoryConfig]):
         user_scale = inverse_power(np.diff(block.indptr), self.config.user_power)
         self._counts = np.bincount(block.indices, minlength=num_items)
         item_scale = inverse_power(self._counts, self.config.item_power)
-        self._scales = np.concatenate([user_scale, item_scale]).astype(np.float32)
+        self.scales = np.concatenate([user_scale, item_scale]).astype(np.float32)
         weights = np.repeat(user_scale, np.diff(block.indptr)) * item_scale[block.indices]
         loops = np.arange(num_users, size)
         data = np.concatenate([weights, np.ones(len(loops))]).astype(np.float32)
@@ -70,6 +71,6 @@ class History(Backbone[HistoryConfig]):
         """Take back what the item gave to its user, which is exact here."""
         import torch  # here: what ranks without gradients does so without it
 
-        scales = torch.from_numpy(self._scales)
+        scales = torch.from_numpy(self.scales)
         share = scales[entities[users]] * scales[entities[items]]
         return vectors[users] - share[:, None] * vectors[items]

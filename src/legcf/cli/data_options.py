@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Put the fields of DataOptions on the command line of every command that reads data."""
+"""Put the fields of DataOptions on the command line of every command that reads data, and read counts as typed."""
 
 import functools
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -54,3 +55,19 @@ def refuse_without_data(data: str | None, data_options: DataOptions, what_is: st
     if data is None and data_options.model_fields_set:
         names = ", ".join(map(option_name, sorted(data_options.model_fields_set)))
         raise UserError(f"{names} says how {what_is} read, but there is no --data.")
+
+
+def whole_number(text: str) -> int:
+    """Read `100000`, `100_000` or `1e5`."""
+    try:
+        return int(text)
+    except ValueError:
+        with suppress(ValueError):
+            if (value := float(text)).is_integer():
+                return int(value)
+    raise typer.BadParameter(f"{text!r} is not a whole number, such as 100000 or 1e5.")
+
+
+def large_number(help_text: str) -> Any:
+    """Return an option for a count that may have many zeros."""
+    return typer.Option(parser=whole_number, metavar="INTEGER", help=help_text)

@@ -141,11 +141,8 @@ class Interactions:
         """Return the pairs with some items, which are renumbered in this order; they must be sorted."""
         new_index = np.full(self.num_items, -1, dtype=np.int32)
         new_index[items] = np.arange(len(items), dtype=np.int32)
-        renumbered = new_index[self.items]
-        kept = renumbered >= 0
-        ends = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(kept, dtype=np.int64)])
-        weights = None if self.weights is None else self.weights[kept]
-        return Interactions(ends[self.indptr], renumbered[kept], len(items), weights)
+        kept = self.subset(new_index[self.items] >= 0)
+        return replace(kept, items=new_index[kept.items], num_items=len(items))
 
     def most_popular(self, count: int) -> NDArray[np.int64]:
         """Return the `count` items with the most pairs, in ascending order of items."""
@@ -181,6 +178,15 @@ class Interactions:
         """Return the same pairs among more users and items, which follow at the end."""
         indptr = np.append(self.indptr, np.full(num_users - self.num_users, self.num_pairs, dtype=np.int64))
         return Interactions(indptr, self.items, num_items, self.weights)
+
+    def renumbered(
+        self, users: NDArray[np.integer], items: NDArray[np.integer], num_users: int, num_items: int
+    ) -> "Interactions":
+        """Return the pairs by other positions of their users and items; −1 stands for none, and leaves a pair out."""
+        of_users, of_items = users[self.users()], items[self.items]
+        inside = (of_users >= 0) & (of_items >= 0)
+        weights = None if self.weights is None else self.weights[inside]
+        return Interactions.from_pairs(of_users[inside], of_items[inside], num_users, num_items, weights)
 
     def transposed(self) -> "Interactions":
         """Return item → users."""

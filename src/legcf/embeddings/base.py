@@ -86,9 +86,6 @@ class EmbeddingLayer(nn.Module, Layer[C]):
 
     # Sizes.
 
-    def num_params(self) -> int:
-        return sum(parameter.numel() for parameter in self.parameters())
-
     def total_trainable(self) -> int:
         return sum(parameter.numel() for parameter in self.parameters())
 

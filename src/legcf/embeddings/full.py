@@ -11,7 +11,7 @@ from legcf.core.arrays import FloatArray, Positions
 from legcf.core.config import RunConfig
 from legcf.data.interactions import Interactions
 from legcf.embeddings.budget import Budgeted, width_within
-from legcf.embeddings.layer import ComparisonRow, Layer, SolvedLayer, normal_values, xavier_values
+from legcf.embeddings.layer import Layer, SolvedLayer, normal_values, xavier_values
 from legcf.embeddings.search_space import FACTORISATION, Space, common_space
 from legcf.factorisation.als import AlsSettings, factorise
 from legcf.factorisation.history_vectors import history_items
@@ -53,10 +53,6 @@ class TableLayer(Layer[FullTableConfig]):
     Config = FullTableConfig
     summary = "one free vector an entity, the uncompressed reference"
     citation = "He et al., LightGCN, SIGIR 2020"
-    comparison_rows: ClassVar[dict[str, ComparisonRow]] = {
-        f"ud-{dim}": ComparisonRow(f"UD, {dim} wide", "full table", False, {"method": {"dim": dim}}, reference=True)
-        for dim in (128, 64)
-    }
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # LightGCN's release: one negative, batches of 2048, λ = 1e-4 with a ½ (so 5e-5 here).
         "official": {

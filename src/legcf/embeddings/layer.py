@@ -3,7 +3,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -16,26 +15,10 @@ from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset, Interactions
 from legcf.embeddings.search_space import Space, common_space
 from legcf.factorisation.als import AlsSettings
-from legcf.ranking.graph_filter import GraphFilter
 from legcf.ranking.item_lists.lists import ItemLists
-from legcf.ranking.ranking import Codes
+from legcf.ranking.ranking import Codes, HistoryFilter
 
 C = TypeVar("C", bound=MethodConfig)
-
-
-@dataclass(frozen=True)
-class ComparisonRow:
-    """Describe a row of the table that compares all methods (the paper's Table 2)."""
-
-    label: str
-    group: str = "variable size"
-    within_budget: bool = True
-    """Whether it has to keep to LEGCF's budget; methods of one size end where their own settings lead."""
-    overrides: Mapping[str, Any] = field(default_factory=dict)
-    reference: bool = False
-    """Not a rival for the best: it is not compressed."""
-    fitted: Mapping[str, Any] = field(default_factory=dict)
-    """Settings with which it starts from a factorisation, if it can and does not do so anyway."""
 
 
 class Layer(ABC, Generic[C]):
@@ -54,9 +37,6 @@ class Layer(ABC, Generic[C]):
 
     version: ClassVar[int] = 1
     """Raised when the same settings come to give another result: a results store then runs its rows anew."""
-
-    comparison_rows: ClassVar[Mapping[str, ComparisonRow] | None] = {}
-    """Rows of that table, by name; one under the method's own name if it is empty, none at all if it is None."""
 
     config: C
     """The settings with all sizes filled in."""
@@ -139,7 +119,7 @@ class Layer(ABC, Generic[C]):
         """Return lists that the method ranks by beside its rows, or instead of them; made once, from training pairs."""
         return None
 
-    def item_filter(self, train: Interactions) -> GraphFilter | None:
+    def item_filter(self, train: Interactions) -> HistoryFilter | None:
         """Return the filter of the graph that scores histories, where the method ranks so instead of by its rows."""
         return None
 
@@ -149,9 +129,9 @@ class Layer(ABC, Generic[C]):
     def total_trainable(self) -> int:
         """Count all that is learned, in whichever stage."""
 
-    @abstractmethod
     def num_params(self) -> int:
         """Count stored values as the paper does: all that is learned, unless a method stores more or less."""
+        return self.total_trainable()
 
     def entity_sizes(self) -> NDArray[np.int64] | None:
         """Return the stored values of every entity, shape (N,), where they differ between entities."""
@@ -203,6 +183,11 @@ class SolvedLayer(Layer[C]):
         """Return whether it ranks as the settings say, if the method also has a layer that is trained."""
         return True
 
+    @classmethod
+    def learns_codebook(cls, config: C) -> bool:
+        """Return whether all that is trained, with a recipe of one plain stage, is the array `codebook`."""
+        return False
+
     def array(self, name: str) -> NDArray[Any]:
         return self.arrays[name]
 
@@ -223,9 +208,6 @@ class SolvedLayer(Layer[C]):
 
     def bias(self) -> FloatArray | None:
         return self.arrays.get("item_bias")
-
-    def num_params(self) -> int:
-        return self.total_trainable()
 
     def total_trainable(self) -> int:
         return sum(array.size for name, array in self.arrays.items() if name in self.learned)

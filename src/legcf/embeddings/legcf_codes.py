@@ -282,7 +282,7 @@ class CodedLayer(Layer[LegcfConfig]):
 
 
 class SolvedCodes(CodedLayer, SolvedLayer[LegcfConfig]):
-    """Hold the layer where it is coded once, from a factorisation or another table, and never trained."""
+    """Hold the layer where it is coded once, from a factorisation or another table, and learns no more than E_meta."""
 
     learned = ("codebook", "item_bias")
 
@@ -294,6 +294,10 @@ class SolvedCodes(CodedLayer, SolvedLayer[LegcfConfig]):
     @classmethod
     def solves(cls, config: LegcfConfig) -> bool:
         return not config.tanh
+
+    @classmethod
+    def learns_codebook(cls, config: LegcfConfig) -> bool:
+        return not config.tanh and not config.item_bias and config.update == "none"
 
     def table(self) -> FloatArray:
         rows = np.zeros((self.num_entities, self.config.dim), dtype=np.float32)

@@ -3,10 +3,12 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset, Interactions
 from legcf.evaluation.evaluate import accuracy
-from legcf.evaluation.new_pairs import new_pairs, translated
+from legcf.evaluation.new_pairs import new_pairs
 from legcf.export.build import served_histories, served_ranking
 from legcf.modelfile.served_model import ServedModel
 
@@ -30,7 +32,9 @@ def evaluate_file(model: ServedModel, dataset: Dataset, ks: Sequence[int]) -> di
                 " beside those that users have: give data with a split, such as --protocol ratio."
             )
         item_index = model.items.find_all(dataset.items)
-        histories = translated(served_histories(model, dataset), None, item_index, len(model.items))
+        histories = served_histories(model, dataset)
+        same_users = np.arange(histories.num_users)
+        histories = histories.renumbered(same_users, item_index, len(same_users), len(model.items))
         seen = Interactions.empty(histories.num_users, histories.num_items) if model.repeats else histories
         truth, counts = new_pairs(dataset, dataset.users, model.items, seen)
     return {**accuracy(served_ranking(model, histories), truth, ks), **counts}

@@ -47,19 +47,6 @@ def degree_normalised(train: Interactions) -> sp.csr_matrix:
     return (users @ train.to_scipy() @ items).tocsr().astype(np.float32)
 
 
-def row_normalised(adjacency: sp.csr_matrix) -> sp.csr_matrix:
-    """Return D^-1 A: every node takes the weighted mean of its neighbours, 0 without any."""
-    scale = inverse_power(degrees(adjacency), 1.0)
-    data = adjacency.data * np.repeat(scale, np.diff(adjacency.indptr))
-    return csr(data.astype(np.float32), adjacency.indices, adjacency.indptr, adjacency.shape)
-
-
-def with_self_loops(adjacency: sp.csr_matrix) -> sp.csr_matrix:
-    """Return A + I."""
-    looped = adjacency + sp.identity(adjacency.shape[0], dtype=np.float32, format="csr")
-    return csr(looped.data, looped.indices, looped.indptr, looped.shape)
-
-
 def degrees(adjacency: sp.csr_matrix) -> np.ndarray:
     """Return weighted row sums in float64, so that they do not depend on summation order."""
     rows = np.repeat(np.arange(adjacency.shape[0]), np.diff(adjacency.indptr))

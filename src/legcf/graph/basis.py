@@ -5,7 +5,6 @@ Where input rows are B · Θ with B sparse and Θ small, and the backbone is a p
 vectors are H = P(Â) B Θ = M Θ, and M is constant until the graph changes. Row-batches of M give row-batches of H.
 """
 
-from abc import ABC, abstractmethod
 from pathlib import Path
 
 import numpy as np
@@ -14,26 +13,13 @@ import torch
 
 from legcf.core.arrays import FloatArray
 from legcf.core.files import reserve
-from legcf.core.jit import get_num_threads, njit, prange
+from legcf.graph.basis_numba import columns_a_task, give_rows, take_rows
 from legcf.graph.operator import Operator
 
 _SPARSE_BELOW = 0.15  # share of non-zeros up to which a sparse product beats the dense one on two cores
-_COLUMNS_A_TASK = 32  # gradients are split by column, so threads never write to one number and sums keep their order
 
 
-class Basis(ABC):
-    """Hold M with H = M · Θ."""
-
-    @abstractmethod
-    def times(self, theta: torch.Tensor) -> torch.Tensor:
-        """Return all rows of H."""
-
-    @abstractmethod
-    def rows_times(self, rows: torch.Tensor, theta: torch.Tensor) -> torch.Tensor:
-        """Return some rows of H, differentiable in Θ."""
-
-
-class DenseBasis(Basis):
+class DenseBasis:
     """Hold nodes × blocks × c' numbers: after a few hops nearly everything reaches everything."""
 
     def __init__(self, values: FloatArray) -> None:
@@ -52,7 +38,7 @@ class DenseBasis(Basis):
         return (taken @ theta).flatten(1)
 
 
-class SparseBasis(Basis):
+class SparseBasis:
     """Hold M as CSR: after one hop a row holds little more than its neighbours' few weights."""
 
     def __init__(self, matrix: sp.csr_matrix) -> None:
@@ -64,6 +50,10 @@ class SparseBasis(Basis):
     def rows_times(self, rows: torch.Tensor, theta: torch.Tensor) -> torch.Tensor:
         result: torch.Tensor = _SparseRows.apply(theta, self.matrix, rows.numpy())  # type: ignore[no-untyped-call]
         return result
+
+
+Basis = DenseBasis | SparseBasis
+"""M with H = M · Θ: `times` gives all rows of H, `rows_times` some, differentiable in Θ."""
 
 
 def build_basis(
@@ -118,38 +108,13 @@ class _SparseRows(torch.autograd.Function):
     def forward(ctx, theta, matrix, rows):  # type: ignore[no-untyped-def]
         ctx.matrix, ctx.rows, ctx.shape = matrix, rows, theta.shape
         result = np.empty((len(rows), theta.shape[1]), dtype=np.float32)
-        _take_rows(matrix.indptr, matrix.indices, matrix.data, rows, theta.detach().numpy(), result)
+        take_rows(matrix.indptr, matrix.indices, matrix.data, rows, theta.detach().numpy(), result)
         return torch.from_numpy(result)
 
     @staticmethod
     def backward(ctx, gradient):  # type: ignore[no-untyped-def]
         result = np.zeros(ctx.shape, dtype=np.float32)
         matrix = ctx.matrix
-        wide = max(_COLUMNS_A_TASK, -(-ctx.shape[1] // get_num_threads()))
-        _give_rows(matrix.indptr, matrix.indices, matrix.data, ctx.rows, gradient.contiguous().numpy(), result, wide)
+        columns = columns_a_task(ctx.shape[1])
+        give_rows(matrix.indptr, matrix.indices, matrix.data, ctx.rows, gradient.contiguous().numpy(), result, columns)
         return torch.from_numpy(result), None, None
-
-
-@njit(cache=True, parallel=True, fastmath=True)
-def _take_rows(indptr, indices, data, rows, dense, result):  # type: ignore[no-untyped-def]
-    for position in prange(len(rows)):
-        out = result[position]
-        out[:] = 0
-        for entry in range(indptr[rows[position]], indptr[rows[position] + 1]):
-            weight, source = data[entry], dense[indices[entry]]
-            for column in range(dense.shape[1]):
-                out[column] += weight * source[column]
-
-
-@njit(cache=True, parallel=True, fastmath=True)
-def _give_rows(indptr, indices, data, rows, gradient, result, wide):  # type: ignore[no-untyped-def]
-    """Give tasks `wide` columns each, so that no two write to one number."""
-    width = gradient.shape[1]
-    for task in prange(-(-width // wide)):
-        first, last = task * wide, min((task + 1) * wide, width)
-        for position in range(len(rows)):
-            incoming = gradient[position, first:last]
-            for entry in range(indptr[rows[position]], indptr[rows[position] + 1]):
-                weight, target = data[entry], result[indices[entry], first:last]
-                for column in range(last - first):
-                    target[column] += weight * incoming[column]

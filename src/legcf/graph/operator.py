@@ -33,22 +33,6 @@ class Operator:
     def transposed(self) -> "Operator":
         return self if self.symmetric else Operator(self.matrix.T.tocsr(), False)
 
-    @cached_property
-    def _turned(self) -> sp.csr_matrix:
-        """Return the transposed matrix whose values say where each weight stands in this one."""
-        positions = np.arange(self.matrix.nnz, dtype=self.matrix.indices.dtype)
-        return sp.csr_matrix((positions, self.matrix.indices, self.matrix.indptr), shape=self.matrix.shape).T.tocsr()
-
-    def reweighted(self, weights: FloatArray) -> "Operator":
-        """Return the same edges with other weights; only the weights are new, all indices are shared."""
-        matrix, turned = self.matrix, self._turned
-        result, back = (
-            Operator(sp.csr_matrix((data, of.indices, of.indptr), shape=of.shape, copy=False), False)
-            for data, of in ((weights, matrix), (weights[turned.data], turned))
-        )
-        result.transposed = back
-        return result
-
     def times(self, dense: FloatArray, out: FloatArray | None = None) -> FloatArray:
         result = np.empty((self.matrix.shape[0], dense.shape[1]), dtype=np.float32) if out is None else out
         matrix = self.matrix

@@ -85,11 +85,6 @@ class TextColumn:
         keys: list[int] = self.pairs.of(item).tolist()
         return keys
 
-    def values_of(self, item: int) -> Any:
-        """Return an item's values as people wrote them."""
-        values = [self.values[index] for index in self.keys(item)]
-        return values[0] if len(values) == 1 else values or None
-
     def described(self) -> dict[str, Any]:
         """Return what requests can filter by."""
         counts = self.pairs.item_degrees
@@ -146,9 +141,6 @@ class NumberColumn:
     def keys(self, item: int) -> Sequence[int]:
         return [int(self.ranks[item])] if self.ranks[item] else []
 
-    def values_of(self, item: int) -> Any:
-        return float(self.levels[self.ranks[item] - 1]) if self.ranks[item] else None
-
     def described(self) -> dict[str, Any]:
         return {"kind": self.kind, "min": float(self.levels[0]), "max": float(self.levels[-1])}
 
@@ -191,9 +183,6 @@ class Attributes:
             names = ", ".join(sorted(self.columns)) or "none"
             raise BadRule(f"This model's items have no attribute {name[:100]!r}: they have {names}.")
         return self.columns[name]
-
-    def of(self, item: int) -> dict[str, Any]:
-        return {name: column.values_of(item) for name, column in self.columns.items()}
 
     def described(self) -> list[dict[str, Any]]:
         return [{"name": name, **column.described()} for name, column in self.columns.items()]

@@ -8,7 +8,7 @@ A user of whom nothing is known is shown what is popular. Numpy only.
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ from legcf.ranking.tables.embedding_table import EmbeddingTable
 from legcf.ranking.tables.pooling import Pooling
 
 if TYPE_CHECKING:  # lists are fitted to rankings, so they import this module
-    from legcf.ranking.graph_filter import GraphFilter
     from legcf.ranking.item_lists.lists import ItemLists
 
 _TOGETHER = 256  # users without a vector whose scores stand in memory at once
@@ -32,6 +31,13 @@ class Codes:
 
     codebook: FloatArray
     items: Assignment
+
+
+class HistoryFilter(Protocol):
+    """Rank by the training graph itself, which no model file holds."""
+
+    def score(self, histories: Interactions, scores: FloatArray) -> None:
+        """Write the scores of all items for every history into the rows of `scores`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +54,7 @@ class Ranking:
     """Added to an item's scores."""
     lists: "ItemLists | None" = None
     """What the items of a user add beside the vectors."""
-    filter: "GraphFilter | None" = None
+    filter: "HistoryFilter | None" = None
     """What scores histories instead of inner products, where a method ranks by the graph itself."""
     pooling: Pooling | None = None
     """Where users are nothing but their histories."""

@@ -33,8 +33,8 @@ from legcf.training.registry import resolve
 from legcf.training.run_folder import TrainedModel, load_model, save_model
 from legcf.training.session import TrainingOptions
 from legcf.updating.apply import NewData, apply, with_item_features, with_user_features
-from legcf.updating.change import RESOLVE_SHARE
 from legcf.updating.merge import grown_dataset
+from legcf.updating.vectors import RESOLVE_SHARE
 
 _PARTS = ("test", "validation")
 

@@ -8,7 +8,7 @@ system.
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,36 +53,6 @@ def weighed_history(
     return history, None if stored is None or user is None else stored.relative(user, history)
 
 
-class UserMaker(Protocol):
-    """Make vectors of users from their items."""
-
-    def prepare(self) -> None:
-        """Compute what every answer shares, so that the first request does not wait for it."""
-
-    def vector(self, history: Positions, relative: FloatArray | None = None) -> FloatArray:
-        """Return the vector of a history, whose items weigh alike or `relative` to each other; zero without items."""
-
-    def vectors(self, histories: Interactions, task: "Task | None" = None) -> FloatArray:
-        """Return the vector of every user. Memory stays bounded."""
-
-    def contributions(self, history: Positions, targets: FloatArray, relative: FloatArray | None = None) -> FloatArray:
-        """Return what each entry of the history adds to the score of each target (history × targets)."""
-
-
-def user_maker(model: ServedModel, gram: "Square | None" = None) -> UserMaker:
-    """Return what makes users of items in this model; `gram` is that of its item rows, if it is at hand."""
-    if model.pooling is not None:
-        return PooledUsers(model.item_rows, model.pooling)
-    return FoldInSolver(model.item_rows, at_least_one(model.popularity), model.fold_in, gram)
-
-
-def blended(maker: UserMaker, trained: FloatArray, news: Positions) -> FloatArray:
-    """Add the new items to a trained vector, as long as it: without a stored history there is nothing else."""
-    solved = maker.vector(news)
-    length = float(np.linalg.norm(solved))
-    return trained + solved * (float(np.linalg.norm(trained)) / length if length else 0.0)
-
-
 class FoldInSolver:
     """Solve vectors of users from the rows of items. `gram` is theirs (`measure`), if it is at hand."""
 
@@ -104,9 +74,11 @@ class FoldInSolver:
         return (inverse + inverse.T) / 2
 
     def prepare(self) -> None:
+        """Compute what every answer shares, so that the first request does not wait for it."""
         _ = self._inverse
 
     def vector(self, history: Positions, relative: FloatArray | None = None) -> FloatArray:
+        """Return the vector of a history, whose items weigh alike or `relative` to each other; zero without items."""
         vector: FloatArray = self.vectors(self._single(history, relative))[0]
         return vector
 
@@ -144,7 +116,7 @@ class FoldInSolver:
         return self.settings.scale * solved
 
     def contributions(self, history: Positions, targets: FloatArray, relative: FloatArray | None = None) -> FloatArray:
-        """Return the parts of scores; a column sums up to `vector(history) · target`."""
+        """Return what each entry of the history adds to the score of each target (history × targets)."""
         if not len(history):
             return np.zeros((0, len(targets)), dtype=np.float32)
         single = self._single(history, relative)
@@ -201,3 +173,21 @@ class PooledUsers:
 
     def contributions(self, history: Positions, targets: FloatArray, relative: FloatArray | None = None) -> FloatArray:
         return self._pooling.parts(history, self._rows.vectors(history), targets, relative)
+
+
+UserMaker = FoldInSolver | PooledUsers
+"""Makes vectors of users from their items."""
+
+
+def user_maker(model: ServedModel, gram: Square | None = None) -> UserMaker:
+    """Return what makes users of items in this model; `gram` is that of its item rows, if it is at hand."""
+    if model.pooling is not None:
+        return PooledUsers(model.item_rows, model.pooling)
+    return FoldInSolver(model.item_rows, at_least_one(model.popularity), model.fold_in, gram)
+
+
+def blended(maker: UserMaker, trained: FloatArray, news: Positions) -> FloatArray:
+    """Add the new items to a trained vector, as long as it: without a stored history there is nothing else."""
+    solved = maker.vector(news)
+    length = float(np.linalg.norm(solved))
+    return trained + solved * (float(np.linalg.norm(trained)) / length if length else 0.0)

@@ -11,7 +11,7 @@ import torch
 
 from legcf.core.config import TrainingConfig
 from legcf.testing.graphs import random_interactions
-from legcf.training.losses import LOSSES
+from legcf.training.learning.losses import LOSSES
 from legcf.training.sampler import Sampler, TrainingBatch
 
 

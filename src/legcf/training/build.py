@@ -44,7 +44,7 @@ class TrainingGraph:
 
 
 def is_solved(config: RunConfig) -> bool:
-    """Return whether nothing is trained with these settings, so that no torch is needed, now or to load the model."""
+    """Return whether nothing is trained with these settings."""
     method = METHODS[config.method.name]
     if not issubclass(method.layer, SolvedLayer) or BACKBONES[config.backbone.name].learns:
         return False
@@ -52,22 +52,24 @@ def is_solved(config: RunConfig) -> bool:
     return method.learner is None or (untrained and method.layer.solves(config.method))
 
 
-def selects_solved(config: RunConfig) -> RunConfig | None:
-    """Return settings of the same model without training, if a selection can do with that and without torch."""
-    training = config.training
-    if not config.ranking.search_representation or training.edge_folds or training.loss != "softmax":
-        return None
-    settings = {
-        "training": training.model_copy(update={"epochs": 0}),
-        "ranking": config.ranking.model_copy(update={"search_representation": False}),
-    }
-    untrained = config.model_copy(update=settings)
-    return untrained if is_solved(untrained) else None
+def learns_codebook(config: RunConfig) -> bool:
+    """Return whether a codebook alone is trained, by a formula: no torch is needed, now or to load the model."""
+    method, training = METHODS[config.method.name], config.training
+    if not issubclass(method.layer, SolvedLayer) or not method.layer.learns_codebook(config.method):
+        return False
+    unusual = training.edge_folds or training.l2 or training.gradient_clip is not None or training.temperature != 1
+    by_basis = training.propagation in ("auto", "basis")
+    return training.loss == "softmax" and by_basis and not unusual and BACKBONES[config.backbone.name].pools
+
+
+def needs_torch(config: RunConfig) -> bool:
+    """Return whether a model with these settings is trained, and loaded, with torch."""
+    return not is_solved(config) and not learns_codebook(config)
 
 
 def require_packages(config: RunConfig) -> None:
     """Refuse, before any work is done, settings that need torch where it is not installed."""
-    if not is_solved(config):
+    if needs_torch(config):
         try:
             found = find_spec("torch") is not None  # without importing it: that takes a second
         except ModuleNotFoundError:
@@ -78,17 +80,17 @@ def require_packages(config: RunConfig) -> None:
 
 def refuse_what_ranks_cannot_share(config: RunConfig, train: Interactions) -> None:
     """Refuse in one sentence, before any work is done, what several workers cannot train."""
-    from legcf.training.losses import LOSSES  # here: one process may do without torch
-
     method, training = METHODS[config.method.name], config.training
     stages = [stage for stage in method.recipe(config.method, training) if stage.epochs]
     alone = f"several workers cannot share: train it without --workers (method {config.method.name})."
     if not all(stage.supports_distributed for stage in stages):
         raise UserError(f"A recipe with a search of its own is something that {alone}")
-    if stages and LOSSES[training.loss].negatives == "none":
-        raise UserError(f"The loss {training.loss} is of all pairs at once, which {alone}")
-    if not stages:
+    if not stages or learns_codebook(config):
         return
+    from legcf.training.learning.losses import LOSSES  # here: what is solved needs no torch
+
+    if LOSSES[training.loss].negatives == "none":
+        raise UserError(f"The loss {training.loss} is of all pairs at once, which {alone}")
     layer: Any = method.trained_layer(config.method, train.num_users, train.num_items)
     coefficients = BACKBONES[config.backbone.name](config.backbone, layer.width).coefficients()
     travels = coefficients is None or coefficients.shape[1] > 1
@@ -111,7 +113,7 @@ def make_model(
     when there are many steps.
     """
     method, backbone_type = METHODS[config.method.name], BACKBONES[config.backbone.name]
-    layer_type = method.layer if is_solved(config) else method.trained_layer
+    layer_type = method.trained_layer if needs_torch(config) else method.layer
     layer: Any = layer_type(config.method, train.num_users, train.num_items)
     backbone = backbone_type(config.backbone, layer.width)
     model: Model
@@ -133,30 +135,33 @@ def make_model(
 
 
 class SolvedModel:
-    """Compute the vectors of entities by one propagation; a `GraphModel` that learns nothing."""
+    """Compute the vectors of entities by one propagation; a `GraphModel` that learns no more than a codebook."""
 
     folds = None
 
     def __init__(self, layer: SolvedLayer[Any], backbone: Backbone[Any], train: Interactions) -> None:
-        self.layer, self.backbone, self._train = layer, backbone, train
+        self.layer, self.backbone, self.histories = layer, backbone, train
         self._operator: Operator | None = None
 
     def rebuild(self) -> None:
         """Make the graph anew: when the layer has its values."""
         distributed.broadcast_arrays(self.layer.arrays.values())
         layer, backbone = self.layer, self.backbone
-        self._operator = backbone.operator(layer.graph(bipartite(self._train)), layer.num_users, layer.num_items)
+        self._operator = backbone.operator(layer.graph(bipartite(self.histories)), layer.num_users, layer.num_items)
         if backbone.pools:
             self._operator = None  # users follow from items
 
     def ranking(self, users: Positions | None = None) -> Ranking:
         """Return what ranks, of all users or these."""
         if self._operator is None:
-            return pooled_ranking_of(self.layer, self.backbone, self._train, users)
+            return pooled_ranking_of(self.layer, self.backbone, self.histories, users)
         operator, coefficients = self._operator, self.backbone.coefficients()
         assert coefficients is not None
         vectors = operator.polynomial(self.layer.input_rows(), coefficients)
-        return ranking_of(vectors, self.layer, self.backbone, self._train).of_users(users)
+        return ranking_of(vectors, self.layer, self.backbone, self.histories).of_users(users)
+
+    def release(self) -> None:
+        """Free what steps of training need: nothing."""
 
     def state_dict(self) -> Arrays:
         """Return what a file holds of the model."""

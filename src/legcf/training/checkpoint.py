@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -19,11 +19,6 @@ from safetensors.numpy import save_file
 from legcf.core.arrays import Arrays
 from legcf.core.errors import UserError
 from legcf.core.files import parse_json, written_whole
-
-if TYPE_CHECKING:
-    import torch
-
-    from legcf.training.adam import Adam
 
 _GROUPS = "groups"
 _Values = TypeVar("_Values")
@@ -142,19 +137,18 @@ def grouped(arrays: Iterable[tuple[str, _Values]]) -> dict[str, dict[str, _Value
     return groups
 
 
-def optimiser_tensors(optimiser: torch.optim.Optimizer | Adam) -> dict[str, torch.Tensor]:
+def optimiser_tensors(optimiser: Any) -> dict[str, Any]:
     """Return the moments of an optimiser and the settings of its parameter groups: rates, scales, decay."""
-    import torch  # here: what is not trained needs none
-
     content = optimiser.state_dict()
     moments = {f"{index}.{name}": value for index, values in content["state"].items() for name, value in values.items()}
     groups = json.dumps(content["param_groups"]).encode()
-    return {**moments, _GROUPS: torch.frombuffer(bytearray(groups), dtype=torch.uint8)}
+    return {**moments, _GROUPS: np.frombuffer(groups, dtype=np.uint8)}
 
 
-def restore_optimiser(optimiser: torch.optim.Optimizer | Adam, tensors: Mapping[str, torch.Tensor]) -> None:
-    state: dict[int, dict[str, torch.Tensor]] = {}
+def restore_optimiser(optimiser: Any, tensors: Mapping[str, Any]) -> None:
+    """Give an optimiser back what `optimiser_tensors` returned."""
+    state: dict[int, dict[str, Any]] = {}
     for key in tensors.keys() - {_GROUPS}:
         index, _, name = key.partition(".")
         state.setdefault(int(index), {})[name] = tensors[key]
-    optimiser.load_state_dict({"state": state, "param_groups": json.loads(tensors[_GROUPS].numpy().tobytes())})
+    optimiser.load_state_dict({"state": state, "param_groups": json.loads(np.asarray(tensors[_GROUPS]).tobytes())})

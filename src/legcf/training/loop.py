@@ -8,53 +8,52 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from legcf.core import distributed
-from legcf.core.arrays import Arrays
-from legcf.core.config import RunConfig
+from legcf.core.config import RunConfig, TrainingConfig
 from legcf.core.errors import UserError
 from legcf.core.progress import progress
 from legcf.core.random_streams import Stream
 from legcf.data.interactions import Dataset, Interactions
 from legcf.training import checkpoint
-from legcf.training.adam import Adam
+from legcf.training.build import SolvedModel
 from legcf.training.checkpoint import TrainingState
-from legcf.training.losses import LOSSES, check_loss, squared_norms, without_own_pair
-from legcf.training.model import GraphModel
 from legcf.training.sampler import Sampler, TrainingBatch
 from legcf.training.session import AFTER_TRAINING, CHECKPOINT, DEFAULT_OPTIONS, RunSession, TrainingOptions
 from legcf.training.stage import Stage
+
+if TYPE_CHECKING:
+    import torch
+
+    from legcf.training.learning.autograd import AutogradLearner
+    from legcf.training.learning.codebook import CodebookLearner
+    from legcf.training.learning.losses import Loss
 
 _FIRST_STEPS = 5  # that take longer than others; after as many more an epoch's time is known
 
 
 class Session(RunSession):
-    """Train a model: with a sampler, an optimiser and checkpoints of how far it has come."""
-
-    model: GraphModel
+    """Train a model: with a sampler, a learner that takes the steps, and checkpoints of how far it has come."""
 
     def __init__(
         self,
-        model: GraphModel,
+        model: Any,
         dataset: Dataset,
         config: RunConfig,
         stages: Sequence[Stage[Any]],
         rng: np.random.Generator,
         options: TrainingOptions = DEFAULT_OPTIONS,
     ) -> None:
-        check_loss(config.training)
         super().__init__(model, dataset, config, stages, rng, options)
-        self.loss = LOSSES[config.training.loss]
+        self.learner = learner_of(model, config.training)
         self.sampler = self.sampler_of(dataset.train, model.folds)
         self.pairs = dataset.train
         self.held_out: Interactions | None = None
-        self.new_optimiser()
-        self.best: dict[str, torch.Tensor] = {}
+        self.best: dict[str, Any] = {}
         self._saved_at = time.monotonic()
 
     # The loop -----------------------------------------------------------------------------------------------------
@@ -86,17 +85,26 @@ class Session(RunSession):
             self._checkpoint(now=True)
 
     def new_optimiser(self) -> None:
-        """Begin with a new Adam, without memory of earlier steps, over all parameters."""
-        self._groups = [{"params": [weight], "scale": self._rate_scale(weight)} for weight in self.model.parameters()]
-        self._optimiser: Adam | None = None
+        """Begin with a new Adam, without memory of earlier steps."""
+        self.learner.new_optimiser()
 
     @property
-    def optimiser(self) -> Adam:
-        """Return Adam, made when it is first used: some runs train nothing."""
-        if self._optimiser is None:
-            training = self.config.training
-            self._optimiser = Adam(self._groups, training.learning_rate, (0.9, training.beta2))
-        return self._optimiser
+    def optimiser(self) -> Any:
+        """Return Adam: of torch or, for a formula, of numpy."""
+        return self.learner.optimiser
+
+    @property
+    def loss(self) -> Loss:
+        """Return the loss where torch trains."""
+        return self._torch.loss
+
+    def loss_of(self, vectors: torch.Tensor, batch: TrainingBatch) -> torch.Tensor:
+        """Compute the configured loss of a batch's vectors, without any penalty, where torch trains."""
+        return self._torch.loss_of(vectors, batch)
+
+    @property
+    def _torch(self) -> AutogradLearner:
+        return cast("AutogradLearner", self.learner)
 
     @property
     def _trains(self) -> bool:
@@ -107,12 +115,11 @@ class Session(RunSession):
     ) -> Sampler:
         """Return a sampler of these pairs as configured; negatives are unseen in all training pairs."""
         seen = self.dataset.train
-        return Sampler(pairs, self.config.training, self.loss.negatives, folds, seen, steps).of_rank()
+        return Sampler(pairs, self.config.training, self.learner.negatives, folds, seen, steps).of_rank()
 
     def _enter(self, stage: Stage[Any]) -> None:
         """Make ready for a stage, whether it begins or goes on after a resume."""
-        for name, parameter in self.model.named_parameters():
-            parameter.requires_grad_(stage.trains(name))
+        self.learner.enter(stage)
         if stage.held_out or self.held_out is not None:
             self._hold_out(stage.held_out)
         if stage.most_pairs is not None and self.pairs.num_pairs > stage.most_pairs:
@@ -172,32 +179,7 @@ class Session(RunSession):
 
     def step(self, batch: TrainingBatch) -> float:
         """Take one gradient step, and return the loss."""
-        training = self.config.training
-        entities = torch.from_numpy(batch.entities)
-        encoded, travelled = self.model.encoded(entities, batch.fold, self.rng)
-        vectors, pairs = encoded, batch
-        if training.exclude_target:
-            vectors, pairs = without_own_pair(self.model, vectors, entities, batch)
-        loss = self.loss_of(vectors, pairs)
-        if training.l2:
-            loss = loss + training.l2 * squared_norms(self.model, training.l2_on, batch, entities, encoded, travelled)
-        penalty = self.model.layer.penalty()
-        if penalty is not None:
-            loss = loss + penalty
-        self.optimiser.zero_grad()
-        if not loss.requires_grad:  # a stage that trains nothing
-            return loss.item()
-        loss.backward()  # type: ignore[no-untyped-call]
-        distributed.average_gradients(self.model.parameters(), batch.num_pairs)
-        if training.gradient_clip is not None:
-            torch.nn.utils.clip_grad_value_(self.model.parameters(), training.gradient_clip)
-        self.optimiser.step()
-        return loss.item()
-
-    def loss_of(self, vectors: torch.Tensor, batch: TrainingBatch) -> torch.Tensor:
-        """Compute the configured loss of a batch's vectors, without any penalty."""
-        training = self.config.training
-        return self.loss(vectors, batch, training.negative_weight, training.temperature)
+        return self.learner.step(batch, self.rng)
 
     def set_learning_rate(self, done: float) -> None:
         """Set the scheduled rate after this share of a stage; a stage of many trainings asks for its own."""
@@ -206,17 +188,13 @@ class Session(RunSession):
         for group in self.optimiser.param_groups:
             group["lr"] = training.learning_rate * factor * group["scale"]
 
-    def _rate_scale(self, parameter: torch.nn.Parameter) -> float:
-        size = float(parameter.detach().square().mean().sqrt())
-        return size if self.config.training.scale_lr_by_rms and size > 0 else 1.0
-
     def _remember(self) -> None:
-        self.best = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+        self.best = self.learner.values()
 
     def release(self) -> None:
         """Free what steps of training need, once they are done."""
-        self.best, self._optimiser = {}, None
-        self.model.release()
+        self.best = {}
+        self.learner.release()
 
     def restore_best(self) -> None:
         """Take back the best weights; what training made of the last ones is made anew when it is asked for."""
@@ -249,12 +227,12 @@ class Session(RunSession):
         try:
             self.state = TrainingState(**facts["state"])
             self.rng.bit_generator.state = facts["generator"]
-            self.best = _tensors(groups.get("best", {}))
+            self.best = self.learner.restored(groups.get("best", {}))
             self.model.load_state_dict(groups["model"])
             if self._trains:
-                checkpoint.restore_optimiser(self.optimiser, _tensors(groups["optimiser"]))
+                checkpoint.restore_optimiser(self.optimiser, self.learner.restored(groups["optimiser"]))
             if groups.get("stage"):
-                self.stages[self.state.stage].load_state(_tensors(groups["stage"]))
+                self.stages[self.state.stage].load_state(self._torch.restored(groups["stage"]))
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise UserError(
                 f"{path} does not fit this run ({str(error).splitlines()[0]}); start a new run in another folder."
@@ -264,5 +242,12 @@ class Session(RunSession):
         return True
 
 
-def _tensors(arrays: Arrays) -> dict[str, torch.Tensor]:
-    return {name: torch.from_numpy(array) for name, array in arrays.items()}
+def learner_of(model: Any, training: TrainingConfig) -> AutogradLearner | CodebookLearner:
+    """Return what takes the steps: a formula where a solved model learns its codebook, else torch."""
+    if isinstance(model, SolvedModel):
+        from legcf.training.learning.codebook import CodebookLearner
+
+        return CodebookLearner(model, training)
+    from legcf.training.learning.autograd import AutogradLearner  # here: formulas need no torch
+
+    return AutogradLearner(model, training)

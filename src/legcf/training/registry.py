@@ -25,10 +25,8 @@ from legcf.core.config import (
     with_current_keys,
 )
 from legcf.core.errors import UserError
-from legcf.core.plugins import Later, Registry, find_part
+from legcf.core.plugins import Registry, find_part
 from legcf.embeddings.baselines.als import Als
-from legcf.embeddings.baselines.bspm import Bspm
-from legcf.embeddings.baselines.chebycf import ChebyCf
 from legcf.embeddings.baselines.ease import Ease
 from legcf.embeddings.baselines.item_knn import ItemKnn
 from legcf.embeddings.baselines.most_popular import MostPopular
@@ -64,8 +62,8 @@ def _imported(part: str) -> Any:
 
 
 METHODS_OF_STUDIES = (
-    "autoemb", "bigear", "binary-code", "c2f", "cce", "cel", "cerp", "ciess", "dhe", "double-hash", "esapn",
-    "graphhash", "lerg", "lightrec", "magprune", "nimble-tt", "optembed", "pep", "qr",
+    "autoemb", "bigear", "binary-code", "bspm", "c2f", "cce", "cel", "cerp", "chebycf", "ciess", "dhe", "double-hash",
+    "esapn", "graphhash", "lerg", "lightrec", "magprune", "nimble-tt", "optembed", "pep", "qr",
 )  # fmt: skip
 """Methods of the package `legcf-studies`."""
 
@@ -80,8 +78,6 @@ METHODS: Registry[Method] = Registry(
         "item-knn": Method(ItemKnn, closed_form),
         "ease": Method(Ease, closed_form),
         "als": Method(Als, closed_form),
-        "chebycf": Method(ChebyCf, closed_form),
-        "bspm": Method(Bspm, closed_form),
     },
     METHODS_OF_STUDIES,
 )
@@ -95,12 +91,8 @@ BACKBONES: Registry[type[Backbone[Any]]] = Registry(
     "backbone",
     "legcf.backbones",
     lambda part: isinstance(part, type) and issubclass(part, Backbone),
-    {
-        "lightgcn": LightGCN,
-        "history": History,
-        "lr-gccf": Later(lambda: _imported("backbones.lr_gccf:LRGCCF")),
-        "ngcf": Later(lambda: _imported("backbones.ngcf:NGCF")),
-    },
+    {"lightgcn": LightGCN, "history": History},
+    of_studies=("lr-gccf", "ngcf"),
 )
 
 
@@ -151,7 +143,7 @@ def resolve(
     asked = {"loss", "edge_folds", "exclude_target"} & set((overrides or {}).get("training", {}))
     if asked and (config.training.edge_folds or config.training.exclude_target):  # a preset's own go together
         with suppress(ModuleNotFoundError):  # without torch nothing of the kind is trained, and the run says so
-            from legcf.training.losses import check_batches
+            from legcf.training.learning.losses import check_batches
 
             check_batches(config.training)
     return config

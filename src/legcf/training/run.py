@@ -33,7 +33,6 @@ from legcf.training.build import (
     make_model,
     refuse_what_ranks_cannot_share,
     require_packages,
-    selects_solved,
 )
 from legcf.training.registry import METHODS, config_from_json
 from legcf.training.run_folder import TrainedModel, prepare_folder, read_vectors, save_model
@@ -193,13 +192,12 @@ def _make(dataset: Dataset, sized: RunConfig, byte_budget: int | None, options: 
     started, rng = time.perf_counter(), Stream.RUN.generator(sized.seed)
     sized = with_factorisation(sized, dataset, options.work, options.deadline)
     folds = edge_folds(dataset.train, sized.training.edge_folds, rng) if sized.training.edge_folds else None
-    first = selects_solved(sized) or sized
     if tries_tables_alone(sized, dataset, byte_budget):
         session_type, model = RunSession, None  # it is made when a table has been selected
     else:
         session_type, model = (
-            _session_type(first),
-            build_model(first, dataset, rng, options.folder, folds, options.work),
+            _session_type(sized),
+            build_model(sized, dataset, rng, options.folder, folds, options.work),
         )
     options.deadline.require(CODED)
     stages = METHODS[sized.method.name].recipe(sized.method, sized.training)
@@ -217,21 +215,10 @@ def _make(dataset: Dataset, sized: RunConfig, byte_budget: int | None, options: 
     def untrained_model(table: RunConfig) -> Any:
         return build_model(table, dataset, Stream.RUN.generator(table.seed), work=options.work)
 
-    def trainer() -> RunSession:
-        """Return what trains the model: where it was made without torch, a session that goes on with the report."""
-        nonlocal session
-        if first is not sized and model is not None:
-            trained = build_model(sized, dataset, rng, options.folder, values=model.state_dict())
-            threads.use(sized.training.threads)  # torch has come
-            session = _session_type(sized)(trained, dataset, sized, stages, rng, options).reporting_after(session)
-        if resumes:
-            session.resume()
-        return session
-
     # Selected before any training, and so the same again when a run is resumed; then nothing is reported twice.
     resumes = options.resume and session.can_resume()
     untrained = select_untrained(session, builder, untrained_model, report=not resumes)
-    selected = train_or_keep(session, trainer, replace(builder, config=untrained.ranking), untrained)
+    selected = train_or_keep(session, replace(builder, config=untrained.ranking), untrained, resumes)
     selected = with_popularity(selected, builder, dataset)
     selected, known = with_recency(with_repeats(selected, builder, dataset), dataset)
     selected = replace(selected, ranking=replace(selected.ranking, dislikes=dataset.dislikes))
@@ -271,14 +258,10 @@ def build_model(
     folder: Path | None = None,
     folds: NDArray[np.integer] | None = None,
     work: Work | None = None,
-    values: Any = None,
 ) -> Any:
-    """Make a model ready to train, its first values these or, without any, from the data and the generator."""
+    """Make a model ready to train, its first values from the data and the generator."""
 
     def fill(model: Any) -> None:
-        if values is not None:
-            model.load_state_dict(values)
-            return
         layer = model.layer
         if layer.start_table is None:
             (work or Work()).fill(layer, dataset.train, rng)
@@ -294,7 +277,7 @@ def build_model(
 def _session_type(config: RunConfig) -> type[RunSession]:
     if is_solved(config):
         return RunSession
-    from legcf.training.loop import Session  # here: what is solved needs no torch
+    from legcf.training.loop import Session  # here: what is solved needs no loop
 
     return Session
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -132,12 +132,6 @@ class RunSession:
     @property
     def lines(self) -> list[dict[str, Any]]:
         return self.log.lines
-
-    def reporting_after(self, other: RunSession) -> Self:
-        """Take over what another session of the run has reported, and its clock."""
-        self.state, self.log, self._tried = other.state, other.log, other._tried
-        self.expected_end = other.expected_end
-        return self
 
     def run(self) -> None:
         """Validate the model."""

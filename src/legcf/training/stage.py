@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from legcf.core.config import MethodConfig, RunConfig, TrainingConfig
     from legcf.data.interactions import Dataset, Interactions
     from legcf.ranking.ranking import Ranking
-    from legcf.training.adam import Adam
-    from legcf.training.losses import Loss
+    from legcf.training.learning.adam import Adam
+    from legcf.training.learning.losses import Loss
     from legcf.training.model import GraphModel
     from legcf.training.sampler import Sampler, TrainingBatch
 
@@ -35,7 +35,6 @@ class TrainingView(Protocol[L_co]):
     dataset: Dataset
     config: RunConfig
     rng: np.random.Generator
-    loss: Loss
     quiet: bool
 
     pairs: Interactions
@@ -50,6 +49,9 @@ class TrainingView(Protocol[L_co]):
 
     @property
     def optimiser(self) -> Adam: ...
+
+    @property
+    def loss(self) -> Loss: ...
 
     @property
     def spent(self) -> float:

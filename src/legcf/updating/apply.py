@@ -23,10 +23,10 @@ from legcf.features.entity_features import EntityFeatures
 from legcf.features.fitting import coded, fitted_coder
 from legcf.features.user_mapping import fit_user_map
 from legcf.training.run_folder import TrainedModel, save_model
-from legcf.updating.change import RESOLVE_SHARE
 from legcf.updating.cold import ItemTable
 from legcf.updating.events import new_events
 from legcf.updating.update import update
+from legcf.updating.vectors import RESOLVE_SHARE
 
 _READ_ALIKE = {
     "user_col", "item_col", "rating_col", "time_col", "date_format", "header", "delimiter", "min_rating", "weight_col",

@@ -18,7 +18,7 @@ from legcf.features.fitting import coded, fitted_coder
 from legcf.features.mapping import fit_map
 from legcf.ranking.popularity import trust
 from legcf.training.run_folder import TrainedModel
-from legcf.updating.merge import MergedData, renumbered, titles_of
+from legcf.updating.merge import MergedData, titles_of
 from legcf.updating.vectors import trained_vectors
 
 
@@ -52,7 +52,7 @@ def with_items(trained: TrainedModel, new: Dataset | None, about: ItemTable | No
     kinds = {isinstance(one, str) for one in listed}
     items = IdMap.of([str(one) for one in listed] if len(kinds) > 1 else listed, "item")
     shape = np.arange(len(new.users)), np.arange(len(new.items)), len(new.users), len(items)
-    train, validation, test = (renumbered(part, *shape) for part in (new.train, new.validation, new.test))
+    train, validation, test = (part.renumbered(*shape) for part in (new.train, new.validation, new.test))
     titles = None
     if trained.titles is not None and (new.titles is not None or about.titles is not None):
         titles = titles_of(items, (about.items, about.titles), (new.items, new.titles))

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from legcf.core.arrays import LongArray
 from legcf.core.columns import FrameColumns
 from legcf.data.ids import ExternalId, IdMap
 from legcf.data.interactions import Dataset, Interactions
@@ -67,17 +66,17 @@ def merge(base: TrainedModel, current: TrainedModel, new: Dataset, changes: Chan
     from_new = users.find_all(new.users), items.find_all(new.items)
     shape = len(users), len(items)
     at, older, newer = _faded(current, new)
-    fresh = renumbered(newer(new.known), *from_new, *shape)
+    fresh = newer(new.known).renumbered(*from_new, *shape)
     withdrawn = _found(changes.withdrawn, users, items)
     dislikes = _dislikes(
-        None if current.ranking.dislikes is None else renumbered(current.ranking.dislikes, *from_current, *shape),
-        None if new.dislikes is None else renumbered(new.dislikes, *from_new, *shape),
+        None if current.ranking.dislikes is None else current.ranking.dislikes.renumbered(*from_current, *shape),
+        None if new.dislikes is None else new.dislikes.renumbered(*from_new, *shape),
         _found(changes.disliked, users, items),
         withdrawn,
     )
 
     def grown(pairs: Interactions) -> Interactions:
-        before = renumbered(older(pairs), *from_current, *shape)
+        before = older(pairs).renumbered(*from_current, *shape)
         after = (before if withdrawn is None else before.without(withdrawn)).joined(fresh)
         return after if dislikes is None else after.without(dislikes)
 
@@ -137,11 +136,6 @@ def grown_dataset(dataset: Dataset, trained: TrainedModel) -> Dataset:
         validation=rest(dataset.validation),
         test=rest(dataset.test),
     )
-
-
-def renumbered(pairs: Interactions, users: LongArray, items: LongArray, num_users: int, num_items: int) -> Interactions:
-    """Return the same pairs with other positions of users and items."""
-    return Interactions.from_pairs(users[pairs.users()], items[pairs.items], num_users, num_items, pairs.weights)
 
 
 def _faded(current: TrainedModel, new: Dataset) -> tuple[float | None, Weighing, Weighing]:

@@ -30,11 +30,10 @@ from legcf.server.state.event_log import MARK_KEY
 from legcf.training.assess import ByteBudget, assess, peak_memory_mb
 from legcf.training.build import Model, make_model
 from legcf.training.run_folder import TrainedModel
-from legcf.updating.change import RESOLVE_SHARE, new_share
 from legcf.updating.cold import ItemTable, blended, described, known_features, with_items
 from legcf.updating.lists import renewed_lists
 from legcf.updating.merge import NO_CHANGES, Changes, MergedData, grown_dataset, merge
-from legcf.updating.vectors import changed_vectors, settings_for, trained_vectors
+from legcf.updating.vectors import RESOLVE_SHARE, changed_vectors, new_share, settings_for, trained_vectors
 
 LEAST_RATIO = 0.97
 """Share of the trained model's validation NDCG@20. Below it, training anew is due. A rule of thumb, not measured: in
@@ -59,8 +58,8 @@ def update(
     """Return `trained` with every pair of `new` and with the features `about` items, some of which nobody may have yet.
 
     `data` is what it was first trained on, to measure by, if it is at hand. Items are solved again of which at least
-    the share `threshold` is new (`updating.change`), and from `REWEIGH_GROWTH` on validation pairs choose the weight of
-    the lists. `changes` are pairs that were taken back or are dislikes now. The metrics of the result say under
+    the share `threshold` is new (`vectors.new_share`), and from `REWEIGH_GROWTH` on validation pairs choose the weight
+    of the lists. `changes` are pairs that were taken back or are dislikes now. The metrics of the result say under
     `updated` what was done and whether training anew is due.
     """
     started = time.perf_counter()

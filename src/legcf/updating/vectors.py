@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Solve vectors of changed items in closed form, all else fixed: half steps of ALS, users first, then those items.
 
+How much of what an item is learnt from is new decides whether it is solved again.
+
 The half steps are taken in the space of the model's vectors, whatever those were made by. A changed item moves by the
 difference between the half steps before and after its new pairs. A new item gets its half step, multiplied by the
 linear map that takes the half steps of the trained items to their vectors best.
@@ -9,9 +11,10 @@ linear map that takes the half steps of the trained items to their vectors best.
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from legcf.assignment.dictionary import find_balance
-from legcf.core.arrays import FloatArray, Positions
+from legcf.core.arrays import FloatArray, Positions, inverse_power
 from legcf.core.hill_climb import climb
 from legcf.core.random_streams import fixed_generator
 from legcf.data.interactions import Interactions
@@ -22,9 +25,33 @@ from legcf.ranking.tables.pooling import Pooling
 from legcf.ranking.tables.pooling_numba import pooled_users
 from legcf.training.run_folder import TrainedModel
 
+RESOLVE_SHARE = 0.1
+"""From this share on an item is solved again. Chosen on validation pairs of movielens-small and ml-1m with a
+tenth of the pairs new: 0.05 is no better, 0.2 loses up to five parts in a hundred (benchmarks/bench_update.py
+--thresholds)."""
 _FIRST_ALPHA, _LEAST_ALPHA, _MOST_ALPHA = 10.0, 1.25, 40.0
 _STEPS = 8  # conjugate gradient steps: a new item starts from zero; other numbers were not recorded
 _COMPARED_PAIRS = 200_000  # enough to tell one α from another; not measured
+
+
+def new_share(train: Interactions, added: Interactions) -> NDArray[np.float64]:
+    """Return for each item the share of Σ_u d_u⁻¹ · (items of u), over its users u, that comes from new pairs.
+
+    A user who is new to the item counts with all of its items, another one with those that are new to it: an item whose
+    neighbours have changed has changed as well. 1 for a new item, 0 for one without pairs.
+    """
+    per_item = inverse_power(train.user_degrees, 1.0)
+    all_of_user = per_item * train.user_degrees
+    new_of_user = per_item * added.user_degrees
+    added_users = added.users()
+    whole = _per_item(train, all_of_user[train.users()])
+    by_known = _per_item(train, new_of_user[train.users()]) - _per_item(added, new_of_user[added_users])
+    fresh = _per_item(added, all_of_user[added_users]) + by_known
+    return np.divide(fresh, whole, out=np.zeros_like(whole), where=whole > 0)
+
+
+def _per_item(pairs: Interactions, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.bincount(pairs.items, values, minlength=pairs.num_items).astype(np.float64)
 
 
 def trained_vectors(base: TrainedModel) -> tuple[FloatArray, Pooling]:

@@ -8,7 +8,7 @@ import pytest
 
 from legcf.data.interactions import Dataset
 from legcf.testing.methods import MethodContract
-from legcf.training.registry import METHODS_OF_STUDIES
+from legcf.training.registry import BACKBONES, METHODS_OF_STUDIES
 from tests.helpers import planted
 
 ENTRY_POINTS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["entry-points"]
@@ -27,3 +27,4 @@ class TestMethods(MethodContract):
 
 def test_legcf_names_what_is_here() -> None:
     assert sorted(METHODS_OF_STUDIES) == sorted(ENTRY_POINTS["legcf.methods"])
+    assert sorted(BACKBONES.of_studies) == sorted(ENTRY_POINTS["legcf.backbones"])

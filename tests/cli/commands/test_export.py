@@ -16,6 +16,7 @@ from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.tables.embedding_table import CodebookTable, DenseTable
 from legcf.scoring.scorer import Request, Scorer
 from tests.cli.typed import legcf, refused
+from tests.served import values_of
 
 
 def test_size_and_accuracy_before_and_after(run: Path, tmp_path: Path) -> None:
@@ -115,7 +116,7 @@ def test_attributes_from_a_table(run: Path, tmp_path: Path) -> None:
     assert "attributes (bytes)" in answer.out
     scorer = Scorer.load(tmp_path / "model")
     assert scorer.model.attributes is not None
-    assert scorer.model.attributes.of(3) == {"kind": ["B", "all"], "price": 0.75}
+    assert values_of(scorer.model.attributes, 3) == {"kind": ["B", "all"], "price": [0.75]}
     found = scorer.recommend(Request(items=ids[:2], k=5, filter={"kind": "B", "price": {"min": 1}}))
     assert len(found) == 5
     assert all(ids.index(entry.id) % 2 == 1 and ids.index(entry.id) >= 4 for entry in found)

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from legcf.cli.data_options import refuse_without_data, with_data_options
-from legcf.cli.numbers import large_number
+from legcf.cli.data_options import large_number, refuse_without_data, with_data_options
 from legcf.cli.output import AsJson, Quiet, print_accuracy, print_json, print_pairs, print_table
 from legcf.core.errors import UserError
 from legcf.data.options import DataOptions

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from legcf.cli.data_options import with_data_options
-from legcf.cli.numbers import large_number
+from legcf.cli.data_options import large_number, with_data_options
 from legcf.cli.output import AsJson, Quiet, print_json, print_pairs, print_table
 from legcf.core.errors import UserError
 from legcf.data.options import DataOptions

@@ -23,6 +23,7 @@ from legcf.data.options import DataOptions
 if TYPE_CHECKING:
     from legcf.core.config import RunConfig
     from legcf.data.interactions import Dataset
+    from legcf.experiments.cross_validation import CrossValidation
     from legcf.training.run_folder import TrainedModel
 
 _WIDEST = 4096  # wider vectors only take time, which grows with the cube of the width
@@ -150,7 +151,9 @@ def train(
     if dim is not None:
         _refuse_too_wide(dim, resolved, dataset)
     if folds is not None:
-        _measure_folds(resolved, dataset, folds, options, out, quiet, as_json)
+        result = _measure_folds(resolved, dataset, folds, options, quiet or as_json)
+        result.save(out)
+        _show_folds(result, out, as_json)
         return
     watching: list[Callable[[dict[str, Any]], None]] = []
     if not (quiet or as_json):
@@ -204,23 +207,27 @@ def _refuse_beside_folds(asked: dict[str, Any], out: Path) -> None:
 
 
 def _measure_folds(
-    config: "RunConfig", dataset: "Dataset", folds: int, options: DataOptions, out: Path, quiet: bool, as_json: bool
-) -> None:
-    """Train on all folds but one, for each of them, and write and print means and deviations."""
+    config: "RunConfig", dataset: "Dataset", folds: int, options: DataOptions, quiet: bool
+) -> "CrossValidation":
+    """Train on all folds but one, for each of them."""
     from legcf.experiments.cross_validation import cross_validated
     from legcf.scoring.run_files import SHOWN_METRICS
 
     def tell(metrics: dict[str, float]) -> None:
-        if not (quiet or as_json):
+        if not quiet:
             typer.echo("fold  " + "  ".join(f"{name} {metrics[name]:.4f}" for name in SHOWN_METRICS), err=True)
 
-    result = cross_validated(config, dataset, folds, options, tell)
-    result.save(out)
+    return cross_validated(config, dataset, folds, options, tell)
+
+
+def _show_folds(result: "CrossValidation", out: Path, as_json: bool) -> None:
+    """Print means and deviations."""
     if as_json:
         print_json(result.to_json())
         return
     rows = [(name, measured.mean, measured.spread) for name, measured in result.metrics.items()]
-    print_table(f"{config.method.name} on {folds} folds of {dataset.name}", ("", "mean", "deviation"), rows)
+    title = f"{result.facts['method']} on {result.facts['folds']} folds of {result.facts['dataset']}"
+    print_table(title, ("", "mean", "deviation"), rows)
     typer.echo(f"Folds: {out}. Next: {shlex.join(['legcf', 'compare', str(out), 'OTHER'])}")
 
 

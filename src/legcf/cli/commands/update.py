@@ -56,7 +56,7 @@ def update(
     from legcf.recommender import Recommender
     from legcf.scoring.run_files import summary
     from legcf.updating.apply import write_run
-    from legcf.updating.change import RESOLVE_SHARE
+    from legcf.updating.vectors import RESOLVE_SHARE
 
     if quiet or as_json:
         jit.silence()

@@ -55,14 +55,9 @@ class Block:
         """Return the marked pairs, over the same users."""
         passed = np.zeros(len(mask) + 1, dtype=np.int64)
         np.cumsum(mask, out=passed[1:])
-        return Block(
-            self.first_user,
-            passed[self.indptr],
-            self.items[mask],
-            None if self.times is None else self.times[mask],
-            None if self.testing is None else self.testing[mask],
-            None if self.weights is None else self.weights[mask],
-        )
+        optional: tuple[NDArray[Any] | None, ...] = (self.times, self.testing, self.weights)
+        columns = (None if column is None else column[mask] for column in optional)
+        return Block(self.first_user, passed[self.indptr], self.items[mask], *columns)
 
 
 @dataclass
@@ -149,16 +144,8 @@ def sorted_block(batch: Batch, first_user: int, num_rows: int, num_items: int, m
 def concatenated(batches: list[Batch]) -> Batch:
     if len(batches) == 1:
         return batches[0]
-    times = [batch.times for batch in batches if batch.times is not None]
-    testing = [batch.testing for batch in batches if batch.testing is not None]
-    weights = [batch.weights for batch in batches if batch.weights is not None]
-    return Batch(
-        np.concatenate([batch.users for batch in batches]),
-        np.concatenate([batch.items for batch in batches]),
-        np.concatenate(times) if times else None,
-        np.concatenate(testing) if testing else None,
-        np.concatenate(weights) if weights else None,
-    )
+    columns: list[Any] = [None if parts[0] is None else np.concatenate(parts) for parts in zip(*batches, strict=True)]
+    return Batch(*columns)
 
 
 def _spill(batches: Iterable[Batch], width: int, scratch: Path) -> tuple[list[Path], np.dtype[np.void]]:

@@ -30,7 +30,6 @@ class Als(SolvedLayer[AlsConfig]):
     Config = AlsConfig
     summary = "matrix factorisation by alternating least squares, popular entities weighing less"
     citation = "Hu et al., Collaborative Filtering for Implicit Feedback Datasets, ICDM 2008"
-    comparison_rows: ClassVar[None] = None
     learned = ("weight",)
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         # All pairs weigh the same, α = 40 and ten rounds.

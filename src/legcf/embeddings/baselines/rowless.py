@@ -4,7 +4,7 @@
 Everybody shares one row, which is zero and stays so. Users are their histories, so a model file holds none of them.
 """
 
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,7 +24,6 @@ ROWLESS_SETTINGS: dict[str, Any] = {"backbone": {"name": "history"}, "training":
 class Rowless(SolvedLayer[R]):
     """Rank by `item_lists` or `item_bias`; a model without any row of its own."""
 
-    comparison_rows: ClassVar[None] = None
     learned = ("shared", "item_bias")
 
     def __init__(self, config: R, num_users: int, num_items: int) -> None:

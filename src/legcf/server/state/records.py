@@ -24,7 +24,7 @@ class Records:
         """List users: those of the file in its order, then others that the log has events or impressions of."""
         ids = self._model.users
         deleted = set(self._live.deleted_users(self._loaded).items.tolist())
-        known = [] if ids is None else [place for place in range(len(ids)) if place not in deleted]
+        known = [] if ids is None else [user for user in range(len(ids)) if user not in deleted]
         others = self._others(_USERS, ids, deleted)
         some, rest = _page(known, others, offset, limit)
         names = [*([] if ids is None else ids.external(some)), *rest]
@@ -84,7 +84,7 @@ class Records:
         names = [] if log is None else [name for (name,) in log.query(question)]
         if ids is None:
             return names
-        return [name for name in names if (place := ids.find(name)) is None or place in deleted]
+        return [name for name in names if (position := ids.find(name)) is None or position in deleted]
 
     def _count(self, table: str, column: str, name: ExternalId) -> int:
         log = self._live.log

@@ -9,7 +9,6 @@ here is made by `Evaluator.selection_score`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -174,10 +173,8 @@ def _start(session: Session, builder: RankingBuilder, race: Race) -> Candidate:
     return Candidate(config, score, restore, quick_score)
 
 
-def train_or_keep(
-    session: Session, trainer: Callable[[], Session], builder: RankingBuilder, untrained: Untrained
-) -> Selected:
-    """Return the model that the session of `trainer` trains, or the untrained candidate if it scores higher.
+def train_or_keep(session: Session, builder: RankingBuilder, untrained: Untrained, resumes: bool) -> Selected:
+    """Return the model that the session trains, or goes on to train, or the untrained candidate if it scores higher.
 
     Training is skipped if the candidate is far ahead. In a large catalogue the candidate has to be ahead by a margin,
     in a small one the trained model has to. Lists change what is best: codes that rank better after training may do
@@ -187,21 +184,20 @@ def train_or_keep(
     if candidate is not None and (untrained.skips_training or not session.config.training.epochs):
         return _made(candidate, builder, untrained.lead, untrained.rival)
     try:
-        return _trained_or_kept(session, trainer, builder, candidate)
+        return _trained_or_kept(session, builder, candidate, resumes)
     except OutOfTime:
         if candidate is None:
             raise
         return _made(candidate, builder, untrained.lead, untrained.rival)
 
 
-def _trained_or_kept(
-    session: Session, trainer: Callable[[], Session], builder: RankingBuilder, candidate: Candidate | None
-) -> Selected:
+def _trained_or_kept(session: Session, builder: RankingBuilder, candidate: Candidate | None, resumes: bool) -> Selected:
     work = session.options.work
     work.forget(builder.fitter)
     if candidate is not None:
         session.options.deadline.require(TRAINING)
-    session = trainer()
+    if resumes:
+        session.resume()
     work.run(session)
     session.release()
     work.forget(builder.fitter)

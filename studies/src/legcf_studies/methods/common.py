@@ -3,6 +3,7 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,26 @@ from torch import nn
 from legcf.embeddings.budget import bytes_of_budget, stored_values, too_small
 from legcf.embeddings.full import DEFAULT_RANKING, DEFAULT_TRAINING
 from legcf.embeddings.layer import xavier_values
+
+
+@dataclass(frozen=True)
+class ComparisonRow:
+    """Describe a row of the table that compares all methods (the paper's Table 2).
+
+    `comparison_rows` of a layer has them by name: one under the method's own name if it is empty or not there, none at
+    all if it is None.
+    """
+
+    label: str
+    group: str = "variable size"
+    within_budget: bool = True
+    """Whether it has to keep to LEGCF's budget; methods of one size end where their own settings lead."""
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    reference: bool = False
+    """Not a rival for the best: it is not compressed."""
+    fitted: Mapping[str, Any] = field(default_factory=dict)
+    """Settings with which it starts from a factorisation, if it can and does not do so anyway."""
+
 
 # The LEGCF paper's loop: 5 negatives per pair, about 2,048 triplets per step, the best epoch by NDCG@5.
 PAPER_TRAINING: dict[str, Any] = {"batch_size": 410, "learning_rate": 1e-3, "l2": 5e-4, "monitor": "ndcg@5"}

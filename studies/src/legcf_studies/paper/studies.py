@@ -10,8 +10,8 @@ from typing import Any
 from legcf.core.config import merged
 from legcf.core.errors import UserError
 from legcf.core.files import read_json
-from legcf.embeddings.layer import ComparisonRow
 from legcf.training.registry import METHODS, Method
+from legcf_studies.methods.common import ComparisonRow
 from legcf_studies.paper.cells import Cell, StudyContext
 
 QUICK_EPOCHS = 12
@@ -42,6 +42,14 @@ _ORDER = (
     "binary-code", "cerp", "magprune", "cce", "c2f", "lerg", "bigear", "graphhash", "lightrec", "popularity",
     "item-knn", "ease", "als", "chebycf", "bspm",
 )  # fmt: skip
+_ROWS_OF_LEGCF: dict[str, dict[str, ComparisonRow] | None] = {
+    "full": {
+        f"ud-{dim}": ComparisonRow(f"UD, {dim} wide", "full table", False, {"method": {"dim": dim}}, reference=True)
+        for dim in (128, 64)
+    },
+    **dict.fromkeys(("popularity", "item-knn", "ease", "als")),
+}
+"""Rows of the methods that are legcf's own; those of others are `comparison_rows` of their layers."""
 _BASES: dict[str, tuple[str, dict[str, Any]]] = {
     _LIGHTGCN: ("LightGCN", {}),
     # As its paper has it (Eq. 7), and without dropout, which LightGCN has not either. The authors' code scales layers
@@ -166,7 +174,7 @@ def by_bytes(context: StudyContext) -> list[Cell]:
     for method, known in _methods():
         if method == "legcf":
             continue
-        rows = list((known.layer.comparison_rows or {}).values())
+        rows = list((_comparison_rows(method) or {}).values())
         compact = "budget" in known.layer.Config.model_fields and method not in _UNCOMPRESSED
         within = compact and all(row.within_budget for row in rows)
         about = {"method": {"budget": context.budget}} if within else {}
@@ -292,14 +300,22 @@ def _with_effort(context: StudyContext, cell: Cell, effort: Mapping[str, Any]) -
 
 def _rivals(context: StudyContext) -> Iterator[Cell]:
     """Yield everything that LEGCF is compared with."""
-    for method, known in _methods():
-        if method == "legcf" or known.layer.comparison_rows is None:
+    for method, _ in _methods():
+        rows = _comparison_rows(method)
+        if method == "legcf" or rows is None:
             continue
-        for name, row in (known.layer.comparison_rows or {method: ComparisonRow(method)}).items():
+        for name, row in (rows or {method: ComparisonRow(method)}).items():
             within = {"method": {"budget": context.budget}} if row.within_budget else {}
             about = merged(row.overrides, within, row.fitted)
             cell = Cell(name, row.label, method, (), about, None, row.group, reference=row.reference)
             yield _with_effort(context, cell, _one_loss(context, name))
+
+
+def _comparison_rows(method: str) -> Mapping[str, ComparisonRow] | None:
+    if method in _ROWS_OF_LEGCF:
+        return _ROWS_OF_LEGCF[method]
+    rows: Mapping[str, ComparisonRow] | None = getattr(METHODS[method].layer, "comparison_rows", {})
+    return rows
 
 
 def _methods() -> Iterator[tuple[str, Method]]:

@@ -10,7 +10,7 @@ import torch
 
 from legcf.data.interactions import Dataset
 from legcf.training.loop import Session
-from legcf.training.losses import LOSSES
+from legcf.training.learning.autograd import AutogradLearner
 from legcf_studies.methods.recipes.autoemb import SearchWidths
 from legcf_studies.methods.sized.autoemb import AutoEmb
 from studies.tests.methods.recipes.searches import configured, stopped_and_resumed, without_time
@@ -65,7 +65,8 @@ def test_the_controller_turns_from_a_useless_candidate(good: int, bad: int, data
     """One candidate knows everybody's community, the other is noise; nothing but the controller learns."""
     running, stage = begun(dataset, widths=[4, 5], controller_rate=0.02, squash=False)
     plain = running.config.training.model_copy(update={"loss": "softmax", "temperature": 1.0})
-    running.config, running.loss = running.config.model_copy(update={"training": plain}), LOSSES["softmax"]
+    running.config = running.config.model_copy(update={"training": plain})
+    running.learner = AutogradLearner(running.model, plain)
     layer = layer_of(running)
     columns = [slice(0, 4), slice(4, 9)]
     layer.tables.data.normal_(generator=torch.Generator().manual_seed(0))

@@ -17,8 +17,7 @@ from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, normal
 from legcf.embeddings.budget import solved, stored_values, too_small
-from legcf.embeddings.layer import ComparisonRow
-from legcf_studies.methods.common import PLAIN_PRESETS, ensure_within, ones_at
+from legcf_studies.methods.common import PLAIN_PRESETS, ComparisonRow, ensure_within, ones_at
 from legcf_studies.methods.composed.fitted import FITTED, FittedConfig, start_from_als
 
 

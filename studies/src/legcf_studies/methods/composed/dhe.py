@@ -18,8 +18,7 @@ from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, normal
 from legcf.embeddings.budget import Budgeted, solved, stored_values, too_small
 from legcf.embeddings.full import DEFAULT_RANKING, DEFAULT_TRAINING
-from legcf.embeddings.layer import ComparisonRow
-from legcf_studies.methods.common import PAPER_TRAINING, ensure_within
+from legcf_studies.methods.common import PAPER_TRAINING, ComparisonRow, ensure_within
 from legcf_studies.methods.composed.hashing import draw_constants, hashed
 
 _HASH_RANGE = 10**6

@@ -19,8 +19,7 @@ from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, normal
 from legcf.embeddings.budget import Budgeted, solved, stored_values, too_small
 from legcf.embeddings.full import DEFAULT_RANKING, DEFAULT_TRAINING
-from legcf.embeddings.layer import ComparisonRow
-from legcf_studies.methods.common import PAPER_TRAINING, ones_at, take_saved_shapes
+from legcf_studies.methods.common import PAPER_TRAINING, ComparisonRow, ones_at, take_saved_shapes
 
 _BLOCK = 8192  # entities coded at a time where no gradient is needed
 

@@ -18,10 +18,9 @@ from legcf.core.errors import UserError
 from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, normal
 from legcf.embeddings.budget import Budgeted, solved, stored_values, too_small
-from legcf.embeddings.layer import ComparisonRow
 from legcf.graph.adjacency import bipartite
 from legcf.graph.partition import communities
-from legcf_studies.methods.common import PLAIN_PRESETS, ensure_within
+from legcf_studies.methods.common import PLAIN_PRESETS, ComparisonRow, ensure_within
 
 _ROW_DEVIATION = 0.1  # of an entry at the start, as in LightGCN's table
 Shape = tuple[int, int, int]

@@ -18,8 +18,7 @@ from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, normal
 from legcf.embeddings.budget import Budgeted, stored_values, too_small
 from legcf.embeddings.full import DEFAULT_RANKING, DEFAULT_TRAINING
-from legcf.embeddings.layer import ComparisonRow
-from legcf_studies.methods.common import PAPER_TRAINING, xavier_uniform
+from legcf_studies.methods.common import PAPER_TRAINING, ComparisonRow, xavier_uniform
 from legcf_studies.methods.sized.widths import check_widths
 
 LEVELS = 32

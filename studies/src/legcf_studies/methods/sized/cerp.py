@@ -15,8 +15,7 @@ from pydantic import Field
 from legcf.core.errors import UserError
 from legcf.embeddings.budget import solved, stored_values
 from legcf.embeddings.full import DEFAULT_RANKING, DEFAULT_TRAINING
-from legcf.embeddings.layer import ComparisonRow
-from legcf_studies.methods.common import PAPER_TRAINING
+from legcf_studies.methods.common import PAPER_TRAINING, ComparisonRow
 from legcf_studies.methods.sized.pep import PrunedLayer, PrunedTable, PruningConfig
 
 _SPARSITY = 0.8  # where only a budget is set: tables of five times what is kept

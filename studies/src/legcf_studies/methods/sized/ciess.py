@@ -11,8 +11,7 @@ from pydantic import Field
 
 from legcf.embeddings.budget import solved
 from legcf.embeddings.full import DEFAULT_RANKING, DEFAULT_TRAINING
-from legcf.embeddings.layer import ComparisonRow
-from legcf_studies.methods.common import PAPER_TRAINING
+from legcf_studies.methods.common import PAPER_TRAINING, ComparisonRow
 from legcf_studies.methods.sized.widths import WidthConfig, WidthTable
 
 # The whole run within 15 minutes of two cores on Gowalla.

@@ -17,8 +17,7 @@ from torch import nn
 
 from legcf.data.interactions import Interactions
 from legcf.embeddings.full import DEFAULT_RANKING, DEFAULT_TRAINING
-from legcf.embeddings.layer import ComparisonRow
-from legcf_studies.methods.common import PAPER_TRAINING
+from legcf_studies.methods.common import PAPER_TRAINING, ComparisonRow
 from legcf_studies.methods.sized.widths import WidthConfig, WidthTable, check_widths
 
 _EPSILON = 1e-5  # of the normalisation, torch's default

@@ -15,8 +15,7 @@ from torch import nn
 
 from legcf.embeddings.budget import solved
 from legcf.embeddings.full import DEFAULT_RANKING, DEFAULT_TRAINING
-from legcf.embeddings.layer import ComparisonRow
-from legcf_studies.methods.common import PAPER_TRAINING
+from legcf_studies.methods.common import PAPER_TRAINING, ComparisonRow
 from legcf_studies.methods.sized.widths import WidthConfig, WidthTable
 
 _QUICK: dict[str, Any] = {

@@ -22,8 +22,13 @@ from legcf.embeddings.base import (
     smallest_type,
 )
 from legcf.embeddings.budget import Budgeted, solved, stored_values
-from legcf.embeddings.layer import ComparisonRow
-from legcf_studies.methods.common import PAPER_TRAINING, SMALL_TRAINING, take_saved_shapes, xavier_uniform
+from legcf_studies.methods.common import (
+    PAPER_TRAINING,
+    SMALL_TRAINING,
+    ComparisonRow,
+    take_saved_shapes,
+    xavier_uniform,
+)
 
 Granularity = Literal["global", "dim", "entity", "field", "field-dim", "entity-dim"]
 

@@ -10,7 +10,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from legcf.embeddings.baselines.filtered import Coefficients, FilterConfig, Filtered, settings
+from legcf.training.registry import Method
+from legcf.training.stage import closed_form
+from legcf_studies.methods.filtered.filtered import Coefficients, FilterConfig, Filtered, settings
 
 _DECIMALS = 3  # that the release rounds the plateau and its arguments to
 
@@ -44,6 +46,9 @@ class ChebyCf(Filtered[ChebyCfConfig]):
 
     def coefficients(self) -> Coefficients:
         return interpolated(self.config.order, self.config.flatness), (self.config.ideal_weight,)
+
+
+CHEBYCF = Method(ChebyCf, closed_form)
 
 
 def interpolated(order: int, flatness: float) -> tuple[float, ...]:

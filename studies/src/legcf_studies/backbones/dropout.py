@@ -4,7 +4,10 @@
 Every call draws one seed from its generator. Values that stay are divided by the chance to stay.
 """
 
+from weakref import WeakKeyDictionary
+
 import numpy as np
+import scipy.sparse as sp
 import torch
 
 from legcf.core.arrays import FloatArray
@@ -29,7 +32,27 @@ def thinned(operator: Operator, rate: float, rng: np.random.Generator | None) ->
     """Leave out every edge (each direction by itself) with chance `rate`; the operator's indices are shared."""
     if rng is None or rate == 0:
         return operator
-    return operator.reweighted(_kept(operator.matrix.data, rate, _seed(rng)))
+    weights = _kept(operator.matrix.data, rate, _seed(rng))
+    matrix, turned = operator.matrix, _turned(operator)
+    result, back = (
+        Operator(sp.csr_matrix((data, of.indices, of.indptr), shape=of.shape, copy=False), False)
+        for data, of in ((weights, matrix), (weights[turned.data], turned))
+    )
+    result.transposed = back
+    return result
+
+
+_turned_matrices: WeakKeyDictionary[Operator, sp.csr_matrix] = WeakKeyDictionary()
+
+
+def _turned(operator: Operator) -> sp.csr_matrix:
+    """Return the transposed matrix whose values say where each weight stands in the operator's; made once."""
+    if operator not in _turned_matrices:
+        matrix = operator.matrix
+        positions = np.arange(matrix.nnz, dtype=matrix.indices.dtype)
+        turned = sp.csr_matrix((positions, matrix.indices, matrix.indptr), shape=matrix.shape).T.tocsr()
+        _turned_matrices[operator] = turned
+    return _turned_matrices[operator]
 
 
 class _Dropped(torch.autograd.Function):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from legcf.core.errors import UserError
 from legcf.testing.losses import LossContract, first_batch, valued
-from legcf.training.losses import LOSSES
+from legcf.training.learning.losses import LOSSES
 from legcf.training.registry import resolve
 from legcf.training.sampler import TrainingBatch
 

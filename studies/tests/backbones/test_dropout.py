@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from legcf.graph.dropout import dropped, thinned
 from legcf.graph.operator import Operator
-from legcf.graph.propagate import product
+from legcf_studies.backbones.dropout import dropped, thinned
+from legcf_studies.backbones.layered import product
 from tests.helpers import csr
 
 

@@ -12,7 +12,9 @@ from typing import Any, ClassVar, Literal
 from numpy.polynomial import Chebyshev, Polynomial
 from pydantic import Field
 
-from legcf.embeddings.baselines.filtered import Coefficients, FilterConfig, Filtered, settings
+from legcf.training.registry import Method
+from legcf.training.stage import closed_form
+from legcf_studies.methods.filtered.filtered import Coefficients, FilterConfig, Filtered, settings
 
 _ORDERS = {"euler": 1, "rk4": 4}
 
@@ -56,6 +58,9 @@ class Bspm(Filtered[BspmConfig]):
             of_blurred = (1 + sum(sharpened)) / (1 + config.steps)
             of_ideal = sum(sharpened) / (1 + config.steps) if config.sharpen_ideal else of_ideal
         return _in_chebyshev(of_blurred * graph), _in_chebyshev(config.ideal_weight * of_ideal)
+
+
+BSPM = Method(Bspm, closed_form)
 
 
 def _in_chebyshev(polynomial: Polynomial) -> tuple[float, ...]:

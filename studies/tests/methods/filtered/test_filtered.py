@@ -9,13 +9,13 @@ import pytest
 
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset
-from legcf.embeddings.baselines.chebycf import interpolated
 from legcf.ranking.ranking import Ranking
 from legcf.recommender import Recommender
 from legcf.training.loop import TrainingOptions
 from legcf.training.registry import resolve
 from legcf.training.run import train
 from legcf.training.run_folder import TrainedModel, load_model
+from legcf_studies.methods.filtered.chebycf import interpolated
 from tests.helpers import planted
 
 

@@ -17,7 +17,7 @@ from legcf.embeddings.baselines.rowless import ROWLESS_SETTINGS
 from legcf.embeddings.budget import Budgeted, width_within
 from legcf.embeddings.layer import SolvedLayer
 from legcf.factorisation.spectral import singular_vectors
-from legcf.ranking.graph_filter import GraphFilter
+from legcf_studies.methods.filtered.graph_filter import GraphFilter
 
 # Of the power iteration, since filters were published with exact vectors. Not measured beside others.
 _ROUNDS = 12
@@ -59,7 +59,7 @@ class Filtered(SolvedLayer[F]):
 
     @abstractmethod
     def coefficients(self) -> Coefficients:
-        """Return p and q of the filter in Chebyshev polynomials (`ranking/graph_filter.py`)."""
+        """Return p and q of the filter in Chebyshev polynomials (`graph_filter.py`)."""
 
     @property
     @abstractmethod

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from legcf.backbones.base import B, Backbone
+from legcf.core.arrays import Positions
 from legcf.graph.operator import Operator
-from legcf.graph.propagate import product
 
 
 class LayeredBackbone(nn.Module, Backbone[B]):
@@ -65,3 +65,23 @@ class LayeredBackbone(nn.Module, Backbone[B]):
 
 def _rows_of(rows: torch.Tensor, nodes: torch.Tensor | None) -> torch.Tensor:
     return rows if nodes is None else rows.index_select(0, nodes)
+
+
+def product(operator: Operator, dense: torch.Tensor, rows: Positions | None = None) -> torch.Tensor:
+    """Return one differentiable product; with distinct `rows`, those alone."""
+    result: torch.Tensor = _Product.apply(dense, operator, rows)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, dense, operator, rows):  # type: ignore[no-untyped-def]
+        ctx.operator, ctx.rows = operator, rows
+        dense = dense.detach().numpy()
+        return torch.from_numpy(operator.times(dense) if rows is None else operator.times_at(rows, dense))
+
+    @staticmethod
+    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
+        back, gradient = ctx.operator.transposed, gradient.contiguous().numpy()
+        moved = back.times(gradient) if ctx.rows is None else back.times_from(ctx.rows, gradient)
+        return torch.from_numpy(moved), None, None

@@ -18,11 +18,12 @@ from torch import nn
 from torch.nn.functional import leaky_relu, normalize
 
 from legcf.backbones.base import LayeredConfig
-from legcf.backbones.layered import LayeredBackbone
 from legcf.core.arrays import FloatArray
-from legcf.graph.adjacency import normalised, row_normalised, with_self_loops
-from legcf.graph.dropout import dropped, thinned
+from legcf.graph.adjacency import normalised
 from legcf.graph.operator import Operator
+from legcf_studies.backbones.adjacency import row_normalised, with_self_loops
+from legcf_studies.backbones.dropout import dropped, thinned
+from legcf_studies.backbones.layered import LayeredBackbone
 
 _SLOPE = 0.2  # of LeakyReLU below zero: TensorFlow's default, which the authors' code keeps
 

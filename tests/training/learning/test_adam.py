@@ -6,7 +6,7 @@ import sys
 
 import torch
 
-from legcf.training.adam import Adam
+from legcf.training.learning.adam import Adam
 
 _BETAS = (0.9, 0.99)
 
@@ -53,7 +53,7 @@ def test_a_saved_state_goes_on() -> None:
 
 def test_no_compiler_is_imported() -> None:
     code = (
-        "import sys, torch\nfrom legcf.training.adam import Adam\nw = torch.nn.Parameter(torch.ones(3))\n"
+        "import sys, torch\nfrom legcf.training.learning.adam import Adam\nw = torch.nn.Parameter(torch.ones(3))\n"
         "a = Adam([{'params': [w]}], 0.1, (0.9, 0.99))\nw.sum().backward()\na.step()\n"
         "sys.exit('torch._dynamo' in sys.modules)"
     )

@@ -21,6 +21,7 @@ from legcf.core.errors import UserError
 from legcf.core.jit import get_num_threads, njit, prange
 from legcf.core.plugins import Registry
 from legcf.graph.operator import Operator
+from legcf.training.learning.softmax import clashes_of, softmax_gradient
 from legcf.training.model import GraphModel
 from legcf.training.sampler import Negatives, TrainingBatch
 
@@ -78,29 +79,15 @@ def softmax(vectors: torch.Tensor, batch: TrainingBatch, negative_weight: float)
     It is the mean of −ln(e^y / (e^y + w Σ e^y_negative)). Vectors are not normalised: their length carries popularity.
     A shared negative that is the pair's own positive is left out.
     """
-    user_rows, positive_rows = torch.from_numpy(batch.users), torch.from_numpy(batch.positives)
-    negative_rows = torch.from_numpy(batch.negatives)
-    users, positives, negatives = vectors[user_rows], vectors[positive_rows], vectors[negative_rows]
-    right = (users * positives).sum(dim=1)
-    scores = users @ negatives.T
-    column = torch.full((len(vectors),), -1)
-    column[negative_rows] = torch.arange(len(negative_rows))
-    clashes = torch.nonzero(column[positive_rows] >= 0)[:, 0]  # a shared negative is the pair's own positive
-    scores[clashes, column[positive_rows[clashes]]] = -torch.inf
-    highest = torch.maximum(scores.max(dim=1).values, right)
-    shares = scores.sub_(highest[:, None]).exp_()
-    own = (right - highest).exp()
-    total = own + negative_weight * shares.sum(dim=1)
-    weights = torch.from_numpy(batch.weights)
-    value = float((weights * (total.log() - (right - highest))).mean())
-    scale = weights / len(weights)
-    shares.mul_((negative_weight * scale / total)[:, None])
-    towards = (scale * (own / total - 1))[:, None]
+    values = vectors.numpy()
+    parts = (batch.users, batch.positives, batch.negatives)
+    clashes = clashes_of(batch.positives, batch.negatives, len(values))
+    users, positives, negatives = (values[rows] for rows in parts)
+    found = softmax_gradient(users, positives, negatives, clashes, batch.weights, negative_weight)
     gradient = torch.zeros_like(vectors)
-    gradient.index_add_(0, user_rows, torch.addcmul(shares @ negatives, towards, positives))
-    gradient.index_add_(0, positive_rows, towards * users)
-    gradient.index_add_(0, negative_rows, shares.T @ users)
-    return value, gradient
+    for rows, values in zip(parts, (found.users, found.positives, found.negatives), strict=True):
+        gradient.index_add_(0, torch.from_numpy(rows), torch.from_numpy(values))
+    return found.value, gradient
 
 
 @with_gradient

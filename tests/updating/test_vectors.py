@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legcf.data.interactions import Interactions
-from legcf.updating.change import new_share
+from legcf.updating.vectors import new_share
 from tests.helpers import graphs
 
 

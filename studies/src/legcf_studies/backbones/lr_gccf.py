@@ -14,10 +14,11 @@ from pydantic import Field
 from torch import nn
 
 from legcf.backbones.base import LayeredConfig
-from legcf.backbones.layered import LayeredBackbone
 from legcf.core.arrays import FloatArray
-from legcf.graph.adjacency import normalised, with_self_loops
+from legcf.graph.adjacency import normalised
 from legcf.graph.operator import Operator
+from legcf_studies.backbones.adjacency import with_self_loops
+from legcf_studies.backbones.layered import LayeredBackbone
 
 
 class LRGCCFConfig(LayeredConfig):

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Define methods that rank by filters of the item graph."""
