@@ -18,7 +18,7 @@ from legcf_studies.report.tables import ended_by, was_rising
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGES = (DOCS / "paper-checked.md", DOCS / "reproduction" / "details.md")
-TITLES = {"gowalla": "Gowalla", "lastfm": "LastFM"}
+TITLES = {"gowalla": "Gowalla", "lastfm": "LastFM", "amazon-book-10k": "A third of Amazon-book"}
 FILTERS = ("chebycf", "bspm")  # rank by the graph of all pairs
 WORDS = {"validation": "validation", "last epoch": "its epochs", "time": "**time**"}
 _PLACE = re.compile(r"(<!-- (\S+) (\S+) (\S+): begin -->\n)(.*?)(<!-- \2 \3 \4: end -->)", re.DOTALL)
