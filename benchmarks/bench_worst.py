@@ -4,7 +4,8 @@
     python benchmarks/bench_worst.py                 # random vectors of 41,000 items
     python benchmarks/bench_worst.py --kind batch    # one kind alone; --rounds 2 for a first look
 
-Requests alone and beside others are measured in turns, on one server without a cache. `--json FILE` keeps the numbers.
+Requests alone, beside others and while the same others go to a second server are measured in turns, without a cache:
+the third says what it costs to share the machine. `--json FILE` keeps the numbers.
 """
 
 import argparse
@@ -57,12 +58,20 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="legcf-worst-") as folder:
         path = random_model(Path(folder) / "model.legcf", USERS, ITEMS)
         with_more(path)
-        log_much(Path(folder) / "events")
-        with serving(path, "--cache-mb", "0", "--accept-events", str(Path(folder) / "events")) as (port, _):
+        logs = [Path(folder) / name for name in ("events", "elsewhere")]
+        for log in logs:
+            log_much(log)
+        options_of = [("--cache-mb", "0", "--accept-events", str(log)) for log in logs]
+        with serving(path, *options_of[0]) as (port, _), serving(path, *options_of[1]) as (elsewhere, _):
             for kind in options.kind or KINDS:
-                found = report[kind] = beside(port, range(USERS), longest(kind, tag_of(path)[0]), options.rounds)
-                alone, other = found["alone"]["p99_ms"], found["beside"]["p99_ms"]
-                print(f"{kind}: p99 {alone:.2f} ms alone, {other:.2f} ms beside, {other / alone:.1f}×", flush=True)
+                asks = longest(kind, tag_of(path)[0])
+                found = report[kind] = beside(port, range(USERS), asks, options.rounds, elsewhere=elsewhere)
+                alone, other, apart = (found[name]["p99_ms"] for name in ("alone", "beside", "elsewhere"))
+                print(
+                    f"{kind}: p99 {alone:.2f} ms alone, {other:.2f} ms beside ({other / alone:.1f}×), "
+                    f"{apart:.2f} ms while a second server has them ({apart / alone:.1f}×)",
+                    flush=True,
+                )
     options.json.write_text(json.dumps(report, indent=2) + "\n")
 
 

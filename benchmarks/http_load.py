@@ -117,23 +117,36 @@ def _send(port: int, requests: Sequence[bytes], clients: int) -> None:
 
 
 def beside(
-    port: int, users: Sequence[Any], requests: Sequence[bytes], rounds: int = 6, clients: int = 3
+    port: int,
+    users: Sequence[Any],
+    requests: Sequence[bytes],
+    rounds: int = 6,
+    clients: int = 3,
+    elsewhere: int | None = None,
 ) -> dict[str, Any]:
-    """Single requests alone and beside clients that send long ones, of a server without a cache."""
-    times: dict[str, list[float]] = {"alone": [], "beside": []}
+    """Single requests alone and beside clients that send long ones, of a server without a cache.
+
+    With the port of another such server, also while the same is sent there: what it costs to share the machine.
+    """
+    to = {"beside": port, **({} if elsewhere is None else {"elsewhere": elsewhere})}
+    times: dict[str, list[float]] = {"alone": [], **{name: [] for name in to}}
     asyncio.run(load(port, users, 1, 0.5))
     for _ in range(rounds):
         times["alone"] += asyncio.run(load(port, users, 1, 1.5))["times"]
-        sender = multiprocessing.Process(target=_send, args=(port, requests, clients))
-        sender.start()
-        time.sleep(0.5)
-        times["beside"] += asyncio.run(load(port, users, 1, 1.5))["times"]
-        assert sender.is_alive(), "a long request was refused"
-        sender.terminate()
-        sender.join()
-        time.sleep(1)  # what they left behind
-    alone, other = (quantiles(times[name]) for name in ("alone", "beside"))
-    return {"alone": alone, "beside": other, "p99_ratio": other["p99_ms"] / alone["p99_ms"]}
+        for name, target in to.items():
+            sender = multiprocessing.Process(target=_send, args=(target, requests, clients))
+            sender.start()
+            time.sleep(0.5)
+            times[name] += asyncio.run(load(port, users, 1, 1.5))["times"]
+            assert sender.is_alive(), "a long request was refused"
+            sender.terminate()
+            sender.join()
+            time.sleep(1)  # what they left behind
+    found: dict[str, Any] = {name: quantiles(some) for name, some in times.items()}
+    p99 = {name: found[name]["p99_ms"] for name in found}
+    return {**found, "p99_ratio": p99["beside"] / p99["alone"]} | (
+        {} if elsewhere is None else {"p99_ratio_elsewhere": p99["elsewhere"] / p99["alone"]}
+    )
 
 
 def beside_batches(path: Path, users: Sequence[Any]) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `pip install 'legcf[fit]'` promises: baselines and `fast` from data to file where torch cannot be imported."""
+"""What `pip install 'legcf[fit]'` promises: baselines, `fast` and `default` from data to file where torch is missing."""
 
 import json
 import os
@@ -39,6 +39,8 @@ SOLVED = {
     "ease": "--method ease",
     "als": "--method als --dim 8",
     "fast": "--preset fast --bytes 20kB",
+    "default": "--bytes 20kB",
+    "items-only": "--preset items-only --dim 8 --epochs 2 --set method.c=8",  # codes that are trained
 }
 
 
@@ -96,7 +98,6 @@ def test_solved_methods_need_no_torch_from_data_to_file(data: Path, tmp_path: Pa
 
 def test_what_trains_by_gradient_names_the_extra(data: Path, tmp_path: Path) -> None:
     refused = {
-        "": "Preset default of method legcf",
         "--preset graph": "Preset graph of method legcf",
         "--method dhe": "The method `dhe`",
         "--preset graph --backbone ngcf": "The backbone `ngcf`",

@@ -242,11 +242,12 @@ def _schema(schema: dict[str, Any]) -> str:
 def _file_format() -> Iterator[str]:
     """The layout as the code that reads it says, and the arrays of a file that is written for this page."""
     from legcf.modelfile import container, served_model
+    from legcf.scoring import settle
 
     yield "# Model file\n"
     yield "One `.legcf` file holds all that recommending needs. It is a safetensors file, so any reader of those opens"
     yield "it; `legcf.Scorer.load` checks it on the way in.\n"
-    for title, module in (("The container", container), ("What is in it", served_model)):
+    for title, module in (("The container", container), ("What is in it", served_model), ("What a score is", settle)):
         yield f"## {title}\n\n{(module.__doc__ or '').strip()}\n"
     yield "## The arrays of a file\n"
     yield "A small file, with lists, titles and histories, written and read back for this page:\n"

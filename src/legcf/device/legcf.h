@@ -10,7 +10,7 @@
  *     ask.items = items; ask.count = n;             positions, ascending, each once (legcf_sort does that)
  *     long k = legcf_recommend(&model, &ask, 20, best, scores);
  *
- * RAM beyond the file: legcf_work_bytes() is 4 bytes an item for its score, 4 bytes a meta-embedding (or 128 bytes for
+ * RAM beyond the file: legcf_work_bytes() is 4 bytes an item for its score, 4 bytes a meta-embedding (or 256 bytes for
  * every byte of a row of a table in 1, 2 or 4 bits), a few vectors, and 1/64 of the bytes of item lists and histories.
  * A model whose users are solved and not summed up takes 16 bytes times its width squared in addition.
  *
@@ -26,6 +26,10 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+#ifdef __clang__
+#pragma STDC FP_CONTRACT OFF /* products are rounded before they are added, as in every reader; gcc does so with -std=c99 */
+#endif
 
 typedef enum {
     LEGCF_OK = 0,
@@ -78,7 +82,7 @@ typedef struct {
     double half_life; /* in items, where later ones count more (`relative` of a request is the caller's to fill); or 0 */
     double unobserved, ridge, damping, scale;
     legcf_ids items, users, titles;
-    double *gram, *system, *rhs;
+    double *gram, *system, *rhs, *steps;
     float *scores, *projected, *vector, *row;
 } legcf_model;
 
@@ -644,7 +648,14 @@ static int legcf__checksum(const uint8_t *file, uint64_t size, uint64_t header) 
 
 /* ---- the model --------------------------------------------------------------------------------------------------- */
 
-static const float legcf__spans[9] = {0, 1.6f, 2.0f, 2.5f, 2.6f, 3.1f, 3.6f, 0, 4.5f}; /* root mean squares that steps reach, by bits */
+static const double legcf__spans[9] = {0, 1.6, 2.0, 2.5, 2.6, 3.1, 3.6, 0, 4.5}; /* root mean squares that steps reach, by bits */
+
+static float legcf__level(uint32_t value, uint32_t bits) { /* what a value of a table in few bits stands for, in units of its row's scale */
+    double half = (double)(1u << bits) / 2;
+    return (float)((value + 0.5 - half) * (legcf__spans[bits] / half));
+}
+
+static float legcf__step(uint32_t bits) { return legcf__level(1, bits) - legcf__level(0, bits); }
 
 static int legcf__table(const legcf_source *s, legcf_json config, legcf_model *m) {
     legcf_json rows, part, shape;
@@ -795,14 +806,12 @@ static int legcf__has_lookup(const legcf_model *m) { /* rows of whole bytes, two
     return m->table == 'p' && (m->table_bits == 1 || m->table_bits == 2 || m->table_bits == 4) && m->width * m->table_bits % 8 == 0;
 }
 
-static uint64_t legcf__projected_size(const legcf_model *m) {
-    return m->table == 'c' ? m->codebook.rows : legcf__has_lookup(m) ? (uint64_t)m->width * m->table_bits / 8 * 32 : m->width;
-}
+static uint64_t legcf__num_steps(const legcf_model *m) { return legcf__has_lookup(m) ? (uint64_t)m->width * m->table_bits / 8 * 32 : m->width; }
 
 /* Return how many bytes of memory requests need, beside the file and the model. */
 static inline size_t legcf_work_bytes(const legcf_model *m) {
-    uint64_t doubles = m->is_pooled ? 0 : 2 * (uint64_t)m->width * m->width + m->width;
-    uint64_t floats = (uint64_t)m->num_items + legcf__projected_size(m) + 2 * (uint64_t)m->width;
+    uint64_t doubles = legcf__num_steps(m) + (m->is_pooled ? 0 : 2 * (uint64_t)m->width * m->width + m->width);
+    uint64_t floats = (uint64_t)m->num_items + m->codebook.rows + 2 * (uint64_t)m->width;
     uint64_t counts = (m->has_lists ? legcf__blocks(&m->lists) : 0) + (m->has_history ? legcf__blocks(&m->histories) : 0);
     counts += m->has_dislikes ? legcf__blocks(&m->dislikes) : 0;
     return (size_t)(8 * doubles + 4 * (floats + counts));
@@ -822,10 +831,9 @@ static void legcf__row(const legcf_model *m, uint32_t item, float *out) { /* the
             }
         }
     } else if (m->table == 'p') {
-        float middle = 0.5f - (float)(1u << m->table_bits) / 2, step = 2 * legcf__spans[m->table_bits] / (float)(1u << m->table_bits);
         float factor = m->rows.factors[m->rows.scale.at[item]];
         for (x = 0; x < m->width; x++)
-            out[x] = ((float)legcf__bits(m->packed, (uint64_t)item * m->width + x, m->table_bits) + middle) * step * factor;
+            out[x] = legcf__level((uint32_t)legcf__bits(m->packed, (uint64_t)item * m->width + x, m->table_bits), m->table_bits) * factor;
     } else
         for (x = 0; x < m->width; x++) out[x] = legcf__value(&m->rows, item, x);
 }
@@ -856,10 +864,11 @@ static inline legcf_status legcf_prepare(legcf_model *m, void *work) {
         m->rhs = m->system + (size_t)m->width * m->width;
         doubles = m->rhs + m->width;
     }
-    floats = (float *)(void *)doubles;
+    m->steps = doubles;
+    floats = (float *)(void *)(doubles + legcf__num_steps(m));
     m->scores = floats;
     m->projected = m->scores + m->num_items;
-    m->vector = m->projected + legcf__projected_size(m);
+    m->vector = m->projected + m->codebook.rows;
     m->row = m->vector + m->width;
     counts = (uint32_t *)(void *)(m->row + m->width);
     if (m->has_lists) { legcf__index(&m->lists, counts); counts += legcf__blocks(&m->lists); }
@@ -908,7 +917,8 @@ static void legcf__profile(legcf_model *m, const legcf_request *r) { /* the vect
             legcf__row(m, r->items[i], m->row);
             for (x = 0; x < d; x++) {
                 float part = m->row[x] * weight;
-                m->vector[x] += r->relative ? part * r->relative[i] : part;
+                if (r->relative) part *= r->relative[i];
+                m->vector[x] += part;
             }
         }
         for (x = 0; x < d; x++) m->vector[x] *= own;
@@ -933,21 +943,27 @@ static void legcf__profile(legcf_model *m, const legcf_request *r) { /* the vect
     }
 }
 
-static float legcf__int8_product(const int8_t *values, const float *vector, uint32_t d) { /* in eight sums, which compilers add at once */
-    float sum[8] = {0, 0, 0, 0, 0, 0, 0, 0}, rest = 0;
-    int l;
-    for (; d >= 8; d -= 8, values += 8, vector += 8)
-        for (l = 0; l < 8; l++) sum[l] += (float)values[l] * vector[l];
-    while (d--) rest += (float)*values++ * *vector++;
-    return (sum[0] + sum[1]) + (sum[2] + sum[3]) + ((sum[4] + sum[5]) + (sum[6] + sum[7])) + rest;
-}
-
-static float legcf__product(const legcf_matrix *m, uint32_t row, const float *vector) { /* of a row with a vector */
-    float sum[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-    uint32_t x, d = m->columns;
-    if (m->type == 1) return legcf__int8_product((const int8_t *)m->values.at + (uint64_t)row * d, vector, d) * m->factors[m->scale.at[row]];
-    for (x = 0; x < d; x++) sum[x & 7] += legcf__value(m, row, x) * vector[x];
-    return (sum[0] + sum[1]) + (sum[2] + sum[3]) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+/* Of a row with a vector, in the order of the file format: four sums in which every product is exact. */
+static float legcf__product(const legcf_matrix *m, uint32_t row, const double *vector) {
+    double sum[4] = {0, 0, 0, 0};
+    float some[32];
+    uint32_t x = 0, k, d = m->columns;
+    for (; x + 32 <= d; x += 32) {
+        if (m->type == 1) { /* compilers make vectors of these two loops */
+            const int8_t *values = (const int8_t *)m->values.at + (uint64_t)row * d + x;
+            const float scale = m->factors[m->scale.at[row]];
+            for (k = 0; k < 32; k++) some[k] = (float)values[k] * scale;
+        } else
+            for (k = 0; k < 32; k++) some[k] = legcf__value(m, row, x + k);
+        for (k = 0; k < 32; k += 4) {
+            sum[0] += (double)some[k] * vector[x + k];
+            sum[1] += (double)some[k + 1] * vector[x + k + 1];
+            sum[2] += (double)some[k + 2] * vector[x + k + 2];
+            sum[3] += (double)some[k + 3] * vector[x + k + 3];
+        }
+    }
+    for (; x < d; x++) sum[x < (d & ~3u) ? x & 3 : 0] += (double)legcf__value(m, row, x) * vector[x];
+    return (float)((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
 static uint32_t legcf__coded_scores(legcf_model *m, const uint32_t t) { /* of items whose t codes lie in one word; how many */
@@ -963,7 +979,10 @@ static uint32_t legcf__coded_scores(legcf_model *m, const uint32_t t) { /* of it
     for (i = 0; i < m->num_items && position >> 3 < safe; i++, position += t * bits, weight += t) {
         uint64_t word = legcf__word(columns + (position >> 3)) >> (position & 7);
         float factor = factors[scale[i]], score = (float)weight[0] * factor * projected[word & mask];
-        for (k = 1; k < t; k++) score += (float)weight[k] * factor * projected[(word >>= bits) & mask];
+        for (k = 1; k < t; k++) {
+            float term = (float)weight[k] * factor * projected[(word >>= bits) & mask];
+            score += term;
+        }
         scores[i] = score;
     }
     return i;
@@ -971,9 +990,10 @@ static uint32_t legcf__coded_scores(legcf_model *m, const uint32_t t) { /* of it
 
 static void legcf__products(legcf_model *m) { /* scores: inner products of the vector with all items */
     uint32_t i, k, x, d = m->width;
+    for (x = 0; x < d && !legcf__has_lookup(m); x++) m->steps[x] = m->vector[x];
     if (m->table == 'c') {
         uint32_t t = m->rows.columns;
-        for (i = 0; i < m->codebook.rows; i++) m->projected[i] = legcf__product(&m->codebook, i, m->vector);
+        for (i = 0; i < m->codebook.rows; i++) m->projected[i] = legcf__product(&m->codebook, i, m->steps);
         for (i = t == 2 ? legcf__coded_scores(m, 2) : legcf__coded_scores(m, t); i < m->num_items; i++) {
             float score = 0;
             for (k = 0; k < t; k++) {
@@ -984,44 +1004,49 @@ static void legcf__products(legcf_model *m) { /* scores: inner products of the v
         }
     } else if (m->table == 'p') {
         uint32_t bits = m->table_bits, levels = 1u << bits;
-        float middle = (float)(levels - 1) / 2, step = 2 * legcf__spans[bits] / (float)levels;
+        double middle = (double)(levels - 1) / 2, grid = 0;
+        float step = legcf__step(bits);
+        for (x = 0; x < d; x++) if (fabs(m->vector[x]) > grid) grid = fabs(m->vector[x]);
+        grid *= 16777216; /* what is rounded to its steps has so few bits that all sums below are exact */
         if (legcf__has_lookup(m)) { /* what each half of a byte adds, whichever of 16 it is */
             uint32_t bytes = d * bits / 8, per = 4 / bits, b;
             for (b = 0; b < 2 * bytes; b++)
                 for (k = 0; k < 16; k++) {
-                    float sum = 0;
-                    for (x = 0; x < per; x++) sum += ((float)(k >> (x * bits) & (levels - 1)) - middle) * m->vector[b * per + x];
-                    m->projected[b * 16 + k] = sum;
+                    double sum = 0;
+                    for (x = 0; x < per; x++) sum += ((double)(k >> (x * bits) & (levels - 1)) - middle) * ((double)m->vector[b * per + x] + grid - grid);
+                    m->steps[b * 16 + k] = sum;
                 }
             for (i = 0; i < m->num_items; i++) {
                 const uint8_t *row = m->packed.at + (uint64_t)i * bytes;
-                const float *table = m->projected;
-                float low = 0, high = 0;
+                const double *table = m->steps;
+                double low = 0, high = 0;
                 for (b = 0; b < bytes; b++, table += 32) { low += table[row[b] & 15]; high += table[16 + (row[b] >> 4)]; }
-                m->scores[i] = (low + high) * (step * m->rows.factors[m->rows.scale.at[i]]);
+                m->scores[i] = (float)(low + high) * (step * m->rows.factors[m->rows.scale.at[i]]);
             }
-        } else
-            for (i = 0; i < m->num_items; i++) {
-                uint64_t at = (uint64_t)i * d;
-                float sum[4] = {0, 0, 0, 0};
-                x = 0;
-                if (at * bits % 8 == 0) /* eight values are as many bytes as a value has bits */
-                    for (; x + 8 <= d && ((at + x) * bits / 8 + 8) <= m->packed.size; x += 8) {
-                        uint64_t word = legcf__word(m->packed.at + (at + x) * bits / 8);
-                        const float *v = m->vector + x;
-                        for (k = 0; k < 8; k += 4) {
-                            sum[0] += ((float)(word & (levels - 1)) - middle) * v[k];
-                            sum[1] += ((float)(word >> bits & (levels - 1)) - middle) * v[k + 1];
-                            sum[2] += ((float)(word >> (2 * bits) & (levels - 1)) - middle) * v[k + 2];
-                            sum[3] += ((float)(word >> (3 * bits) & (levels - 1)) - middle) * v[k + 3];
-                            word >>= 4 * bits;
-                        }
+            return;
+        }
+        for (x = 0; x < d; x++) m->steps[x] = m->steps[x] + grid - grid;
+        for (i = 0; i < m->num_items; i++) {
+            uint64_t at = (uint64_t)i * d;
+            double sum[4] = {0, 0, 0, 0};
+            x = 0;
+            if (at * bits % 8 == 0) /* eight values are as many bytes as a value has bits */
+                for (; x + 8 <= d && ((at + x) * bits / 8 + 8) <= m->packed.size; x += 8) {
+                    uint64_t word = legcf__word(m->packed.at + (at + x) * bits / 8);
+                    const double *v = m->steps + x;
+                    for (k = 0; k < 8; k += 4) {
+                        sum[0] += ((double)(int)(word & (levels - 1)) - middle) * v[k];
+                        sum[1] += ((double)(int)(word >> bits & (levels - 1)) - middle) * v[k + 1];
+                        sum[2] += ((double)(int)(word >> (2 * bits) & (levels - 1)) - middle) * v[k + 2];
+                        sum[3] += ((double)(int)(word >> (3 * bits) & (levels - 1)) - middle) * v[k + 3];
+                        word >>= 4 * bits;
                     }
-                for (; x < d; x++) sum[x & 3] += ((float)legcf__bits(m->packed, at + x, bits) - middle) * m->vector[x];
-                m->scores[i] = (sum[0] + sum[1] + (sum[2] + sum[3])) * (step * m->rows.factors[m->rows.scale.at[i]]);
-            }
+                }
+            for (; x < d; x++) sum[x & 3] += ((double)(int)legcf__bits(m->packed, at + x, bits) - middle) * m->steps[x];
+            m->scores[i] = (float)((sum[0] + sum[1]) + (sum[2] + sum[3])) * (step * m->rows.factors[m->rows.scale.at[i]]);
+        }
     } else
-        for (i = 0; i < m->num_items; i++) m->scores[i] = legcf__product(&m->rows, i, m->vector);
+        for (i = 0; i < m->num_items; i++) m->scores[i] = legcf__product(&m->rows, i, m->steps);
 }
 
 static int legcf__add_lists(legcf_model *m, const legcf_request *r, int add) { /* add what lists say; whether they say anything */
@@ -1035,7 +1060,8 @@ static int legcf__add_lists(legcf_model *m, const legcf_request *r, int add) { /
             float weight = legcf__float(m->list_levels.at + 4 * legcf__bits(m->list_codes, walk.number - 1, m->list_bits));
             if (r->relative) weight *= r->relative[i];
             speaks |= weight < 0 || weight > 0;
-            if (add) m->scores[key - first] += own * weight;
+            weight *= own;
+            if (add) m->scores[key - first] += weight;
         }
     }
     return speaks;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Read a legcf model file and answer as Python's `Scorer` does, in float32. What is wrong is an Error. legcf.d.ts says more.
+// Read a legcf model file and answer as Python's `Scorer` does (legcf.d.ts). What is wrong is an Error.
 
 const VERSION = "2";
-const LARGEST = 1e6; // stored number: sums of products stay finite
-const SPAN = { 1: 1.6, 2: 2.0, 3: 2.5, 4: 2.6, 5: 3.1, 6: 3.6, 8: 4.5 }; // of a table's steps, by bits
-const TOGETHER = 12; // bits of a table looked up at once
+const LARGEST = 1e6; // stored number
+const SPAN = { 1: 1.6, 2: 2.0, 3: 2.5, 4: 2.6, 5: 3.1, 6: 3.6, 8: 4.5 }; // of steps, by bits
+const TOGETHER = 10; // bits of a table looked up at once
 const UNSIGNED = { U8: Uint8Array, U16: Uint16Array, U32: Uint32Array, U64: BigUint64Array };
 const INTEGERS = { ...UNSIGNED, I8: Int8Array, I16: Int16Array, I32: Int32Array, I64: BigInt64Array };
 const TYPES = new Map(Object.entries({ ...INTEGERS, F16: Uint16Array, F32: Float32Array, F64: Float64Array }));
@@ -22,13 +22,17 @@ const sum32 = (values) => values.reduce((sum, value) => fround(sum + value), 0);
 const power = (value, exponent) => fround(max(value, 1) ** -exponent);
 const order = (values) => byScore([...values.keys()], values);
 
+// In the order of the file format.
 const dot = (a, b, from = 0) => {
-  let even = 0, odd = 0, i = 0;
-  for (; i + 1 < a.length; i += 2) {
-    even += a[i] * b[from + i];
-    odd += a[i + 1] * b[from + i + 1];
+  let p = 0, q = 0, r = 0, s = 0, i = 0;
+  while (i < a.length - 3) {
+    p += a[i++] * b[from++];
+    q += a[i++] * b[from++];
+    r += a[i++] * b[from++];
+    s += a[i++] * b[from++];
   }
-  return even + odd + (i < a.length ? a[i] * b[from + i] : 0);
+  while (i < a.length) p += a[i++] * b[from++];
+  return p + q + (r + s);
 };
 
 // Parse Python's JSON, which has NaN.
@@ -97,7 +101,7 @@ const half = (bits) => {
   return (bits >> 15 ? -1 : 1) * (exponent === 31 ? NaN : exponent ? (1024 + digits) * 2 ** (exponent - 25) : digits * 2 ** -24);
 };
 
-// Check the file's SHA-256, in which the checksum's own digits are zeros.
+// Check SHA-256, the checksum's own digits as zeros.
 const verify = async (bytes, start, checksum) => {
   expect(globalThis.crypto?.subtle, "browsers check it on https, localhost and in files only");
   const field = `"checksum":"${checksum}"`, at = new TextDecoder("latin1").decode(bytes.subarray(0, start)).indexOf(field);
@@ -285,7 +289,8 @@ class Matrix {
   }
 
   scores(query, out) {
-    for (let row = 0; row < out.length; row++) out[row] = dot(query, this.values, row * this.width) * this.scale(row);
+    const vector = new Float32Array(this.width);
+    for (let row = 0; row < out.length; row++) out[row] = dot(query, this.vector(row, vector));
     return out;
   }
 }
@@ -342,9 +347,10 @@ class QuantisedTable {
   // Look up what a few neighbouring values add together.
   scores(query, out) {
     const { width, bits, levels, steps, factors, values: { view } } = this, group = max(1, floor(TOGETHER / bits)), size = 1 << group * bits;
-    const sums = new Float32Array(ceil(width / group) * size), unit = fround(levels[1] - levels[0]);
-    query.forEach((factor, i) => {
-      const from = floor(i / group) * size, known = 2 ** (i % group * bits);
+    const sums = new Float64Array(ceil(width / group) * size), unit = fround(levels[1] - levels[0]), grid = 2 ** 24 * max(...query.map(Math.abs));
+    query.forEach((number, i) => {
+      const factor = number + grid - grid, // its sums are exact
+        from = floor(i / group) * size, known = 2 ** (i % group * bits);
       for (let value = levels.length - 1; value >= 0; value--) {
         for (let k = 0; k < known; k++) sums[from + value * known + k] = sums[from + k] + factor * (value - (levels.length - 1) / 2);
       }
@@ -674,11 +680,11 @@ export class Legcf {
 
   // Sum up a history's vectors, or solve for the user as ALS does.
   solved(profile) {
-    const { history } = profile, [weights, scale] = this.weights(profile), { table, pooling } = this;
+    const { table, pooling } = this, { history, relative } = profile, [weights, scale] = this.weights(pooling ? { history } : profile);
     const sum = pooling ? new Float32Array(table.width) : new Float64Array(table.width), row = new Float32Array(table.width);
     history.forEach((item, i) => {
       table.vector(item, row);
-      for (let j = 0; j < row.length; j++) sum[j] += pooling ? fround(row[j] * weights[i]) : row[j] * weights[i];
+      for (let j = 0; j < row.length; j++) sum[j] += pooling ? fround(fround(row[j] * weights[i]) * (relative ? relative[i] : 1)) : row[j] * weights[i];
     });
     return Float32Array.from(pooling || !history.length ? sum : solve(this.system(history, weights), [sum])[0], (value) => value * scale);
   }

@@ -6,10 +6,12 @@ Every search here keeps its best with the same `_insert`: best first, the lower 
 that a function of another module has changed.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.core.arrays import FloatArray
+from legcf.core.arrays import FloatArray, Positions
 from legcf.core.jit import get_num_threads, njit, prange
 from legcf.data.interactions import Interactions
 from legcf.ranking.item_lists.lists import ItemLists
@@ -19,6 +21,7 @@ from legcf.ranking.topk_numpy import TopK, empty_top_k
 
 _TOGETHER = 64  # users whose projections lie beside each other: a bit of a uint64 for each
 _FEW_REACHED = 0.25  # of all items by the lists of a history; beyond, all scores are made; decides speed alone
+_ROUNDING = 2.0**-24  # of a float32 number, which is off by no more
 _CHUNKS_PER_THREAD = 8  # of `move_items`: small enough that no thread waits long for another
 
 
@@ -62,6 +65,28 @@ def search_codes(
         lists.pairs.indptr, lists.pairs.items, lists.weights, items, scores,
     )  # fmt: skip
     return items, scores
+
+
+def code_products(rows: CodebookTable, queries: FloatArray, asked: Positions, which: Positions) -> FloatArray:
+    """Return `CodebookTable.products` of the queries numbered `asked`, to the last bit."""
+    products = np.empty(len(which), dtype=np.float32)
+    columns, weights, scales, _ = _code_arrays(rows, None)
+    _multiply_codes(queries, asked, which, columns, weights, scales, rows.codebook, products)
+    return products
+
+
+def find_near(
+    best: TopK, k: int, reach: FloatArray, speakers: NDArray[np.integer], users: tuple[NDArray[Any], ...], steps: float
+) -> tuple[Positions, Positions]:
+    """Return whose first k scores may be in another order, and whose may be others, by how much scores are off.
+
+    `users` are what `scoring.settle` knows of them: the lengths of their vectors, how many items they have, how large a
+    sum can be, by how much any score may be off; `steps` is how many terms a product has.
+    """
+    items, scores = best
+    near, unsure = np.empty(len(items), dtype=np.bool_), np.empty(len(items), dtype=np.bool_)
+    _find_near(items, scores, k, reach, speakers, *users, steps, near, unsure)
+    return np.flatnonzero(near), np.flatnonzero(unsure)
 
 
 def move_items(
@@ -224,6 +249,49 @@ def _search(  # type: ignore[no-untyped-def]
                     if sums[x] >= bar[x] and not (settled[item] >> np.uint64(x)) & np.uint64(1):
                         _insert(items[user], scores[user], item, sums[x])
                         bar[x] = _bar(scores[user])
+
+
+@njit(cache=True)
+def _multiply_codes(queries, asked, which, columns, weights, scales, codebook, products):  # type: ignore[no-untyped-def]
+    width = codebook.shape[1]
+    whole = width // 4 * 4
+    for number in range(len(which)):
+        query, item = asked[number], which[number]
+        total = np.float32(0)
+        for k in range(columns.shape[1]):
+            column = columns[item, k]
+            first = second = third = fourth = 0.0
+            for x in range(0, whole, 4):
+                first += np.float64(queries[query, x]) * codebook[column, x]
+                second += np.float64(queries[query, x + 1]) * codebook[column, x + 1]
+                third += np.float64(queries[query, x + 2]) * codebook[column, x + 2]
+                fourth += np.float64(queries[query, x + 3]) * codebook[column, x + 3]
+            for x in range(whole, width):
+                first += np.float64(queries[query, x]) * codebook[column, x]
+            total += np.float32(weights[item, k]) * scales[item] * np.float32((first + second) + (third + fourth))
+        products[number] = total
+
+
+@njit(cache=True)
+def _find_near(  # type: ignore[no-untyped-def]
+    items, scores, k, reach, speakers, lengths, known, largest, furthest, steps, near, unsure
+):  # fmt: skip
+    for row in range(len(items)):
+        gap = np.float32(np.inf)
+        for rank in range(k):
+            gap = min(gap, scores[row, rank] - scores[row, rank + 1])
+        last = scores[row, -1]
+        if gap > 2 * furthest[row] or not scores[row, 0] > -np.inf:
+            near[row] = unsure[row] = False
+            continue
+        most = 0.0
+        for rank in range(items.shape[1]):
+            product = reach[items[row, rank]] * lengths[row]
+            added = min(speakers[items[row, rank]], known[row])
+            most = max(most, steps * product + 2 * (added + 2) * (product + largest[row]))
+        most *= _ROUNDING
+        near[row] = gap <= 2 * most
+        unsure[row] = last > -np.inf and last + furthest[row] >= scores[row, k - 1] - most
 
 
 @njit(cache=True, parallel=True, fastmath={"reassoc", "contract"})

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from legcf.core.arrays import FloatArray
+from legcf.core.arrays import FloatArray, Positions
 from legcf.data.ids import ExternalId
 from legcf.scoring.foldin import UserProfile
 from legcf.scoring.scorer import Scored, Scorer
@@ -14,6 +14,7 @@ from legcf.scoring.scorer import Scored, Scorer
 _MAX_EXAMPLES = 4  # items that show what a meta-embedding stands for
 _MAX_REASONS = 3  # meta-embeddings, and items of the user
 _MIN_SHARE = 0.3  # of an item's length that a meta-embedding must carry for the item to be an example; not measured
+_OPENINGS = {True: "Popular with people who have", False: "Because you have"}  # by whether lists say most of it
 _MIN_SECOND = 0.4  # of what the first item adds: then the second is named beside it; not measured
 
 
@@ -53,20 +54,16 @@ def explain(scorer: Scorer, profile: UserProfile, items: Sequence[int]) -> list[
     by_lists = np.zeros_like(by_vectors)
     if model.lists is not None:
         by_lists = model.lists.parts(profile.history, positions, profile.relative)
-    list_scores = by_lists.sum(axis=0)
-    explanations = []
-    for column, item in enumerate(items):
-        parts = by_vectors[:, column] + by_lists[:, column]
-        shared = _shared(scorer, profile.vector, item)
-        because = _because(scorer, profile, item, parts)
-        if 2 * list_scores[column] > parts.sum():
-            speakers = _because(scorer, profile, item, by_lists[:, column])
-            text = _sentence("Popular with people who have", speakers, shared)
-        else:
-            text = _sentence("Because you have", because, shared)
-        score, identifier = float(scores[column] + list_scores[column]), model.items.external([item])[0]
-        explanations.append(Explanation(identifier, score, float(list_scores[column]), shared, because, text))
-    return explanations
+    list_scores, parts = by_lists.sum(axis=0), by_vectors + by_lists
+    for_lists = 2 * list_scores > parts.sum(axis=0)  # the lists say more than the vectors
+    shared = _shared(scorer, profile.vector, positions)
+    because = _because(scorer, profile.history, positions, parts)
+    speakers = because
+    if for_lists.any():
+        speakers = _because(scorer, profile.history, positions, np.where(for_lists, by_lists, parts))
+    sentences = map(_sentence, [_OPENINGS[said] for said in for_lists.tolist()], speakers, shared)
+    ids, totals = model.items.external(positions), (scores + list_scores).tolist()
+    return list(map(Explanation, ids, totals, list_scores.tolist(), shared, because, sentences))
 
 
 def explain_popular(items: Sequence[Scored]) -> list[Explanation]:
@@ -82,26 +79,44 @@ def _sentence(opening: str, items: Sequence[Scored], shared: Sequence[SharedMeta
     return f"For people who like {' and '.join(alike)}." if alike else "It fits this taste."
 
 
-def _shared(scorer: Scorer, vector: FloatArray, item: int) -> list[SharedMeta]:
+def _shared(scorer: Scorer, vector: FloatArray, positions: Positions) -> list[list[SharedMeta]]:
+    """Return, for each item, the meta-embeddings of its code that add most."""
     rows = scorer.model.item_rows.codes
     if rows is None:
-        return []
-    columns, weights = rows.columns[item], rows.weights_of(np.array([item]))[0]
+        return [[] for _ in positions]
+    columns, weights = rows.columns[positions], rows.weights_of(positions)
     parts = weights * (rows.codebook[columns] @ vector)
-    order = [k for k in np.argsort(-parts, kind="stable")[:_MAX_REASONS].tolist() if parts[k] > 0]
+    order = np.argsort(-parts, axis=1, kind="stable")[:, :_MAX_REASONS]
+    best = (np.take_along_axis(values, order, axis=1).tolist() for values in (columns, parts, weights >= 0))
     return [
-        SharedMeta(int(columns[k]), float(parts[k]), examples(scorer, int(columns[k]), weights[k] >= 0)) for k in order
+        [
+            SharedMeta(meta, part, examples(scorer, meta, sign))
+            for meta, part, sign in zip(*item, strict=True)
+            if part > 0
+        ]
+        for item in zip(*best, strict=True)
     ]
 
 
-def _because(scorer: Scorer, profile: UserProfile, item: int, parts: FloatArray) -> list[Scored]:
-    model, history = scorer.model, profile.history
-    order = [
-        k for k in np.argsort(-parts, kind="stable")[: _MAX_REASONS + 1].tolist() if parts[k] > 0 and history[k] != item
+def _because(scorer: Scorer, history: Positions, positions: Positions, parts: FloatArray) -> list[list[Scored]]:
+    """Return, for each item, the others of the history that add most to its score (`parts`: history × items)."""
+    reasons = min(_MAX_REASONS, len(history))
+    if not reasons:
+        return [[] for _ in positions]
+    rest = np.where(history[:, None] == positions, np.float32(-np.inf), parts).T.copy()
+    best, every = np.empty((len(positions), reasons), dtype=np.int64), np.arange(len(positions))
+    values = np.empty(best.shape, dtype=np.float32)
+    for reason in range(reasons):  # of equals the first; to sort a long history takes far longer
+        best[:, reason] = rest.argmax(axis=1)
+        values[:, reason] = rest[every, best[:, reason]]
+        rest[every, best[:, reason]] = -np.inf
+    places, model = history[best].ravel(), scorer.model
+    entries = zip(model.items.external(places), places.tolist(), values.ravel().tolist(), strict=True)
+    named = [Scored(identifier, part, model.item_name(place)) for identifier, place, part in entries]
+    return [
+        [entry for entry in named[start : start + reasons] if entry.score > 0]
+        for start in range(0, len(named), reasons)
     ]
-    ids = model.items.external(history[order[:_MAX_REASONS]])
-    pairs = zip(ids, order[:_MAX_REASONS], strict=True)
-    return [Scored(identifier, float(parts[k]), model.item_name(int(history[k]))) for identifier, k in pairs]
 
 
 def examples(scorer: Scorer, meta: int, positive: bool = True) -> list[Scored]:

@@ -22,6 +22,10 @@ from legcf.core.arrays import FloatArray, Positions
 from legcf.modelfile.attributes import Attributes, BadRule, Column, ItemMask
 from legcf.ranking.topk_numpy import top_k
 
+Best = tuple[NDArray[np.int64], FloatArray]
+"""Positions and scores, best first."""
+Order = Callable[[Callable[[int], Best], int], Best]
+"""Give so many of the best in their final order, by a function that finds as many as it is asked for."""
 Filter = Mapping[str, Any]
 """By attribute: a value, a list of values, or a mapping with any, not, min and max."""
 _WORDS = ("any", "not", "min", "max")
@@ -91,10 +95,16 @@ class Candidates:
     scores: FloatArray
     left_out: Positions
     inside: ItemMask | None
+    order: Order | None = None
 
-    def best(self, count: int, but: Positions = _NO_ITEMS) -> tuple[NDArray[np.int64], FloatArray]:
+    def best(self, count: int, but: Positions = _NO_ITEMS) -> Best:
         """Return positions and scores of the best."""
-        return top_k(self.scores, count, np.concatenate([self.left_out, but]), self.inside)
+        left_out = np.concatenate([self.left_out, but]) if len(but) else self.left_out
+
+        def find(size: int) -> Best:
+            return top_k(self.scores, size, left_out, self.inside)
+
+        return find(count) if self.order is None else self.order(find, count)
 
 
 def choose_list(
@@ -103,13 +113,15 @@ def choose_list(
     k: int,
     end: int,
     diversity: float,
-    new_caps: Callable[[], Caps],
+    new_caps: Callable[[], Caps] | None,
 ) -> tuple[NDArray[np.int64], FloatArray]:
     """Return the first `end` items by diversity and caps, of which k stand on a page.
 
     They are chosen among the best 10 k, or among more if caps leave too few for the first page; what follows when these
     are used up is in the order of scores. So the beginning of the list is the same for every `end`.
     """
+    if new_caps is None:
+        return candidates.best(end)
     size = _POOL * k
     while True:
         pool, values = candidates.best(size)

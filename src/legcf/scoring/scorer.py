@@ -29,7 +29,8 @@ from legcf.scoring.batch import blocks
 from legcf.scoring.extend import started
 from legcf.scoring.foldin import UserMaker, UserProfile, blended, user_maker, weighed_history
 from legcf.scoring.impressions import Fatigue
-from legcf.scoring.rules import Candidates, Caps, Filter, allowed_items, choose_list
+from legcf.scoring.rules import Candidates, Caps, Filter, Order, allowed_items, choose_list
+from legcf.scoring.settle import ItemOrder
 
 _NONE = np.zeros(0, dtype=np.int32)
 _NUMBER = "The number of recommendations"
@@ -133,7 +134,7 @@ class Scorer:
         self.model.items.find("")
         if self.model.users is not None:
             self.model.users.find("")
-        self._measured  # noqa: B018 - cached on first use
+        self._measured, self.order  # noqa: B018 - cached on first use
         self.solver.prepare()
         return self
 
@@ -142,6 +143,11 @@ class Scorer:
         """Return what makes a user's vector of its items."""
         # Users that are sums of their items need no Gram matrix, which takes longer than all else of one answer.
         return user_maker(self.model, None if self.model.pooling is not None else self._measured[0])
+
+    @cached_property
+    def order(self) -> ItemOrder:
+        """Return what settles the order of scores that differ by rounding alone."""
+        return ItemOrder(self.model)
 
     @property
     def item_norms(self) -> FloatArray:
@@ -185,18 +191,15 @@ class Scorer:
             listed[self.model.items.positions(request.allow)] = True
             inside = listed if inside is None else inside & listed
         scores = self.scores(profile)
+        order: Order | None = partial(self.order.best, profile)
         if request.shown and (request.damping or request.max_shown is not None):
             fatigue = Fatigue(self.model.items, request.shown, request.damping, request.max_shown)
             fatigue.damp(scores)
-            left_out = np.concatenate([left_out, fatigue.left_out])
-        end = request.k + offset
-        if request.cap or request.diversity:
-            vectors = self.model.item_rows.vectors if request.diversity else None
-            caps = partial(Caps, self.model.attributes, request.cap)
-            ranked = Candidates(scores, left_out, inside)
-            positions, values = choose_list(ranked, vectors, request.k, end, request.diversity, caps)
-        else:
-            positions, values = top_k(scores, end, left_out, inside)
+            left_out, order = np.concatenate([left_out, fatigue.left_out]), None
+        candidates, end = Candidates(scores, left_out, inside, order), request.k + offset
+        vectors = self.model.item_rows.vectors if request.diversity else None
+        caps = partial(Caps, self.model.attributes, request.cap) if request.cap or request.diversity else None
+        positions, values = choose_list(candidates, vectors, request.k, end, request.diversity, caps)
         return _named(self.model.items, self.model.titles, positions[offset:], values[offset:], self.fallback(profile))
 
     def fallback(self, profile: UserProfile) -> Literal["popular"] | None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,25 +12,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.backbones.base import Backbone
-from legcf.core import distributed
-from legcf.core.arrays import Arrays, Positions
 from legcf.core.config import RunConfig
-from legcf.core.errors import MissingExtra, UserError
+from legcf.core.errors import MissingExtra
 from legcf.data.interactions import Interactions
 from legcf.embeddings.layer import SolvedLayer
-from legcf.embeddings.ranked import pooled_ranking_of, ranking_of
-from legcf.graph.adjacency import bipartite
-from legcf.graph.operator import Operator
-from legcf.ranking.ranking import Ranking
 from legcf.training.registry import BACKBONES, METHODS
+from legcf.training.solved_model import SolvedModel
 
 if TYPE_CHECKING:
     from legcf.training.model import GraphModel
 
 Model: TypeAlias = "GraphModel | SolvedModel"
 """What ranks, trained or not."""
-_LAYER = "layer."  # before the names of its arrays in a file, as in that of a trained model
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,29 +71,6 @@ def require_packages(config: RunConfig) -> None:
             raise MissingExtra(f"Preset {config.preset} of method {config.method.name}", "train")
 
 
-def refuse_what_ranks_cannot_share(config: RunConfig, train: Interactions) -> None:
-    """Refuse in one sentence, before any work is done, what several workers cannot train."""
-    method, training = METHODS[config.method.name], config.training
-    stages = [stage for stage in method.recipe(config.method, training) if stage.epochs]
-    alone = f"several workers cannot share: train it without --workers (method {config.method.name})."
-    if not all(stage.supports_distributed for stage in stages):
-        raise UserError(f"A recipe with a search of its own is something that {alone}")
-    if not stages or learns_codebook(config):
-        return
-    from legcf.training.learning.losses import LOSSES  # here: what is solved needs no torch
-
-    if LOSSES[training.loss].negatives == "none":
-        raise UserError(f"The loss {training.loss} is of all pairs at once, which {alone}")
-    layer: Any = method.trained_layer(config.method, train.num_users, train.num_items)
-    coefficients = BACKBONES[config.backbone.name](config.backbone, layer.width).coefficients()
-    travels = coefficients is None or coefficients.shape[1] > 1
-    on_basis = coefficients is not None and training.propagation != "stepwise" and layer.linear_basis() is not None
-    if travels and not on_basis:
-        raise UserError(
-            f"Backbone {config.backbone.name} propagates this layer over the whole graph at every step, which {alone}"
-        )
-
-
 def make_model(
     config: RunConfig,
     train: Interactions,
@@ -132,41 +102,3 @@ def make_model(
     fill(model)
     model.rebuild()
     return model
-
-
-class SolvedModel:
-    """Compute the vectors of entities by one propagation; a `GraphModel` that learns no more than a codebook."""
-
-    folds = None
-
-    def __init__(self, layer: SolvedLayer[Any], backbone: Backbone[Any], train: Interactions) -> None:
-        self.layer, self.backbone, self.histories = layer, backbone, train
-        self._operator: Operator | None = None
-
-    def rebuild(self) -> None:
-        """Make the graph anew: when the layer has its values."""
-        distributed.broadcast_arrays(self.layer.arrays.values())
-        layer, backbone = self.layer, self.backbone
-        self._operator = backbone.operator(layer.graph(bipartite(self.histories)), layer.num_users, layer.num_items)
-        if backbone.pools:
-            self._operator = None  # users follow from items
-
-    def ranking(self, users: Positions | None = None) -> Ranking:
-        """Return what ranks, of all users or these."""
-        if self._operator is None:
-            return pooled_ranking_of(self.layer, self.backbone, self.histories, users)
-        operator, coefficients = self._operator, self.backbone.coefficients()
-        assert coefficients is not None
-        vectors = operator.polynomial(self.layer.input_rows(), coefficients)
-        return ranking_of(vectors, self.layer, self.backbone, self.histories).of_users(users)
-
-    def release(self) -> None:
-        """Free what steps of training need: nothing."""
-
-    def state_dict(self) -> Arrays:
-        """Return what a file holds of the model."""
-        return {_LAYER + name: array for name, array in self.layer.state_dict().items()}
-
-    def load_state_dict(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Take back what `state_dict` returned."""
-        self.layer.load_state_dict({name.removeprefix(_LAYER): array for name, array in state.items()})

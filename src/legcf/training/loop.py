@@ -20,10 +20,10 @@ from legcf.core.progress import progress
 from legcf.core.random_streams import Stream
 from legcf.data.interactions import Dataset, Interactions
 from legcf.training import checkpoint
-from legcf.training.build import SolvedModel
 from legcf.training.checkpoint import TrainingState
 from legcf.training.sampler import Sampler, TrainingBatch
 from legcf.training.session import AFTER_TRAINING, CHECKPOINT, DEFAULT_OPTIONS, RunSession, TrainingOptions
+from legcf.training.solved_model import SolvedModel
 from legcf.training.stage import Stage
 
 if TYPE_CHECKING:

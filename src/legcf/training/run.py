@@ -30,11 +30,11 @@ from legcf.training.assess import ByteBudget, assess, peak_memory_mb
 from legcf.training.build import (
     TrainingGraph,
     is_solved,
+    learns_codebook,
     make_model,
-    refuse_what_ranks_cannot_share,
     require_packages,
 )
-from legcf.training.registry import METHODS, config_from_json
+from legcf.training.registry import BACKBONES, METHODS, config_from_json
 from legcf.training.run_folder import TrainedModel, prepare_folder, read_vectors, save_model
 from legcf.training.sampler import edge_folds
 from legcf.training.selection.in_time import best_in_time, rehearsal_share, with_deadline
@@ -163,7 +163,7 @@ def _train_once(
         lambda: folder is not None and prepare_folder(folder, sized, dataset, options.resume)
     )
     if distributed.world_size() > 1:
-        refuse_what_ranks_cannot_share(sized, dataset.train)
+        _refuse_what_ranks_cannot_share(sized, dataset.train)
     threads.use(sized.training.threads)
     threads.return_freed_memory()
 
@@ -249,6 +249,29 @@ def _with_sizes(config: RunConfig, dataset: Dataset) -> tuple[RunConfig, int | N
     method = layer(method, dataset.num_users, dataset.num_items).config
     sized = config.model_copy(update={"method": method, "training": training})
     return sized, None if budget is None else budget.left(method)
+
+
+def _refuse_what_ranks_cannot_share(config: RunConfig, train: Interactions) -> None:
+    """Refuse in one sentence, before any work is done, what several workers cannot train."""
+    method, training = METHODS[config.method.name], config.training
+    stages = [stage for stage in method.recipe(config.method, training) if stage.epochs]
+    alone = f"several workers cannot share: train it without --workers (method {config.method.name})."
+    if not all(stage.supports_distributed for stage in stages):
+        raise UserError(f"A recipe with a search of its own is something that {alone}")
+    if not stages or learns_codebook(config):
+        return
+    from legcf.training.learning.losses import LOSSES  # here: what is solved needs no torch
+
+    if LOSSES[training.loss].negatives == "none":
+        raise UserError(f"The loss {training.loss} is of all pairs at once, which {alone}")
+    layer: Any = method.trained_layer(config.method, train.num_users, train.num_items)
+    coefficients = BACKBONES[config.backbone.name](config.backbone, layer.width).coefficients()
+    travels = coefficients is None or coefficients.shape[1] > 1
+    on_basis = coefficients is not None and training.propagation != "stepwise" and layer.linear_basis() is not None
+    if travels and not on_basis:
+        raise UserError(
+            f"Backbone {config.backbone.name} propagates this layer over the whole graph at every step, which {alone}"
+        )
 
 
 def build_model(

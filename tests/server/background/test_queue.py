@@ -13,12 +13,16 @@ from legcf.server.background.queue import Busy, ClientDisconnected, SlowQueue
 def test_everybody_in_the_lane_gets_a_turn() -> None:
     done: list[str] = []
 
+    async def piece(name: str) -> str:
+        await asyncio.sleep(0.001)
+        done.append(name)
+        return name
+
     async def run() -> None:
         lane = SlowQueue()
-        first = lane.run_all([partial(done.append, f"a{k}") for k in range(3)])
-        second = lane.run_all([partial(done.append, f"b{k}") for k in range(3)])
-        await asyncio.gather(first, second)
-        assert await lane.run_all([lambda k=k: k for k in range(4)]) == [0, 1, 2, 3]  # type: ignore[misc]
+        first = lane.run_all([partial(piece, f"a{k}") for k in range(3)])
+        second = lane.run_all([partial(piece, f"b{k}") for k in range(3)])
+        assert (await asyncio.gather(first, second))[1] == ["b0", "b1", "b2"]
         lane.close()
 
     asyncio.run(run())
@@ -28,13 +32,13 @@ def test_everybody_in_the_lane_gets_a_turn() -> None:
 def test_the_loop_goes_on_while_the_lane_works_and_a_full_lane_says_so() -> None:
     async def run() -> None:
         lane, gate = SlowQueue(max_waiting=2), threading.Event()
-        waiting = [asyncio.create_task(lane.run(gate.wait)) for _ in range(2)]
+        waiting = [asyncio.create_task(lane.in_thread(gate.wait)) for _ in range(2)]
         await asyncio.sleep(0)
         with pytest.raises(Busy):
-            await lane.run(gate.wait)
+            await lane.in_thread(gate.wait)
         gate.set()  # by the loop, which nothing holds up
         assert await asyncio.gather(*waiting) == [True, True]
-        assert await lane.run(lambda: 5) == 5
+        assert await lane.in_thread(lambda: 5) == 5
         lane.close()
 
     asyncio.run(run())
@@ -44,8 +48,8 @@ def test_a_piece_that_fails_frees_its_place() -> None:
     async def run() -> None:
         lane = SlowQueue(max_waiting=1)
         with pytest.raises(ZeroDivisionError):
-            await lane.run(lambda: 1 // 0)
-        assert await lane.run(lambda: 2) == 2
+            await lane.in_thread(lambda: 1 // 0)
+        assert await lane.in_thread(lambda: 2) == 2
         lane.close()
 
     asyncio.run(run())
@@ -57,11 +61,14 @@ def test_nothing_is_done_for_somebody_who_has_gone() -> None:
     async def gone() -> bool:
         return len(done) >= 2
 
+    async def piece(k: int) -> None:
+        done.append(k)
+
     async def run() -> None:
         lane = SlowQueue(max_waiting=1)
         with pytest.raises(ClientDisconnected):
-            await lane.run_all([partial(done.append, k) for k in range(5)], gone)
-        assert await lane.run(lambda: 2) == 2
+            await lane.run_all([partial(piece, k) for k in range(5)], gone)
+        assert await lane.in_thread(lambda: 2) == 2
         lane.close()
 
     asyncio.run(run())

@@ -11,7 +11,7 @@ import pytest
 
 from legcf.core.errors import UserError
 from legcf.server.state.event_log import FILE_NAME, EventLog, LogMark
-from legcf.server.state.log_entries import TAKEN_BACK, Change, Event, new_event
+from legcf.server.state.log_entries import TAKEN_BACK, Change, DeletedUser, Event, new_event
 
 
 def _events(first: int, last: int) -> list[Event]:
@@ -147,3 +147,15 @@ def test_a_clock_that_is_set_back_changes_no_order(log: EventLog, monkeypatch: p
     assert [event.item for event in events] == [f"i{position}" for position in range(5)]
     assert [item for _, item, _ in log.of_user("u")] == [f"i{position}" for position in range(5)]
     assert list(log.since(mark)[1]) == []
+
+
+def test_what_a_removed_log_refuses_does_not_show_in_answers(log: EventLog) -> None:
+    log.write([_events(0, 4)])
+    for path in log.folder.iterdir():
+        path.unlink()
+    before = log.of_user("u0")
+    for entry in (new_event("u0", "i9"), DeletedUser("u0", 1.0)):
+        with pytest.raises(OSError, match="was removed"):
+            log.write([[entry]])
+    assert log.of_user("u0") == before
+    assert not log.query("SELECT * FROM deleted_users")

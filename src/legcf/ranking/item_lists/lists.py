@@ -74,6 +74,18 @@ class ItemLists:
         offsets, weights, _ = self._gathered(history, relative)
         np.add.at(scores, self.pairs.items[offsets], self._user_scale(len(history)) * weights)
 
+    def add_to_some(
+        self, scores: FloatArray, items: Positions, history: Positions, relative: FloatArray | None = None
+    ) -> None:
+        """Add the same to `scores` of some items alone, in the same order."""
+        offsets, weights, _ = self._gathered(history, relative)
+        reached, order = self.pairs.items[offsets], np.argsort(items)
+        wanted = np.zeros(self.num_items, dtype=np.bool_)
+        wanted[items] = True
+        hits = np.flatnonzero(wanted[reached])
+        places = order[np.searchsorted(items[order], reached[hits])]
+        np.add.at(scores, places, self._user_scale(len(history)) * weights[hits])
+
     def parts(self, history: Positions, targets: Positions, relative: FloatArray | None = None) -> FloatArray:
         """Return what each item of a history adds to the score of each target (history × targets)."""
         offsets, weights, lengths = self._gathered(history, relative)
@@ -90,6 +102,12 @@ class ItemLists:
         from legcf.ranking.item_lists.lists_numba import add_lists
 
         add_lists(scores, self, histories)
+
+    def add_to_pairs(self, scores: FloatArray, rows: Positions, items: Positions, histories: Interactions) -> None:
+        """Add what lists say of item `items[p]` to score p, for the history of `rows[p]`. Compiled: needs numba."""
+        from legcf.ranking.item_lists.lists_numba import add_to_pairs
+
+        add_to_pairs(scores, rows, items, self, histories)
 
     def rounded(self, bits: int) -> "ItemLists":
         """Round the weights to so many bits, as a file gives them back."""
@@ -121,7 +139,11 @@ class ItemLists:
 
     def user_scales(self, histories: Interactions) -> FloatArray:
         """Return n_u^−p of everyone."""
-        return inverse_power(histories.user_degrees, self.user_power).astype(np.float32)
+        return self.scales_of(histories.user_degrees)
+
+    def scales_of(self, counts: Positions) -> FloatArray:
+        """Return n_u^−p of users who have so many items."""
+        return inverse_power(counts, self.user_power).astype(np.float32)
 
     def storage_bytes(self) -> int:
         """Return the bytes in a model file: sorted keys, and levels of weights in as few bits as they are many."""

@@ -16,6 +16,7 @@ from legcf.core.arrays import FloatArray, Positions
 from legcf.ranking.tables.packing import bits_for, quantise_table, rotated, row_scales, table_levels
 
 _YARDSTICK_WIDTH = 128  # values a vector
+_EXACT = 2.0**24  # times the largest value: float64 numbers there are 2^−29 of it apart, and 2^15 steps sum up exactly
 _BLOCK = 1024  # rows worked on at once: they stay in the cache, and no N × d table ever stands in memory
 
 
@@ -53,6 +54,13 @@ class EmbeddingTable(Protocol):
 
     def scores(self, projected: FloatArray) -> FloatArray:
         """Return dot products of the queries behind `projected` with all rows (b × n)."""
+
+    @property
+    def reach(self) -> FloatArray:
+        """Return the most that the terms of a row's product with a query of length 1 can be, all of one sign."""
+
+    def products(self, queries: FloatArray, which: Positions) -> FloatArray:
+        """Return the product of each query with one row: in every reader and on every machine the same float32."""
 
     def appended(self, vectors: FloatArray) -> "EmbeddingTable":
         """Return the table with these vectors at the end, stored as the others are."""
@@ -130,6 +138,21 @@ class CodebookTable(EmbeddingTable):
                 row += term
         return out
 
+    @cached_property
+    def reach(self) -> FloatArray:
+        columns, weights = self._by_term
+        lengths, total = np.linalg.norm(self.codebook, axis=1), np.zeros(len(self), dtype=np.float32)
+        for k in range(len(columns)):
+            total += np.abs(weights[k]) * lengths[columns[k]]
+        return total
+
+    def products(self, queries: FloatArray, which: Positions) -> FloatArray:
+        columns, weights = self.columns[which], self.weights_of(which)
+        total = weights[:, 0] * ordered_products(queries, self.codebook[columns[:, 0]])
+        for k in range(1, columns.shape[1]):
+            total += weights[:, k] * ordered_products(queries, self.codebook[columns[:, k]])
+        return total
+
     def appended(self, vectors: FloatArray) -> "CodebookTable":
         coded = [code_vector(vector, self.codebook, self.columns.shape[1]) for vector in vectors]
         columns = np.array([columns for columns, _ in coded], dtype=self.columns.dtype)
@@ -194,6 +217,20 @@ class QuantisedTable(EmbeddingTable):
         out *= step * self.scales
         return out
 
+    @cached_property
+    def reach(self) -> FloatArray:
+        longest: FloatArray = self.scales * (table_levels(self.bits).max() * np.float32(np.sqrt(self.width)))
+        return longest
+
+    def products(self, queries: FloatArray, which: Positions) -> FloatArray:
+        """Round queries to few enough bits for every sum of their steps to be exact, in whatever order it is made."""
+        levels = table_levels(self.bits)
+        step, middle = levels[1] - levels[0], (len(levels) - 1) / 2
+        grid = _EXACT * np.abs(queries).max(axis=1, keepdims=True).astype(np.float64)
+        sums = np.einsum("px,px->p", queries + grid - grid, self.values[which] - middle)
+        products: FloatArray = sums.astype(np.float32) * (step * self.scales[which])
+        return products
+
     def appended(self, vectors: FloatArray) -> "QuantisedTable":
         values, scale, top = quantise_table(vectors, self.bits)
         scales = np.concatenate([self.scales, row_scales(scale, top)])
@@ -224,8 +261,32 @@ class DenseTable(EmbeddingTable):
     def scores(self, projected: FloatArray) -> FloatArray:
         return projected @ self.table.T
 
+    @cached_property
+    def reach(self) -> FloatArray:
+        lengths: FloatArray = np.sqrt(np.einsum("pj,pj->p", self.table, self.table))
+        return lengths
+
+    def products(self, queries: FloatArray, which: Positions) -> FloatArray:
+        return ordered_products(queries, self.table[which])
+
     def appended(self, vectors: FloatArray) -> "DenseTable":
         return DenseTable(np.concatenate([self.table, vectors]))
+
+
+def ordered_products(one: FloatArray, other: FloatArray) -> FloatArray:
+    """Return inner products of rows in the one order of all readers: four sums in float64, every fourth term in each.
+
+    Terms are exact in float64, so that it does not matter whether a machine rounds them before it adds.
+    """
+    terms = one.astype(np.float64) * other
+    whole = terms.shape[1] // 4 * 4
+    sums = np.zeros((len(terms), 4))
+    if whole:  # a running sum is made term after term; `sum` is free to pair them
+        sums = np.cumsum(terms[:, :whole].reshape(len(terms), -1, 4), axis=1)[:, -1]
+    for x in range(whole, terms.shape[1]):
+        sums[:, 0] += terms[:, x]
+    products: FloatArray = ((sums[:, 0] + sums[:, 1]) + (sums[:, 2] + sums[:, 3])).astype(np.float32)
+    return products
 
 
 def full_table_bytes(entities: int) -> int:

@@ -11,12 +11,13 @@ work itself: nobody waits for a process to start.
     answer  two parts, each 4 bytes of length and so many bytes; the first is empty if the job could not be done
 """
 
+import asyncio
 import json
 import os
 import signal
-import subprocess
 import sys
-import threading
+from asyncio.subprocess import PIPE, Process
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -31,91 +32,121 @@ from legcf.server.state.loaded_model import LoadedModel
 _NICENESS = 10
 _MAX_FAILURES = 3  # in a row; then the server does everything itself
 _MAX_SECONDS = 120.0  # for a job, most of which take milliseconds and the map of a large model seconds
+_MAX_ENDING = 5.0  # seconds for a killed process to be gone
+_BUFFER = 2**20  # bytes of an answer that are taken before the process has to wait; most answers are below 100 kB
 _READY = b"+"
 _MODELS = 2  # while a file is being replaced, batches that began before it end with the model they began with
 
 
 class Helper:
-    """Start the process with the first job and hand jobs to it; to be used from one thread."""
+    """Start the process with the first job and hand jobs to it, one after the other, from the event loop.
+
+    A thread that waited for it would take Python's lock from short requests, time and again.
+    """
 
     def __init__(self, path: Path, live: LiveState) -> None:
         self._path, self._live = path, live
-        self._process: subprocess.Popen[bytes] | None = None
-        self._ready = threading.Event()
+        self._process: Process | None = None
+        self._ready: asyncio.Task[bytes] | None = None
+        self._ending: set[asyncio.Task[None]] = set()
         self._failures = 0
+        self._thread = ThreadPoolExecutor(1, "instead-of-helper")
 
-    def perform(self, loaded: LoadedModel, job: Job | bytes) -> tuple[bytes, bytes]:
-        """Let the process do it; or do it here, if the process is not ready, has another model or has ended.
+    async def perform(self, loaded: LoadedModel, job: Job | bytes) -> tuple[bytes, bytes]:
+        """Let the process do it; or do it in a thread, if the process is not ready, has another model or has ended.
 
         The map, which takes seconds, waits for the process.
         """
         answer = None
-        if self._failures < _MAX_FAILURES and self.is_ready(patient=job == MAP):
+        if self._failures < _MAX_FAILURES and await self.is_ready(patient=job == MAP):
             content = encode(job) if isinstance(job, dict) else job
-            answer = self._ask(b'{"model":' + encode(loaded.tag) + b"," + content[1:])
-        return perform(loaded, job, self._live) if answer is None else answer
+            answer = await self._ask(b'{"model":' + encode(loaded.tag) + b"," + content[1:])
+        if answer is None:
+            loop = asyncio.get_running_loop()
+            answer = await loop.run_in_executor(self._thread, perform, loaded, job, self._live)
+        return answer
 
-    def is_ready(self, patient: bool = True) -> bool:
+    async def is_ready(self, patient: bool = True) -> bool:
         """Start the process, unless it runs, and return whether it takes jobs; wait until it does if `patient`."""
         try:
-            if self._process is None:
-                self._start()
+            if self._process is None or self._ready is None:
+                self._process = await self._start()
+                assert self._process.stdout is not None
+                self._ready = asyncio.create_task(self._process.stdout.read(1))  # nothing if it ends: see `_ask`
         except OSError as error:
             self._lose(error)
             return False
-        return self._ready.wait(None if patient else 0)
+        if not patient:
+            return self._ready.done()
+        await asyncio.wait([self._ready], timeout=_MAX_SECONDS)
+        if not self._ready.done():  # such as a disk that hangs: everybody else in the queue would wait, too
+            self._lose(TimeoutError("it did not start"))
+        return self._process is not None
 
     @property
     def process_id(self) -> int | None:
         return None if self._process is None else self._process.pid
 
-    def close(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+    async def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._end()
+        if self._ending:
+            await asyncio.wait(self._ending, timeout=_MAX_ENDING)
 
-    def _ask(self, message: bytes) -> tuple[bytes, bytes] | None:
+    async def _start(self) -> Process:
+        events = [] if self._live.log is None else [str(self._live.log.folder)]
+        command = [sys.executable, "-m", "legcf.server.background.process", str(self._path), *events]
+        return await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, limit=_BUFFER)
+
+    async def _ask(self, message: bytes) -> tuple[bytes, bytes] | None:
         process = self._process
         assert process is not None
         assert process.stdin is not None
         assert process.stdout is not None
-        limit = threading.Timer(_MAX_SECONDS, process.kill)
-        limit.daemon = True
-        limit.start()
         try:
-            _write(process.stdin, message)
-            process.stdin.flush()
-            answer = _read(process.stdout), _read(process.stdout)
+            async with asyncio.timeout(_MAX_SECONDS):
+                process.stdin.write(_framed(message))
+                await process.stdin.drain()
+                answer = await _part(process.stdout), await _part(process.stdout)
         except (OSError, EOFError) as error:
             self._lose(error)
             return None
-        finally:
-            limit.cancel()
+        except BaseException as error:  # nobody reads the rest of this answer, which the next would be taken for
+            self._lose(error)
+            raise
         self._failures = 0
         return answer if answer[0] else None
 
-    def _lose(self, error: Exception) -> None:
+    def _lose(self, error: BaseException) -> None:
+        self._end()
         self._failures += 1
-        self._process = None
         effect, again = "long work slows short requests down", self._failures < _MAX_FAILURES
-        log("helper_ended", "warning", reason=str(error), effect=effect, again=again)
+        log("helper_ended", "warning", reason=str(error) or repr(error), effect=effect, again=again)
 
-    def _start(self) -> None:
-        events = [] if self._live.log is None else [str(self._live.log.folder)]
-        command = [sys.executable, "-m", "legcf.server.background.process", str(self._path), *events]
-        process = self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        ready = self._ready = threading.Event()
-
-        def wait() -> None:
-            assert process.stdout is not None
-            os.read(process.stdout.fileno(), 1)  # nothing if it has ended: whoever asks it then finds out
-            ready.set()
-
-        threading.Thread(target=wait, daemon=True).start()
+    def _end(self) -> None:
+        if self._process is not None and self._ready is not None:
+            self._ready.cancel()
+            with suppress(ProcessLookupError):
+                self._process.kill()
+            ending = asyncio.create_task(_drained(self._process))
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+        self._process = self._ready = None
 
 
-def _write(stream: IO[bytes], part: bytes) -> None:
-    stream.write(len(part).to_bytes(4, "little") + part)
+async def _drained(process: Process) -> None:
+    """Read what a killed process left, so that its pipes are closed."""
+    await asyncio.sleep(0)  # whoever read last has to stop first
+    with suppress(OSError):
+        await process.communicate()
+
+
+def _framed(part: bytes) -> bytes:
+    return len(part).to_bytes(4, "little") + part
+
+
+async def _part(stream: asyncio.StreamReader) -> bytes:
+    return await stream.readexactly(int.from_bytes(await stream.readexactly(4), "little"))
 
 
 def _read(stream: IO[bytes]) -> bytes:
@@ -147,8 +178,7 @@ def work(path: Path, jobs: IO[bytes], answers: IO[bytes], live: LiveState) -> No
             results, errors = perform(models[job["model"]], job, live)
         except Exception:  # the server tries it itself, and reports what is wrong
             results, errors = b"", b""
-        _write(answers, results)
-        _write(answers, errors)
+        answers.write(_framed(results) + _framed(errors))
         answers.flush()
 
 
@@ -159,7 +189,10 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints must not get between the answers
     event_log = EventLog(sys.argv[2]) if len(sys.argv) > 2 else None
-    work(Path(sys.argv[1]), sys.stdin.buffer, answers, LiveState(event_log))
+    try:
+        work(Path(sys.argv[1]), sys.stdin.buffer, answers, LiveState(event_log))
+    except BrokenPipeError:  # the server was killed: nobody is there for what is left to write, nor for a traceback
+        os._exit(0)
 
 
 if __name__ == "__main__":

@@ -128,7 +128,7 @@ class AdministrationApi:
     async def _look(self, find: Callable[[Records], Any]) -> Any:
         """Look in the slow queue: there may be many users."""
         services = self._services
-        return await services.slow_queue.run(lambda: find(Records(services.manager.current, services.live)))
+        return await services.slow_queue.in_thread(lambda: find(Records(services.manager.current, services.live)))
 
     def _answer(self, content: dict[str, Any]) -> Response:
         return Json({"model": self._services.manager.current.tag, **content})

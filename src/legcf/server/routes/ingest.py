@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Take reports and keep them in the event log: events, which items are available, what new items are like."""
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
@@ -31,6 +32,7 @@ from legcf.server.state.log_entries import (
     LogEntry,
     Withdrawn,
     new_event,
+    new_names,
 )
 from legcf.server.state.records import Records
 
@@ -103,14 +105,14 @@ class IngestApi:
     async def interactions(self, request: HttpRequest) -> Response:
         events = (await read_body(request, schemas.NewEvents)).events
         loaded = self._services.manager.current
+        await asyncio.sleep(0)  # a thousand take milliseconds to read, and to note down: others go in between
         weights = [_weight(one, loaded.scorer.model.card) for one in events]
-        return await self._acknowledged(
-            [
-                new_event(str(one.user), str(one.item), one.id, _time(one.time), one.kind, weight)
-                for one, weight in zip(events, weights, strict=True)
-            ],
-            [one.item for one in events],
-        )
+        entries = [
+            new_event(str(one.user), str(one.item), one.id or name, _time(one.time), one.kind, weight)
+            for one, name, weight in zip(events, new_names(len(events)), weights, strict=True)
+        ]
+        await asyncio.sleep(0)
+        return await self._acknowledged(entries, [one.item for one in events])
 
     async def take_back(self, request: HttpRequest) -> Response:
         query = read_query(request, schemas.TakenBackQuery)
@@ -140,7 +142,7 @@ class IngestApi:
             entries.append(Change(item, news.available, now))
         if news.features is not None:
             # Refused before it is written if the model cannot make a vector; hashing a megabyte of words takes 0.1 s.
-            await self._services.slow_queue.run(partial(NewItem.of, model, item, news.features))
+            await self._services.slow_queue.in_thread(partial(NewItem.of, model, item, news.features))
             entries.append(Described(item, news.features, news.title, now))
         await self._write(entries)
         return await self._taken(item, news.available, is_described_anew=news.features is not None)
@@ -159,7 +161,7 @@ class IngestApi:
         if services.settings.api_key is None:
             raise UserError("An item is deleted whole on a server with a key alone: start it with `--api-key`.")
         records = Records(services.manager.current, services.live)
-        if not await services.slow_queue.run(partial(records.knows_item, item)):
+        if not await services.slow_queue.in_thread(partial(records.knows_item, item)):
             raise UnknownId("item", item)
         await self._write([DeletedItem(item, time.time())])
         audit(request, services, "item_deleted", item=item)

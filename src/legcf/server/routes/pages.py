@@ -79,7 +79,7 @@ def _by_helper(services: Services, job: Job) -> Endpoint:
     async def send(request: HttpRequest) -> Response:
         loaded = services.manager.current
         if loaded.tag not in contents:
-            content, _ = await services.slow_queue.run(partial(services.helper.perform, loaded, job))
+            ((content, _),) = await services.slow_queue.run_all([partial(services.helper.perform, loaded, job)])
             contents.clear()
             contents[loaded.tag] = content
         return Response(contents[loaded.tag], media_type="application/json")
@@ -91,7 +91,7 @@ def _searched(services: Services, answer: Callable[[LoadedModel, LiveState, Http
     """Work it out in the slow queue: looking through all titles takes a while where there are many."""
 
     async def send(request: HttpRequest) -> Response:
-        content = await services.slow_queue.run(
+        content = await services.slow_queue.in_thread(
             lambda: encode(answer(services.manager.current, services.live, request))
         )
         return Response(content, media_type="application/json")

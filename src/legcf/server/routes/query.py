@@ -105,7 +105,7 @@ class QueryApi:
         live, queue = self._services.live, self._services.slow_queue
         situation = partial(live.situation, loaded, ask)
         has_many = live.num_news(loaded, ask, LIGHT + 1) > LIGHT  # entries: reading them would hold others up
-        key = query.model_dump_json(), (await queue.run(situation) if has_many else situation()).version
+        key = query.model_dump_json(), (await queue.in_thread(situation) if has_many else situation()).version
         content = loaded.response_cache.get(key)
         if content is None:
             content, error = (await self._in_slow_queue(loaded, [ask]))[0]
@@ -132,7 +132,7 @@ class QueryApi:
         """Let the helper process read the body, too, and hand its asks on without looking at them."""
         services = self._services
         job = split_job(await request.body(), services.settings.popular_for_unknown)
-        jobs, complaint = await services.slow_queue.run(partial(services.helper.perform, loaded, job))
+        ((jobs, complaint),) = await services.slow_queue.run_all([partial(services.helper.perform, loaded, job)])
         if complaint:
             raise schemas.Invalid(complaint.decode())
         pieces = (partial(services.helper.perform, loaded, one) for one in jobs.split(b"\n"))

@@ -40,7 +40,7 @@ class Services:
 
     async def stop(self) -> None:
         self.slow_queue.close()
-        self.helper.close()
+        await self.helper.close()
         if self.journal is not None:
             await self.journal.close()
         if self.log is not None:

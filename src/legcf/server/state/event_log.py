@@ -203,11 +203,15 @@ class EventLog:
             for start in range(0, len(shown_to), _MAX_ROWS):
                 users = shown_to[start : start + _MAX_ROWS]
                 self._connection.execute(_FORGET_IMPRESSIONS % ", ".join(["(?)"] * len(users)), users)
+            self._check_files()  # what is refused must not show in answers either
         if is_deleting:  # the write-ahead log still has the rows
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._check_files()
+        return counts
+
+    def _check_files(self) -> None:
         if self._files_now() != self._files:
             raise OSError(f"{self.folder / FILE_NAME} was removed or replaced: start the server again")
-        return counts
 
     def _files_now(self) -> list[tuple[int, int]]:
         """Return device and inode of the log and of SQLite's write-ahead log, which lies beside it while it is open."""

@@ -10,6 +10,8 @@ from typing import Any
 TAKEN_BACK = 0.0
 """The weight of an event after which earlier ones of the same user and item count no more."""
 
+_NAME_BYTES = 16  # at random: no two events get the same
+
 
 @dataclass(frozen=True)
 class Event:
@@ -91,4 +93,10 @@ def new_event(
     weight: float | None = None,
 ) -> Event:
     """Make an event; without an id of the client's it gets one, and sending it again makes another event."""
-    return Event(identifier or os.urandom(16).hex(), user, item, time.time() if at is None else at, kind, weight)
+    return Event(identifier or new_names(1)[0], user, item, time.time() if at is None else at, kind, weight)
+
+
+def new_names(count: int) -> list[str]:
+    """Make ids of events, all by one call of the system."""
+    text = os.urandom(_NAME_BYTES * count).hex()
+    return [text[start : start + 2 * _NAME_BYTES] for start in range(0, len(text), 2 * _NAME_BYTES)]

@@ -17,9 +17,9 @@ from legcf.core.config import TrainingConfig
 from legcf.core.jit import njit, prange
 from legcf.graph.adjacency import bipartite
 from legcf.graph.basis_numba import add_rows, columns_a_task, give_rows, take_rows
-from legcf.training.build import SolvedModel
 from legcf.training.learning.softmax import clashes_of, softmax_gradient
 from legcf.training.sampler import Negatives, TrainingBatch
+from legcf.training.solved_model import SolvedModel
 from legcf.training.stage import Stage
 
 _BETA1, _EPSILON = 0.9, 1e-8  # of Adam (Kingma and Ba, ICLR 2015)

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from legcf.data.interactions import Dataset
-from legcf.training.loop import Session
 from legcf.training.learning.autograd import AutogradLearner
+from legcf.training.loop import Session
 from legcf_studies.methods.recipes.autoemb import SearchWidths
 from legcf_studies.methods.sized.autoemb import AutoEmb
 from studies.tests.methods.recipes.searches import configured, stopped_and_resumed, without_time
