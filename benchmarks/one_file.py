@@ -27,9 +27,12 @@ ROWS = {
     f"{data}-{size}" if protocol == "legcf" else f"{data}-{protocol}-{size}": (data, protocol, size)
     for data, protocol, size in (
         ("lastfm", "legcf", "400kB"),
+        ("lastfm", "legcf", "1MB"),
         ("ml-1m", "legcf", "1MB"),
         ("gowalla", "legcf", "1.66MB"),
+        ("gowalla", "legcf", "2MB"),
         ("gowalla", "legcf", "4MB"),
+        ("gowalla", "lightgcn", "4MB"),
         ("gowalla", "lightgcn", "8MB"),
         ("yelp2018", "lightgcn", "8MB"),
     )

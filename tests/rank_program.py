@@ -86,7 +86,7 @@ def trained(dataset: Dataset) -> np.ndarray:
     model = build_model(config, dataset, np.random.default_rng(5), None)
     stages = METHODS["legcf"].recipe(config.method, config.training)
     Session(model, dataset, config, stages, np.random.default_rng(6), TrainingOptions(quiet=True)).run()
-    return next(iter(model.parameters())).detach().numpy()
+    return model.layer.array("codebook")
 
 
 def refuse() -> None:

@@ -4,6 +4,7 @@
 import importlib.util
 import json
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
@@ -168,6 +169,19 @@ def test_held_out() -> None:
             scores = [f"{ndcg:.4f}" for _, ndcg in found["scores"].values()]
             assert table.pop((data, part)) == [f"{found['pairs per judge']:.1f}", *scores], (data, part)
     assert not table
+
+
+def test_taught() -> None:
+    table = rows("docs/reproduction/study-tables.md", "| codes learn from |")
+    for place, key in ((1, "gowalla legcf 1660000 taught"), (3, "lastfm legcf 1000000 taught")):
+        found = written("views")[key]
+        told = {cells[0]: cells[place : place + 2] for cells in table if cells[place] != "–"}
+        assert {*told, "teacher alone"} == {*found}
+        for name, (beside_lists, alone) in told.items():
+            row = found[name]
+            means = {metric: mean(one["alone"][metric] for one in row["seeds"]) for metric in ("recall@20", "ndcg@20")}
+            assert beside_lists.startswith(f"{row['recall@20']:.4f} / {row['ndcg@20']:.4f}"), name
+            assert alone == f"{means['recall@20']:.4f} / {means['ndcg@20']:.4f}", name
 
 
 def reproduced(data: str, study: str) -> dict[str, list[dict[str, Any]]]:

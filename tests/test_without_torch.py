@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `pip install 'legcf[fit]'` promises: baselines, `fast` and `default` from data to file where torch is missing."""
+"""What `legcf[fit]` promises: baselines, `fast` and `default` from data to file where torch is missing."""
 
 import json
 import os

@@ -46,7 +46,7 @@ def history_items(train: Interactions, users: FloatArray, items: FloatArray) -> 
     items *= metric
     turned: FloatArray = items @ history_metric(train, items, users)
     del users, items  # three tables in memory are enough
-    _, directions = np.linalg.eigh(gram(turned))
+    _, directions = np.linalg.eigh(gram(turned, exact=False))  # inner products stay, however exact they are
     rows: FloatArray = turned @ np.ascontiguousarray(directions[:, ::-1], dtype=np.float32)
     return rows
 
@@ -59,5 +59,5 @@ def history_ranking(train: Interactions, users: FloatArray, items: FloatArray) -
 def pooled_ranking(train: Interactions, items: FloatArray, item_power: float, histories: Interactions) -> Ranking:
     """Return a ranking by these item vectors and their sums over histories, which may be those of some users alone."""
     pooling = Pooling(HISTORY_POWER, item_power, train.item_degrees)
-    users = pooling.vectors(histories, items.__getitem__, items.shape[1])
+    users = pooled_users(pooling, histories, items)
     return Ranking(users, items, histories, pooling=pooling, popularity=train.item_degrees)

@@ -142,7 +142,7 @@ def optimiser_tensors(optimiser: Any) -> dict[str, Any]:
     content = optimiser.state_dict()
     moments = {f"{index}.{name}": value for index, values in content["state"].items() for name, value in values.items()}
     groups = json.dumps(content["param_groups"]).encode()
-    return {**moments, _GROUPS: np.frombuffer(groups, dtype=np.uint8)}
+    return {**moments, _GROUPS: np.frombuffer(bytearray(groups), dtype=np.uint8)}
 
 
 def restore_optimiser(optimiser: Any, tensors: Mapping[str, Any]) -> None:

@@ -67,6 +67,7 @@ def train(dataset: Dataset, config: RunConfig, options: TrainingOptions = DEFAUL
     require_packages(config)
     options = with_deadline(config, options)
     with ExitStack() as stack:
+        stack.enter_context(threads.collecting_what_is_new())
         folder = options.folder
         distributed.run_on_first_and_broadcast(
             lambda: None if folder is None else stack.enter_context(folder_held(folder))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -29,28 +30,48 @@ Vectors = tuple[FloatArray, FloatArray]
 """Of users and of items."""
 _Result = TypeVar("_Result")
 
+_KEPT_BYTES = 2**24  # of factorisations that are kept together: all of movielens-small's, one of Gowalla's
+
+
+@dataclass(frozen=True, eq=False)
+class _Factorised:
+    """Keep a factorisation and the state of the generator after it."""
+
+    key: str
+    train: Interactions
+    vectors: Vectors
+    state_after: Any
+
+    @property
+    def bytes(self) -> int:
+        return sum(part.nbytes for part in self.vectors)
+
 
 class Work:
     """Do the work of a run that shares nothing with other runs; its own parts share one factorisation."""
 
     def __init__(self) -> None:
-        self._factorised: tuple[str, Interactions, Vectors, Any] | None = None
+        self._factorised: list[_Factorised] = []
 
     def factorise(
         self, train: Interactions, width: int, rng: np.random.Generator, settings: AlsSettings, quiet: bool = True
     ) -> Vectors:
-        """Return what `als.factorise` returns, without doing again what was done last."""
+        """Return what `als.factorise` returns, without doing again what was done last, or lately where it is small."""
         key = f"{width} {settings.model_dump_json()} {rng.bit_generator.state}"
-        if self._factorised is None or self._factorised[0] != key or self._factorised[1] is not train:
-            self._factorised = None  # first: two need not be in memory together
+        known = next((one for one in self._factorised if one.key == key and one.train is train), None)
+        if known is None:
+            size = 4 * width * (train.num_users + train.num_items)
+            while self._factorised and size + sum(one.bytes for one in self._factorised) > _KEPT_BYTES:
+                del self._factorised[0]  # first: large ones need not be in memory together
             vectors = factorise(train, width, rng, settings, quiet)
-            self._factorised = key, train, vectors, rng.bit_generator.state
-        rng.bit_generator.state = self._factorised[3]
-        return self._factorised[2]
+            known = _Factorised(key, train, vectors, rng.bit_generator.state)
+            self._factorised.append(known)
+        rng.bit_generator.state = known.state_after
+        return known.vectors
 
     def forget(self, fitter: ListFitter | None) -> None:
         """Free what only a selection needs."""
-        self._factorised = None
+        self._factorised = []
         if fitter is not None:
             fitter.forget()
         threads.return_freed_memory()

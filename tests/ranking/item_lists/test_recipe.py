@@ -63,6 +63,16 @@ def test_the_whole_of_g_is_the_same_from_its_pairs_and_solves_the_same() -> None
     np.testing.assert_allclose(one.weights, other.weights, rtol=1e-3, atol=1e-5)
 
 
+def test_weights_are_the_same_where_no_gains_are_asked_for() -> None:
+    train = planted(80, 60, seed=1).train
+    by_item = train.transposed()
+    candidates = find_candidates(train, 10, by_item)
+    one, other = (solve(train, candidates, (1.0,), 0.5, by_item, explains=explains) for explains in (True, False))
+    np.testing.assert_array_equal(one.weights, other.weights)
+    assert one.gains.all()
+    assert not other.gains.any()
+
+
 def test_an_item_has_fewer_candidates_where_a_file_holds_few_entries_or_pairs_are_few() -> None:
     few, many = (random_interactions(100, 60, share, seed=0) for share in (0.07, 0.5))
     assert [candidate_count(many, size) for size in (1_000, 6_000, 60_000, None)] == [50, 100, 200, 200]

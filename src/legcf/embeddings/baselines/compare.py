@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from legcf.data.interactions import Dataset
-from legcf.embeddings.baselines.item_knn import ItemKnn, ItemKnnConfig, item_knn_ranking
+from legcf.embeddings.baselines.item_knn import chosen_ranking
 from legcf.evaluation.evaluate import evaluate
 from legcf.evaluation.weights import choose_repeat_weight
 from legcf.ranking.item_lists.repeats import with_repeats
@@ -28,8 +28,7 @@ def baselines(dataset: Dataset, anyway: bool = False) -> dict[str, float]:
     steps = float(np.square(train.user_degrees.astype(np.float64)).sum())
     if not anyway and (able * train.num_items > _MOST_SCORES or steps > _MOST_STEPS):
         return {}
-    config = ItemKnn.chosen(ItemKnnConfig(), dataset)
-    near = replace(item_knn_ranking(config, train), dislikes=dataset.dislikes, repeats=dataset.repeats)
+    near = replace(chosen_ranking(dataset), dislikes=dataset.dislikes, repeats=dataset.repeats)
     popular = replace(near, lists=None)
     if dataset.repeats:
         weigh = partial(with_repeats, near, list_power=0.0)

@@ -58,15 +58,7 @@ class ItemKnn(Rowless[ItemKnnConfig]):
             return config
         if not dataset.validation.num_pairs:
             dataset = dataset.holding_out(_HELD_OUT, fixed_generator())
-        truth = dataset.validation
-        users = sample_eval_users(truth, _EVAL_USERS, seed=0)
-
-        def score(shrinkage: float) -> float:
-            trial = config.model_copy(update={"shrinkage": shrinkage})
-            return evaluate(item_knn_ranking(trial, dataset.train), truth, (20,), users, ("ndcg",))["ndcg@20"]
-
-        shrinkage = climb(score, _FIRST_SHRINKAGE, _LEAST_SHRINKAGE, _MOST_SHRINKAGE, steps=(_STEP,))
-        return config.model_copy(update={"shrinkage": round(shrinkage, 3)})
+        return _best(config, dataset)[0]
 
     @classmethod
     def search_space(cls, method: ItemKnnConfig, config: RunConfig) -> Space:
@@ -74,6 +66,33 @@ class ItemKnn(Rowless[ItemKnnConfig]):
 
     def item_lists(self, train: Interactions) -> ItemLists:
         return _lists(self.config, train)
+
+
+def chosen_ranking(dataset: Dataset) -> Ranking:
+    """Return what ranks by the neighbours in the training pairs, with the usual settings and the best shrinkage."""
+    if dataset.validation.num_pairs:
+        return _best(ItemKnnConfig(), dataset)[1]
+    return item_knn_ranking(ItemKnn.chosen(ItemKnnConfig(), dataset), dataset.train)
+
+
+def _best(config: ItemKnnConfig, dataset: Dataset) -> tuple[ItemKnnConfig, Ranking]:
+    """Return the settings with the shrinkage that validation prefers, and their ranking."""
+    truth = dataset.validation
+    users = sample_eval_users(truth, _EVAL_USERS, seed=0)
+    best: tuple[float, ItemKnnConfig, Ranking] | None = None
+
+    def score(shrinkage: float) -> float:
+        nonlocal best
+        trial = config.model_copy(update={"shrinkage": round(shrinkage, 3)})
+        ranking = item_knn_ranking(trial, dataset.train)
+        ndcg = evaluate(ranking, truth, (20,), users, ("ndcg",))["ndcg@20"]
+        if best is None or ndcg > best[0]:
+            best = ndcg, trial, ranking
+        return ndcg
+
+    climb(score, _FIRST_SHRINKAGE, _LEAST_SHRINKAGE, _MOST_SHRINKAGE, steps=(_STEP,))
+    assert best is not None
+    return best[1:]
 
 
 def item_knn_ranking(config: ItemKnnConfig, train: Interactions) -> Ranking:

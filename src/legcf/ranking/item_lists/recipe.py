@@ -21,9 +21,8 @@ from legcf.ranking.item_lists.ridge import (
     Solved,
     find_candidates,
     fits_whole_gram,
-    has_few_pairs,
+    gram_of,
     solve,
-    sparse_gram,
     strongest,
 )
 from legcf.ranking.ranking import Ranking, product_spread
@@ -71,9 +70,8 @@ class ListFitter:
     def __init__(self, train: Interactions, byte_budget: int | None = None) -> None:
         self.train = train
         self._policy = SelectionPolicy.of(train)
-        # Where several are solved and pairs are few, the whole of G is made of them once.
+        # Where several are solved and items are few, the whole of G is made once.
         self._shares_gram = byte_budget is not None and fits_whole_gram(train.num_items)
-        self._shares_gram &= has_few_pairs(train)
         self._gram = lru_cache(maxsize=1)(self._gram_of)
         self._usual_count = candidate_count(train, byte_budget)
         self._by_item = train.transposed()
@@ -161,7 +159,8 @@ class ListFitter:
         kept = solved.candidates.subset(marked)
         if refit and config.list_candidates is None:
             gram = self._gram(config.list_user_power)
-            return solve(self.train, kept, (config.list_ridge,), config.list_user_power, self._by_item, gram)
+            ridges, power = (config.list_ridge,), config.list_user_power
+            return solve(self.train, kept, ridges, power, self._by_item, gram, explains=False)
         return Solved(kept, solved.weights[:, marked], solved.gains[:, marked])
 
     def weighed(
@@ -204,7 +203,7 @@ class ListFitter:
         return replace(ranking, lists=lists.scaled(factor))
 
     def _gram_of(self, user_power: float) -> FloatArray | None:
-        return sparse_gram(self.train, user_power) if self._shares_gram else None
+        return gram_of(self.train, user_power) if self._shares_gram else None
 
     def _spread_of(self, lists: ItemLists) -> float:
         """Return the standard deviation of what lists add to all scores of a sample of users, a few at a time."""
@@ -225,7 +224,7 @@ class ListFitter:
         if missing:
             if count not in self._candidates:
                 self._candidates[count] = find_candidates(self.train, count, self._by_item)
-            gram = self._gram(user_power) if count == self._usual_count else None
+            gram = self._gram(user_power)
             solved = solve(self.train, self._candidates[count], missing, user_power, self._by_item, gram)
             for index, ridge in enumerate(missing):
                 one = slice(index, index + 1)

@@ -5,6 +5,7 @@ import numpy as np
 
 from legcf.core.jit import njit, prange
 
+_TOGETHER = 4  # rows or columns of a small system that meet each row of its factor while it is near
 _STEPS_LIKE_ALL = 8  # to go back over a row step by step costs this much more than to clear it
 
 
@@ -24,7 +25,7 @@ def find_nearest(  # type: ignore[no-untyped-def]
     last,
     chunks,
 ):
-    """Walk to the users of an item and on to their items; a heap keeps the largest."""
+    """Walk to the users of an item and on to their items; a heap keeps the largest, which are sorted by item."""
     num_items, count = len(item_indptr) - 1, nearest.shape[1]
     for chunk in prange(chunks):
         reached = np.zeros(num_items, dtype=np.float32)
@@ -68,6 +69,9 @@ def find_nearest(  # type: ignore[no-untyped-def]
                 else:
                     continue
                 values[slot], nearest[row, slot] = value, item
+            order = np.argsort(nearest[row])
+            nearest[row] = nearest[row][order]
+            likeness[row] = values[order]
 
 
 @njit(cache=True, parallel=True)
@@ -105,40 +109,83 @@ def read_off(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, fastmath=True)
 def _factorise(matrix, size):  # type: ignore[no-untyped-def]
-    """Replace a matrix by its lower Cholesky factor, row by row so that the inner loops run along memory."""
-    for i in range(size):
-        for j in range(i):
-            total = matrix[i, j]
+    """Replace a matrix by its lower Cholesky factor: four rows at a time meet each row above them."""
+    whole = size - size % _TOGETHER
+    for first in range(0, whole, _TOGETHER):
+        one, two, three, four = matrix[first], matrix[first + 1], matrix[first + 2], matrix[first + 3]
+        for j in range(first):
+            line = matrix[j]
+            a = b = c = d = np.float32(0)
             for k in range(j):
-                total -= matrix[i, k] * matrix[j, k]
-            matrix[i, j] = total / matrix[j, j]
-        total = matrix[i, i]
-        for k in range(i):
-            total -= matrix[i, k] * matrix[i, k]
-        matrix[i, i] = np.sqrt(max(total, np.float32(1e-12)))
+                value = line[k]
+                a += one[k] * value
+                b += two[k] * value
+                c += three[k] * value
+                d += four[k] * value
+            one[j] = (one[j] - a) / line[j]
+            two[j] = (two[j] - b) / line[j]
+            three[j] = (three[j] - c) / line[j]
+            four[j] = (four[j] - d) / line[j]
+        for i in range(first, first + _TOGETHER):
+            _factorise_row(matrix, i, first)
+    for i in range(whole, size):
+        _factorise_row(matrix, i, 0)
+
+
+@njit(cache=True, fastmath=True)
+def _factorise_row(matrix, row, first):  # type: ignore[no-untyped-def]
+    """Finish a row of the factor from one of its columns on."""
+    line = matrix[row]
+    for j in range(first, row):
+        total = line[j]
+        for k in range(j):
+            total -= line[k] * matrix[j, k]
+        line[j] = total / matrix[j, j]
+    total = line[row]
+    for k in range(row):
+        total -= line[k] * line[k]
+    line[row] = np.sqrt(max(total, np.float32(1e-12)))
 
 
 @njit(cache=True, fastmath=True)
 def _invert_diagonal(lower, size, inverse, diagonal):  # type: ignore[no-untyped-def]
-    """Compute the diagonal of (L Lᵀ)⁻¹: columns of L⁻¹, squared and summed."""
-    for column in range(size):
-        inverse[column] = np.float32(1) / lower[column, column]
-        total = inverse[column] * inverse[column]
-        for i in range(column + 1, size):
-            value = np.float32(0)
-            for k in range(column, i):
-                value += lower[i, k] * inverse[k]
-            inverse[i] = -value / lower[i, i]
-            total += inverse[i] * inverse[i]
-        diagonal[column] = total
+    """Compute the diagonal of (L Lᵀ)⁻¹: columns of L⁻¹, four at a time, squared and summed."""
+    one, two, three, four = inverse[0], inverse[1], inverse[2], inverse[3]
+    for first in range(0, size, _TOGETHER):
+        last = min(first + _TOGETHER, size)
+        for column in range(first, last):
+            solution = inverse[column - first]
+            solution[first:column] = 0
+            solution[column] = np.float32(1) / lower[column, column]
+            for i in range(column + 1, last):
+                value = np.float32(0)
+                for k in range(column, i):
+                    value += lower[i, k] * solution[k]
+                solution[i] = -value / lower[i, i]
+        for i in range(last, size):  # of four columns: behind fewer there is nothing
+            line = lower[i]
+            a = b = c = d = np.float32(0)
+            for k in range(first, i):
+                value = line[k]
+                a += value * one[k]
+                b += value * two[k]
+                c += value * three[k]
+                d += value * four[k]
+            one[i], two[i], three[i], four[i] = -a / line[i], -b / line[i], -c / line[i], -d / line[i]
+        for column in range(first, last):
+            solution = inverse[column - first]
+            total = np.float32(0)
+            for k in range(column, size):
+                total += solution[k] * solution[k]
+            diagonal[column] = total
 
 
 @njit(cache=True, parallel=True, fastmath=True)
 def solve_systems(  # type: ignore[no-untyped-def]
     item_indptr, item_users, amounts, first_of, candidates, user_weights, ridges, weights, gains, num_users, whole,
-    systems, targets, chunks,
+    systems, targets, chunks, explains,
 ):  # fmt: skip
-    """Solve the small system of each target for every ridge, and compute what each weight explains."""
+    """Solve the small system of each target for every ridge, and compute what each weight explains, if asked to."""
     rows = len(first_of) - 1
     largest = 1
     for row in range(rows):
@@ -148,7 +195,7 @@ def solve_systems(  # type: ignore[no-untyped-def]
         lower = np.empty((largest, largest), dtype=np.float32)
         right = np.empty(largest, dtype=np.float32)
         solution = np.empty(largest, dtype=np.float32)
-        scratch = np.empty(largest, dtype=np.float32)
+        scratch = np.empty((_TOGETHER, largest), dtype=np.float32)
         diagonal = np.empty(largest, dtype=np.float32)
         position = np.empty(largest, dtype=np.int64)
         share_of = np.empty(largest, dtype=np.float32)
@@ -241,7 +288,10 @@ def solve_systems(  # type: ignore[no-untyped-def]
                     value = solution[i]
                     for k in range(i):
                         solution[k] -= lower[i, k] * value
-                _invert_diagonal(lower, size, scratch, diagonal)
                 for i in range(size):
                     weights[which_ridge, first + i] = solution[i]
+                if not explains:
+                    continue
+                _invert_diagonal(lower, size, scratch, diagonal)
+                for i in range(size):
                     gains[which_ridge, first + i] = solution[i] * solution[i] / diagonal[i]

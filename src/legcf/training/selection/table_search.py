@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,7 @@ _MOST_RIDGE = 80.0  # λ of a factorisation in a large catalogue; it is doubled 
 _MORE_ROUNDS = 2  # of a factorisation that goes on from another with half its λ; others were not measured
 _POPULARITY_POWERS = (0.3, 0.5)  # c of singular vectors
 _MOST_SINGULAR = 512  # columns
+_FIRST_SINGULAR = 2  # times the columns of the best table are found at first: the last of them are not exact
 _DENSE = 0.01  # pairs / (users · items) above which singular vectors are tried: they lose on LastFM (0.005)
 _TABLE_WIDTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # columns; the same for every file size
 _LEAST_TABLE_SHARE, _MOST_TABLE_SHARE = 0.4, 0.8  # of the byte budget; the rest is for the lists
@@ -221,13 +223,23 @@ class TableSearch:
             best = best.or_surely_better(wider)
             if best.form is not wider.form:
                 break
-        for table in self._singular() if self.deadline.allows(A_TABLE) else ():
-            width = min(best.form.table.width, table.width)
-            form = replace(best.form, table=self._narrowed(table, width))
+        return self._with_singular(best) if self._is_dense and self.deadline.allows(A_TABLE) else best
+
+    def _with_singular(self, best: Tried) -> Tried:
+        """Return singular vectors where they are surely better than this form; all that fit are found if they may be.
+
+        All powers of popularity have the same vectors.
+        """
+        first = self._singular_vectors(min(_FIRST_SINGULAR * best.form.table.width, self._widest))
+        for power in _POPULARITY_POWERS:
+            width = best.form.table.width
+            vectors = first if first.shape[1] >= width else self._widest_vectors
+            form = replace(best.form, table=self._singular(vectors[:, :width], power))
             alike = Tried(form, self._score(form, self.race.some))
             if lead(best.score, alike.score).exceeds():
                 best = best.over(alike)
             else:
+                table = self._singular(self._widest_vectors, power)
                 best = best.or_surely_better(self._best_form(table, best.form.list_weight))
         return best
 
@@ -245,18 +257,26 @@ class TableSearch:
         ranking = pooled_ranking(train, items, HISTORY_POWER, self.race.histories)
         return Table(setting, method, ranking), vectors, settings
 
-    def _singular(self) -> Iterator[Table]:
-        """Return tables of singular vectors where data is dense; all powers of popularity have the same vectors."""
+    @property
+    def _is_dense(self) -> bool:
         train = self.dataset.train
-        if train.num_pairs <= _DENSE * train.num_users * train.num_items:
-            return
+        return train.num_pairs > _DENSE * train.num_users * train.num_items
+
+    @cached_property
+    def _widest_vectors(self) -> FloatArray:
+        return self._singular_vectors(self._widest)
+
+    def _singular_vectors(self, width: int) -> FloatArray:
         rng = Stream.FACTORISATION.generator(self.config.seed)
-        vectors = singular_vectors(train, min(_MOST_SINGULAR, self._widest), rng)
-        for power in _POPULARITY_POWERS:
-            items = vectors * (np.maximum(train.item_degrees, 1) ** power).astype(np.float32)[:, None]
-            ranking = pooled_ranking(train, items, HISTORY_POWER + power, self.race.histories)
-            method = {"initial": "spectral", "popularity_power": power}
-            yield Table(f"spectral c={power:g}", method, ranking, HISTORY_POWER + power)
+        return singular_vectors(self.dataset.train, width, rng)
+
+    def _singular(self, vectors: FloatArray, power: float) -> Table:
+        """Return the table of these singular vectors and a power of popularity."""
+        train = self.dataset.train
+        items = vectors * (np.maximum(train.item_degrees, 1) ** power).astype(np.float32)[:, None]
+        ranking = pooled_ranking(train, items, HISTORY_POWER + power, self.race.histories)
+        method = {"initial": "spectral", "popularity_power": power}
+        return Table(f"spectral c={power:g}", method, ranking, HISTORY_POWER + power)
 
     def _best_form(self, table: Table, list_weight: float) -> Tried:
         """Select columns and bits: the largest table that fits, unless another is surely better beside its lists.
