@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """What makes the closed form gain at c > d? The preset `official` to its end, with one part or several changed.
 
-    python benchmarks/study_official.py DATA [--part NAME …] [--seeds N] [--batch N] [--rate X]
+    python benchmarks/study_official.py DATA [--part NAME …] [--seeds N …] [--batch N] [--rate X] [--folder FOLDER]
     python benchmarks/study_official.py DATA --page
 
 Every run has both stages, each ended by patience. A line for every epoch has validation, the mean weight of S and the
 mean lengths of composed rows and of meta-embeddings. A finished run is kept in benchmarks/results/official-DATA.json,
-and is not run again; test is measured once, on what the run ends with. `--page` draws
+and is not run again; test is measured once, on what the run ends with. With a FOLDER a run that was stopped goes on,
+and parts that differ in their update alone share one pretraining, which is the same for all of them. `--page` draws
 docs/images/official-DATA.svg; the table is made by paper_tables.py.
 """
 
 import argparse
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from one_file import write
 from paper_tables import OFFICIAL, official
 
 from legcf.core.config import merged
+from legcf.core.files import digest
 from legcf.data.interactions import Dataset
 from legcf.data.source import DataOptions, load_data
 from legcf.embeddings.legcf import Legcf
@@ -58,6 +61,7 @@ DRAWN = {
     "normalised once": "v",
     "update: refitted": "D",
 }
+VALIDATION_USERS = 10_000  # as the preset `graph`; LastFM has fewer
 Run = dict[str, Any]
 
 
@@ -66,22 +70,26 @@ def main() -> None:
     options.add_argument("data", help="a folder, a file, or a known name")
     options.add_argument("--part", nargs="+", choices=list(PARTS), default=list(PARTS))
     options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    options.add_argument("--batch", type=int, default=OFFICIAL["batch"], help="the release: 410")
-    options.add_argument("--rate", type=float, default=OFFICIAL["rate"], help="the release: 1e-3")
+    options.add_argument("--batch", type=int, help="the release: 410")
+    options.add_argument("--rate", type=float, help="the release: 1e-3")
+    options.add_argument("--folder", type=Path, help="checkpoints of runs under way, and of pretrainings")
     options.add_argument("--page", action="store_true", help="draw the figure; train nothing")
     given = options.parse_args()
     path = HERE / "results" / f"official-{Path(given.data).name}.json"
     if given.page:
-        draw(json.loads(path.read_text()), HERE.parent / "docs" / "images" / f"{path.stem}.svg")
+        usual = OFFICIAL[Path(given.data).name]
+        found = [run for run in _known(path) if usual.items() <= run.items()]
+        draw(found, HERE.parent / "docs" / "images" / f"{path.stem}.svg")
         return
     dataset = load_data(given.data, DataOptions())
+    usual = OFFICIAL[dataset.name]
+    batch, rate = given.batch or usual["batch"], given.rate or usual["rate"]
+    training = {"batch_size": batch, "learning_rate": rate, "validation_users": VALIDATION_USERS}
     for seed in given.seeds:
         for part in given.part:
-            facts = {"part": part, "seed": seed, "batch": given.batch, "rate": given.rate}
+            facts = {"part": part, "seed": seed, "batch": batch, "rate": rate}
             if not any(facts.items() <= run.items() for run in _known(path)):
-                run = facts | trained(
-                    dataset, PARTS[part], seed, {"batch_size": given.batch, "learning_rate": given.rate}
-                )
+                run = facts | trained(dataset, PARTS[part], seed, training, given.folder)
                 write(path, json.dumps([*_known(path), run]))
                 print(official([run]).splitlines()[-1], flush=True)
 
@@ -90,13 +98,15 @@ def _known(path: Path) -> list[Run]:
     return json.loads(path.read_text()) if path.exists() else []
 
 
-def trained(dataset: Dataset, part: dict[str, Any], seed: int, training: dict[str, Any]) -> Run:
+def trained(dataset: Dataset, part: dict[str, Any], seed: int, training: dict[str, Any], folder: Path | None) -> Run:
     """Every epoch of both stages, and test of what they end with."""
     config = resolve("legcf", None, "official", seed, merged({"method": part}, {"training": training}))
+    own, before = _folders(folder, dataset, config.model_dump(mode="json"))
     rng = np.random.default_rng(config.seed)
-    stages = [watched(stage) for stage in METHODS["legcf"].recipe(config.method, config.training)]
+    stages = [watched(stage, own, before) for stage in METHODS["legcf"].recipe(config.method, config.training)]
     model = build_model(config, dataset, rng, None)
-    session = Session(model, dataset, config, stages, rng, TrainingOptions(quiet=True))
+    session = Session(model, dataset, config, stages, rng, TrainingOptions(folder=own, quiet=True))
+    session.resume()
     session.run()
     test = evaluate(session.ranking(), dataset.test, [20], metrics=["recall", "ndcg"])
     epochs = [
@@ -108,14 +118,34 @@ def trained(dataset: Dataset, part: dict[str, Any], seed: int, training: dict[st
     return {"test": {name: round(value, 5) for name, value in test.items()}, "epochs": epochs}
 
 
-def watched(stage: Stage[Any]) -> Stage[Any]:
-    """The stage, with the sizes of weights, rows and meta-embeddings in every epoch's line."""
+def _folders(folder: Path | None, dataset: Dataset, config: Run) -> tuple[Path | None, Path | None]:
+    """The run's own folder, begun from a finished pretraining if there is one, and the folder of that."""
+    if folder is None:
+        return None, None
+    shared = config | {"method": {key: value for key, value in config["method"].items() if key != "update"}}
+    own, before = (
+        folder / f"{name}-{digest([dataset.content_hash, settings])[:12]}"
+        for name, settings in (("run", config), ("pretrained", shared))
+    )
+    if before.exists() and not own.exists():
+        shutil.copytree(before, own)
+    own.mkdir(parents=True, exist_ok=True)
+    return own, before
+
+
+def watched(stage: Stage[Any], own: Path | None, before: Path | None) -> Stage[Any]:
+    """The stage, with the sizes of weights, rows and meta-embeddings in every epoch's line; the second one keeps what
+    the first has left for other updates."""
     after_epoch = stage.after_epoch
+
+    def begin(session: TrainingView[Any]) -> None:
+        if own is not None and before is not None and stage.name == "alternate" and not before.exists():
+            shutil.copytree(own, before)
 
     def after_and_sizes(session: TrainingView[Any], epoch: int) -> dict[str, Any]:
         return {**after_epoch(session, epoch), "sizes": sizes(session.layer)}
 
-    stage.after_epoch = after_and_sizes  # type: ignore[method-assign]
+    stage.begin, stage.after_epoch = begin, after_and_sizes  # type: ignore[method-assign]
     return stage
 
 
@@ -139,7 +169,7 @@ def draw(found: list[Run], path: Path) -> None:
     figure = Figure(figsize=(10, 3.4), layout="constrained")
     axes = figure.subplots(1, 3)
     shown = {"ndcg@20": "validation NDCG@20", "weight": "mean weight of S", "row": "mean length of a composed row"}
-    for run in (run for run in found if run["seed"] == 0 and run["part"] in DRAWN and OFFICIAL.items() <= run.items()):
+    for run in (run for run in found if run["seed"] == 0 and run["part"] in DRAWN):
         pretrained = sum(epoch["stage"] == "pretrain" for epoch in run["epochs"])
         for one, (name, title) in zip(axes, shown.items(), strict=True):
             values = [epoch[name] for epoch in run["epochs"]]

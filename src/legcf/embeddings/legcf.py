@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from legcf.embeddings.base import EmbeddingLayer, smallest_type
+from legcf.embeddings.composed import composed
 from legcf.embeddings.legcf_codes import CodedLayer, LegcfConfig
 
 
@@ -54,5 +55,5 @@ class Legcf(CodedLayer, EmbeddingLayer[LegcfConfig]):
         state["indices"] = state["indices"].to(smallest_type(self.num_buckets))
 
     def _composed(self, indices: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        rows = nn.functional.embedding_bag(indices, self.meta_rows(), per_sample_weights=weights, mode="sum")
+        rows = composed(self.meta_rows(), indices, weights)
         return torch.tanh(rows) if self.config.tanh else rows

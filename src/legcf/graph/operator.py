@@ -74,10 +74,14 @@ class Operator:
             elif term:
                 product = self.times(power, spare)
                 spare, power = (power if term > 1 else None), product
-            block_rows = power if rows is None or (term and term == terms - 1) else power[rows]
+            whole = rows is None or (term and term == terms - 1)
             for block in range(blocks):
-                if coefficients[block, term] != 0:
-                    _add_scaled(result, block_rows, coefficients[block, term], block * width)
+                if coefficients[block, term] == 0:
+                    continue
+                if whole:
+                    _add_scaled(result, power, coefficients[block, term], block * width)
+                else:
+                    _add_scaled_from(result, power, rows, coefficients[block, term], block * width)
         return result
 
     def adjoint_polynomial(
@@ -86,19 +90,26 @@ class Operator:
         """Apply the transpose of `polynomial`, by Horner's rule: one product a layer."""
         blocks, terms = coefficients.shape
         width = gradient.shape[1] // blocks
-        by_term = [_combined(gradient, coefficients[:, term], width) for term in range(terms)]
+        last = _combined(gradient, coefficients[:, -1], width)
         if rows is None:
-            result = by_term[-1]
+            result = last
         elif terms == 1:
             result = np.zeros((self.matrix.shape[1], width), dtype=np.float32)
-            result[rows] = by_term[0]
+            result[rows] = last
             return result
         for term in range(terms - 2, -1, -1):
             if rows is not None and term == terms - 2:
-                result = self.transposed.times_from(rows, by_term[-1])
+                result = self.transposed.times_from(rows, last)
             else:
                 result = self.transposed.times(result)
-            result[slice(None) if rows is None else rows] += by_term[term]
+            for block in range(blocks):
+                part = gradient[:, block * width : (block + 1) * width]
+                if coefficients[block, term] == 0:
+                    continue
+                if rows is None:
+                    _add_scaled(result, part, coefficients[block, term], 0)
+                else:
+                    _add_scaled_at(result, part, rows, coefficients[block, term])
         return result
 
 
@@ -169,3 +180,19 @@ def _add_scaled(result, rows, scale, offset):  # type: ignore[no-untyped-def]
     for row in prange(rows.shape[0]):
         for column in range(rows.shape[1]):
             result[row, offset + column] += scale * rows[row, column]
+
+
+@njit(cache=True, parallel=True)
+def _add_scaled_from(result, rows, chosen, scale, offset):  # type: ignore[no-untyped-def]
+    for position in prange(len(chosen)):
+        row = rows[chosen[position]]
+        for column in range(rows.shape[1]):
+            result[position, offset + column] += scale * row[column]
+
+
+@njit(cache=True, parallel=True)
+def _add_scaled_at(result, rows, places, scale):  # type: ignore[no-untyped-def]
+    for position in prange(len(places)):
+        row = result[places[position]]
+        for column in range(rows.shape[1]):
+            row[column] += scale * rows[position, column]

@@ -3,6 +3,7 @@
 
 import json
 import os
+import shlex
 import signal
 import sqlite3
 import time
@@ -113,11 +114,14 @@ def test_a_fresh_clone_goes_on_from_its_report(tmp_path: Path, folder: Path, mon
 
 
 def test_one_row_alone(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others stay in the report, as missing, and the whole goes on from it."""
+    """The others stay in the report, as missing, and the whole goes on from it; commands call the data as typed."""
     monkeypatch.setitem(STUDIES, "ablation", Study("Tiny", "table", tiny_cells))
+    monkeypatch.chdir(folder.parent)
     name, *others = [cell.name for cell in tiny_cells(StudyContext("planted", 40, 40))]
-    done = legcf("reproduce", "ablation", "--data", folder, "--out", tmp_path, "--row", name, "--json")
+    done = legcf("reproduce", "ablation", "--data", folder.name, "--out", tmp_path, "--row", name, "--json")
     assert done.code == 0, done.err
+    (run,) = json.loads((tmp_path / "results.json").read_text())["runs"]
+    assert shlex.split(run["command"])[:3] == ["legcf", "train", folder.name]
     problems = {line["cell"]: line["problem"] for line in json.loads(done.out)["tables"][0]["lines"]}
     assert problems[name] is None
     assert all(problems[other] for other in others)

@@ -67,7 +67,7 @@ def reproduce(
     options = data_options.model_dump(mode="json", exclude_defaults=True)
     overrides = with_current_keys(parse_assignments(settings or []), method=None)
     request = StudyRequest(
-        study, source, options, seeds, effort, minutes_per_run, overrides, workers, scheduler, tuple(rows or ())
+        study, source, options, seeds, effort, minutes_per_run, overrides, workers, scheduler, tuple(rows or ()), data
     )
     request.check()
     check_suffix(output)

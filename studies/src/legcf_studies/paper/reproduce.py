@@ -33,6 +33,8 @@ class StudyRequest:
     """The address of a Dask scheduler whose workers do the runs."""
     rows: Sequence[str] = ()
     """Names of the rows that are run; all if there are none. The report shows the others as missing."""
+    typed: str | None = None
+    """What commands in the report call the data; the source itself if None."""
 
     def check(self) -> None:
         chosen_studies(self.study)
@@ -69,7 +71,8 @@ def reproduce(
     asked = plans(request, dataset)
     for name, planned in asked.items():
         store.remember_study(name, dataset.name, request.effort, _remembered(planned, request, dataset))
-    common = (store, request.source, request.options, _study_context(request, dataset), tell)
+    source, context = request.source, _study_context(request, dataset)
+    common = (store, source, request.typed or source, request.options, context, tell)
     scheduler: Scheduler = (
         HereScheduler(*common, workers=request.workers or cores())
         if request.scheduler is None

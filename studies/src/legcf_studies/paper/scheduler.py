@@ -35,6 +35,7 @@ class Scheduler:
 
     store: ResultStore
     source: str
+    typed: str
     options: Mapping[str, Any]
     context: StudyContext
     tell: Callable[[str, Run], None]
@@ -66,7 +67,7 @@ class Scheduler:
             self.store.fail(run.key, outcome.error)
             self.tell("failed", run)
             return
-        self.store.finish(run.key, outcome, run.cell.command(self.source, run.seed, self.options))
+        self.store.finish(run.key, outcome, run.cell.command(self.typed, run.seed, self.options))
         self.tell("finished", run)
 
 

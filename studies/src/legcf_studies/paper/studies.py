@@ -29,6 +29,7 @@ _WATCHED = {"monitor": "ndcg@20", "validation_users": 5000}
 _STEPS_PER_EPOCH = 100  # of a quick run on the basis, where an epoch takes seconds
 _SMALLEST_BATCH, _LARGEST_BATCH = 256, 8192
 _RATE_OF_LARGEST = 1e-2
+_RELEASED_VALIDATION_USERS = 10_000  # as the presets `graph` have it
 _RATES: dict[str, Any] = read_json(Path(__file__).with_name("rates.json"))
 _MANY_PAIRS = 10**6  # where their number is not known
 _SMALLEST_POOL, _PAIRS_A_NEGATIVE = 512, 4  # of negatives that a batch shares: a step costs what it has of entities
@@ -76,6 +77,7 @@ def table2(context: StudyContext) -> list[Cell]:
     return [
         *_rivals(context),
         _legcf(context, "legcf", "LEGCF (paper, closed form)", group="LEGCF"),
+        _ours(context, "official", "LEGCF (paper, as released)", about=_released(context)),
         _legcf(context, "legcf-refit", "LEGCF (paper, refitted)", _REFIT, group="LEGCF"),
         _ours(context, "graph-pursuit", "LEGCF (paper, matching pursuit)"),
         _ours(context, "items-only", "LEGCF (ours, items only)"),
@@ -239,6 +241,17 @@ def _quick_basis(context: StudyContext) -> dict[str, Any]:
         "epochs": QUICK_EPOCHS, "patience": _NO_PATIENCE,
         **_WATCHED,
     }  # fmt: skip
+
+
+def _released(context: StudyContext) -> dict[str, Any]:
+    """Return larger batches for the release's settings, at a rate that goes with them: so its codebook travels as far
+    in an epoch, and LastFM's result is kept (docs/paper-checked.md)."""
+    if context.effort != "quick":
+        return {}
+    made_for = METHODS["legcf"].layer.presets["official"]["training"]
+    times = max(1, round(2 * _batch(context) / made_for["batch_size"]))
+    larger = {name: times * made_for[name] for name in ("batch_size", "learning_rate")}
+    return {"training": {**larger, "validation_users": _RELEASED_VALIDATION_USERS}}
 
 
 def _pool(batch: int) -> int:
