@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from legcf.core.jit import njit, prange
+from legcf.embeddings.legcf_codes import compose_rows
 
 _COLUMNS = 32  # of a codebook that one thread adds up: two cache lines
 
@@ -16,8 +17,8 @@ class _Composed(torch.autograd.Function):
     def forward(ctx: Any, codebook: torch.Tensor, indices: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         ctx.save_for_backward(indices, weights)
         ctx.size = len(codebook)
-        result = np.empty((len(indices), codebook.shape[1]), dtype=np.float32)
-        _compose(indices.numpy(), weights.numpy(), codebook.detach().numpy(), result)
+        result = np.zeros((len(indices), codebook.shape[1]), dtype=np.float32)
+        compose_rows(indices.numpy(), weights.numpy(), codebook.detach().numpy(), result)
         return torch.from_numpy(result)
 
     @staticmethod
@@ -32,17 +33,6 @@ def composed(codebook: torch.Tensor, indices: torch.Tensor, weights: torch.Tenso
     """Return Σ_j weights[:, j] · codebook[indices[:, j]], differentiable in the codebook."""
     result: torch.Tensor = _Composed.apply(codebook, indices, weights)  # type: ignore[no-untyped-call]
     return result
-
-
-@njit(cache=True, parallel=True, fastmath=True)
-def _compose(indices, weights, codebook, result):  # type: ignore[no-untyped-def]
-    for row in prange(len(indices)):
-        out = result[row]
-        out[:] = 0
-        for number in range(indices.shape[1]):
-            weight, source = weights[row, number], codebook[indices[row, number]]
-            for column in range(codebook.shape[1]):
-                out[column] += weight * source[column]
 
 
 @njit(cache=True, parallel=True, fastmath=True)

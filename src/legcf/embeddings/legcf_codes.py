@@ -301,13 +301,13 @@ class SolvedCodes(CodedLayer, SolvedLayer[LegcfConfig]):
 
     def table(self) -> FloatArray:
         rows = np.zeros((self.num_entities, self.config.dim), dtype=np.float32)
-        _compose(*map(self.array, ("indices", "weights", "codebook")), rows[self.first_coded :])
+        compose_rows(*map(self.array, ("indices", "weights", "codebook")), rows[self.first_coded :])
         return rows
 
     def item_rows(self) -> FloatArray:
         first = self.num_users - self.first_coded
         rows = np.zeros((self.num_items, self.config.dim), dtype=np.float32)
-        _compose(self.array("indices")[first:], self.array("weights")[first:], self.array("codebook"), rows)
+        compose_rows(self.array("indices")[first:], self.array("weights")[first:], self.array("codebook"), rows)
         return rows
 
     def input_rows(self) -> FloatArray:
@@ -322,7 +322,7 @@ class SolvedCodes(CodedLayer, SolvedLayer[LegcfConfig]):
 
 
 @njit(cache=True, parallel=True, fastmath={"contract"})
-def _compose(indices, weights, codebook, rows):  # type: ignore[no-untyped-def]
+def compose_rows(indices, weights, codebook, rows):  # type: ignore[no-untyped-def]
     """Add one meta-embedding after the other, each product and sum rounded once, as torch does it."""
     for row in prange(len(indices)):
         for entry in range(indices.shape[1]):
