@@ -75,8 +75,8 @@ LEGCF_PRESETS: dict[str, dict[str, Any]] = {
     # of few bits, whichever ranks better, and item lists hold what they lose. On Gowalla one epoch trains the 966
     # meta-embeddings of 1.66 MB; those of 4 MB (four an item) have 0.1899 / 0.1119 on validation after one, and
     # 0.1925 / 0.1134 after four (seed 51). Other numbers were not measured. Half the negatives of twice the weight, in
-    # batches of half the size, and codes from two rounds: 0.1450 on validation of Gowalla (√(recall · NDCG), seeds 21 to
-    # 23), as in the other presets and from four rounds 0.1451, in a tenth more time; a quarter of the negatives lost 1 %.
+    # batches of half the size, and codes from two rounds: 0.1450 on validation of Gowalla (√(recall · NDCG), seeds 21
+    # to 23), as in the other presets and from four rounds 0.1451, in a tenth more time. A quarter of them lost 1 %.
     "default": {
         **_ITEMS_ONLY,
         "method": {**_ITEMS_ONLY["method"], "coding_rounds": 2},
