@@ -191,8 +191,8 @@ def _add_scaled_from(result, rows, chosen, scale, offset):  # type: ignore[no-un
 
 
 @njit(cache=True, parallel=True)
-def _add_scaled_at(result, rows, places, scale):  # type: ignore[no-untyped-def]
-    for position in prange(len(places)):
-        row = result[places[position]]
+def _add_scaled_at(result, rows, chosen, scale):  # type: ignore[no-untyped-def]
+    for position in prange(len(chosen)):
+        row = result[chosen[position]]
         for column in range(rows.shape[1]):
             row[column] += scale * rows[position, column]

@@ -110,9 +110,11 @@ def _because(scorer: Scorer, history: Positions, positions: Positions, parts: Fl
         best[:, reason] = rest.argmax(axis=1)
         values[:, reason] = rest[every, best[:, reason]]
         rest[every, best[:, reason]] = -np.inf
-    places, model = history[best].ravel(), scorer.model
-    entries = zip(model.items.external(places), places.tolist(), values.ravel().tolist(), strict=True)
-    named = [Scored(identifier, part, model.item_name(place)) for identifier, place, part in entries]
+    items_of_reasons, model = history[best].ravel(), scorer.model
+    entries = zip(
+        model.items.external(items_of_reasons), items_of_reasons.tolist(), values.ravel().tolist(), strict=True
+    )
+    named = [Scored(identifier, part, model.item_name(item)) for identifier, item, part in entries]
     return [
         [entry for entry in named[start : start + reasons] if entry.score > 0]
         for start in range(0, len(named), reasons)
