@@ -2,9 +2,12 @@
 """Run uvicorn so that a stop drops no request: in this process, or in several workers that are watched."""
 
 import asyncio
+import ctypes
 import multiprocessing
 import signal
 import socket
+import struct
+import sys
 import threading
 from contextlib import suppress
 from typing import Any
@@ -17,6 +20,14 @@ from legcf.server.protocol import ServerProtocol
 
 _GRACE_SECONDS = 20  # for requests under way when the server has to stop
 _LOOK_SECONDS = 0.3  # between two looks at whether all workers run
+_HANDSHAKE_SECONDS = 0.1  # for connections whose handshake was under way when the listener was shut
+_SO_ATTACH_FILTER = 26  # Linux; Python has no name for it
+_NO_NEW_CONNECTION = (  # a socket filter (code, if true, if false, value): drop a packet whose TCP flags have SYN
+    (0x30, 0, 0, 13),  # load the byte of flags
+    (0x45, 0, 1, 0x02),  # is SYN set?
+    (0x06, 0, 0, 0),  # drop
+    (0x06, 0, 0, 0xFFFFFFFF),  # keep
+)
 
 
 def server_options() -> dict[str, Any]:
@@ -34,9 +45,15 @@ def server_options() -> dict[str, Any]:
 
 
 class DrainingServer(uvicorn.Server):
-    """Take every connection that waits before the listener is closed: closing it would reset them."""
+    """Take every connection that waits before the listener is closed: closing it would reset them.
+
+    A client that comes meanwhile gets no answer, tries again by itself and is refused once the listener is closed.
+    """
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for listener in sockets or ():
+            _shut(listener)
+        await asyncio.sleep(_HANDSHAKE_SECONDS)  # those that come meanwhile are served as ever
         waiting = [connection for listener in sockets or () for connection in _accept_all(listener)]
         for server in self.servers:
             server.close()
@@ -49,6 +66,16 @@ class DrainingServer(uvicorn.Server):
 
     def _protocol(self) -> asyncio.Protocol:
         return ServerProtocol(self.config, self.server_state, self.lifespan.state)
+
+
+def _shut(listener: socket.socket) -> None:
+    """Let no new connection begin, where the system can do so; those that have begun can still be accepted."""
+    if sys.platform != "linux":
+        return
+    program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in _NO_NEW_CONNECTION))
+    with suppress(OSError):  # a sandbox may forbid it, and a socket file needs none
+        described = struct.pack("HP", len(_NO_NEW_CONNECTION), ctypes.addressof(program))
+        listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, described)
 
 
 def _accept_all(listener: socket.socket) -> list[socket.socket]:
