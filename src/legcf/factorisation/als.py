@@ -18,7 +18,7 @@ from legcf.core.progress import progress
 from legcf.data.interactions import MANY_PAIRS, SAMPLE_ITEMS, Interactions
 from legcf.evaluation.evaluate import evaluate
 from legcf.factorisation.half_step import solve_shared, solve_side, tiles_of
-from legcf.factorisation.history_vectors import history_ranking
+from legcf.factorisation.history_vectors import HISTORY_POWER, history_items, pooled_ranking
 
 _FIRST_ALPHA = 10.0  # in the middle of what was best: 5 on LastFM, 10 on Yelp2018, 20 on Gowalla
 _HIDDEN = 0.1  # share of the training pairs that α is scored by; not measured, nor are the next two
@@ -117,6 +117,7 @@ def with_alpha(
     if not len(able):
         return settings.model_copy(update={"alpha": _FIRST_ALPHA})
     sample = np.sort(rng.choice(able, min(_EVAL_USERS, len(able)), replace=False))
+    truth, histories = truth.of_users(sample), seen.of_users(sample)
     start = int(rng.integers(2**32))
 
     def score(alpha: float) -> float:
@@ -129,7 +130,8 @@ def with_alpha(
             quiet,
             f"Factorising with α = {alpha:g}",
         )
-        return evaluate(history_ranking(seen, users, items), truth, (20,), sample, ("ndcg",))["ndcg@20"]
+        ranking = pooled_ranking(seen, history_items(seen, users, items), HISTORY_POWER, histories)
+        return evaluate(ranking, truth, (20,), metrics=("ndcg",))["ndcg@20"]
 
     return settings.model_copy(update={"alpha": climb(score, _FIRST_ALPHA, 0.1 * _FIRST_ALPHA, 10 * _FIRST_ALPHA)})
 

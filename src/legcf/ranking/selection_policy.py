@@ -55,6 +55,10 @@ class SelectionPolicy:
     """A ratio of selection scores. Codes are not trained if they start below this share of the best table's score:
     training never made up for it in the runs behind docs/results.md. In small data codes are trained only where their
     start is surely better than the table. Alternatives were not recorded."""
+    hopeless_below: float
+    """A ratio of selection scores. If the table of the first λ is below this share of its rival, and surely, no further
+    one is tried. In small data another form was never worth 1.5 %, by the runs behind docs/results.md. In a large
+    catalogue a better λ adds up to 1.2 % (Gowalla, four seeds), and a table has to be 1 % ahead of trained codes."""
     favours_training: bool
     """Whether the trained model is kept unless the best model that needs no training is surely better, or the other way
     round (`is_improvement`; docs/study.md, section 12)."""
@@ -74,6 +78,7 @@ SMALL = SelectionPolicy(
     fits_factorisation_on_folds=True,
     codes_within=32.0,
     skip_training_below=math.inf,
+    hopeless_below=0.985,
     favours_training=False,
 )
 LARGE = SelectionPolicy(
@@ -85,5 +90,6 @@ LARGE = SelectionPolicy(
     fits_factorisation_on_folds=False,
     codes_within=math.inf,
     skip_training_below=0.95,
+    hopeless_below=0.995,
     favours_training=True,
 )

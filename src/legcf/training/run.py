@@ -219,7 +219,7 @@ def _make(dataset: Dataset, sized: RunConfig, byte_budget: int | None, options: 
     # Selected before any training, and so the same again when a run is resumed; then nothing is reported twice.
     resumes = options.resume and session.can_resume()
     untrained = select_untrained(session, builder, untrained_model, report=not resumes)
-    selected = train_or_keep(session, replace(builder, config=untrained.ranking), untrained, resumes)
+    selected = train_or_keep(session, replace(builder, config=untrained.ranking), untrained_model, untrained, resumes)
     selected = with_popularity(selected, builder, dataset)
     selected, known = with_recency(with_repeats(selected, builder, dataset), dataset)
     selected = replace(selected, ranking=replace(selected.ranking, dislikes=dataset.dislikes))

@@ -56,10 +56,6 @@ class Deadline:
         """Return whether what takes so long would be done in time."""
         return units * self.unit + seconds < self.left
 
-    def sooner(self, units: float) -> Deadline:
-        """Return one that leaves so much time for what comes after."""
-        return replace(self, at=self.at - units * self.unit)
-
     def require(self, units: float = 0.0, seconds: float = 0.0) -> None:
         """Raise OutOfTime where what takes so long would not be done in time."""
         if not self.allows(units, seconds):

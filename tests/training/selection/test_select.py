@@ -24,6 +24,7 @@ from legcf.scoring.scorer import Request, Scorer
 from legcf.training import shared_work
 from legcf.training.registry import resolve
 from legcf.training.run import build_model, train
+from legcf.training.selection import table_search
 from legcf.training.selection.select import select_untrained
 from legcf.training.selection.table_search import TableSearch, sizes
 from legcf.training.session import TrainingOptions
@@ -226,14 +227,48 @@ def test_one_factorisation_serves_the_codes_and_the_table(
     assert trained.metrics["validation"]["ndcg@20"] > 0
 
 
-def test_a_large_catalogue_drops_tables_that_are_far_behind_the_codes(
-    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take all data for a large catalogue."""
     monkeypatch.setattr(selection_policy, "LARGE_CATALOGUE", 0)
     monkeypatch.setattr(selection_policy, "FEW_PAIRS", 0)
-    config = resolve(overrides={"method": SMALL, "training": QUICK, "ranking": {"bytes": 20_000}})
+
+
+@pytest.mark.parametrize(("reach", "searched"), [(0.0, False), (1e9, True)])
+def test_a_large_catalogue_searches_tables_beside_trained_codes_if_they_may_be_ahead(
+    reach: float, searched: bool, dataset: Dataset, large: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_search, "_REACH", reach)
+    wide = {"c": 8, "dim": 32}  # as wide as tables of 120 items may be
+    config = resolve(overrides={"method": wide, "training": QUICK, "ranking": {"bytes": 20_000}})
     trained = train(dataset, config, TrainingOptions(quiet=True))
-    names = [line["search"]["start"] for line in trained.curve if "start" in line.get("search", {})]
+    looked_at = [line for line in trained.curve if line["stage"] == "choose" and "als" in str(line["search"])]
+    assert 1 <= len(looked_at) <= 14, "one table, with several weights of lists"
+    stages = [line["stage"] for line in trained.curve]
+    assert "pretrain" in stages
+    assert ("tables" in stages) == searched
+    names = [line["search"]["start"] for line in trained.curve if line["stage"] == "tables"]
     ridges = {name.split("λ=")[1].split()[0] for name in names if "λ=" in name}
-    assert "5" in ridges  # of the codes' own factorisation, then on by doubling
     assert ridges <= {"5", "10", "20", "40", "80"}
+    if searched:
+        assert stages.index("tables") > stages.index("pretrain")
+        assert "5" in ridges  # of the codes' own factorisation, then on by doubling
+
+
+def test_a_run_in_a_large_catalogue_that_was_stopped_among_its_tables_ends_the_same(
+    dataset: Dataset, large: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_search, "_REACH", 1e9)
+    training = {**QUICK, "checkpoint_seconds": 0}
+    config = resolve(overrides={"method": SMALL, "training": training, "ranking": {"bytes": 20_000}})
+    whole = train(dataset, config, TrainingOptions(tmp_path / "whole", quiet=True))
+
+    def stop(line: dict[str, Any]) -> None:
+        if line["stage"] == "tables" and line["epoch"] == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(dataset, config, TrainingOptions(tmp_path / "stopped", quiet=True, on_epoch=stop))
+    resumed = train(dataset, config, TrainingOptions(tmp_path / "stopped", resume=True, quiet=True))
+    assert resumed.metrics["test"] == whole.metrics["test"]
+    assert resumed.config == whole.config

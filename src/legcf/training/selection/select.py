@@ -9,7 +9,6 @@ here is made by `Evaluator.selection_score`.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,7 +25,7 @@ from legcf.ranking.score import Lead, lead
 from legcf.ranking.selection_policy import SelectionPolicy, is_improvement
 from legcf.training.build import Model
 from legcf.training.selection.table_search import FEW_USERS, SOME_USERS, Build, Candidate, Race, TableSearch, sizes
-from legcf.training.session import AFTER_TRAINING, FIND_ALPHA, TRAINING, Deadline, OutOfTime
+from legcf.training.session import FIND_ALPHA, TRAINING, Deadline, OutOfTime
 from legcf.training.session import RunSession as Session
 from legcf.training.shared_work import Work, without_size
 
@@ -68,6 +67,8 @@ class Untrained:
     """Of the candidate over the best of the others."""
     rival: str = "codes before training"
     """Which other that is."""
+    look: float | None = None
+    """The score of a first look at tables, which are searched beside the trained codes; None: they have been."""
 
 
 def with_factorisation(config: RunConfig, dataset: Dataset, work: Work, deadline: Deadline) -> RunConfig:
@@ -113,26 +114,32 @@ def select_untrained(session: Session, builder: RankingBuilder, build: Build, re
         return Untrained(config.ranking)
     race = _race(session, "choose", report)
     if session.model is None:
-        options = session.options
-        alone = TableSearch(config, dataset, byte_budget, fitter, build, race, options.work, options.deadline)
-        best = alone.best_alone()
+        best = _search(session, builder, build, race).best_alone()
         return Untrained(best.config.ranking, best, skips_training=True, lead=best.lead, rival=best.rival)
     if config.ranking.fit_lists:
         builder = replace(builder, config=_list_settings(session, builder, fitter, race))
-    start = _start(session, builder, race)
-    with_lists = config.model_copy(update={"ranking": builder.config})
-    policy, options = SelectionPolicy.of(dataset.train), session.options
-    deadline = options.deadline.sooner(TRAINING + AFTER_TRAINING if policy.favours_training else 0.0)
-    search = TableSearch(with_lists, dataset, byte_budget, fitter, build, race, options.work, deadline)
-    table = None
-    with suppress(OutOfTime):  # then the model's start is what there is
-        table = search.best(start.quick_score)
+    start, policy = _start(session, builder, race), SelectionPolicy.of(dataset.train)
+    search = _search(session, builder, build, race)
+    if policy.favours_training and config.training.epochs:
+        look = search.look()
+        if look is None or start.quick_score >= policy.skip_training_below * look:
+            return Untrained(builder.config, start, look=look)
+    table = search.best(start)
     if table is None or (
         table.score <= start.score if policy.favours_training else is_improvement(start.score, table.score)
     ):
         return Untrained(builder.config, start)
     skips = start.score < policy.skip_training_below * table.score
     return Untrained(builder.config, table, skips, lead(table.score, start.score))
+
+
+def _search(session: Session, builder: RankingBuilder, build: Build, race: Race) -> TableSearch:
+    """Return the search for a table beside lists as this builder has them."""
+    assert builder.byte_budget is not None
+    assert builder.fitter is not None
+    config, options = session.config.model_copy(update={"ranking": builder.config}), session.options
+    of = (session.dataset, builder.byte_budget, builder.fitter)
+    return TableSearch(config, *of, build, race, options.work, options.deadline)
 
 
 def _race(session: Session, stage: str, report: bool = True) -> Race:
@@ -173,28 +180,54 @@ def _start(session: Session, builder: RankingBuilder, race: Race) -> Candidate:
     return Candidate(config, score, restore, quick_score)
 
 
-def train_or_keep(session: Session, builder: RankingBuilder, untrained: Untrained, resumes: bool) -> Selected:
-    """Return the model that the session trains, or goes on to train, or the untrained candidate if it scores higher.
+def train_or_keep(
+    session: Session, builder: RankingBuilder, build: Build, untrained: Untrained, resumes: bool
+) -> Selected:
+    """Return the model that the session trains, or goes on to train, or one that needs no training if it scores higher.
 
-    Training is skipped if the candidate is far ahead. In a large catalogue the candidate has to be ahead by a margin,
-    in a small one the trained model has to. Lists change what is best: codes that rank better after training may do
-    worse beside them.
+    Training is skipped if that one is far ahead. In a large catalogue it has to be ahead by a margin, in a small one
+    the trained model has to. Lists change what is best: codes that rank better after training may do worse beside them.
     """
     candidate = untrained.candidate
     if candidate is not None and (untrained.skips_training or not session.config.training.epochs):
         return _made(candidate, builder, untrained.lead, untrained.rival)
     try:
-        return _trained_or_kept(session, builder, candidate, resumes)
+        trained = _trained(session, builder, candidate is not None, resumes)
     except OutOfTime:
         if candidate is None:
             raise
+        candidate = _or_table(candidate, session, builder, build, untrained.look, candidate)
         return _made(candidate, builder, untrained.lead, untrained.rival)
+    if candidate is None:
+        return _made(trained, builder)
+    candidate = _or_table(candidate, session, builder, build, untrained.look, trained)
+    score = trained.score
+    if SelectionPolicy.of(session.dataset.train).favours_training:
+        keeps = is_improvement(candidate.score, score)
+    else:
+        keeps = not is_improvement(score, candidate.score)
+    session.options.work.forget(builder.fitter)
+    if keeps:
+        return _made(candidate, builder, lead(candidate.score, score), "the trained codes")
+    return _made(trained, builder, lead(score, candidate.score), "what needs no training")
 
 
-def _trained_or_kept(session: Session, builder: RankingBuilder, candidate: Candidate | None, resumes: bool) -> Selected:
+def _or_table(
+    candidate: Candidate, session: Session, builder: RankingBuilder, build: Build, look: float | None, rival: Candidate
+) -> Candidate:
+    """Return the best table where it scores higher than the candidate, and a first look says it may reach the rival."""
+    if look is None:
+        return candidate
+    search = _search(session, builder, build, _race(session, "tables"))
+    table = search.best(rival) if search.may_reach(rival, look) else None
+    return candidate if table is None or table.score <= candidate.score else table
+
+
+def _trained(session: Session, builder: RankingBuilder, compares: bool, resumes: bool) -> Candidate:
+    """Train, weigh the lists beside the trained model, and evaluate it with them where there is another."""
     work = session.options.work
     work.forget(builder.fitter)
-    if candidate is not None:
+    if compares:
         session.options.deadline.require(TRAINING)
     if resumes:
         session.resume()
@@ -203,28 +236,15 @@ def _trained_or_kept(session: Session, builder: RankingBuilder, candidate: Candi
     work.forget(builder.fitter)
     if not session.validates:
         built = builder.build(session.model.ranking(), None)
-        return Selected(session.model, built.ranking, session.config.model_copy(update={"ranking": built.config}))
-    trained = _trained(session, builder, compares=candidate is not None)
-    work.forget(builder.fitter)
-    if candidate is None:
-        return _made(trained, builder)
-    score = trained.score
-    if SelectionPolicy.of(session.dataset.train).favours_training:
-        keeps = is_improvement(candidate.score, score)
-    else:
-        keeps = not is_improvement(score, candidate.score)
-    if keeps:
-        return _made(candidate, builder, lead(candidate.score, score), "the trained codes")
-    return _made(trained, builder, lead(score, candidate.score), "what needs no training")
-
-
-def _trained(session: Session, builder: RankingBuilder, compares: bool) -> Candidate:
-    """Weigh the lists beside the trained model, and evaluate it with them where there is another."""
+        config = session.config.model_copy(update={"ranking": built.config})
+        return Candidate(config, 0.0, lambda _: session.model)
     race = _race(session, "lists")
     sampled = builder.build(session.model.ranking(race.users), race.everyone)
     config = session.config.model_copy(update={"ranking": sampled.config})
-    score = race.everyone(sampled.ranking, {"trained": True}) if compares else 0.0
-    return Candidate(config, score, lambda _: session.model)
+    facts = {"trained": True}
+    score = race.everyone(sampled.ranking, facts) if compares else 0.0
+    quick_score = race.some(sampled.ranking, facts) if compares else 0.0
+    return Candidate(config, score, lambda _: session.model, quick_score)
 
 
 def _made(candidate: Candidate, builder: RankingBuilder, ahead: Lead | None = None, rival: str = "") -> Selected:
