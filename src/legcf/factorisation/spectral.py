@@ -7,6 +7,7 @@ c = ½ would be theirs.
 """
 
 import numpy as np
+import scipy.sparse as sp
 
 from legcf.core import distributed
 from legcf.core.arrays import FloatArray
@@ -16,13 +17,17 @@ from legcf.graph.operator import Operator
 
 _MORE = 16  # columns beside those that are returned, so that the last of them are right as well
 _ROUNDS = 3  # of the power iteration; not measured
+_FEW_USERS = 1024  # up to whom exact vectors take less time
+_LEAST_VALUE = 1e-5  # of the largest singular value: directions below it are nothing but rounding
 
 
 def singular_vectors(train: Interactions, width: int, rng: np.random.Generator, rounds: int = _ROUNDS) -> FloatArray:
     """Return Q (items × width), largest singular value first; fewer columns where the data has no more.
 
-    `rounds` of the power iteration: the more, the nearer they are to the exact ones.
+    `rounds` of the power iteration: the more, the nearer they are to the exact ones, which few users have at once.
     """
+    if train.num_users <= _FEW_USERS:
+        return _exact(degree_normalised(train), min(width, train.num_items, train.num_users))
     local = distributed.local_rows(distributed.row_partition(train.indptr))
     scaled = Operator(degree_normalised(train)[local], symmetric=False)
     columns = min(width + _MORE, train.num_items, train.num_users)
@@ -35,3 +40,11 @@ def singular_vectors(train: Interactions, width: int, rng: np.random.Generator, 
     _, directions = np.linalg.eigh(distributed.all_reduce_sum(image.T @ image))
     vectors: FloatArray = np.ascontiguousarray((basis @ directions[:, ::-1])[:, :width], dtype=np.float32)
     return vectors
+
+
+def _exact(scaled: sp.csr_matrix, width: int) -> FloatArray:
+    """Return Q by the products of all users with each other: Q = Aᵀ P Σ⁻¹."""
+    squares, directions = np.linalg.eigh((scaled @ scaled.T).toarray().astype(np.float64))
+    values = np.sqrt(np.maximum(squares[::-1][:width], 0.0))
+    vectors: FloatArray = (scaled.T @ directions[:, ::-1][:, :width]) / np.maximum(values, _LEAST_VALUE * values[0])
+    return np.ascontiguousarray(vectors, dtype=np.float32)
