@@ -8,8 +8,9 @@ Every row is trained and tested once and then kept in benchmarks/results/frontie
 on where it was. `--page` writes the table of docs/size.md and its figure from these files.
 
 Rows of `legcf` are whole model files as `legcf train DATA --protocol legcf --cold keep --bytes SIZE --seed SEED` and
-`legcf export` make them; what sizes have in common is worked out once for all of them. The others are described in
-frontier_rivals.py; product quantisation needs faiss-cpu.
+`legcf export` make them (data of the registry, such as movielens-small: without `--protocol` and `--cold`); what sizes
+have in common is worked out once for all of them. The others are described in frontier_rivals.py; product quantisation
+needs faiss-cpu.
 """
 
 import argparse
@@ -50,7 +51,6 @@ def main() -> None:
 
 def _fill(data: Path, seed: int, kind: str, names: list[str] | None) -> None:
     """Make the rows of a kind that are not there yet."""
-    from legcf.data.options import DataOptions
     from legcf.data.source import load_data
 
     path = RESULTS / f"frontier-{data.name}.json"
@@ -62,7 +62,7 @@ def _fill(data: Path, seed: int, kind: str, names: list[str] | None) -> None:
     missing = [name for name in names if name not in have] if names is not None else [] if have else ["all"]
     if not missing:
         return
-    dataset = load_data(data, DataOptions(protocol=PROTOCOL, cold="keep"))
+    dataset = load_data(*source(data))
     if kind == "legcf":
         rows = model_files(data, dataset, seed, missing)
     else:
@@ -78,17 +78,24 @@ def _fill(data: Path, seed: int, kind: str, names: list[str] | None) -> None:
         print(data.name, json.dumps(new), flush=True)
 
 
+def source(data: Path) -> tuple[Any, Any]:
+    """What to load, and how: a folder by the paper's protocol, a known data set by the usual one."""
+    from legcf.data.options import DataOptions
+
+    return (data, DataOptions(protocol=PROTOCOL, cold="keep")) if data.exists() else (str(data), DataOptions())
+
+
 def model_files(data: Path, dataset: Any, seed: int, sizes: list[str]) -> Iterator[tuple[str, ComparisonRow]]:
     """Model files of several sizes; a size that cannot hold the items says so."""
     from legcf.core.errors import UserError
-    from legcf.data.options import DataOptions
     from legcf.training.loop import TrainingOptions
     from legcf.training.registry import resolve
     from legcf.training.run import train
     from legcf.training.shared_work import SharedWork
 
     work = SharedWork()
-    about = DataOptions(protocol=PROTOCOL, cold="keep").reference(str(data))
+    name, options = source(data)
+    about = options.reference(str(name))
     for size in sizes:
         config = resolve("legcf", seed=seed, overrides={"ranking": {"bytes": size}}, data=about)
         with tempfile.TemporaryDirectory() as folder:
