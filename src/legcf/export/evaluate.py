@@ -7,8 +7,7 @@ import numpy as np
 
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset, Interactions
-from legcf.evaluation.evaluate import accuracy
-from legcf.evaluation.new_pairs import new_pairs
+from legcf.evaluation.evaluate import accuracy, new_pairs
 from legcf.export.build import served_histories, served_ranking
 from legcf.modelfile.served_model import ServedModel
 

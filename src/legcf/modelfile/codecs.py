@@ -165,7 +165,9 @@ def put_encoder(store: Store, name: str, encoder: FeatureEncoder, dtype: str) ->
     return {"coder": encoder.coder.to_json(), "rows": rows}
 
 
-def get_encoder(store: Store, name: str, config: dict[str, Any], width: int) -> FeatureEncoder:
+def get_encoder(store: Store, name: str, config: dict[str, Any] | None, width: int) -> FeatureEncoder | None:
+    if config is None:
+        return None
     coder = FeatureCoder.from_json(config["coder"])
     rows = get_matrix(store, f"{name}.rows", config["rows"])
     expect(coder.width <= _MOST_FEATURES and rows.shape[1] == width, f"{name} do not lead to vectors of items")

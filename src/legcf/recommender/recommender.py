@@ -21,8 +21,7 @@ from legcf.data.interactions import Dataset, Interactions
 from legcf.data.options import DataOptions
 from legcf.data.source import is_source, load_data, load_training_data
 from legcf.data.summary import what_was_kept
-from legcf.evaluation.evaluate import DEFAULT_KS, accuracy
-from legcf.evaluation.new_pairs import new_pairs
+from legcf.evaluation.evaluate import DEFAULT_KS, accuracy, new_pairs
 from legcf.export.export import ExportReport, export_model
 from legcf.export.options import ExportOptions
 from legcf.recommender.answering import Answering
@@ -39,7 +38,7 @@ from legcf.updating.vectors import RESOLVE_SHARE
 _PARTS = ("test", "validation")
 
 
-class Recommender(Answering, Parameters):
+class Recommender(Answering, Parameters, notebook_repr.Shown):
     """Train on interactions, then ask for recommendations with the ids that went in.
 
     Options beyond the preset go by section, under the names that they have in a configuration file.
@@ -83,20 +82,7 @@ class Recommender(Answering, Parameters):
         quiet: bool = True,
         seconds: float | None = None,
     ) -> None:
-        self._configure(
-            {
-                "method": method,
-                "backbone": backbone,
-                "preset": preset,
-                "seed": seed,
-                "method_options": method_options,
-                "backbone_options": backbone_options,
-                "training": training,
-                "ranking": ranking,
-                "quiet": quiet,
-                "seconds": seconds,
-            }
-        )
+        self._configure({name: value for name, value in locals().items() if name != "self"})
         self._keep(None)
 
     def _configure(self, parameters: dict[str, Any]) -> None:
@@ -337,12 +323,6 @@ class Recommender(Answering, Parameters):
         with suppress(UserError):
             return None if "final" in self.metrics else self.dataset().validation
         return None
-
-    def __repr__(self) -> str:
-        return notebook_repr.plain(self._facts())
-
-    def _repr_html_(self) -> str:
-        return notebook_repr.html(self._facts())
 
     def _facts(self) -> notebook_repr.Facts:
         method = f"{self.config.method.name}, preset {self.config.preset}"

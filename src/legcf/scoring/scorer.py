@@ -89,7 +89,7 @@ class Request:
     features: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Scorer:
+class Scorer(notebook_repr.Shown):
     """Answer questions about one model file, with numpy alone.
 
     A scorer does not change, so threads share it; a new model is a new scorer.
@@ -346,12 +346,6 @@ class Scorer:
             A slice of users, and positions and scores for them.
         """
         return blocks(self, self._num_users(), as_count(k, _NUMBER), self.model.excludes_seen(exclude_seen), compiled)
-
-    def __repr__(self) -> str:
-        return notebook_repr.plain(self._facts())
-
-    def _repr_html_(self) -> str:
-        return notebook_repr.html(self._facts())
 
     def _facts(self) -> notebook_repr.Facts:
         model = self.model

@@ -174,12 +174,9 @@ def _dislikes(source: PairSource, kept: "KeptBlocks") -> Interactions | None:
     pairs = source.dislikes()
     if pairs is None:
         return None
-    numbers = [
-        np.where(mask, np.cumsum(mask) - 1, -1)[one] for mask, one in zip((kept.users, kept.items), pairs, strict=True)
-    ]
-    inside = (numbers[0] >= 0) & (numbers[1] >= 0)
-    sizes = int(kept.users.sum()), int(kept.items.sum())
-    return Interactions.from_pairs(numbers[0][inside], numbers[1][inside], *sizes)
+    users, items = (np.where(mask, np.cumsum(mask) - 1, -1) for mask in (kept.users, kept.items))
+    dislikes = Interactions.from_pairs(*pairs, len(source.users), len(source.items))
+    return dislikes.renumbered(users, items, int(kept.users.sum()), int(kept.items.sum()))
 
 
 def _renumbered(weights: Weights, kept: "KeptBlocks") -> Weights:
