@@ -100,11 +100,13 @@ def learn(
 
 
 def check_sizes(c: int, t: int, rows: int) -> None:
-    """Refuse a codebook of more than all rows, or of fewer than a row takes weights of it."""
+    """Refuse a codebook of more rows than all, or of fewer than a row takes weights of."""
+    if c < 1 or t < 1:
+        raise UserError(f"c = {c} and t = {t} are not possible: both start at 1.")
+    if t > c:
+        raise UserError(f"t = {t} weights per row cannot be taken from a codebook of c = {c}: choose t ≤ c.")
     if c > rows:
-        raise UserError(f"A table of {rows:,} rows cannot have a codebook of {c:,}: choose c below its rows.")
-    if not 1 <= t <= c:
-        raise UserError(f"t = {t} weights per row need a codebook of at least as many rows, and c = {c}.")
+        raise UserError(f"A table of {rows:,} rows cannot fill a codebook of c = {c:,}: choose c ≤ {rows:,}.")
 
 
 def fit(
