@@ -59,6 +59,11 @@ class Block:
         columns = (None if column is None else column[mask] for column in optional)
         return Block(self.first_user, passed[self.indptr], self.items[mask], *columns)
 
+    def among(self, users: NDArray[np.bool_], items: NDArray[np.bool_]) -> "Block":
+        """Return the pairs of marked users and items, over the same users."""
+        own = users[self.first_user : self.first_user + len(self.indptr) - 1]
+        return self.subset(own[self.rows()] & items[self.items])
+
 
 @dataclass
 class Merged:

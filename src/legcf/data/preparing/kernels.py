@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compile the loops of the data part: parse LightGCN text, sort pairs, select pairs of each user."""
+"""Compile the loops of the data part: parse and write LightGCN text, sort pairs, select pairs of each user."""
 
 from typing import Any
 
@@ -153,44 +153,6 @@ def smallest_of_each_row(indptr: NDArray[np.int64], keys: NDArray[Any], counts: 
                     marked[position] = True
                     ties -= keys[position] == last
     return marked
-
-
-@njit(cache=True, nogil=True)
-def part_rows(indptr: NDArray[np.int64], items: NDArray[np.int32], labels: NDArray[np.uint8], label: int) -> Any:
-    """Select the entries of CSR rows with one label: return how many each row has, and their items."""
-    degrees = np.zeros(len(indptr) - 1, dtype=np.int64)
-    selected = np.empty(len(items), dtype=np.int32)
-    filled = 0
-    for row in range(len(indptr) - 1):
-        before = filled
-        for position in range(indptr[row], indptr[row + 1]):
-            if labels[position] == label:
-                selected[filled] = items[position]
-                filled += 1
-        degrees[row] = filled - before
-    return degrees, selected[:filled].copy()
-
-
-@njit(cache=True, nogil=True)
-def add_degrees(
-    first_user: int,
-    indptr: NDArray[np.int64],
-    items: NDArray[np.int32],
-    left_out: NDArray[np.bool_],
-    users: NDArray[np.bool_],
-    kept_items: NDArray[np.bool_],
-    user_degrees: NDArray[np.int64],
-    item_degrees: NDArray[np.int64],
-) -> None:
-    """Count the pairs of kept users and items into their degrees; `left_out` may be empty."""
-    for row in range(len(indptr) - 1):
-        user = first_user + row
-        if users[user]:
-            for position in range(indptr[row], indptr[row + 1]):
-                item = items[position]
-                if kept_items[item] and not (len(left_out) and left_out[position]):
-                    user_degrees[user] += 1
-                    item_degrees[item] += 1
 
 
 @njit(cache=True, nogil=True)

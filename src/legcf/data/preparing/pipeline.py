@@ -17,7 +17,6 @@ from legcf.core.progress import progress
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Dataset, Interactions
 from legcf.data.options import DataOptions
-from legcf.data.preparing import kernels
 from legcf.data.preparing.blocks import Batch, Block, Merged, sort_batches
 from legcf.data.preparing.pair_source import PairSource, Weights
 from legcf.data.preparing.splits import PARTS, find_protocol
@@ -148,8 +147,8 @@ def build(
                 labels = label(block)
                 pairs += len(block.items)
                 for number, part in enumerate(parts):
-                    degrees, some = kernels.part_rows(block.indptr, block.items, labels, number)
-                    part.append(degrees, some, None if block.weights is None else block.weights[labels == number])
+                    some = block.subset(labels == number)
+                    part.append(some.degrees, some.items, some.weights)
                 if ordered is not None and block.times is not None:
                     ordered.append(block.degrees, block.items, _positions_in_time(block, block.times))
                 task.advance(len(block.indptr) - 1)
@@ -231,7 +230,7 @@ class KeptBlocks:
         new_item = np.cumsum(self.items, dtype=np.int32) - np.int32(1)
         for block in self.store:
             rows = self.users[block.first_user : block.first_user + len(block.indptr) - 1]
-            subset = block.subset(rows[block.rows()] & self.items[block.items])
+            subset = block.among(self.users, self.items)
             indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(subset.degrees[rows])])
             first = int(new_user[block.first_user - 1]) + 1 if block.first_user else 0
             yield Block(first, indptr, new_item[subset.items], subset.times, subset.testing, subset.weights)
@@ -272,7 +271,9 @@ def _degrees(
     users = np.zeros(len(source.users), dtype=np.int64)
     items = np.zeros(len(source.items), dtype=np.int64)
     for block in kept.store:
-        left_out = block.testing if train_only else None
-        left_out = np.empty(0, dtype=np.bool_) if left_out is None else left_out
-        kernels.add_degrees(block.first_user, block.indptr, block.items, left_out, kept.users, kept.items, users, items)
+        counted = block.among(kept.users, kept.items)
+        if train_only and counted.testing is not None:
+            counted = counted.subset(~counted.testing)
+        users[block.first_user : block.first_user + len(counted.degrees)] = counted.degrees
+        items += np.bincount(counted.items, minlength=len(items))
     return users, items

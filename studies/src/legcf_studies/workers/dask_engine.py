@@ -292,11 +292,8 @@ def _both_merged(first: Merged, second: Merged) -> Merged:
 def _degrees(file: Path, kept_file: Path) -> tuple[Any, Any]:
     block = load_block(file)
     users_kept, items_kept = _load(kept_file, "users", "items")
-    rows, nothing = len(block.indptr) - 1, np.empty(0, dtype=np.bool_)
-    users, items = np.zeros(rows, dtype=np.int64), np.zeros(len(items_kept), dtype=np.int64)
-    here = users_kept[block.first_user : block.first_user + rows]
-    kernels.add_degrees(0, block.indptr, block.items, nothing, here, items_kept, users, items)
-    return users, items
+    counted = block.among(users_kept, items_kept)
+    return counted.degrees, np.bincount(counted.items, minlength=len(items_kept))
 
 
 def _both_degrees(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -313,8 +310,8 @@ def _split(file: Path, kept_file: Path, start: int, protocol: str, options: Data
     labels = label(block)
     arrays: dict[str, NDArray[Any]] = {}
     for number, name in enumerate(PARTS):
-        degrees, items = kernels.part_rows(block.indptr, block.items, labels, number)
-        arrays |= {f"{name}.degrees": degrees, f"{name}.items": items}
+        some = block.subset(labels == number)
+        arrays |= {f"{name}.degrees": some.degrees, f"{name}.items": some.items}
     _save(file.with_suffix(".parts.npz"), **arrays)
 
 
