@@ -94,12 +94,16 @@ def scatter(column: NDArray[Any], targets: NDArray[np.int32]) -> NDArray[Any]:
 
 @njit(cache=True, nogil=True)
 def merge_rows(
-    starts: NDArray[np.int64], items: NDArray[np.int32], times: NDArray[Any], testing: NDArray[np.bool_]
+    starts: NDArray[np.int64],
+    items: NDArray[np.int32],
+    times: NDArray[Any],
+    testing: NDArray[np.bool_],
+    weights: NDArray[np.float64],
 ) -> Any:
-    """Keep one of each run of equal items in rows of sorted items, with the earliest of its times.
+    """Keep one of each run of equal items in rows of sorted items, with the earliest of its times and all its weight.
 
-    `times` and `testing` may be empty. Return the new bounds of rows, a mask of those to keep, how many were merged and
-    the offsets of the first repeated pair and of the first pair both in train and in test (-1: none).
+    `times`, `testing` and `weights` may be empty. Return the new bounds of rows, a mask of those to keep, how many were
+    merged and the offsets of the first repeated pair and of the first pair both in train and in test (-1: none).
     """
     keep = np.ones(len(items), dtype=np.bool_)
     indptr = np.zeros(len(starts), dtype=np.int64)
@@ -118,6 +122,8 @@ def merge_rows(
                 repeated = position if repeated < 0 else repeated
             if len(times):
                 times[first] = min(times[first], times[position])
+            if len(weights):
+                weights[first] += weights[position]
         indptr[row + 1] = starts[row + 1] - merged
     return indptr, keep, merged, repeated, in_both
 

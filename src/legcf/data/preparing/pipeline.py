@@ -18,7 +18,7 @@ from legcf.data.ids import IdMap
 from legcf.data.interactions import Dataset, Interactions
 from legcf.data.options import DataOptions
 from legcf.data.preparing.blocks import Batch, Block, Merged, sort_batches
-from legcf.data.preparing.pair_source import PairSource, Weights
+from legcf.data.preparing.pair_source import PairSource
 from legcf.data.preparing.splits import PARTS, find_protocol
 
 # Sources with more pairs than this are sorted through files, so that memory stays bounded.
@@ -43,7 +43,6 @@ class Built:
     titles: list[str] | None
     pairs: int
     merged: int
-    weights: Weights | None = None
     dislikes: Interactions | None = None
     order: Interactions | None = None
     """As in `Dataset`."""
@@ -76,10 +75,8 @@ class MemoryPart:
 def build_in_memory(source: PairSource, options: DataOptions) -> Dataset:
     parts = [MemoryPart() for _ in PARTS]
     built = build(source, options, parts, keeps_order=True)
-    pairs, weights = (part.interactions(len(built.items)) for part in parts), built.weights
-    train, validation, test = pairs if weights is None else map(weights.among, pairs)
-    facts, repeats = provenance(source, options, built), options.repeat == "allow"
-    at = source.weighed_at() if repeats else None if weights is None else weights.at
+    train, validation, test = (part.interactions(len(built.items)) for part in parts)
+    facts, repeats, at = provenance(source, options, built), options.repeat == "allow", source.weighed_at()
     ids = built.users, built.items
     known = ids[0], ids[1], train, validation, test, built.titles, facts, at, built.dislikes, repeats, built.order
     return Dataset(source.name, built.protocol, *known)
@@ -134,7 +131,7 @@ def build(
                     yield batch
                     task.advance(len(batch.users))
 
-            store, merged = sort_batches(counted(), len(source.users), len(source.items), folder)
+            store, merged = sort_batches(counted(), len(source.users), len(source.items), folder, not repeats)
         refuse_repeated(source, options, merged)
         kept = _kept(source, options, store, protocol.needs_test)
         if not (kept.users.any() and kept.items.any()):
@@ -154,10 +151,9 @@ def build(
                 task.advance(len(block.indptr) - 1)
     users = IdMap(source.users.values[kept.users], "user")
     items = IdMap(source.items.values[kept.items], "item")
-    weights = _renumbered(source.weights(), kept) if options.weighs and not repeats else None
     titles, dislikes = source.titles(items), _dislikes(source, kept)
     order = None if ordered is None else ordered.interactions(len(items))
-    return Built(protocol.name, users, items, titles, pairs, merged.merged, weights, dislikes, order)
+    return Built(protocol.name, users, items, titles, pairs, merged.merged, dislikes, order)
 
 
 def _positions_in_time(block: Block, times: NDArray[Any]) -> NDArray[np.float32]:
@@ -176,13 +172,6 @@ def _dislikes(source: PairSource, kept: "KeptBlocks") -> Interactions | None:
     users, items = (np.where(mask, np.cumsum(mask) - 1, -1) for mask in (kept.users, kept.items))
     dislikes = Interactions.from_pairs(*pairs, len(source.users), len(source.items))
     return dislikes.renumbered(users, items, int(kept.users.sum()), int(kept.items.sum()))
-
-
-def _renumbered(weights: Weights, kept: "KeptBlocks") -> Weights:
-    """Return the weights in the positions of the users and items that are kept."""
-    inside = kept.users[weights.users] & kept.items[weights.items]
-    users, items = (np.cumsum(mask) - 1 for mask in (kept.users, kept.items))
-    return Weights(users[weights.users[inside]], items[weights.items[inside]], weights.values[inside], weights.at)
 
 
 @contextmanager

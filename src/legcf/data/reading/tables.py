@@ -14,7 +14,7 @@ from legcf.core.errors import UserError
 from legcf.data.ids import IdMap
 from legcf.data.options import DataOptions, seconds_of
 from legcf.data.preparing.blocks import Batch
-from legcf.data.preparing.pair_source import PairSource, Weights
+from legcf.data.preparing.pair_source import PairSource
 from legcf.data.reading.columns import Columns, find_column, find_columns, listed
 from legcf.data.reading.diagnose import Files
 from legcf.data.reading.encode import as_text, id_column, id_lookup
@@ -149,12 +149,14 @@ class _Table(PairSource):
 
     def batches(self) -> Iterator[Batch]:
         repeats = self.options.repeat == "allow"
-        weights = [self._row_weight()[0].cast(pl.Float32).alias("weight")] if repeats else []
+        is_weighed = repeats or self.options.weighs
+        kind = pl.Float32 if repeats else pl.Float64  # rows of a pair are added up before their sum is rounded
+        weights = [self._row_weight()[0].cast(kind).alias("weight")] if is_weighed else []
         encoded = self._positions_of(self.frame, *weights, *([] if self.times is None else [pl.col("time")]))
         with self.files.reading():
             for batch in encoded.collect_batches(chunk_size=_BATCH_ROWS, maintain_order=False, engine="streaming"):
                 times = None if self.times is None else batch["time"].to_numpy()
-                amounts = batch["weight"].to_numpy() if repeats else None
+                amounts = batch["weight"].to_numpy() if is_weighed else None
                 yield Batch(_positions(batch, "user"), _positions(batch, "item"), times, weights=amounts)
 
     def weighed_at(self) -> float | None:
@@ -175,18 +177,6 @@ class _Table(PairSource):
             age = (latest - to_number(pl.col("time"))) / (ticks * seconds_of(self.options.half_life))
             weight, at = weight * pl.lit(2.0).pow(-age), latest / ticks
         return weight, at
-
-    def weights(self) -> Weights:
-        """Return the sum of each pair's rows."""
-        weight, at = self._row_weight()
-        summed = (
-            self._positions_of(self.frame, weight.alias("weight"))
-            .group_by("user_position", "item_position")
-            .agg(pl.col("weight").sum())
-            .collect(engine="streaming")
-        )
-        values = summed["weight"].to_numpy().astype(np.float32)
-        return Weights(_positions(summed, "user"), _positions(summed, "item"), values, at)
 
     def titles(self, items: IdMap) -> list[str] | None:
         if self.options.titles is not None or "title" not in self.frame.collect_schema():
