@@ -19,7 +19,7 @@ class Facts:
 
 
 class Shown(ABC):
-    """Show an object by its facts: as one line, `Recommender(legcf on films, users: 671, …)`, or as a table."""
+    """Show an object by its facts: as one line, `Recommender(legcf on films, …)`, or as a table in a notebook."""
 
     @abstractmethod
     def _facts(self) -> Facts:
@@ -30,17 +30,13 @@ class Shown(ABC):
         return f"{facts.title}({', '.join(f'{name}: {value}' for name, value in facts.rows.items())})"
 
     def _repr_html_(self) -> str:
-        return html(self._facts())
-
-
-def html(facts: Facts) -> str:
-    """Return a table in the notebook's own colours."""
-    rows = "".join(
-        f'<tr><th style="text-align:left">{escape(name)}</th><td style="text-align:left">{escape(value)}</td></tr>'
-        for name, value in facts.rows.items()
-    )
-    following = f"<p>Next: <code>{escape(facts.next_step)}</code></p>" if facts.next_step else ""
-    return f"<div><strong>{escape(facts.title)}</strong><table>{rows}</table>{following}</div>"
+        facts = self._facts()
+        rows = "".join(
+            f'<tr><th style="text-align:left">{escape(name)}</th><td style="text-align:left">{escape(value)}</td></tr>'
+            for name, value in facts.rows.items()
+        )
+        following = f"<p>Next: <code>{escape(facts.next_step)}</code></p>" if facts.next_step else ""
+        return f"<div><strong>{escape(facts.title)}</strong><table>{rows}</table>{following}</div>"
 
 
 def size(count: int) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Multiply rows by a sparse matrix, compiled, and by polynomials of it; `propagate` does so under autograd.
+"""Multiply rows by a sparse matrix, compiled, and by polynomials of it; `basis` does so under autograd.
 
 Every linear backbone is a polynomial of its operator Â: block b of H is Σ_l coefficients[b, l] · Â^l · E0, and H is
 the blocks side by side. LightGCN has one block (the layer mean), a concatenating readout has one block a layer.

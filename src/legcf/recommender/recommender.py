@@ -31,7 +31,7 @@ from legcf.training import run
 from legcf.training.registry import resolve
 from legcf.training.run_folder import TrainedModel, load_model, save_model
 from legcf.training.session import TrainingOptions
-from legcf.updating.apply import NewData, apply, with_item_features, with_user_features
+from legcf.updating.apply import apply, with_item_features, with_user_features
 from legcf.updating.merge import grown_dataset
 from legcf.updating.vectors import RESOLVE_SHARE
 
@@ -178,8 +178,9 @@ class Recommender(Answering, Parameters, notebook_repr.Shown):
             The recommender itself. `metrics["updated"]` says what was done and whether retraining is due.
         """
         reading = options or validated(DataOptions, data_options, "data")
-        new = NewData(data, item_features, events, reading, threshold)
-        self._keep(apply(self._fitted(), new, self._first_dataset if evaluate else None), self._first)
+        open_data = self._first_dataset if evaluate else None
+        trained = apply(self.trained, data, item_features, events, reading, threshold, open_data)
+        self._keep(trained, self._first)
         return self
 
     @classmethod
@@ -216,7 +217,7 @@ class Recommender(Answering, Parameters, notebook_repr.Shown):
         Args:
             folder: Where to; it is made if need be.
         """
-        save_model(Path(folder), self._fitted())
+        save_model(Path(folder), self.trained)
 
     @python_arguments
     def export(self, path: str | Path, options: ExportOptions | None = None, **export_options: Any) -> ExportReport:
@@ -238,7 +239,7 @@ class Recommender(Answering, Parameters, notebook_repr.Shown):
         """
         described = {} if "items" in export_options else self._described
         contents = options or ExportOptions(**{"quiet": self._quiet, **described, **export_options})
-        return export_model(self._fitted(), Path(path), contents, self.dataset)
+        return export_model(self.trained, Path(path), contents, self.dataset)
 
     @python_arguments
     def evaluate(
@@ -261,7 +262,7 @@ class Recommender(Answering, Parameters, notebook_repr.Shown):
         Returns:
             Metrics by name, such as `recall@20` and `ndcg@20`.
         """
-        trained = self._fitted()
+        trained = self.trained
         lengths = [as_count(k, "List lengths to evaluate at") for k in as_list(ks, "List lengths to evaluate at")]
         if not lengths:
             raise UserError("List lengths to evaluate at start at 1; give at least one.")
