@@ -21,7 +21,7 @@ from legcf.data.interactions import Interactions
 from legcf.training import checkpoint
 from legcf.training.checkpoint import TrainingState
 from legcf.training.sampler import Sampler, TrainingBatch
-from legcf.training.session import AFTER_TRAINING, CHECKPOINT, RunSession
+from legcf.training.session import AFTER_TRAINING, CHECKPOINT, RunSession, TrainingOptions
 from legcf.training.solved_model import SolvedModel
 from legcf.training.stage import Stage
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from legcf.training.learning.autograd import AutogradLearner
     from legcf.training.learning.codebook import CodebookLearner
     from legcf.training.learning.losses import Loss
+
+__all__ = ["Session", "TrainingOptions"]
 
 _FIRST_STEPS = 5  # that take longer than others; after as many more an epoch's time is known
 
