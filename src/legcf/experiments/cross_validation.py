@@ -55,9 +55,6 @@ class CrossValidation(notebook_repr.Shown):
     def against(self, first: CrossValidation) -> dict[str, Paired]:
         """Return how this differs from another setting on the same folds: a paired test over users, by metric.
 
-        Args:
-            first: The setting to compare with.
-
         Returns:
             Difference, its 95 % interval and p-values, by metric.
         """

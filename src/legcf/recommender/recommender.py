@@ -186,37 +186,19 @@ class Recommender(Answering, Parameters, notebook_repr.Shown):
     @classmethod
     @python_arguments
     def load(cls, folder: str | Path) -> Recommender:
-        """Open a model that `save` or `legcf train` wrote; the training data need not be there any more.
-
-        Args:
-            folder: The run's folder.
-
-        Returns:
-            A recommender that is ready to recommend.
-        """
+        """Open the folder that `save` or `legcf train` wrote; the training data need not be there any more."""
         return cls.of(load_model(Path(folder)))
 
     @classmethod
     def of(cls, trained: TrainedModel) -> Recommender:
-        """Put a recommender around a model that is already trained.
-
-        Args:
-            trained: What `legcf.training.run_folder.load_model` or the property `trained` gives.
-
-        Returns:
-            A recommender that is ready to recommend.
-        """
+        """Put a recommender around a trained model, as `training.run_folder.load_model` or `trained` gives it."""
         self = cls.__new__(cls)
         self._options, self._quiet, self._parameters = trained.config, True, parameters_of(trained.config)
         self._keep(trained)
         return self
 
     def save(self, folder: str | Path) -> None:
-        """Write the model: model.safetensors and model.json, without pickle.
-
-        Args:
-            folder: Where to; it is made if need be.
-        """
+        """Write the model into a folder: model.safetensors and model.json, without pickle."""
         save_model(Path(folder), self.trained)
 
     @python_arguments
@@ -298,11 +280,7 @@ class Recommender(Answering, Parameters, notebook_repr.Shown):
         return self._options if self._trained is None else self._trained.config
 
     def dataset(self) -> Dataset:
-        """Return the data that it was trained on, opened again from its source if need be, and updated with since.
-
-        Returns:
-            The dataset with its three parts.
-        """
+        """Return the data that it was trained on, opened again from its source if need be, and updated with since."""
         if self._dataset is None:
             first = self._first_dataset()
             self._dataset = grown_dataset(first, self.trained) if "updated" in self.metrics else first

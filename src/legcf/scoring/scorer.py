@@ -112,13 +112,7 @@ class Scorer(notebook_repr.Shown):
 
     @classmethod
     def load(cls, path: Path | str) -> "Scorer":
-        """Read a model file; every size and the checksum are verified.
-
-        Args:
-            path: What `legcf export` or `legcf compress` wrote.
-
-        Returns:
-            A scorer for it.
+        """Read a model file of `legcf export` or `legcf compress`; every size and the checksum are verified.
 
         Raises:
             UserError: The file is not there, damaged, or none of legcf's.
@@ -126,11 +120,7 @@ class Scorer(notebook_repr.Shown):
         return cls(ServedModel.load(Path(path)), Path(path))
 
     def prepare(self) -> "Scorer":
-        """Build the lookups that the first request would otherwise wait for.
-
-        Returns:
-            The scorer itself.
-        """
+        """Build the lookups that the first request would otherwise wait for, and return the scorer itself."""
         self.model.items.find("")
         if self.model.users is not None:
             self.model.users.find("")
@@ -160,9 +150,6 @@ class Scorer(notebook_repr.Shown):
 
     def recommend(self, request: Request) -> list[Scored]:
         """Find the best items for one request.
-
-        Args:
-            request: Who asks, and what may be shown.
 
         Returns:
             Items with id, score, name and `fallback`, best first. Somebody of whom nothing is known gets what most
