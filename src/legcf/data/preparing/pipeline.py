@@ -4,7 +4,7 @@
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from typing import Protocol as Interface
@@ -28,9 +28,7 @@ SPILL_PAIRS = 16_000_000
 class PartWriter(Interface):
     """Take the pairs of one part, block after block."""
 
-    def append(
-        self, degrees: NDArray[np.int64], items: NDArray[np.int32], weights: NDArray[np.float32] | None = None
-    ) -> None: ...
+    def append(self, pairs: Block, /) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -48,38 +46,25 @@ class Built:
     """As in `Dataset`."""
 
 
-class MemoryPart:
-    """Gather a part in memory."""
-
-    def __init__(self) -> None:
-        self._degrees: list[NDArray[np.int64]] = []
-        self._items: list[NDArray[np.int32]] = []
-        self._weights: list[NDArray[np.float32]] = []
-
-    def append(
-        self, degrees: NDArray[np.int64], items: NDArray[np.int32], weights: NDArray[np.float32] | None = None
-    ) -> None:
-        self._degrees.append(degrees)
-        self._items.append(items)
-        if weights is not None:
-            self._weights.append(weights)
-
-    def interactions(self, num_items: int) -> Interactions:
-        indptr = np.concatenate([np.zeros(1, dtype=np.int64), *self._degrees])
-        if self._weights:
-            users, items = np.repeat(np.arange(len(indptr) - 1), indptr[1:]), np.concatenate(self._items)
-            return Interactions.from_pairs(users, items, len(indptr) - 1, num_items, np.concatenate(self._weights))
-        return Interactions(np.cumsum(indptr), np.concatenate(self._items), num_items)
-
-
 def build_in_memory(source: PairSource, options: DataOptions) -> Dataset:
-    parts = [MemoryPart() for _ in PARTS]
+    parts: list[list[Block]] = [[] for _ in PARTS]
     built = build(source, options, parts, keeps_order=True)
-    train, validation, test = (part.interactions(len(built.items)) for part in parts)
+    train, validation, test = (_gathered(part, len(built.items)) for part in parts)
     facts, repeats, at = provenance(source, options, built), options.repeat == "allow", source.weighed_at()
     ids = built.users, built.items
     known = ids[0], ids[1], train, validation, test, built.titles, facts, at, built.dislikes, repeats, built.order
     return Dataset(source.name, built.protocol, *known)
+
+
+def _gathered(blocks: list[Block], num_items: int) -> Interactions:
+    """Return the pairs of a part that stands in memory."""
+    indptr = np.cumsum(np.concatenate([[0], *(block.degrees for block in blocks)]))
+    items = np.concatenate([block.items for block in blocks])
+    weights = [block.weights for block in blocks if block.weights is not None]
+    if not weights:
+        return Interactions(indptr, items, num_items)
+    users = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    return Interactions.from_pairs(users, items, len(indptr) - 1, num_items, np.concatenate(weights))
 
 
 def provenance(source: PairSource, options: DataOptions, built: Built) -> dict[str, object]:
@@ -138,21 +123,21 @@ def build(
             raise UserError(f"Nothing is left of {source.where} with k_core={options.k_core}: choose a smaller one.")
         rng = np.random.default_rng(options.split_seed)
         label = protocol.start(options, rng, kept)
-        pairs, ordered = 0, MemoryPart() if keeps_order and source.times is not None and not repeats else None
+        pairs, ordered = 0, list[Block]()
         with progress(f"Splitting {source.name}", int(kept.users.sum()), "users", quiet) as task:
             for block in kept:
                 labels = label(block)
                 pairs += len(block.items)
+                plain = replace(block, times=None, testing=None)
                 for number, part in enumerate(parts):
-                    some = block.subset(labels == number)
-                    part.append(some.degrees, some.items, some.weights)
-                if ordered is not None and block.times is not None:
-                    ordered.append(block.degrees, block.items, _positions_in_time(block, block.times))
+                    part.append(plain.subset(labels == number))
+                if keeps_order and not repeats and block.times is not None:
+                    ordered.append(replace(plain, weights=_positions_in_time(block, block.times)))
                 task.advance(len(block.indptr) - 1)
     users = IdMap(source.users.values[kept.users], "user")
     items = IdMap(source.items.values[kept.items], "item")
     titles, dislikes = source.titles(items), _dislikes(source, kept)
-    order = None if ordered is None else ordered.interactions(len(items))
+    order = _gathered(ordered, len(items)) if ordered else None
     return Built(protocol.name, users, items, titles, pairs, merged.merged, dislikes, order)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf.core.errors import UserError
+from legcf.core.plugins import find_part
 from legcf.data.options import DataOptions
 from legcf.data.preparing.blocks import Block
 from legcf.data.preparing.kernels import smallest_of_each_row
@@ -48,9 +49,7 @@ class Protocol:
 
 
 def find_protocol(name: str) -> Protocol:
-    if name not in PROTOCOLS:
-        raise UserError(f"Unknown protocol `{name}`: choose one of {', '.join(PROTOCOLS)}.")
-    return PROTOCOLS[name]
+    return find_part("protocol", name, PROTOCOLS)
 
 
 def _legcf(options: DataOptions, rng: np.random.Generator, blocks: Iterable[Block]) -> Splitter:

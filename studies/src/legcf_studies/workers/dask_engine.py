@@ -25,7 +25,16 @@ from legcf.data.ids import IdMap
 from legcf.data.interactions import Dataset
 from legcf.data.options import DataOptions
 from legcf.data.preparing import kernels
-from legcf.data.preparing.blocks import BLOCK_PAIRS, Batch, Merged, concatenated, load_block, save_block, sorted_block
+from legcf.data.preparing.blocks import (
+    BLOCK_PAIRS,
+    Batch,
+    Block,
+    Merged,
+    concatenated,
+    load_block,
+    save_block,
+    sorted_block,
+)
 from legcf.data.preparing.pair_source import PairSource
 from legcf.data.preparing.pipeline import Built, KeptBlocks, PartWriter, refuse_repeated
 from legcf.data.preparing.prepared import write_prepared
@@ -124,7 +133,7 @@ class _Job:
         for file in files:
             with np.load(file.with_suffix(".parts.npz"), allow_pickle=False) as arrays:
                 for name, part in zip(PARTS, parts, strict=True):
-                    part.append(arrays[f"{name}.degrees"], arrays[f"{name}.items"])
+                    part.append(Block(0, arrays[f"{name}.indptr"], arrays[f"{name}.items"]))
         users_kept, items_kept = _load(kept_file, "users", "items")
         users, items = IdMap(seen.users[users_kept], "user"), IdMap(seen.items[items_kept], "item")
         for left in folder.glob("dask-*"):
@@ -311,7 +320,7 @@ def _split(file: Path, kept_file: Path, start: int, protocol: str, options: Data
     arrays: dict[str, NDArray[Any]] = {}
     for number, name in enumerate(PARTS):
         some = block.subset(labels == number)
-        arrays |= {f"{name}.degrees": some.degrees, f"{name}.items": some.items}
+        arrays |= {f"{name}.indptr": some.indptr, f"{name}.items": some.items}
     _save(file.with_suffix(".parts.npz"), **arrays)
 
 
