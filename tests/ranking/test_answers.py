@@ -6,8 +6,7 @@ import polars as pl
 import pytest
 
 from legcf.data.ids import IdMap
-from legcf.ranking.answers import Answers, answer_frame, id_column
-from legcf.ranking.topk import similar
+from legcf.ranking.answers import Answers, answer_frame, id_column, most_similar
 
 
 @pytest.mark.parametrize(
@@ -44,7 +43,7 @@ def test_a_row_for_each_answer_and_none_for_what_is_missing() -> None:
 
 def test_most_similar_rows_by_cosine() -> None:
     vectors = np.array([[1, 0], [5, 0.1], [0, 1], [0, 0]], dtype=np.float32)
-    found = Answers(*similar(vectors, np.array([0, 3]), 10))
+    found = most_similar(vectors, np.array([0, 3]), 10)
     assert found.ranked[0].tolist() == [1, 2, 3, -1]
     assert found.scores[0, 0] == pytest.approx(1, abs=1e-3)
     assert found.ranked[1].tolist() == [0, 1, 2, -1], "ties go to the lower number"

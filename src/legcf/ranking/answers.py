@@ -42,6 +42,19 @@ def best_items(ranking: Ranking, users: Sequence[int | None], k: int, exclude_se
     return Answers(ranked, scores, popular)
 
 
+def most_similar(vectors: FloatArray, positions: NDArray[np.integer], k: int) -> Answers:
+    """Return the k rows most like each of some rows, by the cosines of their vectors."""
+    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-12))
+    ranked, scores = empty_top_k(len(positions), min(k, len(vectors)))
+    for row, position in enumerate(positions.tolist()):
+        cosines = unit @ unit[position]
+        cosines[position] = -np.inf
+        order = np.argsort(-cosines, kind="stable")[: ranked.shape[1]]
+        order = order[order != position]
+        ranked[row, : len(order)], scores[row, : len(order)] = order, cosines[order]
+    return Answers(ranked, scores)
+
+
 def answer_frame(
     asked: pl.Series, answers: Answers, ids: IdMap, titles: Sequence[str] | None = None, named: str = FrameColumns.ITEM
 ) -> pl.DataFrame:

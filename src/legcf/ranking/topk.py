@@ -8,6 +8,7 @@ import numpy as np
 
 from legcf.core.arrays import FloatArray, Positions
 from legcf.data.interactions import Interactions
+from legcf.ranking.popularity import trust
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.tables.embedding_table import CodebookTable
 from legcf.ranking.topk_numba import reaches_few, search_codes, top_k
@@ -61,19 +62,19 @@ def _rank_all(ranking: Ranking, k: int, asked_users: Positions, hidden: Interact
     return _rank(ranking.users, asked_users, ranking.items, k, hidden, complete)
 
 
-def similar(vectors: FloatArray, asked: Positions, k: int, trusted: FloatArray | None = None) -> TopK:
-    """Return the k rows most like each of some rows, and how alike they are: the cosines of their vectors.
+def similar(ranking: Ranking, items: Positions, k: int) -> TopK:
+    """Return the k items most like each of some items, and how alike they are.
 
-    Those of items are shrunk where only few users decide (`trusted`, see `popularity.trust`).
+    Likeness is the cosine of the vectors, bias apart, shrunk where only few users decide (`popularity.trust`).
     """
-    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-12))
-    themselves = Interactions(np.arange(len(asked) + 1, dtype=np.int64), asked.astype(np.int32), len(vectors))
+    unit = ranking.items / np.maximum(np.linalg.norm(ranking.items, axis=1, keepdims=True), np.float32(1e-12))
+    themselves = Interactions(np.arange(len(items) + 1, dtype=np.int64), items.astype(np.int32), ranking.num_items)
+    trusted = trust(ranking.popularity)
 
     def complete(scores: FloatArray, rows: slice) -> None:
-        if trusted is not None:
-            scores *= trusted
+        scores *= trusted
 
-    return _rank(unit, asked, unit, k, themselves, complete)
+    return _rank(unit, items, unit, k, themselves, complete)
 
 
 def _rank(

@@ -20,8 +20,7 @@ from legcf.export.build import build
 from legcf.export.export import read_item_attributes
 from legcf.export.options import ExportOptions
 from legcf.modelfile.attributes import Attributes
-from legcf.ranking.answers import Answers, answer_frame, best_items, id_column
-from legcf.ranking.popularity import trust
+from legcf.ranking.answers import Answers, answer_frame, best_items, id_column, most_similar
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.topk import similar
 from legcf.ranking.topk_numpy import empty_top_k
@@ -169,8 +168,7 @@ class Answering:
         """
         k = as_count(k, "The number of similar items")
         positions = self.items.positions(as_ids(items, "item"))
-        ranking = self.full_history_ranking
-        found = Answers(*similar(ranking.items, positions, k, trust(ranking.popularity)))
+        found = Answers(*similar(self.full_history_ranking, positions, k))
         asked = id_column(FrameColumns.TO, self.items.external(positions), self.items.is_text)
         return answer_frame(asked, found, self.items, self.titles)
 
@@ -187,7 +185,7 @@ class Answering:
         """
         k = as_count(k, "The number of similar users")
         positions = self.users.positions(as_ids(users, "user"))
-        found = Answers(*similar(self.full_history_ranking.users, positions, k))
+        found = most_similar(self.full_history_ranking.users, positions, k)
         asked = id_column(FrameColumns.TO, self.users.external(positions), self.users.is_text)
         return answer_frame(asked, found, self.users, named=FrameColumns.USER)
 
