@@ -89,7 +89,7 @@ def test_tables_with_less_to_say_than_the_codebook(vectors: np.ndarray) -> None:
 
 def test_sizes_that_cannot_be() -> None:
     vectors = planted(20, c=5, t=2, d=4)
-    with pytest.raises(UserError, match="codebook of 21"):
+    with pytest.raises(UserError, match="codebook of c = 21"):
         learn(vectors, 21, 2, np.random.default_rng(0))
     with pytest.raises(UserError, match="t = 6"):
         learn(vectors, 5, 6, np.random.default_rng(0))

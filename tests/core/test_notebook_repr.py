@@ -10,7 +10,11 @@ from tests.served import model, toy  # noqa: F401 - fixtures
 
 
 def test_html_is_escaped() -> None:
-    page = notebook_repr.html(notebook_repr.Facts("A <b>", {"x & y": "<script>"}, "a < b"))
+    class Example(notebook_repr.Shown):
+        def _facts(self) -> notebook_repr.Facts:
+            return notebook_repr.Facts("A <b>", {"x & y": "<script>"}, "a < b")
+
+    page = Example()._repr_html_()
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
     assert "x &amp; y" in page

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legcf.features.hashing import hashed_column, murmur3, words
+from legcf.features.coder import hashed_column, murmur3, words
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 

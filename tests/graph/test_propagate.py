@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from legcf.assignment.assignment import Assignment
 from legcf.data.interactions import Interactions
 from legcf.graph.adjacency import bipartite, expanded, normalised
-from legcf.graph.basis import dense_basis
+from legcf.graph.basis import dense_basis, polynomial
 from legcf.graph.operator import Operator
-from legcf.graph.propagate import polynomial
 from tests.helpers import assigned_graphs, dense_bipartite, dense_normalised, graphs, layer_mean, random_interactions
 
 Assigned = tuple[Interactions, Assignment]

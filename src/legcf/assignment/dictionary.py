@@ -83,10 +83,7 @@ def learn(
 
     Work memory beside the result stays within `memory_cap_mb` and three c × c matrices.
     """
-    if c > len(vectors):
-        raise UserError(f"A table of {len(vectors):,} rows cannot have a codebook of {c:,}: choose c below its rows.")
-    if not 1 <= t <= c:
-        raise UserError(f"t = {t} weights per row need a codebook of at least as many rows, and c = {c}.")
+    check_sizes(c, t, len(vectors))
     codebook = _start(vectors, c, rng, nonnegative, memory_cap_mb)
     with progress("Coding", rounds + 1, "rounds", quiet) as task:
         for left in range(rounds, 0, -1):
@@ -100,6 +97,16 @@ def learn(
         assignment = Assignment(*encode(vectors, codebook, t, nonnegative, memory_cap_mb), c)
         task.advance()
     return codebook, assignment
+
+
+def check_sizes(c: int, t: int, rows: int) -> None:
+    """Refuse a codebook of more rows than all, or of fewer than a row takes weights of."""
+    if c < 1 or t < 1:
+        raise UserError(f"c = {c} and t = {t} are not possible: both start at 1.")
+    if t > c:
+        raise UserError(f"t = {t} weights per row cannot be taken from a codebook of c = {c}: choose t ≤ c.")
+    if c > rows:
+        raise UserError(f"A table of {rows:,} rows cannot fill a codebook of c = {c:,}: choose c ≤ {rows:,}.")
 
 
 def fit(

@@ -104,6 +104,6 @@ class Backbone(ABC, Generic[B]):
         coefficients = self.coefficients()
         if coefficients is None:
             raise TypeError(f"{type(self).__name__} is not linear and must define propagate itself")
-        from legcf.graph.propagate import polynomial  # here: what ranks without gradients does so without torch
+        from legcf.graph.basis import polynomial  # here: what ranks without gradients does so without torch
 
         return polynomial(operator, rows, coefficients, None if nodes is None else nodes.numpy())

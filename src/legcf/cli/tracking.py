@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from legcf.core.config import RunConfig
-from legcf.core.errors import MissingExtra, UserError
+from legcf.core.errors import MissingExtra
+from legcf.core.plugins import find_part
 
 
 class Tracker(Protocol):
@@ -98,9 +99,7 @@ TRACKERS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "mlflow": MLfl
 
 
 def tracker(name: str, folder: Path, config: RunConfig) -> Tracker:
-    if name not in TRACKERS:
-        raise UserError(f"There is no log `{name}`: choose one of {', '.join(TRACKERS)}.")
-    return TRACKERS[name](folder, config)
+    return find_part("log", name, TRACKERS)(folder, config)
 
 
 def numbers(line: Mapping[str, Any], prefix: str = "") -> dict[str, float]:

@@ -137,11 +137,6 @@ class TrainingConfig(Frozen):
     threads: int | None = Field(None, ge=1)
     """threads to use; by default as many as affinity and the container's quota allow"""
 
-    @field_validator("keep", mode="before")
-    @classmethod
-    def _as_it_is_called_now(cls, keep: Any) -> Any:
-        return _RENAMED_KEEP.get(keep, keep) if isinstance(keep, str) else keep
-
     @model_validator(mode="after")
     def _folds_go_with(self) -> "TrainingConfig":
         if self.edge_folds == 1:
@@ -309,7 +304,8 @@ def with_current_keys(content: Mapping[str, Any], method: Any, report: bool = Tr
                 raise UserError(f"`{target}` must hold keys and values.")
             if name in result[target]:
                 raise UserError(f"`{current}` is set twice, once under its former name: leave that out.")
-            result[target][name] = value
+            is_renamed = current == "training.keep" and isinstance(value, str)
+            result[target][name] = _RENAMED_KEEP.get(value, value) if is_renamed else value
     return result
 
 
@@ -319,11 +315,8 @@ def migrated(content: Mapping[str, Any]) -> dict[str, Any]:
         raise UserError("This is not a configuration of legcf: it is no object of sections.")
     method = content.get("method")
     result = with_current_keys(content, method.get("name") if isinstance(method, Mapping) else None, report=False)
-    training = result.get("training")
-    if isinstance(training, dict):
+    if isinstance(result.get("training"), dict):
         result.setdefault("ranking", {})  # up to format 1 its keys stood among the training's
-        if isinstance(training.get("keep"), str) and training["keep"] in _RENAMED_KEEP:
-            training["keep"] = _RENAMED_KEEP[training["keep"]]
     return result
 
 

@@ -243,7 +243,7 @@ def broadcast_arrays(arrays: Iterable[NDArray[Any]]) -> None:
     """Give all ranks the first one's values: what all have computed alike may differ in its last bits. A collective."""
     if _group.size > 1:
         for array in arrays:
-            _from(0, array)
+            _from_first(array)
 
 
 # What only the first rank can find out --------------------------------------------------------------------------------
@@ -267,20 +267,20 @@ def broadcast_bytes(ask: Callable[[], bytes]) -> bytes:
             answer = ask()
         except UserError as error:
             answer, refused = str(error).encode(), 1
-    sizes = _from(0, np.array([len(answer), refused]))
+    sizes = _from_first(np.array([len(answer), refused]))
     content = np.empty(int(sizes[0]), dtype=np.uint8)
     if is_first():
         content[:] = np.frombuffer(answer, dtype=np.uint8)
-    result = _from(0, content).tobytes()
+    result = _from_first(content).tobytes()
     if sizes[1]:
         raise UserError(result.decode())
     return result
 
 
-def _from(rank: int, array: Array) -> Array:
-    """Overwrite the array with that of a rank, whatever its type; rows must be contiguous."""
+def _from_first(array: Array) -> Array:
+    """Overwrite the array with the first rank's, whatever its type; rows must be contiguous."""
     if array.size:
-        _broadcast(rank, array).wait()
+        _broadcast(0, array).wait()
     return array
 
 

@@ -12,7 +12,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -50,24 +50,28 @@ def _regular(name: str, flags: int) -> int:
 
 
 @contextmanager
+def _cannot_write(path: Path) -> Iterator[None]:
+    """Say in a sentence which file cannot be written, and why."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"Cannot write {path}: {error.strerror or error}.") from error
+
+
+@contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
     """Yield a temporary path in the same folder; on success it replaces `path`, on failure nothing is left."""
-    temporary: Path | None = None
-    try:
+    with _cannot_write(path), ExitStack() as ending:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
         os.close(handle)
         temporary = Path(name)
+        ending.callback(temporary.unlink, missing_ok=True)
         yield temporary
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
-    except OSError as error:
-        raise UserError(f"Cannot write {path}: {error.strerror or error}.") from error
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -86,11 +90,9 @@ def folder_held(folder: Path) -> Iterator[None]:
         yield  # whoever writes says what is wrong
         return
     is_new = not folder.exists()
-    try:
+    with _cannot_write(folder):
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder, os.O_RDONLY)
-    except OSError as error:
-        raise UserError(f"Cannot write {folder}: {error.strerror or error}.") from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -110,10 +112,10 @@ def folder_held(folder: Path) -> Iterator[None]:
 @contextmanager
 def folder_written_whole(path: Path) -> Iterator[Path]:
     """Do as `written_whole` for a folder; an existing folder is replaced only once the new one is complete."""
-    temporary: Path | None = None
-    try:
+    with _cannot_write(path), ExitStack() as ending:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
+        ending.callback(shutil.rmtree, temporary, ignore_errors=True)
         yield temporary
         os.chmod(temporary, 0o777 & ~_umask())
         if not path.exists():
@@ -127,11 +129,6 @@ def folder_written_whole(path: Path) -> Iterator[Path]:
                 os.replace(previous, path)
                 raise
             shutil.rmtree(previous)
-    except OSError as error:
-        raise UserError(f"Cannot write {path}: {error.strerror or error}.") from error
-    finally:
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _exchanged(one: Path, other: Path) -> bool:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Represent objects in a notebook: a heading and a few facts, as text or as a small table; print tables of facts."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
@@ -17,19 +18,25 @@ class Facts:
     """A line of code or a command."""
 
 
-def plain(facts: Facts) -> str:
-    """Return one line: `Recommender(legcf on films, users: 671, …)`."""
-    return f"{facts.title}({', '.join(f'{name}: {value}' for name, value in facts.rows.items())})"
+class Shown(ABC):
+    """Show an object by its facts: as one line, `Recommender(legcf on films, …)`, or as a table in a notebook."""
 
+    @abstractmethod
+    def _facts(self) -> Facts:
+        """Return what is shown."""
 
-def html(facts: Facts) -> str:
-    """Return a table in the notebook's own colours."""
-    rows = "".join(
-        f'<tr><th style="text-align:left">{escape(name)}</th><td style="text-align:left">{escape(value)}</td></tr>'
-        for name, value in facts.rows.items()
-    )
-    following = f"<p>Next: <code>{escape(facts.next_step)}</code></p>" if facts.next_step else ""
-    return f"<div><strong>{escape(facts.title)}</strong><table>{rows}</table>{following}</div>"
+    def __repr__(self) -> str:
+        facts = self._facts()
+        return f"{facts.title}({', '.join(f'{name}: {value}' for name, value in facts.rows.items())})"
+
+    def _repr_html_(self) -> str:
+        facts = self._facts()
+        rows = "".join(
+            f'<tr><th style="text-align:left">{escape(name)}</th><td style="text-align:left">{escape(value)}</td></tr>'
+            for name, value in facts.rows.items()
+        )
+        following = f"<p>Next: <code>{escape(facts.next_step)}</code></p>" if facts.next_step else ""
+        return f"<div><strong>{escape(facts.title)}</strong><table>{rows}</table>{following}</div>"
 
 
 def size(count: int) -> str:

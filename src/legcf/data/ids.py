@@ -155,9 +155,7 @@ def _checked(ids: NDArray[np.object_], kind: str) -> NDArray[np.generic]:
 
 def text_to_arrays(texts: Sequence[str]) -> dict[str, NDArray[np.generic]]:
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
-    lengths = np.fromiter((len(part) for part in encoded), dtype=np.int64, count=len(encoded))
-    offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=offsets[1:])
+    offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
     return {"text": np.frombuffer(b"".join(encoded), dtype=np.uint8), "offsets": offsets}
 
 

@@ -325,11 +325,7 @@ class Dataset:
         return ("train", "validation", "test", *optional)
 
     def whole(self) -> "Dataset":
-        """Take every pair as training, none to choose or test by.
-
-        Returns:
-            Another dataset over the same users and items.
-        """
+        """Return the data with every pair as training, none to choose or test by."""
         nothing = Interactions.empty(self.num_users, self.num_items)
         return replace(self, train=self.known, validation=nothing, test=nothing)
 

@@ -63,16 +63,13 @@ def _page(script: str, icon: str, policy: str, more: str, scripts: str = "") -> 
     style, theme = ((_WEB / name).read_text() for name in ("style.css", "theme.js"))
     policy += f"; style-src {_hash(style)}; script-src {scripts}{_hash(theme)} {_hash(script)}; base-uri 'none'"
     html = _SERVER_ONLY.sub("", (_WEB / "index.html").read_text()).replace("/static/icon.svg", icon)
-    html = html.replace('<meta charset="utf-8">\n', f'<meta charset="utf-8">\n{_meta(policy)}', 1)
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{escape(policy, quote=True)}">'
+    html = html.replace('<meta charset="utf-8">\n', f'<meta charset="utf-8">\n{meta}\n', 1)
     html = html.replace('<link rel="stylesheet" href="/static/style.css">\n', f"<style>{style}</style>\n", 1)
     html = html.replace('<script src="/static/theme.js"></script>\n', f"<script>{theme}</script>\n", 1)
     # the script comes last: when it starts, the model is there
     html = html.replace('<script src="/static/app.js" type="module"></script>\n', "", 1)
     return html.replace("</body>", f'{more}<script type="module">{script}</script>\n</body>', 1)
-
-
-def _meta(policy: str) -> str:
-    return f'<meta http-equiv="Content-Security-Policy" content="{escape(policy, quote=True)}">\n'
 
 
 def _hash(source: str) -> str:

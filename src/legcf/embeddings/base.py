@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from legcf.core.arrays import FloatArray
-from legcf.embeddings.layer import C, Layer, bytes_of, normal_values
+from legcf.embeddings.layer import C, Layer, normal_values
 
 StateDict = dict[str, torch.Tensor]
 
@@ -94,9 +94,6 @@ class EmbeddingLayer(nn.Module, Layer[C]):
 
     def unpack(self, state: StateDict) -> None:
         """Give back the shapes and names that `pack` took; loading brings numbers back to their own type by itself."""
-
-    def storage_bytes(self) -> int:
-        return bytes_of(self.state_dict().values())
 
 
 def _within(change: Callable[[StateDict], None], state: StateDict, prefix: str, *_: Any) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Declare what a search may choose from, beside each method: {"section.key": OneOf or Range}.
+"""Declare what a search may choose from, beside each method: {"section.key": OneOf}.
 
 What the other settings leave without effect is not in a space. Steps are factors of two around the defaults; finer ones
 were not measured.
@@ -22,19 +22,7 @@ class OneOf:
         return self if value in self.values else OneOf((value, *self.values))
 
 
-@dataclass(frozen=True)
-class Range:
-    """Allow any number between two, on a logarithmic scale if `log`."""
-
-    low: float
-    high: float
-    log: bool = False
-
-    def including(self, value: float) -> "Range":
-        return Range(min(self.low, value), max(self.high, value), self.log)
-
-
-Space = Mapping[str, OneOf | Range]
+Space = Mapping[str, OneOf]
 
 PAPER_GRID: Space = {
     # Liang et al., SIGIR 2024, section 4.1.4.

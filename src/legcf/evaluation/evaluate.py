@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 
 from legcf.core import distributed
 from legcf.core.arrays import FloatArray, IntArray, Positions
+from legcf.core.errors import UserError
 from legcf.core.jit import njit, prange
 from legcf.core.random_streams import Stream, fixed_generator
-from legcf.data.interactions import Interactions
+from legcf.data.ids import IdMap
+from legcf.data.interactions import Dataset, Interactions
 from legcf.evaluation.beyond_accuracy import coverage, novelty, similarity
 from legcf.evaluation.metrics import METRICS
 from legcf.ranking.ranking import Ranking
@@ -44,16 +46,9 @@ def evaluate(
     metrics: Iterable[str] | None = None,
     ranker: Ranker = rank,
 ) -> dict[str, float]:
-    """Return mean metrics such as "recall@20", and catalogue coverage.
+    """Return mean metrics such as "recall@20", and catalogue coverage, over users who have held-out items (`truth`).
 
-    Args:
-        ranking: What is evaluated; items of its histories are not shown, unless users take them again.
-        truth: The held-out items of every user.
-        ks: Lengths at which lists are cut.
-        users: Who is evaluated, if they have held-out items; None: everyone who has.
-        metrics: Names in `METRICS`; None: all.
-        ranker: Finds the lists; a `Reranker` remembers the products of vectors that many rankings share.
-
+    None of `users` or `metrics` means all. A `Reranker` remembers the products of vectors that many rankings share.
     Each process of a distributed run evaluates its share of the users, and all return the same means.
     """
     return evaluate_with_users(ranking, truth, ks, users, metrics, ranker)[0]
@@ -69,7 +64,7 @@ def evaluate_with_users(
 ) -> tuple[dict[str, float], dict[str, NDArray[np.float64]]]:
     """Return what `evaluate` returns, and the metrics of every user of this process."""
     names = None if metrics is None else sorted(metrics)  # all processes in the same order, of a set as well
-    lists = _rank_local(ranking, max(ks), _with_truth(truth, users), ranker)
+    lists = _rank_local(ranking, max(ks), with_truth(truth, users), ranker)
     per_user = _per_user(truth, lists, ks, names)
     return _means(ranking, truth, lists, ks, per_user), per_user
 
@@ -118,7 +113,7 @@ def accuracies(
     take hours.
     """
     samples = {name: eval_users(truth) if among is None else among for name, truth in truths.items()}
-    evaluated = {name: _with_truth(truth, samples[name]) for name, truth in truths.items()}
+    evaluated = {name: with_truth(truth, samples[name]) for name, truth in truths.items()}
     everyone = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *evaluated.values()]))
     lists = _rank_local(ranking, max(ks), everyone, rank)
     is_cold = np.zeros(ranking.num_users, dtype=np.bool_)
@@ -140,10 +135,34 @@ def eval_users(truth: Interactions, scores: int | None = None) -> Positions | No
     most = max(_LEAST_USERS, _MOST_SCORES // max(truth.num_items, 1))
     if scores is not None:
         most = min(most, max(_LEAST_USERS // 2, scores // max(truth.num_items, 1)))
-    candidates = _with_truth(truth, None)
+    candidates = with_truth(truth, None)
     if len(candidates) <= most:
         return None
     return np.sort(fixed_generator().choice(candidates, most, replace=False))
+
+
+def new_pairs(dataset: Dataset, users: IdMap, items: IdMap, seen: Interactions) -> tuple[Interactions, dict[str, int]]:
+    """Return the pairs of a dataset (its test part, if it has one) that a model of these ids has not seen.
+
+    Also return counts of them and of the pairs that were left out.
+    """
+    offered = dataset.test if dataset.test.num_pairs else dataset.known
+    user_index, item_index = users.find_all(dataset.users), items.find_all(dataset.items)
+    known_pairs = offered.renumbered(user_index, item_index, len(users), len(items))
+    kept = ~np.isin(known_pairs.keys(), seen.keys())
+    counts = {
+        "pairs": int(kept.sum()),
+        "unknown_users": int((user_index[np.unique(offered.users())] < 0).sum()),
+        "unknown_items": int((item_index[np.unique(offered.items)] < 0).sum()),
+        "unknown_pairs": offered.num_pairs - known_pairs.num_pairs,
+        "trained_pairs": known_pairs.num_pairs - int(kept.sum()),
+    }
+    if not counts["pairs"]:
+        raise UserError(
+            f"{dataset.name} has no pair to measure the model by: of {offered.num_pairs:,} it was trained on"
+            f" {counts['trained_pairs']:,}, and {counts['unknown_pairs']:,} have a user or item that it does not know."
+        )
+    return known_pairs.subset(kept), counts
 
 
 def sample_eval_users(truth: Interactions, count: int | None, seed: int) -> Positions | None:
@@ -153,7 +172,7 @@ def sample_eval_users(truth: Interactions, count: int | None, seed: int) -> Posi
     """
     if count is None:
         return eval_users(truth, CHOOSING_SCORES)
-    candidates = _with_truth(truth, None)
+    candidates = with_truth(truth, None)
     if count >= len(candidates):
         return None
     # A stream of its own: how many users are evaluated must not change what is sampled for training.
@@ -168,7 +187,7 @@ def evaluate_per_user(
     metrics: Iterable[str] | None = None,
 ) -> tuple[dict[str, NDArray[np.float64]], IntArray, NDArray[np.int64]]:
     """Return the metrics of every user, their ranked lists, and which users they are."""
-    evaluated = _with_truth(truth, users)
+    evaluated = with_truth(truth, users)
     lists = _RankedLists(evaluated, rank(ranking, max(ks), evaluated, ranking.hidden)[0])
     return _per_user(truth, lists, ks, metrics), lists.items, evaluated
 
@@ -180,7 +199,7 @@ def _per_user(
     return {f"{name}@{k}": METRICS[name](hits, relevant, k) for name in metrics or METRICS for k in ks}
 
 
-def _with_truth(truth: Interactions, users: Positions | None) -> NDArray[np.int64]:
+def with_truth(truth: Interactions, users: Positions | None) -> NDArray[np.int64]:
     """Return those of the users, or of all, who have held-out items."""
     candidates = np.arange(truth.num_users) if users is None else np.asarray(users, dtype=np.int64)
     return candidates[truth.user_degrees[candidates] > 0]

@@ -8,7 +8,7 @@ import numpy as np
 
 from legcf.core.arrays import Positions
 from legcf.data.interactions import Interactions
-from legcf.evaluation.evaluate import Ranker, evaluate, evaluate_with_users
+from legcf.evaluation.evaluate import Ranker, evaluate, evaluate_with_users, with_truth
 from legcf.evaluation.metrics import parse_metric
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.score import Score
@@ -46,8 +46,7 @@ class Evaluator:
     @property
     def evaluated_users(self) -> Positions:
         """Return who has held-out pairs among the users."""
-        users = np.arange(self.truth.num_users) if self.users is None else self.users
-        return users[self.truth.user_degrees[users] > 0]
+        return with_truth(self.truth, self.users)
 
     def renumbered(self) -> "Evaluator":
         """Return the same for rankings that have the evaluated users alone, in the same order."""

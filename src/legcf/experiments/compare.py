@@ -8,82 +8,66 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from legcf.core.errors import UserError
 from legcf.evaluation.evaluate import DEFAULT_KS, evaluate_per_user
 from legcf.experiments.cross_validation import FOLDS_FILE, CrossValidation
 from legcf.experiments.sheet import Sheet, SheetCell, Value
-from legcf.experiments.statistics import paired
 from legcf.recommender import Recommender
 
 _FACTS = ("method", "backbone", "preset", "seed", "num_params", "storage_bytes")
 
 
 def compare(folders: Sequence[Path], ks: Sequence[int] = (10, 20)) -> dict[str, Any]:
-    """Return every metric of every run on the test part; all must be of the same split of the same data."""
+    """Return every metric of every run on the test part; all must be of the same split of the same data.
+
+    Of settings that were measured on folds, a metric is the mean over them.
+    """
     if len(folders) < 2:
         raise UserError("One run cannot be compared with itself; name at least two.")
     if min(ks) < 1:
         raise UserError(f"-k {min(ks)} is not possible; list lengths start at 1.")
-    if any((folder / FOLDS_FILE).exists() for folder in folders):
-        return _compare_folds(folders, ks)
+    are_folds = any((folder / FOLDS_FILE).exists() for folder in folders)
+    about, results = (_measured_on_folds if are_folds else _measured)(folders, ks)
+    first = results[0]
+    shown = [name for name in first.metrics if int(name.partition("@")[2]) in ks]
+    if not shown:
+        raise UserError(f"Folds are measured at {', '.join(map(str, DEFAULT_KS))}: choose -k among them.")
+    runs: list[dict[str, Any]] = []
+    for folder, result in zip(folders, results, strict=True):
+        metrics = result.metrics
+        measured = {name: metrics[name] for name in shown}
+        run = {"run": str(folder), **{key: result.facts.get(key) for key in _FACTS}}
+        run["metrics"] = {name: one.mean for name, one in measured.items()}
+        if are_folds:
+            run["deviation"] = {name: one.spread for name, one in measured.items()}
+        tests = {} if result is first else result.against(first)
+        run["against_first"] = {name: asdict(test) for name, test in tests.items() if name in shown} or None
+        runs.append(run)
+    return {**about, "users": len(next(iter(first.per_user.values()))), "runs": runs}
+
+
+def _measured(folders: Sequence[Path], ks: Sequence[int]) -> tuple[dict[str, Any], list[CrossValidation]]:
+    """Return what runs are compared on, and their metrics as of a single fold."""
     models = [Recommender.load(folder) for folder in folders]
     for folder, model in zip(folders, models, strict=True):
         if "final" in model.metrics:
             raise UserError(f"{folder} was trained on every pair, so none is left to compare by; use {folder}/chosen.")
         if model.metrics.get("content_hash") != models[0].metrics.get("content_hash"):
             raise UserError(f"{folder} and {folders[0]} are of different data or splits, so their users do not pair.")
-    dataset = models[0].dataset()
-    per_user = [evaluate_per_user(model.ranking, dataset.test, ks)[0] for model in models]
-
-    def against_first(own: Mapping[str, NDArray[np.float64]]) -> dict[str, dict[str, float | int]]:
-        return {name: asdict(paired(per_user[0][name], values)) for name, values in own.items()}
-
-    return {
-        "dataset": dataset.name,
-        "protocol": dataset.protocol,
-        "users": len(next(iter(per_user[0].values()))),
-        "runs": [
-            {
-                "run": str(folder),
-                **{key: model.metrics.get(key) for key in _FACTS},
-                "metrics": {name: float(values.mean()) for name, values in own.items()},
-                "against_first": against_first(own) if position else None,
-            }
-            for position, (folder, model, own) in enumerate(zip(folders, models, per_user, strict=True))
-        ],
-    }
+    dataset, results = models[0].dataset(), []
+    for model in models:
+        per_user = evaluate_per_user(model.ranking, dataset.test, ks)[0]
+        means = {name: float(values.mean()) for name, values in per_user.items()}
+        results.append(CrossValidation(model.metrics, dataset.content_hash, [means], per_user))
+    return {"dataset": dataset.name, "protocol": dataset.protocol}, results
 
 
-def _compare_folds(folders: Sequence[Path], ks: Sequence[int]) -> dict[str, Any]:
-    """Return the same of settings that were measured on folds; a metric is then the mean over them."""
+def _measured_on_folds(folders: Sequence[Path], ks: Sequence[int]) -> tuple[dict[str, Any], list[CrossValidation]]:
     for folder in folders:
         if not (folder / FOLDS_FILE).exists():
             raise UserError(f"{folder} was not measured on folds as others were: train it with --folds, too.")
     results = [CrossValidation.load(folder) for folder in folders]
-    shown = [name for name in results[0].metrics if int(name.partition("@")[2]) in ks]
-    if not shown:
-        raise UserError(f"Folds are measured at {', '.join(map(str, DEFAULT_KS))}: choose -k among them.")
-    first = results[0]
-    return {
-        "dataset": first.facts["dataset"],
-        "protocol": f"{first.facts['folds']} folds",
-        "users": len(next(iter(first.per_user.values()))),
-        "runs": [
-            {
-                "run": str(folder),
-                **{key: result.facts.get(key) for key in _FACTS},
-                "metrics": {name: result.metrics[name].mean for name in shown},
-                "deviation": {name: result.metrics[name].spread for name in shown},
-                "against_first": {name: asdict(test) for name, test in result.against(first).items() if name in shown}
-                if position
-                else None,
-            }
-            for position, (folder, result) in enumerate(zip(folders, results, strict=True))
-        ],
-    }
+    return {"dataset": results[0].facts["dataset"], "protocol": f"{results[0].facts['folds']} folds"}, results
 
 
 def sheet_of(comparison: Mapping[str, Any]) -> Sheet:

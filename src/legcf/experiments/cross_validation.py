@@ -31,8 +31,8 @@ FOLDS_FILE, _PER_USER_FILE = "folds.json", "per_user.npz"
 _FACTS = ("dataset", "method", "backbone", "preset", "seed", "num_params", "storage_bytes")
 
 
-@dataclass(frozen=True, eq=False)
-class CrossValidation:
+@dataclass(frozen=True, eq=False, repr=False)
+class CrossValidation(notebook_repr.Shown):
     """Hold the test metrics of one setting on every fold.
 
     Attributes:
@@ -55,21 +55,12 @@ class CrossValidation:
     def against(self, first: CrossValidation) -> dict[str, Paired]:
         """Return how this differs from another setting on the same folds: a paired test over users, by metric.
 
-        Args:
-            first: The setting to compare with.
-
         Returns:
             Difference, its 95 % interval and p-values, by metric.
         """
         if self.split != first.split:
             raise UserError("These are folds of different data or different splits, so their users do not pair.")
         return {name: paired(first.per_user[name], values) for name, values in self.per_user.items()}
-
-    def __repr__(self) -> str:
-        return notebook_repr.plain(self._facts())
-
-    def _repr_html_(self) -> str:
-        return notebook_repr.html(self._facts())
 
     def _facts(self) -> notebook_repr.Facts:
         shown = {name: one for name, one in self.metrics.items() if name in ("recall@20", "ndcg@20")}

@@ -31,7 +31,7 @@ from legcf.training.session import TrainingOptions
 _OnEpoch = Callable[[dict[str, Any]], None]
 _Train = Callable[[RunConfig, _OnEpoch], dict[str, Any]]
 _CLOCK_SECONDS = 2.0  # how far apart two readings of one process's start may be
-_SMALL_SPACE = 200  # a finite space of so many points is gone through without repeating any
+_SMALL_SPACE = 200  # a space of so many points is gone through without repeating any
 _UNTOUCHED_TRIALS, _UNTOUCHED_EPOCHS = 3, 1  # no trial is pruned before there is something to compare it with
 
 
@@ -92,7 +92,7 @@ def search(
     study = _study(folder, _sampler(request))
     size = _points(request.space())
     with _trainers(request, dataset, scheduler) as (train_with, lanes):
-        while (left := int(min(trials, size)) - len(_counted(study))) > 0:
+        while (left := min(trials, size) - len(_counted(study))) > 0:
             study.optimize(
                 lambda trial: _attempt(trial, request, train_with, trials), n_trials=min(left, lanes),
                 n_jobs=min(left, lanes), catch=(UserError, _Enough), callbacks=[lambda _, trial: tell(trial)],
@@ -154,12 +154,7 @@ def _attempt(trial: Any, request: SearchRequest, train_with: _Train, trials: int
     earlier = [one for one in _counted(trial.study) if one.number < trial.number]
     if len(earlier) >= trials:
         raise _Enough
-    drawn = {
-        key: trial.suggest_categorical(key, list(part.values))
-        if isinstance(part, OneOf)
-        else trial.suggest_float(key, part.low, part.high, log=part.log)
-        for key, part in request.space().items()
-    }
+    drawn = {key: trial.suggest_categorical(key, list(part.values)) for key, part in request.space().items()}
     monitor = request.config({}).training.monitor
     scores: list[float] = []
 
@@ -250,9 +245,9 @@ def _counted(study: Any) -> list[Any]:
     return [one for one in study.get_trials(deepcopy=False) if one.state not in idle or "error" in one.user_attrs]
 
 
-def _points(space: Space) -> float:
+def _points(space: Space) -> int:
     """Return how many points there are to choose from."""
-    return math.prod(len(part.values) if isinstance(part, OneOf) else math.inf for part in space.values())
+    return math.prod(len(part.values) for part in space.values())
 
 
 def _value(config: Mapping[str, Any], key: str) -> Any:

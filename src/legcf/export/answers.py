@@ -11,8 +11,7 @@ from legcf.export.build import card_of
 from legcf.modelfile.histories import PackedHistories
 from legcf.modelfile.served_model import ServedModel
 from legcf.ranking.precision import keep_codes
-from legcf.ranking.ranking import Ranking
-from legcf.ranking.tables.embedding_table import DenseTable, EmbeddingTable
+from legcf.ranking.tables.embedding_table import DenseTable
 
 if TYPE_CHECKING:
     from legcf.training.run_folder import TrainedModel
@@ -30,7 +29,9 @@ def answer_model(trained: "TrainedModel") -> ServedModel | None:
     ranking = trained.ranking
     if ranking.filter is not None:
         return None
-    rows = _item_rows(ranking)
+    rows = ranking.rows  # as they were tested, in the fewest bytes that give them back
+    if rows is None:
+        rows = DenseTable(ranking.items) if ranking.codes is None else keep_codes(ranking.codes, "float32")
     user_rows = None if ranking.pooling is not None else DenseTable(ranking.users)
     dense = [table for table in (user_rows, rows) if isinstance(table, DenseTable)]
     entries = 0 if ranking.lists is None else ranking.lists.num_entries
@@ -54,10 +55,3 @@ def answer_model(trained: "TrainedModel") -> ServedModel | None:
         repeats=ranking.repeats,
         user_encoder=trained.user_encoder,
     )
-
-
-def _item_rows(ranking: Ranking) -> EmbeddingTable:
-    """Return the items as they were tested, in the fewest bytes that give them back."""
-    if ranking.rows is not None:
-        return ranking.rows
-    return DenseTable(ranking.items) if ranking.codes is None else keep_codes(ranking.codes, "float32")

@@ -154,15 +154,13 @@ def card_of(trained: "TrainedModel", rows: EmbeddingTable) -> dict[str, Any]:
     """Return what the page shows of the training; the curve is thinned out so that the file stays small."""
     entities = len(trained.users) + len(trained.items)
     card = {key: value for key, value in trained.card.items() if key != "config"}
-    curve = [_plain(line) for line in card.get("curve") or [] if "search" not in line]
-    card["curve"] = curve[:: max(1, -(-len(curve) // _CURVE_POINTS))]
+    curve = [line for line in card.get("curve") or [] if "search" not in line]
+    card["curve"] = [
+        {key: float(f"{value:.5g}") if isinstance(value, float) else value for key, value in line.items()}
+        for line in curve[:: max(1, -(-len(curve) // _CURVE_POINTS))]
+    ]
     card["full_table_bytes"] = full_table_bytes(entities)
     card["serving"] = {"d": rows.width, "entities": entities, **rows.facts}
     if trained.ranking.lists is not None:
         card["serving"]["list_entries"] = trained.ranking.lists.num_entries
     return card
-
-
-def _plain(line: dict[str, Any]) -> dict[str, Any]:
-    """Return an epoch's line with short numbers."""
-    return {key: float(f"{value:.5g}") if isinstance(value, float) else value for key, value in line.items()}

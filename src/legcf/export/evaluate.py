@@ -7,8 +7,7 @@ import numpy as np
 
 from legcf.core.errors import UserError
 from legcf.data.interactions import Dataset, Interactions
-from legcf.evaluation.evaluate import accuracy
-from legcf.evaluation.new_pairs import new_pairs
+from legcf.evaluation.evaluate import accuracy, new_pairs
 from legcf.export.build import served_histories, served_ranking
 from legcf.modelfile.served_model import ServedModel
 
@@ -22,19 +21,16 @@ def evaluate_file(model: ServedModel, dataset: Dataset, ks: Sequence[int]) -> di
     if model.users is not None:
         if model.history is None:
             raise UserError("This model file has no histories, so it cannot say which pairs are new to it.")
-        histories = model.history.all()
-        seen = Interactions.empty(len(model.users), len(model.items)) if model.repeats else histories
-        truth, counts = new_pairs(dataset.whole(), model.users, model.items, seen)
+        users, histories, offered = model.users, model.history.all(), dataset.whole()
     else:
         if not dataset.test.num_pairs:
             raise UserError(
                 f"This model file stores no users, and {dataset.name} has no test pairs (protocol {dataset.protocol})"
                 " beside those that users have: give data with a split, such as --protocol ratio."
             )
-        item_index = model.items.find_all(dataset.items)
-        histories = served_histories(model, dataset)
-        same_users = np.arange(histories.num_users)
-        histories = histories.renumbered(same_users, item_index, len(same_users), len(model.items))
-        seen = Interactions.empty(histories.num_users, histories.num_items) if model.repeats else histories
-        truth, counts = new_pairs(dataset, dataset.users, model.items, seen)
+        users, offered, train = dataset.users, dataset, served_histories(model, dataset)
+        same_users, item_index = np.arange(len(users)), model.items.find_all(dataset.items)
+        histories = train.renumbered(same_users, item_index, len(users), len(model.items))
+    seen = Interactions.empty(len(users), len(model.items)) if model.repeats else histories
+    truth, counts = new_pairs(offered, users, model.items, seen)
     return {**accuracy(served_ranking(model, histories), truth, ks), **counts}

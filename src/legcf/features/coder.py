@@ -3,14 +3,18 @@
 
 A category is a token, every tag is one, every word of a text is one, and tokens are hashed into the entries that their
 column has in a row. A number is the bin that it lies in and its distance from the mean. Hashing needs no vocabulary: a
-coder is the kinds and widths of its columns and the scales of its numbers. Numpy only: a server codes as training
-did.
+coder is the kinds and widths of its columns and the scales of its numbers. Columns and signs of tokens are those of
+scikit-learn's `FeatureHasher` (MurmurHash3), texts are cut into words as its `HashingVectorizer` cuts them. Numpy only:
+a server codes as training did.
 """
 
 import math
+import re
+import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
@@ -18,11 +22,14 @@ import numpy as np
 
 from legcf.core.arrays import FloatArray, LongArray
 from legcf.core.errors import UserError
-from legcf.features.hashing import hashed_column, words
 
 Kind = Literal["category", "tags", "text", "number"]
 _WIDEST = 2**16
 _FAR = 3.0  # deviations from the mean, beyond which a number is no farther
+_WORD = re.compile(r"\b\w\w+\b")
+_MASK = 0xFFFFFFFF
+_FIRST, _SECOND = 0xCC9E2D51, 0x1B873593
+_CACHED = 2**17  # tokens whose columns are remembered
 
 
 @dataclass(frozen=True)
@@ -145,3 +152,37 @@ def float_or_none(value: Any) -> float | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
+
+
+@lru_cache(maxsize=_CACHED)
+def hashed_column(token: str, width: int) -> tuple[int, float]:
+    """Return the column of a token among `width`, and its sign: tokens that meet cancel as often as they add up."""
+    code = murmur3(token.encode("utf-8", "surrogatepass"))
+    return abs(code) % width, 1.0 if code >= 0 else -1.0
+
+
+def murmur3(data: bytes) -> int:
+    """Return MurmurHash3 (x86, 32 bits, seed 0) as a signed number."""
+    code, whole = 0, len(data) & ~3
+    for start in range(0, whole, 4):
+        code ^= _mixed(int.from_bytes(data[start : start + 4], "little"))
+        code = (_turned(code, 13) * 5 + 0xE6546B64) & _MASK
+    code ^= _mixed(int.from_bytes(data[whole:], "little")) ^ len(data)
+    code = ((code ^ code >> 16) * 0x85EBCA6B) & _MASK
+    code = ((code ^ code >> 13) * 0xC2B2AE35) & _MASK
+    code ^= code >> 16
+    return code - 2**32 if code >= 2**31 else code
+
+
+def words(text: str) -> list[str]:
+    """Return the words of two letters or more, in lower case and without accents."""
+    apart = unicodedata.normalize("NFKD", text.lower())
+    return _WORD.findall("".join(letter for letter in apart if not unicodedata.combining(letter)))
+
+
+def _mixed(block: int) -> int:
+    return (_turned(block * _FIRST & _MASK, 15) * _SECOND) & _MASK
+
+
+def _turned(value: int, bits: int) -> int:
+    return (value << bits | value >> (32 - bits)) & _MASK

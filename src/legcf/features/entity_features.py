@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hold the features of a model's items, or of its users."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -40,18 +38,14 @@ class EntityFeatures:
         return EntityFeatures(self.coder, sp.csr_matrix(old + newer.rows), self.mapping)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays of a file; `facts` has the rest."""
+        """Return the arrays of a file, which has the coder apart."""
         arrays = {"indptr": self.rows.indptr, "indices": self.rows.indices, "values": self.rows.data}
         if self.mapping is not None:
             arrays |= self.mapping.arrays()
         return arrays
 
-    def facts(self) -> dict[str, Any]:
-        return {"coder": self.coder.to_json()}
-
     @classmethod
-    def restored(cls, arrays: NamedArrays, facts: Mapping[str, Any], count: int) -> "EntityFeatures":
-        coder = FeatureCoder.from_json(facts["coder"])
+    def restored(cls, arrays: NamedArrays, coder: FeatureCoder, count: int) -> "EntityFeatures":
         parts = arrays["values"], arrays["indices"], arrays["indptr"]
         rows = sp.csr_matrix(parts, shape=(count, coder.width))
         rows.check_format()

@@ -107,8 +107,7 @@ def _restoring(items: FloatArray, histories: Interactions) -> FloatArray:
     owned = histories.to_scipy()
     owned.data[:] = 1
     right = np.asarray(owned @ items, dtype=np.float64)
-    vectors: FloatArray = np.linalg.solve(gram + ridge * np.eye(len(gram)), right.T).T.astype(np.float32)
-    return vectors
+    return np.linalg.solve(gram + ridge * np.eye(len(gram)), right.T).T.astype(np.float32)
 
 
 def _folds(

@@ -22,15 +22,11 @@ def bipartite(train: Interactions, kept: NDArray[np.bool_] | None = None) -> sp.
 
 def expanded(adjacency: sp.csr_matrix, assignment: sp.csr_matrix) -> sp.csr_matrix:
     """Join the meta-embeddings to the graph as nodes: A' = [[A, S], [Sᵀ, 0]] (Eq. 5)."""
-    num_entities, num_buckets = assignment.shape
-    size = num_entities + num_buckets
-    top = _side_by_side(adjacency, assignment)
-    below = assignment.T.tocsr()
-    below.sort_indices()
-    indptr = np.concatenate([top.indptr, top.nnz + below.indptr[1:].astype(np.int64)])
-    indices = np.concatenate([top.indices, below.indices])
-    data = np.concatenate([top.data, below.data])
-    return csr(data, indices, indptr, (size, size))
+    num_buckets = assignment.shape[1]
+    nothing = sp.csr_matrix((num_buckets, num_buckets), dtype=np.float32)
+    top = sp.hstack([adjacency, assignment], format="csr")
+    joined = sp.vstack([top, sp.hstack([assignment.T.tocsr(), nothing], format="csr")], format="csr")
+    return csr(joined.data, joined.indices, joined.indptr, joined.shape)
 
 
 def normalised(adjacency: sp.csr_matrix) -> sp.csr_matrix:
@@ -51,19 +47,6 @@ def degrees(adjacency: sp.csr_matrix) -> np.ndarray:
     """Return weighted row sums in float64, so that they do not depend on summation order."""
     rows = np.repeat(np.arange(adjacency.shape[0]), np.diff(adjacency.indptr))
     return np.bincount(rows, weights=adjacency.data, minlength=adjacency.shape[0])
-
-
-def _side_by_side(left: sp.csr_matrix, right: sp.csr_matrix) -> sp.csr_matrix:
-    """Return [left, right] without a detour over coordinates: every row's parts are copied to where they end."""
-    left_counts, right_counts = np.diff(left.indptr), np.diff(right.indptr)
-    to_left = np.arange(left.nnz) + np.repeat(right.indptr[:-1], left_counts)
-    to_right = np.arange(right.nnz) + np.repeat(left.indptr[1:], right_counts)
-    indices = np.empty(left.nnz + right.nnz, dtype=np.int32)
-    data = np.empty(left.nnz + right.nnz, dtype=np.float32)
-    indices[to_left], indices[to_right] = left.indices, right.indices + np.int32(left.shape[1])
-    data[to_left], data[to_right] = left.data, right.data
-    indptr = left.indptr.astype(np.int64) + right.indptr
-    return csr(data, indices, indptr, (left.shape[0], left.shape[1] + right.shape[1]))
 
 
 def csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> sp.csr_matrix:

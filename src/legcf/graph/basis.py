@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Propagate exactly without touching the graph at every step, by a basis that is propagated once.
+"""Propagate under autograd: by a polynomial of an operator, or exactly by a basis that is propagated once.
 
 Where input rows are B · Θ with B sparse and Θ small, and the backbone is a polynomial P of its operator, the final
 vectors are H = P(Â) B Θ = M Θ, and M is constant until the graph changes. Row-batches of M give row-batches of H.
@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from legcf.core.arrays import FloatArray
+from legcf.core.arrays import FloatArray, Positions
 from legcf.core.files import reserve
 from legcf.graph.basis_numba import columns_a_task, give_rows, take_rows
 from legcf.graph.operator import Operator
@@ -118,3 +118,25 @@ class _SparseRows(torch.autograd.Function):
         columns = columns_a_task(ctx.shape[1])
         give_rows(matrix.indptr, matrix.indices, matrix.data, ctx.rows, gradient.contiguous().numpy(), result, columns)
         return torch.from_numpy(result), None, None
+
+
+class _Polynomial(torch.autograd.Function):
+    """Keep no copies of the layers: backward needs the operator alone."""
+
+    @staticmethod
+    def forward(ctx, dense, operator, coefficients, rows):  # type: ignore[no-untyped-def]
+        ctx.operator, ctx.coefficients, ctx.rows = operator, coefficients, rows
+        return torch.from_numpy(operator.polynomial(dense.detach().numpy(), coefficients, rows))
+
+    @staticmethod
+    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
+        back = ctx.operator.adjoint_polynomial(gradient.contiguous().numpy(), ctx.coefficients, ctx.rows)
+        return torch.from_numpy(back), None, None, None
+
+
+def polynomial(
+    operator: Operator, dense: torch.Tensor, coefficients: FloatArray, rows: Positions | None = None
+) -> torch.Tensor:
+    """Propagate rows of a linear backbone, differentiably; with `rows`, which are distinct, those alone."""
+    result: torch.Tensor = _Polynomial.apply(dense, operator, coefficients, rows)  # type: ignore[no-untyped-call]
+    return result

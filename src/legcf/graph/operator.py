@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Multiply rows by a sparse matrix, compiled, and by polynomials of it; `propagate` does so under autograd.
+"""Multiply rows by a sparse matrix, compiled, and by polynomials of it; `basis` does so under autograd.
 
 Every linear backbone is a polynomial of its operator Â: block b of H is Σ_l coefficients[b, l] · Â^l · E0, and H is
 the blocks side by side. LightGCN has one block (the layer mean), a concatenating readout has one block a layer.
@@ -75,13 +75,11 @@ class Operator:
                 product = self.times(power, spare)
                 spare, power = (power if term > 1 else None), product
             whole = rows is None or (term and term == terms - 1)
-            for block in range(blocks):
-                if coefficients[block, term] == 0:
-                    continue
+            for block in np.flatnonzero(coefficients[:, term]):
                 if whole:
                     _add_scaled(result, power, coefficients[block, term], block * width)
                 else:
-                    _add_scaled_from(result, power, rows, coefficients[block, term], block * width)
+                    result[:, block * width : (block + 1) * width] += coefficients[block, term] * power[rows]
         return result
 
     def adjoint_polynomial(
@@ -102,14 +100,12 @@ class Operator:
                 result = self.transposed.times_from(rows, last)
             else:
                 result = self.transposed.times(result)
-            for block in range(blocks):
+            for block in np.flatnonzero(coefficients[:, term]):
                 part = gradient[:, block * width : (block + 1) * width]
-                if coefficients[block, term] == 0:
-                    continue
                 if rows is None:
                     _add_scaled(result, part, coefficients[block, term], 0)
                 else:
-                    _add_scaled_at(result, part, rows, coefficients[block, term])
+                    result[rows] += coefficients[block, term] * part
         return result
 
 
@@ -180,19 +176,3 @@ def _add_scaled(result, rows, scale, offset):  # type: ignore[no-untyped-def]
     for row in prange(rows.shape[0]):
         for column in range(rows.shape[1]):
             result[row, offset + column] += scale * rows[row, column]
-
-
-@njit(cache=True, parallel=True)
-def _add_scaled_from(result, rows, chosen, scale, offset):  # type: ignore[no-untyped-def]
-    for position in prange(len(chosen)):
-        row = rows[chosen[position]]
-        for column in range(rows.shape[1]):
-            result[position, offset + column] += scale * row[column]
-
-
-@njit(cache=True, parallel=True)
-def _add_scaled_at(result, rows, chosen, scale):  # type: ignore[no-untyped-def]
-    for position in prange(len(chosen)):
-        row = result[chosen[position]]
-        for column in range(rows.shape[1]):
-            row[column] += scale * rows[position, column]

@@ -26,7 +26,10 @@ def communities(adjacency: sp.csr_matrix, count: int, seed: int) -> NDArray[np.i
     if count == 1:
         return np.zeros(nodes, dtype=np.int32)
     pymetis = _metis()
-    cached = _cache_file(adjacency, f"metis {pymetis.version} {count} {seed} ")
+    hasher = hashlib.sha256(f"metis {pymetis.version} {count} {seed} ".encode())
+    for part in (adjacency.indptr, adjacency.indices):
+        hasher.update(np.ascontiguousarray(part).data)
+    cached = cache_folder() / "communities" / f"{hasher.hexdigest()[:32]}.npy"
     cached_parts = _read(cached, nodes)
     if cached_parts is not None:
         return cached_parts
@@ -68,13 +71,6 @@ def _read(cached: Path, nodes: int) -> NDArray[np.int32] | None:
     except (OSError, ValueError, EOFError):
         return None
     return parts if parts.shape == (nodes,) and parts.dtype == np.int32 else None
-
-
-def _cache_file(adjacency: sp.csr_matrix, made: str) -> Path:
-    hasher = hashlib.sha256(made.encode())
-    hasher.update(np.ascontiguousarray(adjacency.indptr).data)
-    hasher.update(np.ascontiguousarray(adjacency.indices).data)
-    return cache_folder() / "communities" / f"{hasher.hexdigest()[:32]}.npy"
 
 
 def _fill_empty(parts: NDArray[np.int32], empty: NDArray[np.integer], count: int) -> None:

@@ -4,7 +4,6 @@
 Numpy only.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -57,30 +56,21 @@ def get_stored(
 
 
 def put_rows(store: Store, name: str, rows: EmbeddingTable, dtype: str) -> dict[str, Any]:
-    return {"kind": rows.kind, **_PUT_ROWS[rows.kind](store, name, rows, dtype)}
-
-
-def _put_coded(store: Store, name: str, rows: CodebookTable, dtype: str) -> dict[str, Any]:
-    store[f"{name}.columns"] = packing.pack_bits(rows.columns, packing.bits_for(len(rows.codebook)))
-    return {"weights": put_matrix(store, f"{name}.weights", rows.weights, dtype)}
-
-
-def _put_packed(store: Store, name: str, rows: QuantisedTable, dtype: str) -> dict[str, Any]:
-    bits, top = rows.bits, float(rows.scales.max(initial=0.0)) or 1.0
-    store[f"{name}.values"] = packing.pack_bits(rows.values, bits)
-    store[f"{name}.scale"] = packing.scale_steps(rows.scales, top)
-    return {"shape": list(rows.values.shape), "bits": bits, "top": top}
-
-
-def _put_full(store: Store, name: str, rows: DenseTable, dtype: str) -> dict[str, Any]:
-    return {"table": put_matrix(store, f"{name}.table", rows.table, dtype)}
-
-
-_PUT_ROWS: dict[str, Callable[[Store, str, Any, str], dict[str, Any]]] = {
-    CodebookTable.kind: _put_coded,
-    QuantisedTable.kind: _put_packed,
-    DenseTable.kind: _put_full,
-}
+    config: dict[str, Any] = {"kind": rows.kind}
+    match rows:
+        case CodebookTable():
+            store[f"{name}.columns"] = packing.pack_bits(rows.columns, packing.bits_for(len(rows.codebook)))
+            config["weights"] = put_matrix(store, f"{name}.weights", rows.weights, dtype)
+        case QuantisedTable():
+            top = float(rows.scales.max(initial=0.0)) or 1.0
+            store[f"{name}.values"] = packing.pack_bits(rows.values, rows.bits)
+            store[f"{name}.scale"] = packing.scale_steps(rows.scales, top)
+            config |= {"shape": list(rows.values.shape), "bits": rows.bits, "top": top}
+        case DenseTable():
+            config["table"] = put_matrix(store, f"{name}.table", rows.table, dtype)
+        case _:
+            raise TypeError(f"a model file has no form for {type(rows).__name__}")
+    return config
 
 
 def get_rows(
@@ -165,7 +155,9 @@ def put_encoder(store: Store, name: str, encoder: FeatureEncoder, dtype: str) ->
     return {"coder": encoder.coder.to_json(), "rows": rows}
 
 
-def get_encoder(store: Store, name: str, config: dict[str, Any], width: int) -> FeatureEncoder:
+def get_encoder(store: Store, name: str, config: dict[str, Any] | None, width: int) -> FeatureEncoder | None:
+    if config is None:
+        return None
     coder = FeatureCoder.from_json(config["coder"])
     rows = get_matrix(store, f"{name}.rows", config["rows"])
     expect(coder.width <= _MOST_FEATURES and rows.shape[1] == width, f"{name} do not lead to vectors of items")

@@ -36,16 +36,8 @@ LIST_BITS = 8  # of a weight in an item list, at most: lists that were rounded t
 _HEADER_BYTES = 12_000  # reserved for configuration and model card
 _CODES_IN_HEADER, _BYTES_PER_CODE = 1000, 4  # what each code beyond the first thousand adds to the reserve
 _LARGEST_SCALE = 1e12  # scores stay finite in float32
-_PARTS = (
-    "vectors",
-    "lists",
-    "ids",
-    "titles",
-    "history",
-    "dislikes",
-    "attributes",
-    "features",
-)  # whose sizes are always reported
+# The sizes of these are always reported.
+_PARTS = ("vectors", "lists", "ids", "titles", "history", "dislikes", "attributes", "features")
 _VECTORS = ("codebook", "item_rows", "user_rows", "item_bias", "popularity")  # arrays that are reported together
 
 
@@ -236,12 +228,8 @@ def _from_store(store: codecs.Store, config: dict[str, Any], card: dict[str, Any
         dtype=dtype,
         lists=codecs.get_lists(store, "lists", config["lists"], num_items) if "lists" in config else None,
         attributes=Attributes.get(store, config["attributes"], num_items) if "attributes" in config else None,
-        encoder=codecs.get_encoder(store, "features", config["features"], item_rows.width)
-        if "features" in config
-        else None,
-        user_encoder=codecs.get_encoder(store, "user_features", config["user_features"], item_rows.width)
-        if "user_features" in config
-        else None,
+        encoder=codecs.get_encoder(store, "features", config.get("features"), item_rows.width),
+        user_encoder=codecs.get_encoder(store, "user_features", config.get("user_features"), item_rows.width),
         dislikes=dislikes,
         repeats=config.get("repeats", False) is True,
     )

@@ -5,7 +5,6 @@ What is left to choose is chosen by an `Objective` of the caller; this module kn
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,8 +138,3 @@ def arrays(ranking: Ranking) -> dict[str, NDArray[np.generic]]:
         "list_weights": lists.weights,
         "list_scale": np.array(lists.scale),
     }
-
-
-def facts(ranking: Ranking) -> dict[str, Any]:
-    """Return what metrics.json says of a built ranking."""
-    return {} if ranking.lists is None else {"list_entries": ranking.lists.num_entries}

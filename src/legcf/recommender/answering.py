@@ -55,7 +55,7 @@ class Answering:
             The recommender itself.
         """
         described: dict[str, Any] = {"items": table, "attributes": columns}
-        self._attributes = read_item_attributes(self._fitted(), ExportOptions(**described))
+        self._attributes = read_item_attributes(self.trained, ExportOptions(**described))
         self._described, self._scorer = described, None
         return self
 
@@ -143,7 +143,7 @@ class Answering:
         if self._scorer is None:
             pooled = self.ranking.pooling is not None
             whole = ExportOptions(format="full", users="history" if pooled else "coded", history=True)
-            model = build(self._fitted(), whole, None if pooled else self._validation())
+            model = build(self.trained, whole, None if pooled else self._validation())
             self._scorer = Scorer(replace(model, attributes=self._attributes))
         ranked, scores = empty_top_k(len(users), request.k)
         popular = np.zeros(len(users), dtype=np.bool_)
@@ -192,49 +192,46 @@ class Answering:
     @property
     def users(self) -> IdMap:
         """Return the ids of users, in the order of the model's rows."""
-        return self._fitted().users
+        return self.trained.users
 
     @property
     def items(self) -> IdMap:
         """Return the ids of items, in the order of the model's rows."""
-        return self._fitted().items
+        return self.trained.items
 
     @property
     def titles(self) -> list[str] | None:
         """Return the names of items in the same order, if the data had any."""
-        return self._fitted().titles
+        return self.trained.titles
 
     @property
     def metrics(self) -> dict[str, Any]:
         """Return what training ended with: accuracy on the held-out parts, size, time and settings."""
-        return self._fitted().metrics
+        return self.trained.metrics
 
     @property
     def curve(self) -> list[dict[str, Any]]:
         """Return a line per epoch."""
-        return self._fitted().curve
+        return self.trained.curve
 
     @property
     def ranking(self) -> Ranking:
         """Return the ranking as it was tested: its histories are the training pairs."""
-        return self._fitted().ranking
+        return self.trained.ranking
 
     @property
     def full_history_ranking(self) -> Ranking:
         """Return the ranking that recommends: with all that is known of its users."""
-        return self._fitted().full_history_ranking
+        return self.trained.full_history_ranking
 
     @property
     def model(self) -> Model:
         """Return layer, backbone and graph: what was trained."""
-        return self._fitted().model
+        return self.trained.model
 
     @property
     def trained(self) -> TrainedModel:
         """Return the model with all it needs: what `export` makes a file of."""
-        return self._fitted()
-
-    def _fitted(self) -> TrainedModel:
         if self._trained is None:
             raise UserError("This recommender has not been fitted yet: call fit(data) or Recommender.load(folder).")
         return self._trained

@@ -43,13 +43,9 @@ def _parts(line: dict[str, Any]) -> Iterator[str]:
 
 
 def print_outcome(trained: TrainedModel, dataset: Dataset, asked: str, compare: bool | None = None) -> None:
-    """Print accuracy, size and time of a trained model, and how far it is above the simplest rankings.
+    """Print accuracy, size and time of a model that was trained by the method `asked` for, and compare it.
 
-    Args:
-        trained: The model.
-        dataset: What it was trained on.
-        asked: The method that was asked for.
-        compare: Whether to compare; None: where that takes seconds, and the time of the run was not limited.
+    It is compared with the simplest rankings if asked to; None: where that takes seconds, and time was not limited.
     """
     title = method_title(asked, trained.config.method.name)
     print_pairs(f"{title} on {dataset.name}, protocol {dataset.protocol}", summary(trained.metrics))

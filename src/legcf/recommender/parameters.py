@@ -22,13 +22,9 @@ class Parameters(ABC):
         """Keep these arguments and make the settings of them; what does not go together is refused."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the arguments that make an equal recommender that is not fitted.
+        """Return the arguments that make an equal recommender that is not fitted, by name.
 
-        Args:
-            deep: Whether to name the keys of a section as well, as in `training__epochs`.
-
-        Returns:
-            Arguments of the constructor, by name.
+        With `deep`, keys of a section are named as well, as in `training__epochs`.
         """
         own = dict(self._parameters)
         if deep:
@@ -38,13 +34,9 @@ class Parameters(ABC):
 
     @python_arguments
     def set_params(self, **parameters: Any) -> Self:
-        """Change arguments of the constructor; the next `fit` uses them.
+        """Change arguments of the constructor, which the next `fit` uses, and return the recommender itself.
 
-        Args:
-            **parameters: By name; the key of a section as `training__epochs=5` or `method_options__c=200`.
-
-        Returns:
-            The recommender itself.
+        The key of a section goes by a name such as `training__epochs` or `method_options__c`.
         """
         changed = dict(self._parameters)
         for name, value in parameters.items():

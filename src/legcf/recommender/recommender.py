@@ -21,8 +21,7 @@ from legcf.data.interactions import Dataset, Interactions
 from legcf.data.options import DataOptions
 from legcf.data.source import is_source, load_data, load_training_data
 from legcf.data.summary import what_was_kept
-from legcf.evaluation.evaluate import DEFAULT_KS, accuracy
-from legcf.evaluation.new_pairs import new_pairs
+from legcf.evaluation.evaluate import DEFAULT_KS, accuracy, new_pairs
 from legcf.export.export import ExportReport, export_model
 from legcf.export.options import ExportOptions
 from legcf.recommender.answering import Answering
@@ -32,14 +31,14 @@ from legcf.training import run
 from legcf.training.registry import resolve
 from legcf.training.run_folder import TrainedModel, load_model, save_model
 from legcf.training.session import TrainingOptions
-from legcf.updating.apply import NewData, apply, with_item_features, with_user_features
+from legcf.updating.apply import apply, with_item_features, with_user_features
 from legcf.updating.merge import grown_dataset
 from legcf.updating.vectors import RESOLVE_SHARE
 
 _PARTS = ("test", "validation")
 
 
-class Recommender(Answering, Parameters):
+class Recommender(Answering, Parameters, notebook_repr.Shown):
     """Train on interactions, then ask for recommendations with the ids that went in.
 
     Options beyond the preset go by section, under the names that they have in a configuration file.
@@ -83,20 +82,7 @@ class Recommender(Answering, Parameters):
         quiet: bool = True,
         seconds: float | None = None,
     ) -> None:
-        self._configure(
-            {
-                "method": method,
-                "backbone": backbone,
-                "preset": preset,
-                "seed": seed,
-                "method_options": method_options,
-                "backbone_options": backbone_options,
-                "training": training,
-                "ranking": ranking,
-                "quiet": quiet,
-                "seconds": seconds,
-            }
-        )
+        self._configure({name: value for name, value in locals().items() if name != "self"})
         self._keep(None)
 
     def _configure(self, parameters: dict[str, Any]) -> None:
@@ -192,45 +178,28 @@ class Recommender(Answering, Parameters):
             The recommender itself. `metrics["updated"]` says what was done and whether retraining is due.
         """
         reading = options or validated(DataOptions, data_options, "data")
-        new = NewData(data, item_features, events, reading, threshold)
-        self._keep(apply(self._fitted(), new, self._first_dataset if evaluate else None), self._first)
+        open_data = self._first_dataset if evaluate else None
+        trained = apply(self.trained, data, item_features, events, reading, threshold, open_data)
+        self._keep(trained, self._first)
         return self
 
     @classmethod
     @python_arguments
     def load(cls, folder: str | Path) -> Recommender:
-        """Open a model that `save` or `legcf train` wrote; the training data need not be there any more.
-
-        Args:
-            folder: The run's folder.
-
-        Returns:
-            A recommender that is ready to recommend.
-        """
+        """Open the folder that `save` or `legcf train` wrote; the training data need not be there any more."""
         return cls.of(load_model(Path(folder)))
 
     @classmethod
     def of(cls, trained: TrainedModel) -> Recommender:
-        """Put a recommender around a model that is already trained.
-
-        Args:
-            trained: What `legcf.training.run_folder.load_model` or the property `trained` gives.
-
-        Returns:
-            A recommender that is ready to recommend.
-        """
+        """Put a recommender around a trained model, as `training.run_folder.load_model` or `trained` gives it."""
         self = cls.__new__(cls)
         self._options, self._quiet, self._parameters = trained.config, True, parameters_of(trained.config)
         self._keep(trained)
         return self
 
     def save(self, folder: str | Path) -> None:
-        """Write the model: model.safetensors and model.json, without pickle.
-
-        Args:
-            folder: Where to; it is made if need be.
-        """
-        save_model(Path(folder), self._fitted())
+        """Write the model into a folder: model.safetensors and model.json, without pickle."""
+        save_model(Path(folder), self.trained)
 
     @python_arguments
     def export(self, path: str | Path, options: ExportOptions | None = None, **export_options: Any) -> ExportReport:
@@ -252,7 +221,7 @@ class Recommender(Answering, Parameters):
         """
         described = {} if "items" in export_options else self._described
         contents = options or ExportOptions(**{"quiet": self._quiet, **described, **export_options})
-        return export_model(self._fitted(), Path(path), contents, self.dataset)
+        return export_model(self.trained, Path(path), contents, self.dataset)
 
     @python_arguments
     def evaluate(
@@ -275,7 +244,7 @@ class Recommender(Answering, Parameters):
         Returns:
             Metrics by name, such as `recall@20` and `ndcg@20`.
         """
-        trained = self._fitted()
+        trained = self.trained
         lengths = [as_count(k, "List lengths to evaluate at") for k in as_list(ks, "List lengths to evaluate at")]
         if not lengths:
             raise UserError("List lengths to evaluate at start at 1; give at least one.")
@@ -311,11 +280,7 @@ class Recommender(Answering, Parameters):
         return self._options if self._trained is None else self._trained.config
 
     def dataset(self) -> Dataset:
-        """Return the data that it was trained on, opened again from its source if need be, and updated with since.
-
-        Returns:
-            The dataset with its three parts.
-        """
+        """Return the data that it was trained on, opened again from its source if need be, and updated with since."""
         if self._dataset is None:
             first = self._first_dataset()
             self._dataset = grown_dataset(first, self.trained) if "updated" in self.metrics else first
@@ -337,12 +302,6 @@ class Recommender(Answering, Parameters):
         with suppress(UserError):
             return None if "final" in self.metrics else self.dataset().validation
         return None
-
-    def __repr__(self) -> str:
-        return notebook_repr.plain(self._facts())
-
-    def _repr_html_(self) -> str:
-        return notebook_repr.html(self._facts())
 
     def _facts(self) -> notebook_repr.Facts:
         method = f"{self.config.method.name}, preset {self.config.preset}"

@@ -4,6 +4,7 @@
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,7 +28,7 @@ def blocks(
     scorer: "Scorer", count: int, k: int, exclude_seen: bool, compiled: bool | None
 ) -> Iterator[tuple[slice, NDArray[np.int32], FloatArray]]:
     """Yield slices of the `count` users, and positions and scores of the k best items of each."""
-    fast = compiled is not False and _has_numba(required=bool(compiled))
+    fast = find_spec("numba") is not None if compiled is None else compiled
     for start in range(0, count, _BLOCK):
         users = slice(start, min(start + _BLOCK, count))
         yield users, *_top_block(scorer, users, k, exclude_seen, fast)
@@ -57,17 +58,6 @@ def _top_block(scorer: "Scorer", users: slice, k: int, exclude_seen: bool, fast:
         best_items, best_scores = scorer.order.best(profile, candidates.best, k)
         items[row, : len(best_items)], scores[row, : len(best_items)] = best_items, best_scores
     return items, scores
-
-
-def _has_numba(required: bool) -> bool:
-    """Say whether the compiled search can be used; an error where it is `required` and cannot."""
-    try:
-        import legcf.core.jit  # noqa: F401
-    except ImportError:
-        if required:
-            raise
-        return False
-    return True
 
 
 def _user_vectors(scorer: "Scorer", users: slice, histories: Interactions, fast: bool) -> FloatArray:

@@ -123,14 +123,9 @@ def _because(scorer: Scorer, history: Positions, positions: Positions, parts: Fl
 
 def examples(scorer: Scorer, meta: int, positive: bool = True) -> list[Scored]:
     """Find items that lean most on a meta-embedding (or against it), the better known ones first."""
-    key = (meta, bool(positive))
-    if key not in scorer.examples:
-        scorer.examples[key] = _find_examples(scorer, meta, positive)
-    return scorer.examples[key]
-
-
-def _find_examples(scorer: Scorer, meta: int, positive: bool) -> list[Scored]:
-    rows, model = scorer.model.item_rows.codes, scorer.model
+    key, rows, model = (meta, bool(positive)), scorer.model.item_rows.codes, scorer.model
+    if key in scorer.examples:
+        return scorer.examples[key]
     assert rows is not None
     items, terms = np.nonzero(rows.columns == meta)
     weights = rows.weights_of(items)[np.arange(len(items)), terms] * (1 if positive else -1)
@@ -141,4 +136,5 @@ def _find_examples(scorer: Scorer, meta: int, positive: bool) -> list[Scored]:
     order = order[share[order] > _MIN_SHARE]
     ids = model.items.external(items[order])
     best_known = zip(ids, items[order].tolist(), weights[order].tolist(), strict=True)
-    return [Scored(identifier, weight, model.item_name(item)) for identifier, item, weight in best_known]
+    found = [Scored(identifier, weight, model.item_name(item)) for identifier, item, weight in best_known]
+    return scorer.examples.setdefault(key, found)

@@ -22,12 +22,7 @@ def list_recommendations(
 ) -> ListedColumns:
     """Return the columns user, rank, item, score, title (where titles are known) and fallback, a row per item.
 
-    Args:
-        scorer: Answers for them.
-        users: Whom to list; None: everyone that the model knows.
-        k: How many items for each, at most.
-        exclude_seen: Whether to leave out what a user is known to have.
-        popular_for_strangers: Whether users that the model does not know get popular items, instead of an error.
+    They are of these users, or of everyone that the model knows; strangers get popular items or are an error.
     """
     k = min(as_count(k, "The number of recommendations"), len(scorer.model.items))
     if users is None:

@@ -89,7 +89,7 @@ class Request:
     features: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Scorer:
+class Scorer(notebook_repr.Shown):
     """Answer questions about one model file, with numpy alone.
 
     A scorer does not change, so threads share it; a new model is a new scorer.
@@ -112,13 +112,7 @@ class Scorer:
 
     @classmethod
     def load(cls, path: Path | str) -> "Scorer":
-        """Read a model file; every size and the checksum are verified.
-
-        Args:
-            path: What `legcf export` or `legcf compress` wrote.
-
-        Returns:
-            A scorer for it.
+        """Read a model file of `legcf export` or `legcf compress`; every size and the checksum are verified.
 
         Raises:
             UserError: The file is not there, damaged, or none of legcf's.
@@ -126,11 +120,7 @@ class Scorer:
         return cls(ServedModel.load(Path(path)), Path(path))
 
     def prepare(self) -> "Scorer":
-        """Build the lookups that the first request would otherwise wait for.
-
-        Returns:
-            The scorer itself.
-        """
+        """Build the lookups that the first request would otherwise wait for, and return the scorer itself."""
         self.model.items.find("")
         if self.model.users is not None:
             self.model.users.find("")
@@ -160,9 +150,6 @@ class Scorer:
 
     def recommend(self, request: Request) -> list[Scored]:
         """Find the best items for one request.
-
-        Args:
-            request: Who asks, and what may be shown.
 
         Returns:
             Items with id, score, name and `fallback`, best first. Somebody of whom nothing is known gets what most
@@ -346,12 +333,6 @@ class Scorer:
             A slice of users, and positions and scores for them.
         """
         return blocks(self, self._num_users(), as_count(k, _NUMBER), self.model.excludes_seen(exclude_seen), compiled)
-
-    def __repr__(self) -> str:
-        return notebook_repr.plain(self._facts())
-
-    def _repr_html_(self) -> str:
-        return notebook_repr.html(self._facts())
 
     def _facts(self) -> notebook_repr.Facts:
         model = self.model

@@ -43,11 +43,7 @@ Exact = Callable[[Positions, Positions], FloatArray]
 
 
 class ItemOrder:
-    """Order the items of a model's users.
-
-    Args:
-        model: What a model file holds.
-    """
+    """Order the items of a model's users."""
 
     def __init__(self, model: ServedModel) -> None:
         rows, lists = model.item_rows, model.lists

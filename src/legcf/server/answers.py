@@ -2,7 +2,7 @@
 """Make answers of the API: look ids up, read filters, add reasons, everything ready for JSON."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -67,23 +67,18 @@ def failure(error: UserError) -> tuple[int, str]:
     return (404 if isinstance(error, UnknownId) else 409), str(error)
 
 
-def similar_items(loaded: LoadedModel, item: str, k: int, hidden: LiveItems) -> dict[str, Any]:
-    items = loaded.scorer.model.items
-    position = items.find(item)
-    if position is None:
-        raise UnknownId("item", item)
-    return _similar(loaded, items.external([position])[0], loaded.scorer.similar_items(item, k, hidden.items))
-
-
-def similar_users(loaded: LoadedModel, user: str, k: int, deleted: LiveItems) -> dict[str, Any]:
-    users = loaded.scorer.model.users
-    position = None if users is None else users.find(user)
-    if users is not None and (position is None or position in deleted.items):
-        raise UnknownId("user", user)
-    like = loaded.scorer.similar_users(user, k, deleted.items)  # says so if the model stores no users
-    assert users is not None
+def similar(loaded: LoadedModel, kind: Literal["item", "user"], to: str, k: int, hidden: LiveItems) -> dict[str, Any]:
+    """Return the items or users most like one of them; users that are hidden are as if the model had none of them."""
+    model, is_user = loaded.scorer.model, kind == "user"
+    ids = model.users if is_user else model.items
+    position = None if ids is None else ids.find(to)
+    if ids is not None and (position is None or (is_user and position in hidden.items)):
+        raise UnknownId(kind, to)
+    find = loaded.scorer.similar_users if is_user else loaded.scorer.similar_items
+    like = find(to, k, hidden.items)  # says so if the model stores no users
+    assert ids is not None
     assert position is not None
-    return _similar(loaded, users.external([position])[0], like)
+    return {"model": loaded.tag, "to": ids.external([position])[0], "items": [_item(entry) for entry in like]}
 
 
 def model_card(loaded: LoadedModel, accepts_events: bool) -> dict[str, Any]:
@@ -141,10 +136,6 @@ def _shown(items: IdMap, ask: Ask, live: Situation) -> tuple[dict[ExternalId, fl
     for item in known:
         counts[item] = counts.get(item, 0.0) + ask.shown[str(item)]
     return counts, unknown
-
-
-def _similar(loaded: LoadedModel, to: ExternalId, like: list[Scored]) -> dict[str, Any]:
-    return {"model": loaded.tag, "to": to, "items": [_item(entry) for entry in like]}
 
 
 def _item(entry: Scored) -> dict[str, Any]:

@@ -123,11 +123,11 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.bind(address)
     except OSError as error:
         listener.close()
-        raise UserError(f"Cannot listen on {host}:{port}: {_remedy(error, host, port)}") from error
+        raise UserError(f"Cannot listen on {host}:{port}: {_remedy(error, host)}") from error
     return listener
 
 
-def _remedy(error: OSError, host: str, port: int) -> str:
+def _remedy(error: OSError, host: str) -> str:
     if error.errno == errno.EADDRNOTAVAIL:
         return f"{host} is no address of this machine; use --host 127.0.0.1, or --host 0.0.0.0 for the network."
     if error.errno == errno.EADDRINUSE:

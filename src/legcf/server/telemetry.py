@@ -7,7 +7,6 @@ whoever is asked for /metrics adds them up: the numbers are those of the whole s
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
-from prometheus_client.registry import Collector
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
@@ -18,10 +17,10 @@ class Telemetry:
     """Hold the counters. `counts` is the folder that workers share, in PROMETHEUS_MULTIPROC_DIR since they began."""
 
     def __init__(self, counts: str | None = None) -> None:
-        self._registry = CollectorRegistry()
-        counted = self._registry
+        self.registry = CollectorRegistry()  # of what this process is asked for at every reading
+        counted = self.registry
         if counts is not None:
-            MultiProcessCollector(self._registry, path=counts)  # type: ignore[no-untyped-call]
+            MultiProcessCollector(self.registry, path=counts)  # type: ignore[no-untyped-call]
             counted = CollectorRegistry()  # read from the files, with those of the other workers
         self._requests = Counter("legcf_requests", "Requests answered.", ("route", "status"), registry=counted)
         self._seconds = Histogram(
@@ -39,10 +38,6 @@ class Telemetry:
         requests.inc()
         times.observe(seconds)
 
-    def register(self, gauges: Collector) -> None:
-        """Ask this process for these values at every reading."""
-        self._registry.register(gauges)
-
     def text(self) -> bytes:
         """Return everything in Prometheus' text format."""
-        return generate_latest(self._registry)
+        return generate_latest(self.registry)

@@ -13,7 +13,7 @@ from legcf.embeddings.layer import bytes_of
 from legcf.embeddings.sizes import sizes_by_popularity
 from legcf.evaluation.evaluate import accuracies
 from legcf.modelfile.served_model import EVENT_WEIGHTS, codebook_reserve, fixed_bytes
-from legcf.ranking.builder import BIAS_BYTES, facts
+from legcf.ranking.builder import BIAS_BYTES
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.tables.embedding_table import full_table_bytes
 from legcf.training.build import Model
@@ -81,7 +81,7 @@ def assess(
         + bytes_of(model.backbone.parameters())
         + (0 if lists is None else lists.storage_bytes())
         + (BIAS_BYTES * ranking.num_items if config.ranking.popularity_weight else 0),
-        **facts(ranking),
+        **({} if lists is None else {"list_entries": lists.num_entries}),
         "full_table_bytes": full_table_bytes(layer.num_entities),
         "dataset": dataset.name,
         "protocol": dataset.protocol,

@@ -106,15 +106,10 @@ def loaded(content: bytes, path: Path) -> tuple[dict[str, Arrays], dict[str, Any
     """Load from the bytes of the file at `path`, which another machine may have read."""
     with _read_as(path):
         header = parse_json(content[8 : 8 + int.from_bytes(content[:8], "little")])
-        facts = _facts(header["__metadata__"]["facts"])
+        facts = parse_json(header["__metadata__"]["facts"])
+        if not isinstance(facts, dict):
+            raise TypeError("its facts are no object")
         return grouped((key, array.copy()) for key, array in from_bytes(content).items()), facts
-
-
-def _facts(text: str) -> dict[str, Any]:
-    facts = parse_json(text)
-    if not isinstance(facts, dict):
-        raise TypeError("its facts are no object")
-    return facts
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -14,15 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf.core import distributed
-from legcf.core.config import RunConfig, TrainingConfig
+from legcf.core.config import TrainingConfig
 from legcf.core.errors import UserError
 from legcf.core.progress import progress
 from legcf.core.random_streams import Stream
-from legcf.data.interactions import Dataset, Interactions
+from legcf.data.interactions import Interactions
 from legcf.training import checkpoint
 from legcf.training.checkpoint import TrainingState
 from legcf.training.sampler import Sampler, TrainingBatch
-from legcf.training.session import AFTER_TRAINING, CHECKPOINT, DEFAULT_OPTIONS, RunSession, TrainingOptions
+from legcf.training.session import AFTER_TRAINING, CHECKPOINT, RunSession, TrainingOptions
 from legcf.training.solved_model import SolvedModel
 from legcf.training.stage import Stage
 
@@ -33,25 +32,18 @@ if TYPE_CHECKING:
     from legcf.training.learning.codebook import CodebookLearner
     from legcf.training.learning.losses import Loss
 
+__all__ = ["Session", "TrainingOptions"]
+
 _FIRST_STEPS = 5  # that take longer than others; after as many more an epoch's time is known
 
 
 class Session(RunSession):
     """Train a model: with a sampler, a learner that takes the steps, and checkpoints of how far it has come."""
 
-    def __init__(
-        self,
-        model: Any,
-        dataset: Dataset,
-        config: RunConfig,
-        stages: Sequence[Stage[Any]],
-        rng: np.random.Generator,
-        options: TrainingOptions = DEFAULT_OPTIONS,
-    ) -> None:
-        super().__init__(model, dataset, config, stages, rng, options)
-        self.learner = learner_of(model, config.training)
-        self.sampler = self.sampler_of(dataset.train, model.folds)
-        self.pairs = dataset.train
+    def _prepare(self) -> None:
+        self.learner = learner_of(self.model, self.config.training)
+        self.sampler = self.sampler_of(self.dataset.train, self.model.folds)
+        self.pairs = self.dataset.train
         self.held_out: Interactions | None = None
         self.best: dict[str, Any] = {}
         self._saved_at = time.monotonic()

@@ -132,8 +132,7 @@ class GraphModel(nn.Module):
 
     def entity_vectors(self) -> FloatArray:
         """Return H_full (Eq. 9), without any bias."""
-        vectors: FloatArray = self._all_vectors()[: self.layer.num_entities].numpy()
-        return vectors
+        return self._all_vectors()[: self.layer.num_entities].numpy()
 
     def input_gradient(self, gradient: torch.Tensor) -> torch.Tensor:
         """Return the gradient at the layer's rows, for one at the final vectors of all entities."""

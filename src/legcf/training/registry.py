@@ -154,15 +154,10 @@ def config_from_json(content: Mapping[str, Any]) -> RunConfig:
     content = migrated(content)
     try:
         method, backbone = content["method"]["name"], content["backbone"]["name"]
-        layer = find_part("method", method, METHODS).layer
-        return RunConfig(
-            preset=content["preset"],
-            seed=content["seed"],
-            method=validated(layer.Config, content["method"], "method"),
-            backbone=validated(find_part("backbone", backbone, BACKBONES).Config, content["backbone"], "backbone"),
-            **{name: validated(model, content[name], name) for name, model in COMMON_SECTIONS.items()},
-            data=content.get("data", {}),
-        )
+        own = find_part("method", method, METHODS).layer.Config, find_part("backbone", backbone, BACKBONES).Config
+        sections = {"method": own[0], "backbone": own[1], **COMMON_SECTIONS}
+        parts: dict[str, Any] = {name: validated(model, content[name], name) for name, model in sections.items()}
+        return RunConfig(preset=content["preset"], seed=content["seed"], data=content.get("data", {}), **parts)
     except (KeyError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"This is not a configuration of legcf: {reason} is missing or of the wrong kind.") from error

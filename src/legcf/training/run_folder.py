@@ -181,7 +181,7 @@ def _save_arrays(folder: Path, trained: TrainedModel) -> str:
         "config": trained.config.to_json(),
         "metrics": trained.metrics,
         "curve": trained.curve,
-        **({} if trained.features is None else {"features": trained.features.facts()}),
+        **({} if trained.features is None else {"features": {"coder": trained.features.coder.to_json()}}),
         **({} if trained.user_encoder is None else {"user_features": trained.user_encoder.coder.to_json()}),
     }
     write_json(folder / DESCRIPTION, description)
@@ -223,7 +223,8 @@ def load_model(folder: Path) -> TrainedModel:
             raise TypeError("its metrics are not an object, or its curve is not a list")
         features = None
         if groups.get("features"):
-            features = EntityFeatures.restored(groups["features"], description["features"], len(items))
+            coder = FeatureCoder.from_json(description["features"]["coder"])
+            features = EntityFeatures.restored(groups["features"], coder, len(items))
         user_encoder = None
         if groups.get("user_features"):
             coder = FeatureCoder.from_json(description["user_features"])

@@ -115,6 +115,10 @@ class RunSession:
         self._clock = _CLOCKS[config.training.clock]
         self.expected_end = math.inf
         """When the run will be done, about, as `time.perf_counter` says it; only what listens is shown it."""
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Make what steps of training need."""
 
     @property
     def layer(self) -> Any:
@@ -140,9 +144,6 @@ class RunSession:
     def jump_to(self, state: TrainingState, weights: Mapping[str, Any]) -> None:
         """Take over how another session with the same settings ended."""
         self.state = state
-        self._load(weights)
-
-    def _load(self, weights: Mapping[str, Any]) -> None:
         self.model.load_state_dict(weights)
         self.model.rebuild()
 

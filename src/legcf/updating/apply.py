@@ -4,7 +4,7 @@
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from legcf.core.config import validated
 from legcf.core.errors import UserError
 from legcf.core.files import folder_held, folder_written_whole, write_json
 from legcf.data.interactions import Dataset
-from legcf.data.options import DEFAULTS, DataOptions
+from legcf.data.options import DataOptions
 from legcf.data.reading.item_table import read_features
 from legcf.data.source import load_data
 from legcf.features.encoder import FeatureEncoder
@@ -26,7 +26,6 @@ from legcf.training.run_folder import TrainedModel, save_model
 from legcf.updating.cold import ItemTable
 from legcf.updating.events import new_events
 from legcf.updating.update import update
-from legcf.updating.vectors import RESOLVE_SHARE
 
 _READ_ALIKE = {
     "user_col", "item_col", "rating_col", "time_col", "date_format", "header", "delimiter", "min_rating", "weight_col",
@@ -34,47 +33,38 @@ _READ_ALIKE = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
-class NewData:
-    """Say what a model is updated with.
+def apply(
+    trained: TrainedModel,
+    data: Any,
+    item_features: Any,
+    events: str | Path | None,
+    options: DataOptions,
+    threshold: float,
+    open_data: Callable[[], Dataset] | None,
+) -> TrainedModel:
+    """Return `trained` updated with all that is new: interactions, a table with a row per item, a server's event log.
 
-    Attributes:
-        data: New interactions, as a training takes them.
-        item_features: A table with a row per item.
-        events: The folder of a server's event log.
-        options: How `data` is read; what it leaves open is read as for the training.
-        threshold: The share of an item's pairs that must be new for it to be solved again.
+    What `options` leave open is read as for the training. Items are solved again of whose pairs the share `threshold`
+    is new. `open_data` gives the data of the first training, to measure by; where it raises a UserError, nothing is
+    measured.
     """
-
-    data: Any = None
-    item_features: Any = None
-    events: str | Path | None = None
-    options: DataOptions = DEFAULTS
-    threshold: float = RESOLVE_SHARE
-
-
-def apply(trained: TrainedModel, new: NewData, open_data: Callable[[], Dataset] | None) -> TrainedModel:
-    """Return `trained` updated with all that is new.
-
-    `open_data` gives the data of the first training, to measure by; where it raises a UserError, nothing is measured.
-    """
-    if not 0 <= new.threshold <= 1:
-        raise UserError(f"threshold = {new.threshold} is not possible: it is a share, from 0 to 1.")
-    if new.data is None and new.item_features is None and new.events is None:
+    if not 0 <= threshold <= 1:
+        raise UserError(f"threshold = {threshold} is not possible: it is a share, from 0 to 1.")
+    if data is None and item_features is None and events is None:
         raise UserError("There is nothing to update with: give new interactions, item_features, or events.")
-    options = new.options if isinstance(new.data, Dataset) else _options(trained, new.options)
-    reported = None if new.events is None else new_events(new.events, trained)
-    if reported is not None and new.data is None and new.item_features is None and reported.is_empty:
-        raise UserError(f"{new.events} holds no event that the model does not know already: there is nothing to do.")
-    pairs = None if new.data is None else load_data(new.data, options)
-    about = None if new.item_features is None else ItemTable(*read_features(new.item_features, options.item_col))
+    options = options if isinstance(data, Dataset) else _options(trained, options)
+    reported = None if events is None else new_events(events, trained)
+    if reported is not None and data is None and item_features is None and reported.is_empty:
+        raise UserError(f"{events} holds no event that the model does not know already: there is nothing to do.")
+    pairs = None if data is None else load_data(data, options)
+    about = None if item_features is None else ItemTable(*read_features(item_features, options.item_col))
     first = None
     if open_data is not None:
         with suppress(UserError):  # its source is gone: nothing to measure by, but nothing that is needed
             first = open_data()
     if pairs is not None or about is not None:
         is_last = reported is None or reported.is_empty  # accuracy is measured once, where all is in
-        trained = update(trained, pairs, first if is_last else None, new.threshold, about)
+        trained = update(trained, pairs, first if is_last else None, threshold, about)
     if reported is not None and not reported.is_empty:
         columns = {"user_col": FrameColumns.USER, "item_col": FrameColumns.ITEM, "time_col": FrameColumns.TIME}
         weighs = trained.ranking.histories.weights is not None and FrameColumns.WEIGHT in reported.pairs.columns
@@ -82,7 +72,7 @@ def apply(trained: TrainedModel, new: NewData, open_data: Callable[[], Dataset] 
             **columns, half_life=options.half_life, weight_col=FrameColumns.WEIGHT if weighs else None
         )
         pairs = None if reported.pairs.is_empty() else load_data(reported.pairs, reading)
-        trained = update(trained, pairs, first, new.threshold, reported.about, reported.changes)
+        trained = update(trained, pairs, first, threshold, reported.about, reported.changes)
         reported.mark.to_card(trained.metrics)
     return trained
 

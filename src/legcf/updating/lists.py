@@ -42,6 +42,4 @@ def _nearest(weights: FloatArray, stored: FloatArray) -> FloatArray:
     levels = np.unique(stored)
     if len(levels) < 2:
         return weights
-    above = np.clip(np.searchsorted(levels, weights), 1, len(levels) - 1)
-    lower, upper = levels[above - 1], levels[above]
-    return np.where(weights - lower < upper - weights, lower, upper)
+    return levels[np.searchsorted((levels[1:] + levels[:-1]) / 2, weights, side="right")]

@@ -68,21 +68,20 @@ def merge(base: TrainedModel, current: TrainedModel, new: Dataset, changes: Chan
     at, older, newer = _faded(current, new)
     fresh = newer(new.known).renumbered(*from_new, *shape)
     withdrawn = _found(changes.withdrawn, users, items)
-    dislikes = _dislikes(
-        None if current.ranking.dislikes is None else current.ranking.dislikes.renumbered(*from_current, *shape),
-        None if new.dislikes is None else new.dislikes.renumbered(*from_new, *shape),
-        _found(changes.disliked, users, items),
-        withdrawn,
-    )
+    before = None if current.ranking.dislikes is None else current.ranking.dislikes.renumbered(*from_current, *shape)
+    if before is not None and withdrawn is not None:
+        before = before.without(withdrawn)
+    read = None if new.dislikes is None else new.dislikes.renumbered(*from_new, *shape)
+    parts = [part for part in (before, read, _found(changes.disliked, users, items)) if part is not None]
+    dislikes = parts[0].joined(*parts[1:]) if parts else None
 
     def grown(pairs: Interactions) -> Interactions:
-        before = older(pairs).renumbered(*from_current, *shape)
-        after = (before if withdrawn is None else before.without(withdrawn)).joined(fresh)
+        known = older(pairs).renumbered(*from_current, *shape)
+        after = (known if withdrawn is None else known.without(withdrawn)).joined(fresh)
         return after if dislikes is None else after.without(dislikes)
 
     train, known = grown(current.ranking.histories), grown(current.known)
-    trained = base.ranking.histories.widened(*shape)
-    added = train.subset(~np.isin(train.keys(), trained.keys(), assume_unique=True))
+    added = train.without(base.ranking.histories.widened(*shape))
     titles = None
     if current.titles is not None:  # a title that is known stays
         titles = titles_of(items, (new.items, new.titles), (current.items, current.titles))
@@ -101,30 +100,13 @@ def _found(pairs: pl.DataFrame | None, users: IdMap, items: IdMap) -> Interactio
     return Interactions.from_pairs(found[0][inside], found[1][inside], len(users), len(items))
 
 
-def _dislikes(
-    before: Interactions | None,
-    read: Interactions | None,
-    reported: Interactions | None,
-    withdrawn: Interactions | None,
-) -> Interactions | None:
-    """Return the dislikes from before that were not withdrawn, and the new ones; None where nobody has any."""
-    if before is not None and withdrawn is not None:
-        before = before.without(withdrawn)
-    parts = [part for part in (before, read, reported) if part is not None]
-    return parts[0].joined(*parts[1:]) if parts else None
-
-
 def grown_dataset(dataset: Dataset, trained: TrainedModel) -> Dataset:
     """Return the data of a model with its updates: held-out pairs that came since are no longer held out."""
     train = trained.ranking.histories
-    shape = len(trained.users), len(trained.items)
-    trained_keys = train.keys()
 
     def rest(part: Interactions) -> Interactions:
-        wide = part.widened(*shape)
-        if dataset.repeats:  # what users have may be held out as well
-            return wide
-        return wide.subset(~np.isin(wide.keys(), trained_keys, assume_unique=True))
+        wide = part.widened(len(trained.users), len(trained.items))
+        return wide if dataset.repeats else wide.without(train)  # else what users have may be held out as well
 
     return replace(
         dataset,

@@ -160,7 +160,7 @@ def test_protocols_that_do_not_suit_the_source(tmp_path: Path) -> None:
         ("ngcf", "protocol='ratio'"),
         ("leave-last-out", "`time_col`"),
         ("temporal", "`time_col`"),
-        ("other", "choose one of legcf"),
+        ("other", "choose one of leave-last-out"),
     ):
         with pytest.raises(UserError, match=re.escape(said)):
             load_data(path, DataOptions(protocol=protocol))

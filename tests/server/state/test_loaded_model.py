@@ -9,8 +9,7 @@ import numpy as np
 
 from legcf.modelfile.served_model import ServedModel
 from legcf.scoring.scorer import Scorer
-from legcf.server.state.loaded_model import LoadedModel, tag_of
-from legcf.server.state.response_cache import LruCache
+from legcf.server.state.loaded_model import LoadedModel, LruCache, tag_of
 
 
 def test_the_best_known_items_come_first_however_many_users_they_have(model: ServedModel) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Answers kept for whoever asks again."""
 
-from legcf.server.state.response_cache import LruCache
+from legcf.server.state.loaded_model import LruCache
 
 
 def test_what_was_not_asked_for_longest_is_forgotten() -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from legcf.core.arrays import sorted_unique
 from legcf.core.errors import UserError
 from legcf.core.files import folder_written_whole, written_whole
+from legcf.core.plugins import find_part
 from legcf.core.progress import progress
 from legcf.data.preparing import kernels
 
@@ -186,9 +187,7 @@ PRESETS = {
 
 def planted_shape(preset: str | None, **sizes: float | None) -> Planted:
     """Return the sizes of a preset, with those that are set in its stead."""
-    if preset is not None and preset not in PRESETS:
-        raise UserError(f"Unknown preset `{preset}`: choose one of {', '.join(PRESETS)}.")
-    base = {} if preset is None else vars(PRESETS[preset])
+    base = {} if preset is None else vars(find_part("preset", preset, PRESETS))
     shape: dict[str, Any] = {**base, **{name: size for name, size in sizes.items() if size is not None}}
     if not {"num_users", "num_items", "num_pairs"} <= set(shape):
         raise UserError("Say `--preset`, or all of `--users`, `--items` and `--pairs`.")

@@ -29,7 +29,7 @@ class Batch(NamedTuple):
     items: NDArray[np.int32]
     times: NDArray[Any] | None = None
     testing: NDArray[np.bool_] | None = None
-    weights: NDArray[np.float32] | None = None
+    weights: NDArray[np.floating] | None = None
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,11 @@ class Block:
         optional: tuple[NDArray[Any] | None, ...] = (self.times, self.testing, self.weights)
         columns = (None if column is None else column[mask] for column in optional)
         return Block(self.first_user, passed[self.indptr], self.items[mask], *columns)
+
+    def among(self, users: NDArray[np.bool_], items: NDArray[np.bool_]) -> "Block":
+        """Return the pairs of marked users and items, over the same users."""
+        own = users[self.first_user : self.first_user + len(self.indptr) - 1]
+        return self.subset(own[self.rows()] & items[self.items])
 
 
 @dataclass
@@ -90,12 +95,12 @@ def load_block(path: Path) -> Block:
 
 
 def sort_batches(
-    batches: Iterable[Batch], num_users: int, num_items: int, scratch: Path | None
+    batches: Iterable[Batch], num_users: int, num_items: int, scratch: Path | None, merges: bool = True
 ) -> tuple[Iterable[Block], Merged]:
-    """Sort and merge pairs; through files in `scratch`, or in memory if that is None."""
+    """Sort pairs, and merge them unless rows are split first; through files in `scratch`, or in memory without."""
     merged = Merged()
     if scratch is None:
-        return [sorted_block(concatenated(list(batches)), 0, num_users, num_items, merged)], merged
+        return [sorted_block(concatenated(list(batches)), 0, num_users, num_items, merged, merges)], merged
     saved = SavedBlocks([])
     width = max(-(-num_users // _BUCKETS), 1)
     buckets, layout = _spill(batches, width, scratch)
@@ -103,13 +108,15 @@ def sort_batches(
         parts = [_unspilled(path, layout) for path in buckets[first_bucket:last_bucket]]
         first, last = first_bucket * width, min(last_bucket * width, num_users)
         if first < last:
-            block = sorted_block(concatenated(parts), first, last - first, num_items, merged)
+            block = sorted_block(concatenated(parts), first, last - first, num_items, merged, merges)
             saved.paths.append(scratch / f"block-{len(saved.paths)}.npz")
             save_block(saved.paths[-1], block)
     return saved, merged
 
 
-def sorted_block(batch: Batch, first_user: int, num_rows: int, num_items: int, merged: Merged) -> Block:
+def sorted_block(
+    batch: Batch, first_user: int, num_rows: int, num_items: int, merged: Merged, merges: bool = True
+) -> Block:
     rows = batch.users - np.int32(first_user) if first_user else batch.users
     # A stable sort by item, then one by user.
     by_item = kernels.counting_sort(batch.items, num_items)[0]
@@ -118,13 +125,15 @@ def sorted_block(batch: Batch, first_user: int, num_rows: int, num_items: int, m
     items = kernels.scatter(batch.items, targets)
     times = None if batch.times is None else kernels.scatter(batch.times, targets)
     testing = None if batch.testing is None else kernels.scatter(batch.testing, targets)
-    if batch.weights is not None:  # rows are split before they are merged
-        return Block(first_user, starts, items, times, testing, kernels.scatter(batch.weights, targets))
+    weights = None if batch.weights is None else kernels.scatter(batch.weights, targets)
+    if not merges:
+        return Block(first_user, starts, items, times, testing, weights)
     indptr, keep, count, repeated, in_both = kernels.merge_rows(
         starts,
         items,
         np.empty(0, dtype=np.int64) if times is None else times,
         np.empty(0, dtype=np.bool_) if testing is None else testing,
+        np.empty(0) if weights is None else weights,
     )
 
     def pair(position: int) -> tuple[int, int] | None:
@@ -138,7 +147,8 @@ def sorted_block(batch: Batch, first_user: int, num_rows: int, num_items: int, m
     if count:
         items, times = items[keep], None if times is None else times[keep]
         testing = None if testing is None else testing[keep]
-    return Block(first_user, indptr, items, times, testing)
+        weights = None if weights is None else weights[keep]
+    return Block(first_user, indptr, items, times, testing, None if weights is None else weights.astype(np.float32))
 
 
 def concatenated(batches: list[Batch]) -> Batch:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compile the loops of the data part: parse LightGCN text, sort pairs, select pairs of each user."""
+"""Compile the loops of the data part: parse and write LightGCN text, sort pairs, select pairs of each user."""
 
 from typing import Any
 
@@ -94,12 +94,16 @@ def scatter(column: NDArray[Any], targets: NDArray[np.int32]) -> NDArray[Any]:
 
 @njit(cache=True, nogil=True)
 def merge_rows(
-    starts: NDArray[np.int64], items: NDArray[np.int32], times: NDArray[Any], testing: NDArray[np.bool_]
+    starts: NDArray[np.int64],
+    items: NDArray[np.int32],
+    times: NDArray[Any],
+    testing: NDArray[np.bool_],
+    weights: NDArray[np.float64],
 ) -> Any:
-    """Keep one of each run of equal items in rows of sorted items, with the earliest of its times.
+    """Keep one of each run of equal items in rows of sorted items, with the earliest of its times and all its weight.
 
-    `times` and `testing` may be empty. Return the new bounds of rows, a mask of those to keep, how many were merged and
-    the offsets of the first repeated pair and of the first pair both in train and in test (-1: none).
+    `times`, `testing` and `weights` may be empty. Return the new bounds of rows, a mask of those to keep, how many were
+    merged and the offsets of the first repeated pair and of the first pair both in train and in test (-1: none).
     """
     keep = np.ones(len(items), dtype=np.bool_)
     indptr = np.zeros(len(starts), dtype=np.int64)
@@ -118,6 +122,8 @@ def merge_rows(
                 repeated = position if repeated < 0 else repeated
             if len(times):
                 times[first] = min(times[first], times[position])
+            if len(weights):
+                weights[first] += weights[position]
         indptr[row + 1] = starts[row + 1] - merged
     return indptr, keep, merged, repeated, in_both
 
@@ -153,44 +159,6 @@ def smallest_of_each_row(indptr: NDArray[np.int64], keys: NDArray[Any], counts: 
                     marked[position] = True
                     ties -= keys[position] == last
     return marked
-
-
-@njit(cache=True, nogil=True)
-def part_rows(indptr: NDArray[np.int64], items: NDArray[np.int32], labels: NDArray[np.uint8], label: int) -> Any:
-    """Select the entries of CSR rows with one label: return how many each row has, and their items."""
-    degrees = np.zeros(len(indptr) - 1, dtype=np.int64)
-    selected = np.empty(len(items), dtype=np.int32)
-    filled = 0
-    for row in range(len(indptr) - 1):
-        before = filled
-        for position in range(indptr[row], indptr[row + 1]):
-            if labels[position] == label:
-                selected[filled] = items[position]
-                filled += 1
-        degrees[row] = filled - before
-    return degrees, selected[:filled].copy()
-
-
-@njit(cache=True, nogil=True)
-def add_degrees(
-    first_user: int,
-    indptr: NDArray[np.int64],
-    items: NDArray[np.int32],
-    left_out: NDArray[np.bool_],
-    users: NDArray[np.bool_],
-    kept_items: NDArray[np.bool_],
-    user_degrees: NDArray[np.int64],
-    item_degrees: NDArray[np.int64],
-) -> None:
-    """Count the pairs of kept users and items into their degrees; `left_out` may be empty."""
-    for row in range(len(indptr) - 1):
-        user = first_user + row
-        if users[user]:
-            for position in range(indptr[row], indptr[row + 1]):
-                item = items[position]
-                if kept_items[item] and not (len(left_out) and left_out[position]):
-                    user_degrees[user] += 1
-                    item_degrees[item] += 1
 
 
 @njit(cache=True, nogil=True)

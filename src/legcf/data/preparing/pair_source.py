@@ -3,38 +3,20 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.core.arrays import FloatArray
 from legcf.data.ids import IdMap
-from legcf.data.interactions import Interactions, pair_keys
 from legcf.data.preparing.blocks import Batch
-
-
-@dataclass(frozen=True, eq=False)
-class Weights:
-    """Hold the weights of pairs in any order, and the time from which ages are counted back (seconds since 1970)."""
-
-    users: NDArray[np.integer]
-    items: NDArray[np.integer]
-    values: FloatArray
-    at: float | None = None
-
-    def among(self, pairs: Interactions) -> Interactions:
-        """Return some of these pairs with their weights."""
-        keys = pair_keys(self.users, self.items, pairs.num_items)
-        order = np.argsort(keys)
-        return replace(pairs, weights=self.values[order[np.searchsorted(keys[order], pairs.keys())]])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PairSource(ABC):
     """Describe a source whose ids have been found, and read its pairs.
 
-    The fields cost nothing. `batches`, `weights` and `titles` read the source, each time they are called. The `where_…`
+    The fields cost nothing. `batches` and `titles` read the source, each time they are called. The `where_…`
     methods find file and line of a pair or an id, for an error message, and may read all of it.
     """
 
@@ -59,11 +41,7 @@ class PairSource(ABC):
 
     @abstractmethod
     def batches(self) -> Iterator[Batch]:
-        """Yield all pairs, in positions of `users` and `items`, in any order; with weights where rows may repeat."""
-
-    def weights(self) -> Weights:
-        """Return the weight of every pair; only where `has_weights`."""
-        raise NotImplementedError
+        """Yield all pairs, in positions of `users` and `items`, in any order; weighed where options ask for it."""
 
     def weighed_at(self) -> float | None:
         """Return the time from which ages are counted back, where older rows count less."""

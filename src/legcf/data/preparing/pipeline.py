@@ -4,7 +4,7 @@
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from typing import Protocol as Interface
@@ -17,9 +17,8 @@ from legcf.core.progress import progress
 from legcf.data.ids import IdMap
 from legcf.data.interactions import Dataset, Interactions
 from legcf.data.options import DataOptions
-from legcf.data.preparing import kernels
 from legcf.data.preparing.blocks import Batch, Block, Merged, sort_batches
-from legcf.data.preparing.pair_source import PairSource, Weights
+from legcf.data.preparing.pair_source import PairSource
 from legcf.data.preparing.splits import PARTS, find_protocol
 
 # Sources with more pairs than this are sorted through files, so that memory stays bounded.
@@ -29,9 +28,7 @@ SPILL_PAIRS = 16_000_000
 class PartWriter(Interface):
     """Take the pairs of one part, block after block."""
 
-    def append(
-        self, degrees: NDArray[np.int64], items: NDArray[np.int32], weights: NDArray[np.float32] | None = None
-    ) -> None: ...
+    def append(self, pairs: Block, /) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -44,46 +41,30 @@ class Built:
     titles: list[str] | None
     pairs: int
     merged: int
-    weights: Weights | None = None
     dislikes: Interactions | None = None
     order: Interactions | None = None
     """As in `Dataset`."""
 
 
-class MemoryPart:
-    """Gather a part in memory."""
-
-    def __init__(self) -> None:
-        self._degrees: list[NDArray[np.int64]] = []
-        self._items: list[NDArray[np.int32]] = []
-        self._weights: list[NDArray[np.float32]] = []
-
-    def append(
-        self, degrees: NDArray[np.int64], items: NDArray[np.int32], weights: NDArray[np.float32] | None = None
-    ) -> None:
-        self._degrees.append(degrees)
-        self._items.append(items)
-        if weights is not None:
-            self._weights.append(weights)
-
-    def interactions(self, num_items: int) -> Interactions:
-        indptr = np.concatenate([np.zeros(1, dtype=np.int64), *self._degrees])
-        if self._weights:
-            users, items = np.repeat(np.arange(len(indptr) - 1), indptr[1:]), np.concatenate(self._items)
-            return Interactions.from_pairs(users, items, len(indptr) - 1, num_items, np.concatenate(self._weights))
-        return Interactions(np.cumsum(indptr), np.concatenate(self._items), num_items)
-
-
 def build_in_memory(source: PairSource, options: DataOptions) -> Dataset:
-    parts = [MemoryPart() for _ in PARTS]
+    parts: list[list[Block]] = [[] for _ in PARTS]
     built = build(source, options, parts, keeps_order=True)
-    pairs, weights = (part.interactions(len(built.items)) for part in parts), built.weights
-    train, validation, test = pairs if weights is None else map(weights.among, pairs)
-    facts, repeats = provenance(source, options, built), options.repeat == "allow"
-    at = source.weighed_at() if repeats else None if weights is None else weights.at
+    train, validation, test = (_gathered(part, len(built.items)) for part in parts)
+    facts, repeats, at = provenance(source, options, built), options.repeat == "allow", source.weighed_at()
     ids = built.users, built.items
     known = ids[0], ids[1], train, validation, test, built.titles, facts, at, built.dislikes, repeats, built.order
     return Dataset(source.name, built.protocol, *known)
+
+
+def _gathered(blocks: list[Block], num_items: int) -> Interactions:
+    """Return the pairs of a part that stands in memory."""
+    indptr = np.cumsum(np.concatenate([[0], *(block.degrees for block in blocks)]))
+    items = np.concatenate([block.items for block in blocks])
+    weights = [block.weights for block in blocks if block.weights is not None]
+    if not weights:
+        return Interactions(indptr, items, num_items)
+    users = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    return Interactions.from_pairs(users, items, len(indptr) - 1, num_items, np.concatenate(weights))
 
 
 def provenance(source: PairSource, options: DataOptions, built: Built) -> dict[str, object]:
@@ -135,30 +116,29 @@ def build(
                     yield batch
                     task.advance(len(batch.users))
 
-            store, merged = sort_batches(counted(), len(source.users), len(source.items), folder)
+            store, merged = sort_batches(counted(), len(source.users), len(source.items), folder, not repeats)
         refuse_repeated(source, options, merged)
         kept = _kept(source, options, store, protocol.needs_test)
         if not (kept.users.any() and kept.items.any()):
             raise UserError(f"Nothing is left of {source.where} with k_core={options.k_core}: choose a smaller one.")
         rng = np.random.default_rng(options.split_seed)
         label = protocol.start(options, rng, kept)
-        pairs, ordered = 0, MemoryPart() if keeps_order and source.times is not None and not repeats else None
+        pairs, ordered = 0, list[Block]()
         with progress(f"Splitting {source.name}", int(kept.users.sum()), "users", quiet) as task:
             for block in kept:
                 labels = label(block)
                 pairs += len(block.items)
+                plain = replace(block, times=None, testing=None)
                 for number, part in enumerate(parts):
-                    degrees, some = kernels.part_rows(block.indptr, block.items, labels, number)
-                    part.append(degrees, some, None if block.weights is None else block.weights[labels == number])
-                if ordered is not None and block.times is not None:
-                    ordered.append(block.degrees, block.items, _positions_in_time(block, block.times))
+                    part.append(plain.subset(labels == number))
+                if keeps_order and not repeats and block.times is not None:
+                    ordered.append(replace(plain, weights=_positions_in_time(block, block.times)))
                 task.advance(len(block.indptr) - 1)
     users = IdMap(source.users.values[kept.users], "user")
     items = IdMap(source.items.values[kept.items], "item")
-    weights = _renumbered(source.weights(), kept) if options.weighs and not repeats else None
     titles, dislikes = source.titles(items), _dislikes(source, kept)
-    order = None if ordered is None else ordered.interactions(len(items))
-    return Built(protocol.name, users, items, titles, pairs, merged.merged, weights, dislikes, order)
+    order = _gathered(ordered, len(items)) if ordered else None
+    return Built(protocol.name, users, items, titles, pairs, merged.merged, dislikes, order)
 
 
 def _positions_in_time(block: Block, times: NDArray[Any]) -> NDArray[np.float32]:
@@ -174,19 +154,9 @@ def _dislikes(source: PairSource, kept: "KeptBlocks") -> Interactions | None:
     pairs = source.dislikes()
     if pairs is None:
         return None
-    numbers = [
-        np.where(mask, np.cumsum(mask) - 1, -1)[one] for mask, one in zip((kept.users, kept.items), pairs, strict=True)
-    ]
-    inside = (numbers[0] >= 0) & (numbers[1] >= 0)
-    sizes = int(kept.users.sum()), int(kept.items.sum())
-    return Interactions.from_pairs(numbers[0][inside], numbers[1][inside], *sizes)
-
-
-def _renumbered(weights: Weights, kept: "KeptBlocks") -> Weights:
-    """Return the weights in the positions of the users and items that are kept."""
-    inside = kept.users[weights.users] & kept.items[weights.items]
-    users, items = (np.cumsum(mask) - 1 for mask in (kept.users, kept.items))
-    return Weights(users[weights.users[inside]], items[weights.items[inside]], weights.values[inside], weights.at)
+    users, items = (np.where(mask, np.cumsum(mask) - 1, -1) for mask in (kept.users, kept.items))
+    dislikes = Interactions.from_pairs(*pairs, len(source.users), len(source.items))
+    return dislikes.renumbered(users, items, int(kept.users.sum()), int(kept.items.sum()))
 
 
 @contextmanager
@@ -234,7 +204,7 @@ class KeptBlocks:
         new_item = np.cumsum(self.items, dtype=np.int32) - np.int32(1)
         for block in self.store:
             rows = self.users[block.first_user : block.first_user + len(block.indptr) - 1]
-            subset = block.subset(rows[block.rows()] & self.items[block.items])
+            subset = block.among(self.users, self.items)
             indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(subset.degrees[rows])])
             first = int(new_user[block.first_user - 1]) + 1 if block.first_user else 0
             yield Block(first, indptr, new_item[subset.items], subset.times, subset.testing, subset.weights)
@@ -275,7 +245,9 @@ def _degrees(
     users = np.zeros(len(source.users), dtype=np.int64)
     items = np.zeros(len(source.items), dtype=np.int64)
     for block in kept.store:
-        left_out = block.testing if train_only else None
-        left_out = np.empty(0, dtype=np.bool_) if left_out is None else left_out
-        kernels.add_degrees(block.first_user, block.indptr, block.items, left_out, kept.users, kept.items, users, items)
+        counted = block.among(kept.users, kept.items)
+        if train_only and counted.testing is not None:
+            counted = counted.subset(~counted.testing)
+        users[block.first_user : block.first_user + len(counted.degrees)] = counted.degrees
+        items += np.bincount(counted.items, minlength=len(items))
     return users, items

@@ -18,6 +18,7 @@ from legcf.core.files import folder_written_whole, read_json, write_json
 from legcf.data.ids import IdMap, text_from_arrays, text_to_arrays
 from legcf.data.interactions import Dataset, Interactions
 from legcf.data.options import DataOptions
+from legcf.data.preparing.blocks import Block
 from legcf.data.preparing.pair_source import PairSource
 from legcf.data.preparing.pipeline import Built, PartWriter, build, provenance
 from legcf.data.preparing.splits import PARTS
@@ -121,12 +122,10 @@ class _PartFiles:
         self._file = open(folder / f"{name}.items.npy", "wb")  # noqa: SIM115 (closed by `close`)
         self._write_header()
 
-    def append(
-        self, degrees: NDArray[np.int64], items: NDArray[np.int32], weights: NDArray[np.float32] | None = None
-    ) -> None:
-        self._degrees.append(degrees)
-        self._file.write(np.ascontiguousarray(items, dtype="<i4").data)
-        self.num_pairs += len(items)
+    def append(self, pairs: Block) -> None:
+        self._degrees.append(pairs.degrees)
+        self._file.write(np.ascontiguousarray(pairs.items, dtype="<i4").data)
+        self.num_pairs += len(pairs.items)
 
     def close(self) -> None:
         # numpy pads a header so that its length does not depend on the number of rows.

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf.core.errors import UserError
+from legcf.core.plugins import find_part
 from legcf.data.options import DataOptions
 from legcf.data.preparing.blocks import Block
 from legcf.data.preparing.kernels import smallest_of_each_row
@@ -48,16 +49,14 @@ class Protocol:
 
 
 def find_protocol(name: str) -> Protocol:
-    if name not in PROTOCOLS:
-        raise UserError(f"Unknown protocol `{name}`: choose one of {', '.join(PROTOCOLS)}.")
-    return PROTOCOLS[name]
+    return find_part("protocol", name, PROTOCOLS)
 
 
 def _legcf(options: DataOptions, rng: np.random.Generator, blocks: Iterable[Block]) -> Splitter:
     def label(block: Block) -> Labels:
         testing = _testing(block)
         keys = np.where(testing, rng.random(len(testing)), np.inf)
-        validating = smallest_of_each_row(block.indptr, keys, -(-_counts(block, testing) // 3))
+        validating = smallest_of_each_row(block.indptr, keys, -(-block.subset(testing).degrees // 3))
         return _labels(validation=validating, test=testing & ~validating)
 
     return label
@@ -67,7 +66,7 @@ def _ngcf(options: DataOptions, rng: np.random.Generator, blocks: Iterable[Block
     def label(block: Block) -> Labels:
         testing = _testing(block)
         keys = np.where(testing, np.inf, rng.random(len(testing)))
-        counts = _share(_counts(block, ~testing), options.validation_ratio, leave=1)
+        counts = _share(block.subset(~testing).degrees, options.validation_ratio, leave=1)
         return _labels(validation=smallest_of_each_row(block.indptr, keys, counts), test=testing)
 
     return label
@@ -118,11 +117,6 @@ def _temporal(options: DataOptions, rng: np.random.Generator, blocks: Iterable[B
 def _testing(block: Block) -> NDArray[np.bool_]:
     assert block.testing is not None
     return block.testing
-
-
-def _counts(block: Block, marked: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Count the marked pairs of each row."""
-    return np.diff(np.concatenate([[0], np.cumsum(marked, dtype=np.int64)])[block.indptr])
 
 
 def _share(degrees: NDArray[np.int64], ratio: float, leave: int | NDArray[np.int64]) -> NDArray[np.int64]:

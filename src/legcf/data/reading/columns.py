@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from legcf.core.errors import UserError
 from legcf.data.options import DataOptions
+from legcf.data.preparing.splits import find_protocol
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "user": ("user", "user_id", "userid", "uid", "users", "customer", "customer_id", "visitor_id", "visitorid",
@@ -39,12 +40,14 @@ class Columns:
 
 
 def find_columns(names: Sequence[str], options: DataOptions, where: str, remedy: Remedy | None = None) -> Columns:
+    """Return the columns that are used, ratings and titles also where they are only there."""
+    time = _column(names, "time", options.time_col, where)
     return Columns(
         user=required_column(names, "user", options.user_col, where, remedy),
         item=required_column(names, "item", options.item_col, where, remedy),
         rating=_column(names, "rating", options.rating_col, where),
-        time=_column(names, "time", options.time_col, where),
-        title=_column(names, "title", options.title_col if options.titles is None else None, where),
+        time=time if _needs_time(options) else None,
+        title=_column(names, "title", options.title_col, where) if options.titles is None else None,
         weight=None if options.weight_col is None else _column(names, "weight", options.weight_col, where),
         event=None if options.event_col is None else _column(names, "event", options.event_col, where),
     )
@@ -82,6 +85,12 @@ def _column(names: Sequence[str], role: str, asked: str | None, where: str) -> s
     if asked is not None and column is None:
         raise UserError(f"{where} has no column {asked!r} (asked for as the {role} column): it has {listed(names)}.")
     return column
+
+
+def _needs_time(options: DataOptions) -> bool:
+    if options.time_col is not None or options.date_format is not None or options.half_life is not None:
+        return True
+    return options.protocol is not None and find_protocol(options.protocol).needs_time
 
 
 def _simple(name: str) -> str:

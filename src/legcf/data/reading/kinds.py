@@ -18,11 +18,6 @@ def to_number(cells: Cells) -> Cells:
     return cells.cast(pl.Float64, strict=False)
 
 
-def to_integer(cells: Cells) -> Cells:
-    """Cast to Int64, null where that is impossible."""
-    return cells.cast(pl.Int64, strict=False)
-
-
 def spelled_numbers(values: pl.Series) -> pl.Series | None:
     """Return numbers, or text that spells a number wherever it is not blank, as Float64; None for other columns."""
     if values.dtype.is_numeric():
@@ -43,7 +38,7 @@ def typed(values: pl.Series) -> pl.Series:
         return values
     numbers = spelled_numbers(values)
     if numbers is not None:
-        integers = to_integer(_without_blanks(values))
+        integers = _without_blanks(values).cast(pl.Int64, strict=False)
         return integers if integers.null_count() == numbers.null_count() else numbers
     lower = values.str.to_lowercase()
     return lower == "true" if lower.drop_nulls().is_in(["true", "false"]).all() and lower.count() else values

@@ -42,7 +42,8 @@ class Rows:
 def sort_rows(frame: pl.LazyFrame, options: DataOptions, where: str, files: Files) -> Rows:
     """Check a frame with the columns of `select_pairs`, leave out or refuse what is missing, and sort the rest."""
     schema = frame.collect_schema()
-    lacking = {name: _is_missing(name, schema) for name in _LACKS if name in schema and _is_used(name, options)}
+    used = [name for name in _LACKS if name in schema and (name != "rating" or options.uses_ratings)]
+    lacking = {name: _is_missing(name, schema) for name in used}
     is_lacking = pl.any_horizontal(list(lacking.values()))
     wrong = {} if options.missing == "drop" else {_LACKS[name]: missing for name, missing in lacking.items()}
     if "weight" in schema:
@@ -84,10 +85,6 @@ def _error(files: Files, where: str, problem: str, count: int, lacking: int) -> 
 def _is_missing(name: str, schema: pl.Schema) -> pl.Expr:
     column = pl.col(name)
     return column.is_null() | column.is_nan() if schema[name].is_float() else column.is_null()
-
-
-def _is_used(name: str, options: DataOptions) -> bool:
-    return name != "rating" or options.uses_ratings
 
 
 def _weighed_by_kind(frame: pl.LazyFrame, options: DataOptions, where: str) -> pl.LazyFrame:

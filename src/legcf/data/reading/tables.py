@@ -14,8 +14,7 @@ from legcf.core.errors import UserError
 from legcf.data.ids import IdMap
 from legcf.data.options import DataOptions, seconds_of
 from legcf.data.preparing.blocks import Batch
-from legcf.data.preparing.pair_source import PairSource, Weights
-from legcf.data.preparing.splits import find_protocol
+from legcf.data.preparing.pair_source import PairSource
 from legcf.data.reading.columns import Columns, find_column, find_columns, listed
 from legcf.data.reading.diagnose import Files
 from legcf.data.reading.encode import as_text, id_column, id_lookup
@@ -48,11 +47,7 @@ def open_files(paths: Sequence[Path], options: DataOptions, name: str | None = N
         names = [name for name in schema.names() if name != RAGGED]
         _refuse_missing_header(path, form, names, options)
         all_columns = find_columns(names, options, str(path), form.remedy)
-        columns[path] = replace(
-            all_columns,
-            time=all_columns.time if _needs_time(options) else None,
-            rating=all_columns.rating if options.uses_ratings else None,
-        )
+        columns[path] = all_columns if options.uses_ratings else replace(all_columns, rating=None)
         frames.append(_select(frame, schema, all_columns, options, str(path)))
     where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more files"
     files = Files(options, columns)
@@ -106,7 +101,8 @@ def open_frame(
         frame = rows.interactions
         if "time" in schema:
             frame, times = read_times(frame, options.date_format, partial(_complaint, files, where))
-        users = _lookup(frame if rows.dislikes is None else _ids(frame, rows.dislikes, "user"), "user", where, files)
+        all_users = [one.select("user") for one in (frame, rows.dislikes) if one is not None]
+        users = _lookup(pl.concat(all_users), "user", where, files)
         items = _lookup(frame, "item", where, files)
     if rows.num_kept == 0:
         rated = "" if options.min_rating is None else f" rated {options.min_rating:g} or more"
@@ -153,12 +149,14 @@ class _Table(PairSource):
 
     def batches(self) -> Iterator[Batch]:
         repeats = self.options.repeat == "allow"
-        weights = [self._row_weight()[0].cast(pl.Float32).alias("weight")] if repeats else []
-        encoded = self._encoded(*weights, *([] if self.times is None else [pl.col("time")]))
+        is_weighed = repeats or self.options.weighs
+        kind = pl.Float32 if repeats else pl.Float64  # rows of a pair are added up before their sum is rounded
+        weights = [self._row_weight()[0].cast(kind).alias("weight")] if is_weighed else []
+        encoded = self._positions_of(self.frame, *weights, *([] if self.times is None else [pl.col("time")]))
         with self.files.reading():
             for batch in encoded.collect_batches(chunk_size=_BATCH_ROWS, maintain_order=False, engine="streaming"):
                 times = None if self.times is None else batch["time"].to_numpy()
-                amounts = batch["weight"].to_numpy() if repeats else None
+                amounts = batch["weight"].to_numpy() if is_weighed else None
                 yield Batch(_positions(batch, "user"), _positions(batch, "item"), times, weights=amounts)
 
     def weighed_at(self) -> float | None:
@@ -180,18 +178,6 @@ class _Table(PairSource):
             weight, at = weight * pl.lit(2.0).pow(-age), latest / ticks
         return weight, at
 
-    def weights(self) -> Weights:
-        """Return the sum of each pair's rows."""
-        weight, at = self._row_weight()
-        summed = (
-            self._encoded(weight.alias("weight"))
-            .group_by("user_position", "item_position")
-            .agg(pl.col("weight").sum())
-            .collect(engine="streaming")
-        )
-        values = summed["weight"].to_numpy().astype(np.float32)
-        return Weights(_positions(summed, "user"), _positions(summed, "item"), values, at)
-
     def titles(self, items: IdMap) -> list[str] | None:
         if self.options.titles is not None or "title" not in self.frame.collect_schema():
             return read_titles(items, self.options)
@@ -205,21 +191,14 @@ class _Table(PairSource):
         pairs = self._positions_of(self.disliked).drop_nulls().unique().collect(engine="streaming")
         return _positions(pairs, "user"), _positions(pairs, "item")
 
-    def _encoded(self, *columns: pl.Expr) -> pl.LazyFrame:
-        """Return a row for each pair as positions, with other columns."""
-        return self._positions_of(self.frame, *columns)
-
     def _positions_of(self, frame: pl.LazyFrame, *columns: pl.Expr) -> pl.LazyFrame:
+        """Return a row for each pair as positions, with other columns."""
         users, items = self.lookups
         return (
             frame.join(users.lazy(), on="user", how="left")
             .join(items.lazy(), on="item", how="left")
             .select("user_position", "item_position", *columns)
         )
-
-
-def _ids(frame: pl.LazyFrame, more: pl.LazyFrame, kind: str) -> pl.LazyFrame:
-    return pl.concat([frame.select(kind), more.select(kind)])
 
 
 def _positions(batch: pl.DataFrame, kind: str) -> NDArray[np.int32]:
@@ -231,28 +210,17 @@ def _select(frame: pl.LazyFrame, schema: pl.Schema, columns: Columns, options: D
         id_column(columns.user, schema[columns.user], "user", where),
         id_column(columns.item, schema[columns.item], "item", where),
     ]
-    if columns.rating is not None:
-        selected.append(to_number(pl.col(columns.rating)).alias("rating"))
-    elif options.uses_ratings:
+    if columns.rating is None and options.uses_ratings:
         option = "--min-rating" if options.min_rating is not None else "--dislike-below"
         raise UserError(f"{where} has no rating column for `{option}`: name it with `--rating-col`.")
-    if columns.time is not None and _needs_time(options):
+    if columns.time is not None:
         selected.append(pl.col(columns.time).alias("time"))
-    if columns.title is not None and options.titles is None:
-        selected.append(to_text(pl.col(columns.title)).alias("title"))
-    if columns.weight is not None:
-        selected.append(to_number(pl.col(columns.weight)).alias("weight"))
-    if columns.event is not None:
-        selected.append(to_text(pl.col(columns.event)).alias("event"))
+    for convert, roles in ((to_number, ("rating", "weight")), (to_text, ("title", "event"))):
+        found = {role: column for role in roles if (column := getattr(columns, role)) is not None}
+        selected += [convert(pl.col(column)).alias(role) for role, column in found.items()]
     if RAGGED in schema:
         selected.append(pl.col(RAGGED))
     return frame.select(selected)
-
-
-def _needs_time(options: DataOptions) -> bool:
-    if options.time_col is not None or options.date_format is not None or options.half_life is not None:
-        return True
-    return options.protocol is not None and find_protocol(options.protocol).needs_time
 
 
 def _united(frames: list[pl.LazyFrame]) -> pl.LazyFrame:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import polars as pl
 
 from legcf.core.errors import UserError
-from legcf.data.reading.kinds import to_integer, to_number, to_text
+from legcf.data.reading.kinds import to_number, to_text
 
 Complain = Callable[[str | None, str], UserError]
 """Builds a UserError from (value, or None where it is missing; complaint) and adds file and line."""
@@ -62,7 +62,7 @@ def read_times(frame: pl.LazyFrame, date_format: str | None, complain: Complain)
     counts = _counted(
         frame,
         missing=_TIME.is_null(),
-        fractions=to_integer(_TIME).is_null() | pl.lit(dtype.is_float() or dtype.is_decimal()),
+        fractions=_TIME.cast(pl.Int64, strict=False).is_null() | pl.lit(dtype.is_float() or dtype.is_decimal()),
         others=~_NUMBER.is_finite().fill_null(False),
         **within,
     )

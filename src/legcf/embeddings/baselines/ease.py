@@ -8,7 +8,7 @@ Steck, "Embarrassingly Shallow Autoencoders for Sparse Data", WWW 2019. P has a 
 size of P is ever in memory. Sparse approximations of P itself: Spišák et al., SANSA, RecSys 2023.
 """
 
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -16,7 +16,7 @@ from scipy.linalg import lapack
 
 from legcf.core.config import MethodConfig, RunConfig
 from legcf.data.interactions import Interactions
-from legcf.embeddings.baselines.rowless import ROWLESS_SETTINGS, Rowless
+from legcf.embeddings.baselines.rowless import Rowless
 from legcf.embeddings.search_space import OneOf, Space
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.item_lists.ridge import find_candidates, solve, whole_gram
@@ -33,7 +33,6 @@ class Ease(Rowless[EaseConfig]):
     Config = EaseConfig
     summary = "every item regressed on all others in closed form; on those most like it where items are many"
     citation = "Steck, Embarrassingly Shallow Autoencoders for Sparse Data, WWW 2019"
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": ROWLESS_SETTINGS, "default": ROWLESS_SETTINGS}
 
     @classmethod
     def search_space(cls, method: EaseConfig, config: RunConfig) -> Space:

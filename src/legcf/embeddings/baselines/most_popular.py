@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Show everybody what most people have (popularity): what any model has to better."""
 
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
 from legcf.core.config import MethodConfig
 from legcf.data.interactions import Interactions
-from legcf.embeddings.baselines.rowless import ROWLESS_SETTINGS, Rowless
+from legcf.embeddings.baselines.rowless import Rowless
 
 
 class MostPopularConfig(MethodConfig):
@@ -20,7 +20,6 @@ class MostPopular(Rowless[MostPopularConfig]):
     Config = MostPopularConfig
     summary = "the items that most people have, the same for everybody"
     citation = "Cremonesi et al., Performance of Recommender Algorithms on Top-N Recommendation Tasks, RecSys 2010"
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": ROWLESS_SETTINGS, "default": ROWLESS_SETTINGS}
 
     def __init__(self, config: MostPopularConfig, num_users: int, num_items: int) -> None:
         super().__init__(config, num_users, num_items)

@@ -4,7 +4,7 @@
 Everybody shares one row, which is zero and stays so. Users are their histories, so a model file holds none of them.
 """
 
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,7 @@ class Rowless(SolvedLayer[R]):
     """Rank by `item_lists` or `item_bias`; a model without any row of its own."""
 
     learned = ("shared", "item_bias")
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": ROWLESS_SETTINGS, "default": ROWLESS_SETTINGS}
 
     def __init__(self, config: R, num_users: int, num_items: int) -> None:
         super().__init__(config, num_users, num_items)

@@ -57,15 +57,6 @@ def _check_rows(matrix: Matrix, side: str, keep_zero_rows: bool) -> None:
         )
 
 
-def check_sizes(c: int, t: int, rows: int) -> None:
-    if c < 1 or t < 1:
-        raise UserError(f"c = {c} and t = {t} are not possible: both start at 1.")
-    if t > c:
-        raise UserError(f"t = {t} weights per row cannot be taken from a codebook of c = {c}: choose t ≤ c.")
-    if c > rows:
-        raise UserError(f"A table of {rows:,} rows cannot fill a codebook of c = {c:,}: choose c ≤ {rows:,}.")
-
-
 def check_memory(c: int, memory_cap_mb: float) -> None:
     """Check that the c × c matrices fit the cap."""
     needed = GRAM_BYTES * c * c / 2**20

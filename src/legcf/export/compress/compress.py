@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf.assignment.assignment import Assignment
-from legcf.assignment.dictionary import DEFAULT_ROUNDS, Balance, find_balance, learn
+from legcf.assignment.dictionary import DEFAULT_ROUNDS, Balance, check_sizes, find_balance, learn
 from legcf.assignment.matching_pursuit import encode, rows_within
 from legcf.core.arrays import FloatArray, Matrix
 from legcf.core.errors import UserError
 from legcf.core.files import reserve
-from legcf.export.compress.checks import check_memory, check_sizes, check_table
+from legcf.export.compress.checks import check_memory, check_table
 from legcf.export.compress.sizes import Sizes, for_budget, usual
 from legcf.modelfile.served_model import DTYPES
 from legcf.ranking.precision import rounded

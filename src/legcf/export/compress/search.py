@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find the smallest model that is good enough: bisection over a ladder of sizes, measured on validation."""
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -49,20 +50,20 @@ def smallest(
         raise UserError(f"A table of {rows:,} rows and {width} columns is too small to be coded with fewer values.")
     trials: list[Trial] = []
     best: Compressed | None = None
-    low, high = 0, len(rungs)
     with progress("Searching sizes", int(np.ceil(np.log2(len(rungs) + 1))), "sizes", quiet) as task:
-        while low < high:
-            middle = (low + high) // 2
-            coded = coder(rungs[middle])
+
+        def is_good_enough(sizes: Sizes) -> bool:
+            nonlocal best
+            coded = coder(sizes)
             assert coded.user_vectors is not None
             after = headline(Ranking(coded.user_vectors, coded.item_vectors, train), validation)[OBJECTIVE]
             loss = 1 - after / before
-            trials.append(Trial(rungs[middle].c, rungs[middle].t, coded.num_values, loss))
-            if loss <= tolerance:
-                best, high = coded, middle
-            else:
-                low = middle + 1
-            task.advance(note=f"c={rungs[middle].c} t={rungs[middle].t} loses {loss:.1%}")
+            trials.append(Trial(sizes.c, sizes.t, coded.num_values, loss))
+            task.advance(note=f"c={sizes.c} t={sizes.t} loses {loss:.1%}")
+            best = coded if loss <= tolerance else best
+            return loss <= tolerance
+
+        bisect_left(rungs, True, key=is_good_enough)
     if best is None:
         closest = min(trials, key=lambda trial: trial.loss)
         raise UserError(

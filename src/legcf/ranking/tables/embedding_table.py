@@ -285,8 +285,7 @@ def ordered_products(one: FloatArray, other: FloatArray) -> FloatArray:
         sums = np.cumsum(terms[:, :whole].reshape(len(terms), -1, 4), axis=1)[:, -1]
     for x in range(whole, terms.shape[1]):
         sums[:, 0] += terms[:, x]
-    products: FloatArray = ((sums[:, 0] + sums[:, 1]) + (sums[:, 2] + sums[:, 3])).astype(np.float32)
-    return products
+    return ((sums[:, 0] + sums[:, 1]) + (sums[:, 2] + sums[:, 3])).astype(np.float32)
 
 
 def full_table_bytes(entities: int) -> int:

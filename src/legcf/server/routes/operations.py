@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
-from starlette.convertors import Convertor, register_url_convertor
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
@@ -21,16 +21,10 @@ _Model = TypeVar("_Model", bound=BaseModel)
 Endpoint = Callable[[HttpRequest], Awaitable[Response]]
 
 
-class _AnyText(Convertor[str]):
+class _AnyText(PathConvertor):
     """Match an id in a path: whatever characters it has, slashes and newlines too."""
 
     regex = r"[\s\S]*"
-
-    def convert(self, value: str) -> str:
-        return value
-
-    def to_string(self, value: str) -> str:
-        return value
 
 
 register_url_convertor("id", _AnyText())

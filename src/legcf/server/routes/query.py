@@ -4,7 +4,7 @@
 import sqlite3
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import parse_qsl
 
 from pydantic import ValidationError
@@ -19,6 +19,7 @@ from legcf.server.encoding import Json, encode
 from legcf.server.paging import Cursor
 from legcf.server.routes.operations import Operation, read_body, read_query
 from legcf.server.routes.services import Services
+from legcf.server.state.live_state import LiveItems
 from legcf.server.state.loaded_model import LoadedModel
 
 _LONG_BODY = 2**15  # bytes, which are read and checked in about 0.3 ms; measured with lists of numbers
@@ -152,16 +153,12 @@ class QueryApi:
     async def similar(self, request: HttpRequest) -> Response:
         query = read_query(request, schemas.ItemNeighboursQuery)
         loaded = self._services.manager.current
-        hidden = self._services.live.hidden(loaded)
-        key = "items", query.item, query.k, hidden.version
-        return _json(_cached(loaded, key, lambda: answers.similar_items(loaded, query.item, query.k, hidden)))
+        return _similar(loaded, "item", query.item, query.k, self._services.live.hidden(loaded))
 
     async def similar_users(self, request: HttpRequest) -> Response:
         query = read_query(request, schemas.UserNeighboursQuery)
         loaded = self._services.manager.current
-        deleted = self._services.live.deleted_users(loaded)
-        key = "users", query.user, query.k, deleted.version
-        return _json(_cached(loaded, key, lambda: answers.similar_users(loaded, query.user, query.k, deleted)))
+        return _similar(loaded, "user", query.user, query.k, self._services.live.deleted_users(loaded))
 
     async def live(self, request: HttpRequest) -> Response:
         return Json({"status": "alive"})
@@ -193,6 +190,11 @@ def _cached(loaded: LoadedModel, key: Hashable, work: Callable[[], Any]) -> byte
         content = encode(work())
         loaded.response_cache.keep(key, content)
     return content
+
+
+def _similar(loaded: LoadedModel, kind: Literal["item", "user"], to: str, k: int, hidden: LiveItems) -> Response:
+    key = kind, to, k, hidden.version
+    return _json(_cached(loaded, key, lambda: answers.similar(loaded, kind, to, k, hidden)))
 
 
 def _json(content: bytes) -> Response:

@@ -45,7 +45,7 @@ class ModelManager(Collector):
         self.current = self._file.with_described_items(event_log)
         self.warning: str | None = None
         self._refused: FileState | None = None
-        telemetry.register(self)
+        telemetry.registry.register(self)
 
     @property
     def current(self) -> LoadedModel:

@@ -25,7 +25,16 @@ from legcf.data.ids import IdMap
 from legcf.data.interactions import Dataset
 from legcf.data.options import DataOptions
 from legcf.data.preparing import kernels
-from legcf.data.preparing.blocks import BLOCK_PAIRS, Batch, Merged, concatenated, load_block, save_block, sorted_block
+from legcf.data.preparing.blocks import (
+    BLOCK_PAIRS,
+    Batch,
+    Block,
+    Merged,
+    concatenated,
+    load_block,
+    save_block,
+    sorted_block,
+)
 from legcf.data.preparing.pair_source import PairSource
 from legcf.data.preparing.pipeline import Built, KeptBlocks, PartWriter, refuse_repeated
 from legcf.data.preparing.prepared import write_prepared
@@ -124,7 +133,7 @@ class _Job:
         for file in files:
             with np.load(file.with_suffix(".parts.npz"), allow_pickle=False) as arrays:
                 for name, part in zip(PARTS, parts, strict=True):
-                    part.append(arrays[f"{name}.degrees"], arrays[f"{name}.items"])
+                    part.append(Block(0, arrays[f"{name}.indptr"], arrays[f"{name}.items"]))
         users_kept, items_kept = _load(kept_file, "users", "items")
         users, items = IdMap(seen.users[users_kept], "user"), IdMap(seen.items[items_kept], "item")
         for left in folder.glob("dask-*"):
@@ -292,11 +301,8 @@ def _both_merged(first: Merged, second: Merged) -> Merged:
 def _degrees(file: Path, kept_file: Path) -> tuple[Any, Any]:
     block = load_block(file)
     users_kept, items_kept = _load(kept_file, "users", "items")
-    rows, nothing = len(block.indptr) - 1, np.empty(0, dtype=np.bool_)
-    users, items = np.zeros(rows, dtype=np.int64), np.zeros(len(items_kept), dtype=np.int64)
-    here = users_kept[block.first_user : block.first_user + rows]
-    kernels.add_degrees(0, block.indptr, block.items, nothing, here, items_kept, users, items)
-    return users, items
+    counted = block.among(users_kept, items_kept)
+    return counted.degrees, np.bincount(counted.items, minlength=len(items_kept))
 
 
 def _both_degrees(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -313,8 +319,8 @@ def _split(file: Path, kept_file: Path, start: int, protocol: str, options: Data
     labels = label(block)
     arrays: dict[str, NDArray[Any]] = {}
     for number, name in enumerate(PARTS):
-        degrees, items = kernels.part_rows(block.indptr, block.items, labels, number)
-        arrays |= {f"{name}.degrees": degrees, f"{name}.items": items}
+        some = block.subset(labels == number)
+        arrays |= {f"{name}.indptr": some.indptr, f"{name}.items": some.items}
     _save(file.with_suffix(".parts.npz"), **arrays)
 
 

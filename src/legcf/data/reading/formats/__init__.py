@@ -9,11 +9,10 @@ from legcf.core.errors import UserError
 from legcf.core.plugins import Registry
 from legcf.data.options import DEFAULTS, DataOptions
 from legcf.data.reading.compressed import check_unpacked_size, first_bytes, line_chunks, plain_suffix
-from legcf.data.reading.formats.base import ITEM_NAMES, MAX_COLUMNS, PAIR_NAMES, RAGGED, Format, Source
-from legcf.data.reading.formats.delimited import CSV, ML_100K, MOVIELENS, TSV
+from legcf.data.reading.formats.base import ITEM_NAMES, PAIR_NAMES, RAGGED, Format, Source, check_width
+from legcf.data.reading.formats.delimited import CSV, ML_100K, MOVIELENS, RECBOLE, TSV
 from legcf.data.reading.formats.json_lines import JSON_LINES
 from legcf.data.reading.formats.parquet import PARQUET
-from legcf.data.reading.formats.recbole import RECBOLE
 
 __all__ = ["FORMATS", "ITEM_NAMES", "PAIR_NAMES", "RAGGED", "Format", "find_format", "open_item_file", "scan_pairs"]
 
@@ -78,8 +77,6 @@ def _checked(path: Path, options: DataOptions) -> Format:
     if b"\r" in start and b"\n" not in start:
         raise UserError(f"{path} has lines that end with CR alone: save it with the line ends of Unix or Windows.")
     form = find_format(path, options)
-    columns = form.num_columns(start.partition(b"\n")[0])
-    if columns > MAX_COLUMNS:
-        raise UserError(f"{path} has {columns:,} columns, and at most {MAX_COLUMNS:,} are read: keep those you need.")
+    check_width(form.num_columns(start.partition(b"\n")[0]), path)
     check_unpacked_size(path)
     return form

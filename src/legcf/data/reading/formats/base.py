@@ -8,15 +8,24 @@ from pathlib import Path
 
 import polars as pl
 
+from legcf.core.errors import UserError
 from legcf.data.options import DataOptions
 
 PAIR_NAMES = ("user", "item", "rating", "timestamp")
 ITEM_NAMES = ("item", "title")
-MAX_COLUMNS = 10_000  # of a table
+_MAX_COLUMNS = 10_000  # of a table
 RAGGED = "has another number of fields"
 """An extra column of formats whose lines are split here: whether a line has too many or too few fields."""
 
 Source = Path | bytes
+
+
+def check_width(columns: int, where: object) -> None:
+    """Refuse a table of very many columns."""
+    if columns > _MAX_COLUMNS:
+        raise UserError(f"{where} has {columns:,} columns, and at most {_MAX_COLUMNS:,} are read: keep those you need.")
+
+
 NumberedRow = tuple[int, dict[str, str | None]]
 
 

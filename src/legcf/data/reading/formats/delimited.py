@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read lines of fields with a delimiter between them: CSV, TSV, the `::` files of MovieLens, ml-100k.
+"""Read lines of fields with a delimiter between them: CSV, TSV, the `::` files of MovieLens, ml-100k, RecBole.
 
 Every column is read as text: only text keeps "007" and integers of any size as they are.
 """
@@ -98,7 +98,7 @@ class Delimited(Format):
         )
         # As one expression over all columns, this takes time and memory by the square of their number.
         frame = frame.map_batches(
-            _without_blank_lines,
+            lambda rows: rows.filter(~pl.all_horizontal(pl.all().is_null())),  # no blank lines
             predicate_pushdown=False,
             projection_pushdown=False,
             slice_pushdown=False,
@@ -137,9 +137,19 @@ class Delimited(Format):
             number = reader.line_num + 1
 
 
-def _without_blank_lines(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows with anything in them."""
-    return rows.filter(~pl.all_horizontal(pl.all().is_null()))
+@dataclass(frozen=True)
+class RecBole(Delimited):
+    """Read the atomic files of RecBole: fields between tabs, with a header of `name:type`."""
+
+    delimiter: str = "\t"
+
+    def suited(self, path: Path, options: DataOptions) -> Format:
+        """Tell apart the `u.item` of ml-100k, which has the same suffix."""
+        is_typed = b":token" in next(lines(path), b"")
+        return super().suited(path, options) if is_typed else ML_100K_ITEMS.suited(path, options)
+
+    def column_names(self, fields: Sequence[str]) -> list[str]:
+        return [name.rsplit(":", 1)[0] for name in fields]
 
 
 CSV = Delimited("CSV", quotes=True)
@@ -147,3 +157,4 @@ TSV = Delimited("TSV", delimiter="\t", quotes=True)
 MOVIELENS = Delimited("MovieLens ::", header=False, delimiter="::")
 ML_100K = Delimited("ml-100k", header=False, delimiter="\t")
 ML_100K_ITEMS = Delimited("ml-100k items", header=False, delimiter="|")
+RECBOLE = RecBole("RecBole")

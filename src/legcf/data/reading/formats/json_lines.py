@@ -10,7 +10,7 @@ import polars as pl
 
 from legcf.core.errors import UserError
 from legcf.data.reading.compressed import lines
-from legcf.data.reading.formats.base import MAX_COLUMNS, Format, NumberedRow, Source
+from legcf.data.reading.formats.base import Format, NumberedRow, Source, check_width
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,7 @@ class JsonLines(Format):
 def _schema(source: Source, num_rows: int | None) -> pl.Schema:
     """Return the types of the columns, as far as the first rows show them; all rows by default."""
     schema = pl.scan_ndjson(source, infer_schema_length=num_rows).collect_schema()
-    if len(schema) > MAX_COLUMNS:
-        name = source if isinstance(source, Path) else "A table of JSON lines"
-        raise UserError(
-            f"{name} has {len(schema):,} columns, and at most {MAX_COLUMNS:,} are read: keep those you need."
-        )
+    check_width(len(schema), source if isinstance(source, Path) else "A table of JSON lines")
     return schema
 
 

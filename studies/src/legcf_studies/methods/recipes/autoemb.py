@@ -12,7 +12,8 @@ import torch
 from legcf.core.config import TrainingConfig
 from legcf.training import checkpoint
 from legcf.training.sampler import TrainingBatch
-from legcf.training.stage import Stage, TrainingView, seconds_left, time_is_up
+from legcf.training.stage import Stage, TrainingView
+from legcf_studies.methods.recipes.asked import seconds_left, time_is_up
 from legcf_studies.methods.sized.autoemb import AutoEmb, AutoEmbConfig
 
 _CONTROLLER = "layer.controller."

@@ -19,7 +19,8 @@ from legcf.evaluation.evaluate import evaluate_per_user
 from legcf.ranking.ranking import Ranking
 from legcf.training.checkpoint import grouped
 from legcf.training.sampler import TrainingBatch
-from legcf.training.stage import Stage, TrainingView, seconds_left
+from legcf.training.stage import Stage, TrainingView
+from legcf_studies.methods.recipes.asked import seconds_left
 from legcf_studies.methods.recipes.td3 import SizeSteps, Td3, Td3Settings, fit_sizes, reward
 from legcf_studies.methods.sized.ciess import Ciess, CiessConfig
 

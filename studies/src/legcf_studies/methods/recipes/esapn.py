@@ -19,7 +19,8 @@ from legcf.core.config import TrainingConfig
 from legcf.core.random_streams import fixed_generator
 from legcf.training.checkpoint import grouped, optimiser_tensors, restore_optimiser
 from legcf.training.sampler import Sampler, TrainingBatch
-from legcf.training.stage import Stage, TrainingView, seconds_left
+from legcf.training.stage import Stage, TrainingView
+from legcf_studies.methods.recipes.asked import seconds_left
 from legcf_studies.methods.sized.esapn import Esapn, EsapnConfig, normalised
 
 _POPULARITY_WIDTH = 32

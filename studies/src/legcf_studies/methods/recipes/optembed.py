@@ -14,7 +14,8 @@ import torch
 from legcf.core.config import TrainingConfig
 from legcf.core.progress import progress
 from legcf.training.sampler import TrainingBatch
-from legcf.training.stage import Stage, TrainingView, held_out_score, seconds_left, time_is_up
+from legcf.training.stage import Stage, TrainingView
+from legcf_studies.methods.recipes.asked import held_out_score, seconds_left, time_is_up
 from legcf_studies.methods.sized.optembed import OptEmbed, OptEmbedConfig
 
 Genome = tuple[int, int]

@@ -8,7 +8,8 @@ import torch
 from legcf.core.config import TrainingConfig
 from legcf.embeddings.budget import solved
 from legcf.training.sampler import TrainingBatch
-from legcf.training.stage import Stage, TrainingView, require_keep_last
+from legcf.training.stage import Stage, TrainingView
+from legcf_studies.methods.recipes.asked import require_keep_last
 from legcf_studies.methods.sized.cerp import Cerp, CerpConfig
 from legcf_studies.methods.sized.magprune import MagPrune, MagPruneConfig
 from legcf_studies.methods.sized.pep import PrunedLayer, PruningConfig

@@ -15,9 +15,10 @@ from legcf.data.interactions import Interactions
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.topk import rank
 from legcf.training.sampler import TrainingBatch
-from legcf.training.stage import Stage, TrainingView, require_keep_last
+from legcf.training.stage import Stage, TrainingView
 from legcf_studies.methods.composed.lerg import Lerg, LergConfig
 from legcf_studies.methods.composed.lightrec import LightRec, LightRecConfig
+from legcf_studies.methods.recipes.asked import require_keep_last
 from legcf_studies.methods.sized.bigear import Bigear, BigearConfig
 
 _LLOYD_STEPS = 8

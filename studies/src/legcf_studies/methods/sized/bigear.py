@@ -21,8 +21,8 @@ from legcf.data.interactions import Interactions
 from legcf.embeddings.base import EmbeddingLayer, StateDict, normal
 from legcf.embeddings.full import DEFAULT_RANKING, DEFAULT_TRAINING
 from legcf.graph.adjacency import bipartite, normalised
+from legcf.graph.basis import polynomial
 from legcf.graph.operator import Operator
-from legcf.graph.propagate import polynomial
 from legcf_studies.methods.common import largest_within, take_saved_shapes
 from legcf_studies.methods.composed.fitted import FittedConfig, factorised_rows
 
