@@ -130,8 +130,8 @@ def test_one_row_alone(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyP
 
 
 class TestBadInput:
-    def test_unknown_row(self, folder: Path) -> None:
-        answer = legcf("reproduce", "table2", "--data", folder, "--row", "legcf-9")
+    def test_unknown_row(self, tmp_path: Path, folder: Path) -> None:
+        answer = legcf("reproduce", "table2", "--data", folder, "--out", tmp_path, "--row", "legcf-9")
         assert answer.code == 2
         assert "table2 has no row `legcf-9`" in answer.err
 
