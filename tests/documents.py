@@ -103,7 +103,8 @@ class Shell:
         here = command.replace(PORT, self._port)
         words = shlex.split(here, comments=True) if not _SHELL.search(here.partition(" #")[0]) else []
         if words[:2] == ["legcf", "serve"]:  # goes on until it is stopped: wait until it answers
-            ready = f"for n in {{1..600}}; do curl -sf localhost:{self._port}/ready >/dev/null && break; sleep 0.05; done"
+            asked = f"curl -sf localhost:{self._port}/ready >/dev/null"
+            ready = f"for n in {{1..600}}; do {asked} && break; sleep 0.05; done; {asked}"
             code, output = self._type(f"{shlex.join(words)} --port {self._port} 2>/dev/null &\n{ready}")
         elif words[:1] == ["legcf"]:
             code, output = self._in_process(words[1:])
