@@ -42,6 +42,9 @@ class Forked:
         assert self._process.exitcode is not None, f"it has not ended after {seconds} seconds"
         return self._process.exitcode
 
+    def terminate(self) -> None:
+        self._process.terminate()
+
     def kill(self) -> None:
         self._process.kill()
 
