@@ -10,16 +10,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+PRELOADED = [
+    "pytest",
+    "legcf.cli.commands.train",
+    "legcf_studies.paper.reproduce",
+    "legcf_studies.report.plots",
+    "torch._dynamo",  # takes two seconds by itself, and optimisers want it
+]
 _SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(
-    [
-        "pytest",
-        "legcf.cli.commands.train",
-        "legcf_studies.paper.reproduce",
-        "legcf_studies.report.plots",
-        "torch._dynamo",
-    ]
-)  # the last by itself takes two seconds, and optimisers want it
+_SERVER.set_forkserver_preload(PRELOADED)
 
 
 class Forked:
