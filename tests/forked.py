@@ -6,6 +6,7 @@ They can be killed like any other, and have threads, memory and random numbers o
 
 import multiprocessing
 import os
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -51,6 +52,22 @@ class Forked:
 def command(*words: object, log: str | Path = os.devnull) -> Forked:
     """`legcf WORDS`."""
     return Forked(run_command, *map(str, words), log=log)
+
+
+def ranks(words: list[str], count: int, variables: dict[str, str], out: Path, err: Path) -> int:
+    """What torch's launcher does for `legcf WORDS`, but that nothing is started again: run as ranks; an exit code."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    job = {"TORCHELASTIC_RUN_ID": "forked", "WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    each = [{**variables, **job, "RANK": str(rank)} for rank in range(count)]
+    started = [Forked(_run_rank, str(out), own, words, log=err) for own in each]
+    return max(one.wait(120) for one in started)
+
+
+def _run_rank(out: str, variables: dict[str, str], words: list[str]) -> None:
+    os.dup2(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND), sys.stdout.fileno())
+    os.environ.update(variables, LEGCF_LAUNCHER=str(os.getppid()))
+    run_command(*words)
 
 
 def run_command(*words: str) -> None:
