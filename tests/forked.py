@@ -54,17 +54,24 @@ def command(*words: object, log: str | Path = os.devnull) -> Forked:
     return Forked(run_command, *map(str, words), log=log)
 
 
-def ranks(words: list[str], count: int, variables: dict[str, str], out: Path, err: Path) -> int:
-    """What torch's launcher does for `legcf WORDS`, but that nothing is started again: run as ranks; an exit code."""
+def ranks(function: Callable[..., None], *arguments: object, count: int, log: str | Path) -> list[Forked]:
+    """A function in processes that will meet as ranks, in the manner of torch's launcher; none is started again."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
-    job = {"TORCHELASTIC_RUN_ID": "forked", "WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    each = [{**variables, **job, "RANK": str(rank)} for rank in range(count)]
-    started = [Forked(_run_rank, str(out), own, words, log=err) for own in each]
-    return max(one.wait(120) for one in started)
+    job = {
+        "TORCHELASTIC_RUN_ID": "forked", "WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
+        "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1",
+    }  # fmt: skip
+    return [Forked(_as_rank, {**job, "RANK": str(rank)}, function, *arguments, log=log) for rank in range(count)]
 
 
-def _run_rank(out: str, variables: dict[str, str], words: list[str]) -> None:
+def _as_rank(variables: dict[str, str], function: Callable[..., None], *arguments: object) -> None:
+    os.environ.update(variables)
+    function(*arguments)
+
+
+def run_as_rank(out: str, variables: dict[str, str], words: list[str]) -> None:
+    """`legcf WORDS` as a rank that prints to `out`."""
     os.dup2(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND), sys.stdout.fileno())
     os.environ.update(variables, LEGCF_LAUNCHER=str(os.getppid()))
     run_command(*words)

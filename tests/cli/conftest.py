@@ -36,7 +36,9 @@ def forked_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(command: list[str], env: dict[str, str]) -> "CompletedProcess[str]":
         assert command[:3] == [sys.executable, "-m", "legcf.cli.workers"]
         out, err = tmp_path / "ranks.out", tmp_path / "ranks.err"
-        code = forked.ranks(command[4:], int(command[3]), env, out, err)
+        own = {name: value for name, value in env.items() if name.startswith("LEGCF_")}
+        ranks = forked.ranks(forked.run_as_rank, str(out), own, command[4:], count=int(command[3]), log=err)
+        code = max(rank.wait(120) for rank in ranks)
         print(out.read_text(), end="")
         print(err.read_text(), end="", file=sys.stderr)
         return CompletedProcess(command, code)
