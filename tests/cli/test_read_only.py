@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training, measuring and exporting as a user without rights on a read-only file system."""
 
-import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,30 +11,16 @@ from numba.core.caching import UserProvidedCacheLocator
 
 import legcf
 from tests.cli.read_only import read_only
+from tests.cli.typed import in_turn
 from tests.helpers import planted, write_folder
 
 SMALL = ("--preset", "paper", "--set", "method.c=8", "--set", "method.dim=8", "--epochs", "1", "--quiet")
 
 
-COMMANDS = """
-import json, sys
-from legcf.cli.app import main
-
-for words in json.loads(sys.argv.pop()):
-    sys.argv[1:] = words
-    try:
-        main()
-    except SystemExit as ended:
-        if ended.code:
-            raise
-"""
-
-
 def _legcf(inside: tuple[str, ...], *commands: tuple[object, ...], cache: Path | str) -> str:
     """What commands print, one after the other in a process."""
-    words = json.dumps([[str(word) for word in command] for command in commands])
     done = subprocess.run(
-        [*inside, sys.executable, "-c", COMMANDS, words],
+        [*inside, *in_turn(*commands)],
         capture_output=True,
         text=True,
         cwd="/",
