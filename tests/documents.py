@@ -173,7 +173,7 @@ class Shell:
 
 def _run_block(folder: str, text: str) -> None:
     os.chdir(folder)
-    exec(compile(text, "-", "exec"), {"__name__": "__main__"})
+    forked.run_source(text)
 
 
 def words(text: str) -> set[str]:

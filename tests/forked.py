@@ -77,6 +77,10 @@ def run_as_rank(out: str, variables: dict[str, str], words: list[str]) -> None:
     run_command(*words)
 
 
+def run_source(text: str) -> None:
+    exec(compile(text, "-", "exec"), {"__name__": "__main__"})
+
+
 def run_command(*words: str) -> None:
     from legcf.cli.app import main
 
