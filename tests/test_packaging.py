@@ -29,6 +29,7 @@ WANTED = [
 SOURCES = [str(ROOT / "src"), str(ROOT / "studies" / "src")]
 ELSEWHERE = ("fcntl", "grp", "pwd", "resource", "termios", "uvloop")  # what Windows lacks
 FORGET = """
+import sys
 for name in [name for name in sys.modules if name.partition(".")[0] in ("legcf", "legcf_studies")]:
     del sys.modules[name]
 """
