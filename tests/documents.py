@@ -29,6 +29,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tests import forked
 from tests.cli.typed import legcf
 
 ROOT = Path(__file__).parents[1]
@@ -42,6 +43,8 @@ _NOTE = re.compile(r"<!-- (run|first): (.*?) -->")
 _COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 _LINE = re.compile(r"^(?!\s*#)\S(?:.*\\\n)*.*$", re.MULTILINE)
 _SHELL = re.compile(r"[|&;<>$`*]")
+_PYTHON = re.compile(r"python - <<'END'\n(.*)END", re.DOTALL)
+_PIPED = re.compile(r"(legcf (?!serve)[^|&;<>$`*#]+)([|>][^&;<$`]*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,10 @@ def typed(document: str) -> Iterator[Typed]:
 
 
 class Shell:
-    """One bash for a document, so that jobs and variables last; plain `legcf` commands are run in this process."""
+    """One bash for a document, so that jobs and variables last.
+
+    `legcf` commands are run in this process, blocks of Python in a forked one: neither waits for imports.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -97,10 +103,15 @@ class Shell:
         here = command.replace(PORT, self._port)
         words = shlex.split(here, comments=True) if not _SHELL.search(here.partition(" #")[0]) else []
         if words[:2] == ["legcf", "serve"]:  # goes on until it is stopped: wait until it answers
-            ready = f"curl -sf --retry 30 --retry-connrefused --retry-delay 1 localhost:{self._port}/ready >/dev/null"
+            asked = f"curl -sf localhost:{self._port}/ready >/dev/null"
+            ready = f"for n in {{1..600}}; do {asked} && break; sleep 0.05; done; {asked}"
             code, output = self._type(f"{shlex.join(words)} --port {self._port} 2>/dev/null &\n{ready}")
         elif words[:1] == ["legcf"]:
             code, output = self._in_process(words[1:])
+        elif piped := _PIPED.fullmatch(here):
+            code, output = self._piped(shlex.split(piped[1])[1:], piped[2])
+        elif block := _PYTHON.fullmatch(here):
+            code, output = self._forked(block[1])
         else:
             code, output = self._type(here)
         return code, output.replace(self._port, PORT).replace(str(self._folder), FOLDER)
@@ -118,6 +129,25 @@ class Shell:
         with contextlib.chdir(self._folder):
             answer = legcf(*words, together=True)
         return answer.code, answer.out
+
+    def _piped(self, words: list[str], rest: str) -> tuple[int, str]:
+        """A command whose output goes on into a file or to other programs."""
+        with contextlib.chdir(self._folder):
+            answer = legcf(*words)
+        if answer.code:
+            return answer.code, answer.err + answer.out
+        printed = self._folder / ".printed"
+        printed.write_text(answer.out)
+        code, output = self._type(f"cat .printed {rest}")
+        printed.unlink()
+        return code, answer.err + output
+
+    def _forked(self, text: str) -> tuple[int, str]:
+        log = self._folder / ".log"
+        code = forked.Forked(_run_block, str(self._folder), text, log=log).wait(SECONDS)
+        output = log.read_text()
+        log.unlink()
+        return code, output
 
     def _type(self, command: str) -> tuple[int, str]:
         assert self._process.stdin is not None
@@ -139,6 +169,11 @@ class Shell:
         for line in self._process.stdout:
             self._lines.put(line)
         self._lines.put("<<255>>\n")  # it is gone, and whoever waits should know
+
+
+def _run_block(folder: str, text: str) -> None:
+    os.chdir(folder)
+    forked.run_source(text)
 
 
 def words(text: str) -> set[str]:

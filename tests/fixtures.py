@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every test starts from: a cache of its own, files in memory, one thread of torch, repeatable property tests."""
 
+import gc
 import os
 import shutil
 import sys
@@ -41,6 +42,25 @@ def _has_room_in_memory() -> bool:
 if sys.platform == "linux" and _has_room_in_memory():
     # Files that are written whole are also flushed to disk, many thousands of them in all tests: a disk takes minutes.
     os.environ["TMPDIR"], tempfile.tempdir = str(_MEMORY), None
+
+
+_FEW = 10_000  # objects
+
+
+def pytest_collection_finish() -> None:
+    _freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    if len(gc.get_objects(generation=2)) > _FEW:
+        _freeze()
+
+
+def _freeze() -> None:
+    """Let collections pass over what is imported by now: a training has ten, which would visit a million objects."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `test_ranks` runs, alone and as one of two ranks: every result that ranks share, into one file."""
+"""What `tests/core/test_distributed.py` asks of one rank and of two: every result that ranks share, into one file."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -97,7 +96,3 @@ def refuse() -> None:
 
     with pytest.raises(UserError, match=r"^No\.$"):
         distributed.run_on_first_and_broadcast(ask)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

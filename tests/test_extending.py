@@ -29,8 +29,8 @@ from legcf.training.learning.losses import LOSSES, Loss
 from legcf.training.registry import BACKBONES, METHODS
 from legcf_studies.paper.cells import StudyContext
 from legcf_studies.paper.studies import STUDIES
-from tests.cli.commands.test_serve import MAIN, serving
-from tests.cli.typed import legcf, refused
+from tests.cli.commands.test_serve import serving
+from tests.cli.typed import in_turn, legcf, refused
 from tests.helpers import planted, write_folder
 
 ROOT = Path(__file__).parents[1]
@@ -203,16 +203,15 @@ def test_a_method_of_another_package(folder: Path, tmp_path: Path) -> None:
     subprocess.run([*pip, "--target", site, source], check=True, capture_output=True)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *sys.path])}
 
-    def run(*command: object) -> str:
-        typed = [sys.executable, *map(str, command)]
-        done = subprocess.run(typed, env=env, cwd=source, capture_output=True, text=True)
+    def run(command: list[str]) -> str:
+        done = subprocess.run(command, env=env, cwd=source, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    assert "shared by number" in run("-c", MAIN, "methods", "buckets")
-    run("-c", MAIN, "train", folder, "--out", tmp_path / "run", "--method", "buckets", "--dim", 8, "--quiet")
-    run("-c", MAIN, "export", tmp_path / "run", tmp_path / "model.legcf")
-    run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests")
+    train = ("train", folder, "--out", tmp_path / "run", "--method", "buckets", "--dim", 8, "--quiet")
+    export = ("export", tmp_path / "run", tmp_path / "model.legcf")
+    assert "shared by number" in run(in_turn(("methods", "buckets"), train, export))
+    run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"])
     with serving(tmp_path / "model.legcf") as (base, _):
         answer = json.loads(urllib.request.urlopen(f"{base}/recommend/0?k=3", timeout=30).read())
     assert len(answer["items"]) == 3

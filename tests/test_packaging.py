@@ -5,7 +5,6 @@ import importlib.util
 import json
 import re
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +14,7 @@ import yaml
 
 import legcf
 import legcf_studies
+from tests import forked
 
 ROOT = Path(__file__).parents[1]
 PROJECT, STUDIES = (
@@ -28,6 +28,11 @@ WANTED = [
 ]
 SOURCES = [str(ROOT / "src"), str(ROOT / "studies" / "src")]
 ELSEWHERE = ("fcntl", "grp", "pwd", "resource", "termios", "uvloop")  # what Windows lacks
+FORGET = """
+import sys
+for name in [name for name in sys.modules if name.partition(".")[0] in ("legcf", "legcf_studies")]:
+    del sys.modules[name]
+"""
 LACKING = {  # names of modules that Windows has
     "os": """WNOHANG fork getegid geteuid getgid getpgid getuid killpg mkfifo posix_fadvise posix_fallocate pread preadv
         pwrite register_at_fork sched_getaffinity sched_setaffinity sendfile setsid statvfs sysconf uname wait""",
@@ -98,7 +103,13 @@ def test_what_is_in_the_tree_goes_into_the_source_distribution() -> None:
     assert all((ROOT / name).exists() for name in named)
 
 
-def test_nothing_at_import_is_missing_on_other_systems() -> None:
+def imported_by(code: str, log: Path) -> None:
+    """Run code in a process that has the packages of others already, and nothing of ours."""
+    process = forked.Forked(forked.run_source, f"{FORGET}{code}", log=log)
+    assert process.wait(120) == 0, log.read_text()
+
+
+def test_nothing_at_import_is_missing_on_other_systems(tmp_path: Path) -> None:
     """Every module is imported where ours find none of these; packages that we use have ways of their own."""
     code = f"""
 import builtins, importlib, pathlib
@@ -114,11 +125,10 @@ for root in map(pathlib.Path, {SOURCES}):
         if not name.endswith("__main__"):
             importlib.import_module(name)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    imported_by(code, tmp_path / "log")
 
 
-def test_nothing_that_only_posix_has_is_used_at_import() -> None:
+def test_nothing_that_only_posix_has_is_used_at_import(tmp_path: Path) -> None:
     """What others need is imported with all names there; then ours is imported again without those of POSIX."""
     code = f"""
 import importlib, pathlib, sys
@@ -127,8 +137,7 @@ names = [".".join(path.with_suffix("").parts).removesuffix(".__init__") for path
 names = [name for name in names if not name.endswith("__main__")]
 for name in names:
     importlib.import_module(name)
-for name in [name for name in sys.modules if name.partition(".")[0] in ("legcf", "legcf_studies")]:
-    del sys.modules[name]
+{FORGET}
 for module, lacking in {LACKING!r}.items():
     for name in lacking.split():
         delattr(importlib.import_module(module), name)
@@ -138,8 +147,7 @@ legcf.Scorer, legcf.Recommender
 for name in names:
     importlib.import_module(name)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    imported_by(code, tmp_path / "log")
 
 
 def test_every_pin_has_a_wheel_where_it_is_needed() -> None:

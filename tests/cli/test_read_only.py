@@ -4,7 +4,6 @@
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,14 +11,16 @@ from numba.core.caching import UserProvidedCacheLocator
 
 import legcf
 from tests.cli.read_only import read_only
+from tests.cli.typed import in_turn
 from tests.helpers import planted, write_folder
 
 SMALL = ("--preset", "paper", "--set", "method.c=8", "--set", "method.dim=8", "--epochs", "1", "--quiet")
 
 
-def _legcf(inside: tuple[str, ...], *arguments: object, cache: Path | str) -> str:
+def _legcf(inside: tuple[str, ...], *commands: tuple[object, ...], cache: Path | str) -> str:
+    """What commands print, one after the other in a process."""
     done = subprocess.run(
-        [*inside, sys.executable, "-m", "legcf", *map(str, arguments)],
+        [*inside, *in_turn(*commands)],
         capture_output=True,
         text=True,
         cwd="/",
@@ -45,12 +46,12 @@ def test_from_training_to_export_with_one_writable_folder(writable: Path) -> Non
     data = write_folder(planted(40, 40), writable / "data")
     inside, run, cache = read_only(writable), writable / "run", writable / "cache"
     _compiled_before(cache)
-    _legcf(inside, "train", data, "--out", run, *SMALL, cache=cache)
-    assert "ndcg" in _legcf(inside, "evaluate", run, cache=cache)
+    _legcf(inside, ("train", data, "--out", run, *SMALL), cache=cache)
     assert list((cache / "compiled").glob("evaluation_*/*.nbi"))  # there for the next command
-    _legcf(inside, "recommend", run, "--output", writable / "all.csv", cache=cache)
+    recommend = ("recommend", run, "--output", writable / "all.csv")
+    export = ("export", run, writable / "model.legcf", "--quiet")
+    assert "ndcg" in _legcf(inside, ("evaluate", run), recommend, export, cache=cache)
     assert (writable / "all.csv").read_text().startswith("user,")
-    _legcf(inside, "export", run, writable / "model.legcf", "--quiet", cache=cache)
     assert (writable / "model.legcf").stat().st_size > 0
 
 
@@ -58,4 +59,4 @@ def test_from_training_to_export_with_one_writable_folder(writable: Path) -> Non
 def test_recommendations_where_nothing_can_be_written(run: Path, writable: Path) -> None:
     readable = shutil.copytree(run, writable / "run")
     writable.chmod(0o755)
-    assert "For user" in _legcf(read_only(), "recommend", readable, "--user", "0", "-k", "3", cache="/nowhere")
+    assert "For user" in _legcf(read_only(), ("recommend", readable, "--user", 0, "-k", 3), cache="/nowhere")

@@ -3,11 +3,25 @@
 
 import contextlib
 import io
+import json
 import sys
 from dataclasses import dataclass
 from unittest.mock import patch
 
 from legcf.cli.app import main
+
+_IN_TURN = """
+import json, sys
+from legcf.cli.app import main
+
+for words in json.loads(sys.argv.pop()):
+    sys.argv[1:] = words
+    try:
+        main()
+    except SystemExit as ended:
+        if ended.code:
+            raise
+"""
 
 
 @dataclass(frozen=True)
@@ -44,3 +58,8 @@ def refused(*arguments: object) -> str:
     assert len(lines) == 1, answer.err
     assert lines[0].startswith("legcf: ")
     return lines[0]
+
+
+def in_turn(*commands: tuple[object, ...]) -> list[str]:
+    """What starts a process of its own for commands, one after the other: imports are waited for once."""
+    return [sys.executable, "-c", _IN_TURN, json.dumps([[str(word) for word in command] for command in commands])]

@@ -1,52 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two ranks, real processes, find what one finds."""
 
-import os
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from legcf.core import distributed
-
-ROOT = Path(__file__).parents[2]
+from tests.forked import ranks
+from tests.rank_program import main
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, np.ndarray]]:
     """What one rank and what two ranks find."""
     folder = tmp_path_factory.mktemp("ranks")
-    started = {count: start(count, folder / f"{count}.npz") for count in (1, 2)}
-    for count, processes in started.items():
-        for process in processes:
-            _, errors = process.communicate(timeout=120)
-            assert process.returncode == 0, (count, errors)
-    return {count: dict(np.load(folder / f"{count}.npz")) for count in started}
-
-
-def start(count: int, out: Path) -> list[subprocess.Popen[str]]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    job = {
-        "TORCHELASTIC_RUN_ID": "test",
-        "WORLD_SIZE": str(count),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-    }
-    return [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.rank_program", str(out)],
-            env={**os.environ, **job, "RANK": str(rank), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-        )
-        for rank in range(count)
-    ]
+    log = folder / "log"
+    started = [rank for count in (1, 2) for rank in ranks(main, folder / f"{count}.npz", count=count, log=log)]
+    assert [rank.wait(120) for rank in started] == [0, 0, 0], log.read_text()
+    return {count: dict(np.load(folder / f"{count}.npz")) for count in (1, 2)}
 
 
 @pytest.mark.parametrize("name", ["als", "singular", "weights", "gains", "code_weights", "metrics", "gradient"])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """As many threads as there are cores to have, the same for all that computes, and none that spins while it waits."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -66,3 +67,19 @@ def test_all_pools_alike_and_none_spins() -> None:
     policies = [line for line in done.stderr.splitlines() if "OMP_WAIT_POLICY" in line]
     assert policies
     assert all("PASSIVE" in line for line in policies)
+
+
+def test_collections_pass_over_what_is_there_until_the_outermost_ends() -> None:
+    gc.unfreeze()  # what the tests have frozen
+    try:
+        with threads.collecting_what_is_new():
+            with threads.collecting_what_is_new():
+                assert gc.get_freeze_count()
+            assert gc.get_freeze_count()
+        assert not gc.get_freeze_count()
+        gc.freeze()
+        with threads.collecting_what_is_new():
+            pass
+        assert gc.get_freeze_count()
+    finally:
+        gc.freeze()

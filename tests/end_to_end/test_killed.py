@@ -56,10 +56,10 @@ def test_killed_and_resumed(method: str, tmp_path: Path) -> None:
     left_alone(command(data, tmp_path / "whole", method), tmp_path / "log")
     out, rng = tmp_path / "killed", np.random.default_rng()
     third = lines_of(tmp_path / "whole") // 3
-    for _ in range(20):
-        if kill_and_resume(data, out, method, third, rng):
+    for attempt in range(20):
+        if kill_and_resume(data, out, method, third >> attempt, rng):
             break
-        shutil.rmtree(out)  # it ended before it could be killed
+        shutil.rmtree(out)  # it ended before it could be killed: sooner, and at last as soon as it has begun
     else:
         pytest.fail("it could not be killed before its end")
     left_alone(command(data, out, method, "--resume"), tmp_path / "log")
@@ -68,14 +68,14 @@ def test_killed_and_resumed(method: str, tmp_path: Path) -> None:
     assert not list(out.rglob("*.part"))
 
 
-def kill_and_resume(data: Path, out: Path, method: str, third: int, rng: np.random.Generator) -> int:
-    """Start a run and kill it, up to three times; return how often it was killed before its end."""
+def kill_and_resume(data: Path, out: Path, method: str, lines: int, rng: np.random.Generator) -> int:
+    """Start a run and kill it within so many lines, up to three times; return how often this was before its end."""
     interrupted = 0
     while interrupted < 3 and not (out / "metrics.json").exists():
         begun = (out / "config.json").exists()
         process = forked.command(*command(data, out, method, *(["--resume"] if begun else [])))
-        wait_for_progress(process, out, lines_of(out) + int(rng.integers(0, third)))
-        time.sleep(float(rng.random()) * 0.1)
+        wait_for_progress(process, out, lines_of(out) + int(rng.integers(0, lines + 1)))
+        time.sleep(float(rng.random()) * 0.1 if lines else 0)
         process.kill()
         process.wait(60)
         interrupted += not (out / "metrics.json").exists()
@@ -91,4 +91,4 @@ def wait_for_progress(process: forked.Forked, out: Path, lines: int) -> None:
     """Until the run has told this many epochs, or has ended; a resumed one may first drop some."""
     deadline = time.monotonic() + 60
     while process.poll() is None and lines_of(out) < lines and time.monotonic() < deadline:
-        time.sleep(0.01)
+        time.sleep(0.003)

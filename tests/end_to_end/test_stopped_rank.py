@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,6 +33,7 @@ def test_ranks_do_not_wait_for_one_that_is_stopped(tmp_path: Path) -> None:
     try:
         while not (tmp_path / "run" / "checkpoint" / "state.safetensors").exists():
             assert [rank.poll() for rank in ranks] == [None, None], (tmp_path / "log0").read_text()
+            time.sleep(0.02)
         psutil.Process(ranks[1].pid).suspend()
         assert ranks[0].wait(60) == 1
     finally:

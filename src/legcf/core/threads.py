@@ -28,7 +28,13 @@ def wait_without_spinning() -> None:
 
 @contextmanager
 def collecting_what_is_new() -> Iterator[None]:
-    """Let collections of circles pass over all that there is already: imported modules take 0.1 s each time."""
+    """Let collections of circles pass over all that there is already: imported modules take 0.1 s each time.
+
+    Within another of these, or where somebody else has frozen what there is, it stays as it is.
+    """
+    if gc.get_freeze_count():
+        yield
+        return
     gc.freeze()
     try:
         yield

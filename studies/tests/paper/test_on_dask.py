@@ -6,8 +6,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
@@ -19,13 +19,8 @@ from studies.tests.paper.tiny import tiny_cells
 from tests.cli.commands.test_search import RATES, SMALL, trials
 from tests.cli.typed import legcf, refused
 
-distributed = pytest.importorskip("distributed")
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator["distributed.LocalCluster"]:
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
-        yield cluster
+if TYPE_CHECKING:
+    import distributed
 
 
 @pytest.mark.slow
@@ -77,5 +72,6 @@ def test_trials_of_a_search_are_tasks(cluster: "distributed.LocalCluster", folde
 
 
 def test_bad_input(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
     both = ("search", folder, "--out", tmp_path / "new", *SMALL, "--workers", 2, "--scheduler", "tcp://127.0.0.1:1")
     assert "leave them out" in refused(*both)

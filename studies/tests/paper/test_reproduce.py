@@ -76,6 +76,7 @@ def test_killed_and_started_again(tmp_path: Path, folder: Path, monkeypatch: pyt
     assert results(out) == results(alone)
 
 
+@pytest.mark.usefixtures("forked_runs")
 def test_failed_runs_are_shown_and_tried_again(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(STUDIES, "ablation", Study("Tiny", "table", lambda setting: tiny_cells(setting)[1:]))
     command = ("reproduce", "ablation", "--data", folder, "--out", tmp_path, "--set", "training.loss=hinge")
@@ -93,6 +94,7 @@ def test_failed_runs_are_shown_and_tried_again(tmp_path: Path, folder: Path, mon
     assert "'hinge' is not one of" in (tmp_path / "results.md").read_text()
 
 
+@pytest.mark.usefixtures("forked_runs")
 def test_a_fresh_clone_goes_on_from_its_report(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports are kept in the repository, stores are not."""
     monkeypatch.setitem(STUDIES, "ablation", Study("Tiny", "table", lambda setting: tiny_cells(setting)[1:]))
@@ -113,6 +115,7 @@ def test_a_fresh_clone_goes_on_from_its_report(tmp_path: Path, folder: Path, mon
     assert "no report" in broken.err
 
 
+@pytest.mark.usefixtures("forked_runs")
 def test_one_row_alone(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others stay in the report, as missing, and the whole goes on from it; commands call the data as typed."""
     monkeypatch.setitem(STUDIES, "ablation", Study("Tiny", "table", tiny_cells))
@@ -130,8 +133,8 @@ def test_one_row_alone(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyP
 
 
 class TestBadInput:
-    def test_unknown_row(self, folder: Path) -> None:
-        answer = legcf("reproduce", "table2", "--data", folder, "--row", "legcf-9")
+    def test_unknown_row(self, tmp_path: Path, folder: Path) -> None:
+        answer = legcf("reproduce", "table2", "--data", folder, "--out", tmp_path, "--row", "legcf-9")
         assert answer.code == 2
         assert "table2 has no row `legcf-9`" in answer.err
 
@@ -160,6 +163,7 @@ class TestBadInput:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_runs")
 def test_a_setting_for_all_runs(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It reaches rows that have epochs of their own; the report names the row that is about it."""
     cells = STUDIES["figures"].cells

@@ -5,8 +5,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -17,13 +17,8 @@ from legcf.data.options import DataOptions
 from legcf.data.preparing.prepared import verify
 from legcf.data.source import prepare_on_cluster, prepare_source
 
-distributed = pytest.importorskip("distributed")
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator["distributed.LocalCluster"]:
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
-        yield cluster
+if TYPE_CHECKING:
+    import distributed
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +76,7 @@ def test_a_killed_worker_changes_nothing(cluster: "distributed.LocalCluster", pa
 
 
 def test_what_dask_does_not_do_is_said(parts: Path, tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
     with pytest.raises(UserError, match="ratio or leave-last-out"):
         prepare_on_cluster(str(parts / "*.parquet"), tmp_path / "out", DataOptions(protocol="temporal"))
     with pytest.raises(UserError, match="tables in files"):

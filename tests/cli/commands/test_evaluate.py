@@ -4,8 +4,6 @@
 import json
 import pickle
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,11 +24,12 @@ def test_says_what_the_run_said(part: str, run: Path) -> None:
     assert found["protocol"] == "legcf"
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_two_workers_find_what_one_finds(run: Path) -> None:
-    program = [sys.executable, "-m", "legcf", "evaluate", str(run), "--json", "--workers", "2"]
-    told = subprocess.run(program, check=True, capture_output=True, text=True, timeout=120)
+    told = legcf("evaluate", run, "--json", "--workers", 2)
+    assert told.code == 0, told.err
     alone = json.loads(legcf("evaluate", run, "--json").out)["metrics"]
-    assert json.loads(told.stdout)["metrics"] == pytest.approx(alone)
+    assert json.loads(told.out)["metrics"] == pytest.approx(alone)
 
 
 def test_any_list_length(run: Path) -> None:

@@ -2,8 +2,6 @@
 """`legcf recommend`: one user, some, all; printed, as JSON, or in a file."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import polars as pl
@@ -57,11 +55,12 @@ def test_all_users_into_a_file(run: Path, tmp_path: Path) -> None:
     assert pl.read_parquet(tmp_path / "recs.parquet")["user"].n_unique() == 40
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_two_workers_write_a_part_each(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "recs"
-    program = [sys.executable, "-m", "legcf", "recommend", str(run), "-k", "3", "--output", str(out), "--workers", "2"]
-    told = subprocess.run(program, check=True, capture_output=True, text=True, timeout=120)
-    assert "60 recommendations written" in told.stdout
+    told = legcf("recommend", run, "-k", 3, "--output", out, "--workers", 2)
+    assert told.code == 0, told.err
+    assert "60 recommendations written" in told.out
     assert sorted(path.name for path in out.iterdir()) == [f"part-0000{rank}-of-00002.parquet" for rank in (0, 1)]
     legcf("recommend", run, "--output", tmp_path / "recs.parquet", "-k", 3)
     together = pl.read_parquet(out).sort("user", "rank")

@@ -141,9 +141,10 @@ def test_swap_under_load_fails_no_request(model: ServedModel, tmp_path: Path) ->
                 os.replace(other, path)
             assert _get(f"{base}/recommend/u{turn % 60}?k=5")["items"]
             time.sleep(0.004)
-        time.sleep(0.5)
-        text = urllib.request.urlopen(f"{base}/metrics").read().decode()
-        assert "legcf_model_reloads_total 0.0" not in text
+        end = time.monotonic() + 30
+        while "legcf_model_reloads_total 0.0" in (text := urllib.request.urlopen(f"{base}/metrics").read().decode()):
+            assert time.monotonic() < end
+            time.sleep(0.05)
         assert 'status="5xx"' not in text
 
 

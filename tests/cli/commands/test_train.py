@@ -4,8 +4,6 @@
 import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +11,7 @@ import pytest
 
 from legcf.recommender import Recommender
 from legcf.scoring.scorer import Request, Scorer
+from tests import forked
 from tests.cli.conftest import QUICK
 from tests.cli.typed import legcf, refused
 
@@ -145,13 +144,13 @@ def test_former_keys_are_reported_in_one_line(folder: Path, tmp_path: Path) -> N
     (tmp_path / "old.json").write_text('{"training": {"adam_memory": 0.9, "leave_out": false}, "method": {"d": 4}}')
     words = ("train", folder, "--out", tmp_path / "run", "--config", tmp_path / "old.json", "--preset", "paper")
     typed = (*QUICK, "--set", "training.beta2=0.99", "--set", "ranking.length=0.5")
-    command = [sys.executable, "-m", "legcf", *map(str, (*words, *typed))]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    log = tmp_path / "log"
+    assert forked.command(*words, *typed, log=log).wait(60) == 0, log.read_text()
     for former, current in (
         ("training.adam_memory", "training.beta2"), ("training.leave_out", "training.exclude_target"),
         ("method.d", "method.dim"), ("ranking.length", "ranking.norm_power"),
     ):  # fmt: skip
-        assert done.stderr.splitlines().count(f"legcf: The key `{former}` is called `{current}` now.") == 1
+        assert log.read_text().splitlines().count(f"legcf: The key `{former}` is called `{current}` now.") == 1
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["training"]["beta2"] == 0.99, "what is typed goes before the file, whatever its name"
     assert config["method"]["dim"] == 8
