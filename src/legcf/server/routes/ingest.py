@@ -108,7 +108,7 @@ class IngestApi:
         await asyncio.sleep(0)  # a thousand take milliseconds to read, and to note down: others go in between
         weights = [_weight(one, loaded.scorer.model.card) for one in events]
         entries = [
-            new_event(str(one.user), str(one.item), one.id or name, _time(one.time), one.kind, weight)
+            Event(one.id or name, str(one.user), str(one.item), _time(one.time), one.kind, weight)
             for one, name, weight in zip(events, new_names(len(events)), weights, strict=True)
         ]
         await asyncio.sleep(0)
@@ -128,9 +128,9 @@ class IngestApi:
 
     async def impressions(self, request: HttpRequest) -> Response:
         pages = (await read_body(request, schemas.Impressions)).impressions
-        kept = await self._write(
-            [Impression(str(page.user), str(item), _time(page.time)) for page in pages for item in page.items]
-        )
+        await asyncio.sleep(0)
+        timed = [(str(page.user), _time(page.time), page.items) for page in pages]
+        kept = await self._write([Impression(user, str(item), at) for user, at, items in timed for item in items])
         return Json({"model": self._services.manager.current.tag, "kept": kept})
 
     async def item(self, request: HttpRequest) -> Response:
