@@ -2,8 +2,8 @@
 """Kinds of events, dislikes and repeats, from a table to answers: as typed, from Python, from a file."""
 
 import json
-from dataclasses import replace
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
