@@ -16,7 +16,7 @@ from legcf.core.files import parse_json
 class Frozen(BaseModel):
     """Be the base of every configuration section."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class MethodConfig(Frozen):
