@@ -817,7 +817,7 @@ static inline size_t legcf_work_bytes(const legcf_model *m) {
     return (size_t)(8 * doubles + 4 * (floats + counts));
 }
 
-static inline uint32_t legcf_popularity(const legcf_model *m, uint32_t item) { return item < m->num_items ? (uint32_t)legcf__bits(m->popularity, item, m->popularity_bits) : 0; }
+static inline uint32_t legcf_popularity(const legcf_model *m, uint32_t item) { return (uint32_t)legcf__bits(m->popularity, item, m->popularity_bits); }
 
 static void legcf__row(const legcf_model *m, uint32_t item, float *out) { /* the vector of an item */
     uint32_t k, x;
