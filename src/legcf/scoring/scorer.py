@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf.core import notebook_repr
-from legcf.core.arguments import as_count
+from legcf.core.arguments import as_count, check_share
 from legcf.core.arrays import FloatArray, Positions
 from legcf.core.errors import UserError
 from legcf.data.ids import ExternalId, IdMap
@@ -182,7 +182,9 @@ class Scorer:
             The best items, as `recommend` gives them.
         """
         as_count(request.k, _NUMBER)
-        offset = as_count(request.offset, "The offset") if request.offset else 0
+        offset = as_count(request.offset, "The offset", least=0)
+        check_share(request.diversity, "diversity")
+        check_share(request.damping, "damping")
         seen = profile.history if self.model.excludes_seen(request.exclude_seen) else _NONE
         left_out = np.concatenate([self.model.items.positions(request.deny), hidden, seen, profile.disliked])
         inside = allowed_items(self.model.attributes, request.filter) if request.filter else None
