@@ -50,15 +50,15 @@ def _known_weights(text: str | None) -> Mapping[str, float]:
 
 def _weight(event: schemas.NewEvent, card: Mapping[str, Any]) -> float | None:
     """Return how much an event counts: as it says, else as the model was trained to weigh its kind."""
-    weight, metrics = event.weight, card.get("metrics")
-    if weight is None and event.kind is not None:
+    weight, kind, metrics = event.get("weight"), event.get("kind"), card.get("metrics")
+    if weight is None and kind is not None:
         known = metrics.get(EVENT_WEIGHTS) if isinstance(metrics, dict) else None
         weights = _known_weights(known if isinstance(known, str) else None)
-        weight = weights.get(event.kind, weights.get(OTHER_KINDS))
+        weight = weights.get(kind, weights.get(OTHER_KINDS))
         if weight is None:
             kinds = ", ".join(weights)[:200] or "none"
             raise UserError(
-                f"This model has no weight for events of the kind {event.kind!r} (it knows {kinds}): send a `weight`."
+                f"This model has no weight for events of the kind {kind!r} (it knows {kinds}): send a `weight`."
             )
     if weight == TAKEN_BACK:
         raise UserError("An event of weight 0 says nothing: leave it out, or take one back by DELETE /interactions.")
@@ -107,12 +107,13 @@ class IngestApi:
         loaded = self._services.manager.current
         await asyncio.sleep(0)  # a thousand take milliseconds to read, and to note down: others go in between
         weights = [_weight(one, loaded.scorer.model.card) for one in events]
+        told = zip(events, new_names(len(events)), weights, strict=True)
         entries = [
-            Event(one.id or name, str(one.user), str(one.item), _time(one.time), one.kind, weight)
-            for one, name, weight in zip(events, new_names(len(events)), weights, strict=True)
+            Event(e.get("id") or name, str(e["user"]), str(e["item"]), _time(e.get("time")), e.get("kind"), weight)
+            for e, name, weight in told
         ]
         await asyncio.sleep(0)
-        return await self._acknowledged(entries, [one.item for one in events])
+        return await self._acknowledged(entries, [one["item"] for one in events])
 
     async def take_back(self, request: HttpRequest) -> Response:
         query = read_query(request, schemas.TakenBackQuery)
