@@ -20,10 +20,11 @@ def as_count(value: Any, what: str, least: int = 1) -> int:
     return int(value)
 
 
-def check_share(value: Any, name: str) -> None:
+def check_shares(**shares: Any) -> None:
     """Refuse what is no number from 0 to 1."""
-    if not isinstance(value, int | float | np.number) or not 0 <= value <= 1:
-        raise UserError(f"{name} = {value!r} is not possible: it is a number from 0 to 1.")
+    for name, value in shares.items():
+        if not isinstance(value, int | float | np.number) or not 0 <= value <= 1:
+            raise UserError(f"{name} = {value!r} is not possible: it is a number from 0 to 1.")
 
 
 def as_list(values: Any, what: str) -> list[Any]:
